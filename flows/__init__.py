@@ -1,0 +1,1 @@
+"""What runs when: the Prefect flows, the experiments, the command line."""

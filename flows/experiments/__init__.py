@@ -1,0 +1,1 @@
+"""One file a paper: its result tables as lists of experiments."""

@@ -1,0 +1,1 @@
+"""Settings, services and trackers: where and on what things run."""

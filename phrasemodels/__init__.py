@@ -1,0 +1,1 @@
+"""Layers, encoders and models that attend to phrases: tensors in, tensors out."""

@@ -1,0 +1,1 @@
+"""Encoders: embedded tokens (and phrases) to token states."""

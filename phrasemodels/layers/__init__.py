@@ -1,0 +1,1 @@
+"""Attention, phrases and the blocks they are put together from."""

@@ -1,0 +1,1 @@
+"""Whole models: token ids to scores and predictions."""

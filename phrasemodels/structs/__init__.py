@@ -1,0 +1,1 @@
+"""Structured inference: chains, trees and spans."""
