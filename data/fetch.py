@@ -1,0 +1,137 @@
+"""Download: from a mirror folder or from URLs in order, streamed, resumed, verified, renamed.
+
+A file counts only with the digest of its manifest. What it is compressed with (.gz, .xz) is undone on the way.
+"""
+
+import gzip
+import hashlib
+import lzma
+import os
+import shutil
+import zlib
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import httpx
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+
+from data.manifest import File, Manifest
+
+ATTEMPTS = 5
+CHUNK = 1 << 16
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+
+
+class Interrupted(Exception):
+    """The network failed in a way that another attempt may mend."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where files may come from: mirror folders first, then, unless offline, the URLs of the manifest."""
+
+    mirrors: tuple[Path, ...] = ()
+    offline: bool = False
+    wait: float = 1.0  # seconds before the second attempt; doubled, with jitter, each time
+
+
+def fetch(file: File, target: Path, sources: Sources) -> str:
+    """Put a file at `target` and say where it came from. ValueError: wrong content; OSError: nowhere to be had."""
+    for mirror in sources.mirrors:
+        if (found := mirror / file.mirror).is_file():
+            _unpack(found, target, file)
+            return str(found)
+    failures = [] if not sources.offline else ["offline"]
+    for url in () if sources.offline else file.urls:
+        try:
+            _download(url, target, file, sources.wait)
+            return url
+        except (Interrupted, httpx.HTTPStatusError) as error:
+            failures.append(f"{url}: {error}")
+    places = " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors) or "a folder named by PHRASEMODELS_MIRROR"
+    raise OSError(f"{file.name} is not to be had ({'; '.join(failures)}); put it at {places}")
+
+
+def missing(manifest: Manifest, sources: Sources) -> list[File]:
+    """The files that no mirror has."""
+    return [f for f in manifest.files if not any((mirror / f.mirror).is_file() for mirror in sources.mirrors)]
+
+
+def _download(url: str, target: Path, file: File, wait: float) -> None:
+    part = target.with_name(target.name + ".part" + Path(url).suffix)
+    retrying = Retrying(
+        retry=retry_if_exception_type(Interrupted),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_exponential_jitter(initial=wait, max=60, jitter=wait),
+        reraise=True,
+    )
+    retrying(_stream, url, part, 2 * file.bytes + CHUNK)
+    try:
+        _unpack(part, target, file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _stream(url: str, part: Path, most: int) -> None:
+    """Go on with a download from where it stopped. Anything that another attempt may mend raises Interrupted."""
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"Range": f"bytes={have}-"} if have else {}
+    headers["Accept-Encoding"] = "identity"
+    try:
+        with httpx.stream("GET", url, headers=headers, follow_redirects=True, timeout=30) as response:
+            if response.status_code == 416:  # nothing beyond what we have
+                return
+            if response.status_code in (408, 425, 429) or response.status_code >= 500:
+                raise Interrupted(f"HTTP {response.status_code}")
+            response.raise_for_status()
+            resumed = response.status_code == 206
+            total = have if resumed else 0
+            with part.open("ab" if resumed else "wb") as out:
+                for chunk in response.iter_bytes(CHUNK):
+                    total += len(chunk)
+                    if total > most:
+                        raise ValueError(f"{url}: more than {most} bytes, the manifest promises fewer; nothing was kept")
+                    out.write(chunk)
+            expected = response.headers.get("Content-Length")
+            if expected and total - (have if resumed else 0) != int(expected):
+                raise Interrupted(f"{total} bytes came, {expected} were promised")
+    except (httpx.TransportError, httpx.TooManyRedirects) as error:
+        raise Interrupted(str(error) or type(error).__name__) from error
+
+
+def _unpack(packed: Path, target: Path, file: File) -> None:
+    """Decompress, verify, rename. Wrong content leaves nothing behind."""
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with closing(OPENERS.get(packed.suffix, open)(packed, "rb")) as source, aside.open("wb") as out:
+            digest = _copy(source, out, file.bytes)
+        if digest != file.sha256:
+            raise ValueError(f"{packed}: sha256 is {digest}, the manifest says {file.sha256}; get the file again")
+        os.replace(aside, target)
+    except BROKEN as error:
+        raise ValueError(f"{packed}: truncated or not a {packed.suffix} file ({error}); get the file again") from error
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _copy(source: BinaryIO, out: BinaryIO, most: int) -> str:
+    """Copy and hash; stops after `most` bytes, so that a bomb cannot fill the disk."""
+    digest, total = hashlib.sha256(), 0
+    while chunk := source.read(CHUNK):
+        total += len(chunk)
+        if total > most:
+            return f"of more than {most} bytes"
+        digest.update(chunk)
+        out.write(chunk)
+    return digest.hexdigest()
+
+
+def free_space(folder: Path, needed: int) -> None:
+    """An OSError, before anything is written, if the disk has too little room."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise OSError(f"{folder} has {free >> 20} MiB free and {needed >> 20} MiB are needed: free some, or set PHRASEMODELS_STORE")

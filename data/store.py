@@ -1,0 +1,286 @@
+"""The store: what each step made, under a key that says all that decided it.
+
+    ROOT/objects/STEP/KEY/...       what a step made, and manifest.json, written last
+    ROOT/work/KEY/{out,checkpoints} a step under way; checkpoints outlive a crash, so that training goes on from them
+    ROOT/locks/KEY.lock             two runs at once: one works, the other waits and finds a hit
+
+A key is the sha256 of the step's name, the source that it can reach, the versions of the libraries it uses, its
+settings and the keys of its inputs. A hit counts only if every file is there with its digest.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import filelock
+
+from data.source import closure
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+
+def jsonable(value: Any) -> Any:
+    """A settings value as JSON: dataclasses by type and fields, functions and classes by name."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: jsonable(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"type": f"{type(value).__module__}:{type(value).__qualname__}", **fields}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if callable(value):
+        return f"{value.__module__}:{value.__qualname__}"
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def digest_of(value: Any) -> str:
+    """sha256 of the canonical JSON of a value."""
+    text = json.dumps(jsonable(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class HasKey(Protocol):
+    @property
+    def key(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a step made: a folder of the store and its manifest."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        return self.manifest["key"]
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What the step said of its result."""
+        return self.manifest["meta"]
+
+    def file(self, name: str) -> Path:
+        return self.path / name
+
+
+@dataclass(frozen=True)
+class Step:
+    """One arrow of the pipeline: a function `make(job, settings) -> meta`, and all that decides what it makes."""
+
+    make: Callable[["Job", Any], dict[str, Any]]
+    label: str
+    settings: Any = None
+    inputs: Mapping[str, HasKey] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.make.__name__
+
+    @cached_property
+    def parts(self) -> dict[str, Any]:
+        """The parts of the key, by which a miss can be explained."""
+        source, libraries = closure(self.make, self.settings)
+        return {
+            "source": source,
+            "libraries": libraries,
+            "settings": jsonable(self.settings),
+            "inputs": {name: value.key for name, value in sorted(self.inputs.items())},
+        }
+
+    @cached_property
+    def key(self) -> str:
+        return digest_of({"format": FORMAT, "step": self.name, **self.parts})[:32]
+
+
+def serial_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Fan-out without a cluster: one call after another, in this process."""
+    return [function(*item) for item in items]
+
+
+def call_here(function: Callable[..., None], *arguments: Any) -> None:
+    """Launch without a cluster: a plain call."""
+    function(*arguments)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a step's parts run, and who is told; a step does not know.
+
+    map(function, items) calls function(*item) for each item, anywhere, and returns results in order.
+    launch(function, *arguments) calls function on each training worker, with torch.distributed set up if there are
+    several. report(history) takes the rows measured so far. sources says where downloads come from.
+    """
+
+    map: Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], list[Any]] = serial_map
+    launch: Callable[..., None] = call_here
+    report: Callable[[list[dict[str, float]]], None] | None = None
+    sources: Any = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A step under way: where to write, what to read, and where parts of it may run."""
+
+    out: Path
+    checkpoints: Path
+    inputs: Mapping[str, Artifact]
+    store: "Store"
+    places: Places
+    key: str
+
+
+class Store:
+    """A folder of artifacts. Safe for several processes at once, and for any of them being killed at any time."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root).absolute()
+
+    def open(self) -> "Store":
+        """Make sure that the store can be written to; an OSError names the folder if not."""
+        try:
+            for name in ("objects", "work", "locks"):
+                (self.root / name).mkdir(parents=True, exist_ok=True)
+            probe = self.root / "work" / f".probe-{os.getpid()}"
+            probe.write_bytes(b"x")
+            probe.unlink()
+        except OSError as error:
+            raise OSError(f"the store {self.root} cannot be written to ({error.strerror}): "
+                          "free it, or choose another with PHRASEMODELS_STORE") from error
+        return self
+
+    def where(self, name: str, key: str) -> Path:
+        return self.root / "objects" / name / key
+
+    def workspace(self, key: str) -> Path:
+        """The folder of a step under way."""
+        return self.root / "work" / key
+
+    def find(self, step: Step, verify: bool = True) -> Artifact | None:
+        """The artifact of a step, if it is there and whole."""
+        return self.load(self.where(step.name, step.key), verify)
+
+    def load(self, path: Path, verify: bool = True) -> Artifact | None:
+        """The artifact in a folder, if it is there; with verify, only if every file has the digest of the manifest."""
+        try:
+            manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+            return None
+        artifact = Artifact(path, manifest)
+        return artifact if not verify or not damaged(artifact) else None
+
+    def artifacts(self) -> Iterator[Artifact]:
+        """Everything in the store, oldest first; files are not read."""
+        found = [a for m in self.root.glob(f"objects/*/*/{MANIFEST}") if (a := self.load(m.parent, verify=False))]
+        yield from sorted(found, key=lambda artifact: artifact.manifest["finished"])
+
+    def run(self, step: Step, places: Places | None = None) -> Artifact:
+        """The artifact of a step: found, or made from its inputs, which are made first if need be."""
+        if (hit := self.find(step)) is not None:
+            return hit
+        inputs = {name: self.resolve(value, places) for name, value in step.inputs.items()}
+        with self.lock(step.key):
+            return self.find(step) or self._make(step, inputs, places or Places())
+
+    def resolve(self, value: HasKey, places: Places | None = None) -> Artifact:
+        """An input as an artifact: a step is run."""
+        return self.run(value, places) if isinstance(value, Step) else value  # type: ignore[return-value]
+
+    @contextlib.contextmanager
+    def lock(self, key: str) -> Iterator[None]:
+        """Hold a key. The lock goes with its process, so a killed one leaves nothing behind."""
+        with filelock.FileLock(self.root / "locks" / f"{key}.lock"):
+            yield
+
+    def _make(self, step: Step, inputs: Mapping[str, Artifact], places: Places) -> Artifact:
+        work = self.workspace(step.key)
+        out = work / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir(parents=True)
+        started = time.monotonic()
+        try:
+            meta = step.make(Job(out, work / "checkpoints", inputs, self, places, step.key), step.settings)
+            manifest = {
+                "format": FORMAT,
+                "key": step.key,
+                "step": step.name,
+                "label": step.label,
+                "parts": step.parts,
+                "files": {name: describe(out / name) for name in sorted(_files(out))},
+                "meta": {**_inherited(inputs), **meta},
+                "seconds": round(time.monotonic() - started, 3),
+                "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+            }
+            write_durably(out / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+        except BaseException:
+            shutil.rmtree(out, ignore_errors=True)
+            raise
+        final = self.where(step.name, step.key)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(final, ignore_errors=True)  # a damaged one
+        os.replace(out, final)
+        shutil.rmtree(work, ignore_errors=True)
+        return Artifact(final, manifest)
+
+
+def _inherited(inputs: Mapping[str, Artifact]) -> dict[str, Any]:
+    """What travels from inputs to outputs: the licences, and whether the text may be shown to others."""
+    metas = [artifact.meta for artifact in inputs.values() if "licences" in artifact.meta]
+    if not metas:
+        return {}
+    return {
+        "licences": sorted({licence for meta in metas for licence in meta["licences"]}),
+        "redistributable": all(meta["redistributable"] for meta in metas),
+        "stand_in": any(meta["stand_in"] for meta in metas),
+    }
+
+
+def _files(folder: Path) -> Iterator[str]:
+    return (str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+
+
+def sha256_of(path: Path) -> str:
+    """sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Size and digest of a file, after its bytes have reached the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+
+
+def damaged(artifact: Artifact) -> str | None:
+    """What is wrong with the files of an artifact, or None."""
+    for name, expected in artifact.manifest["files"].items():
+        path = artifact.path / name
+        if not path.is_file():
+            return f"{path} is missing"
+        if path.stat().st_size != expected["bytes"] or sha256_of(path) != expected["sha256"]:
+            return f"{path} does not have the digest of its manifest"
+    return None
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a file aside, sync it, and rename it: readers see the old text or the new one."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    with aside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)

@@ -1,0 +1,143 @@
+"""Encoder-decoder translation: any encoder of token states, and the Transformer decoder.
+
+Shapes: B batch, n source tokens, t target tokens, V target vocabulary, d model width.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phrasemodels.layers.attention import MultiHeadAttention
+from phrasemodels.layers.blocks import AddNorm, TokenEmbedding, feed_forward, within
+
+PAD, UNKNOWN, BEGIN, END = range(4)
+
+
+class EncoderConfig(Protocol):
+    """A configuration that builds an encoder: (x (B, n, d), lengths (B), members (B, m, k)) -> (B, n, d)."""
+
+    @property
+    def d(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def d_ff(self) -> int: ...
+    @property
+    def dropout(self) -> float: ...
+    def build(self) -> nn.Module: ...
+
+
+@dataclass(frozen=True)
+class TranslationConfig:
+    """An encoder, and a Transformer decoder of its width and dropout.
+
+    decoder_d_ff serves encoders without a feed-forward layer. tied: the target embedding is the output projection.
+    """
+
+    encoder: EncoderConfig
+    source_vocabulary: int
+    target_vocabulary: int
+    decoder_layers: int = 6
+    decoder_d_ff: int = 2048
+    tied: bool = True
+
+    def build(self) -> "Translator":
+        return Translator(self)
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention to the source, feed-forward; post-norm."""
+
+    def __init__(self, config: TranslationConfig) -> None:
+        super().__init__()
+        d, heads = config.encoder.d, config.encoder.heads
+        self.itself = MultiHeadAttention(d, heads)
+        self.source = MultiHeadAttention(d, heads)
+        self.feed_forward = feed_forward(d, config.decoder_d_ff)
+        self.residuals = nn.ModuleList(AddNorm(d, config.encoder.dropout) for _ in range(3))
+
+    def forward(self, x: Tensor, past: tuple[Tensor, Tensor], allowed: Tensor, cross: tuple[Tensor, ...]) -> Tensor:
+        """x (B, t, d) over the keys and values `past` of the target so far, and `cross` = keys, values, validity."""
+        x = self.residuals[0](x, lambda y: self.itself.over(y, *past, allowed))
+        x = self.residuals[1](x, lambda y: self.source.over(y, *cross))
+        return self.residuals[2](x, self.feed_forward)
+
+
+class Translator(nn.Module):
+    """Token ids in, scores of target tokens out. PAD, UNKNOWN, BEGIN and END are the first four of a vocabulary."""
+
+    def __init__(self, config: TranslationConfig) -> None:
+        super().__init__()
+        d, dropout = config.encoder.d, config.encoder.dropout
+        self.embed_source = TokenEmbedding(config.source_vocabulary, d, dropout)
+        self.embed_target = TokenEmbedding(config.target_vocabulary, d, dropout)
+        self.encoder = config.encoder.build()
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.project = nn.Linear(d, config.target_vocabulary, bias=False)
+        if config.tied:
+            self.project.weight = self.embed_target.table.weight
+
+    def encode(self, source: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
+        """source (B, n) ids, lengths (B), members (B, m, k) -> memory (B, n, d)."""
+        return self.encoder(self.embed_source(source), lengths, members)
+
+    def forward(self, source: Tensor, lengths: Tensor, members: Tensor, target: Tensor) -> Tensor:
+        """Scores (B, t, V) of the token after each of target (B, t), which begins with BEGIN."""
+        cache = Cache.start(self, self.encode(source, lengths, members), lengths)
+        return self.project(self.advance(target, cache))
+
+    def advance(self, target: Tensor, cache: "Cache") -> Tensor:
+        """States (B, t, d) of the next t target tokens (B, t); the cache grows by them."""
+        x = self.embed_target(target, cache.length)
+        t, past = target.shape[1], cache.length
+        allowed = torch.ones(t, past + t, dtype=torch.bool, device=target.device).tril(past)
+        for index, layer in enumerate(self.decoder):
+            keys, values = layer.itself.keys_values(x)
+            x = layer(x, cache.extend(index, keys, values), allowed, (*cache.cross[index], cache.valid))
+        return x
+
+    def loss(self, scores: Tensor, gold: Tensor, smoothing: float) -> Tensor:
+        """Summed label-smoothed cross entropy (nats) of scores (B, t, V) at gold (B, t); PAD counts nothing."""
+        return F.cross_entropy(
+            scores.flatten(0, 1).float(), gold.flatten(), ignore_index=PAD, reduction="sum", label_smoothing=smoothing
+        )
+
+
+class Cache:
+    """Keys and values of a target that is being written, layer by layer, and those of its source."""
+
+    def __init__(self, cross: list[tuple[Tensor, Tensor]], valid: Tensor) -> None:
+        self.cross = cross
+        self.valid = valid
+        self.past: list[tuple[Tensor, Tensor]] = []
+
+    @classmethod
+    def start(cls, model: Translator, memory: Tensor, lengths: Tensor) -> "Cache":
+        """Before the first target token; memory (B, n, d), lengths (B)."""
+        cross = [layer.source.keys_values(memory) for layer in model.decoder]
+        return cls(cross, within(lengths, memory.shape[1])[:, None, None, :])
+
+    @property
+    def length(self) -> int:
+        """Target tokens so far."""
+        return self.past[-1][0].shape[2] if self.past else 0
+
+    def extend(self, index: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (B, h, t, dk) of layer `index`, put behind those of the past; returns all of them."""
+        if index == len(self.past):
+            self.past.append((keys, values))
+        else:
+            old_keys, old_values = self.past[index]
+            self.past[index] = (torch.cat([old_keys, keys], 2), torch.cat([old_values, values], 2))
+        return self.past[index]
+
+    def select(self, rows: Tensor) -> None:
+        """Keep the given rows of the batch, in their order: repeat, reorder or drop hypotheses."""
+        self.cross = [(keys[rows], values[rows]) for keys, values in self.cross]
+        self.past = [(keys[rows], values[rows]) for keys, values in self.past]
+        self.valid = self.valid[rows]

@@ -1,0 +1,103 @@
+"""Checkpoints: safetensors and JSON, written aside, synced, renamed; read back only if every digest is right."""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from data.store import describe
+
+KEEP = 2
+
+
+@dataclass
+class Progress:
+    """Where a training is. The random numbers of every worker are a function of (seed, step, rank): no state of them."""
+
+    step: int = 0
+    epoch: int = 0
+    best: float = float("inf")
+    best_step: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The weights of a model, each once: a tied one is not written twice."""
+    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+
+
+def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Put weights into a model. A ValueError names what is missing or superfluous."""
+    own = dict(model.named_parameters())
+    if own.keys() != weights.keys():
+        raise ValueError(f"the weights do not fit the model: {sorted(own.keys() ^ weights.keys())[:5]} are on one side only")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(weights[name])
+
+
+def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    state = optimiser.state_dict()["state"]
+    return {f"{index}.{name}": value.cpu().contiguous() for index, slot in state.items() for name, value in slot.items()}
+
+
+def _load_optimiser(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
+    state = optimiser.state_dict()
+    for name, value in flat.items():
+        index, slot = name.split(".")
+        state["state"].setdefault(int(index), {})[slot] = value
+    optimiser.load_state_dict(state)
+
+
+def save(folder: Path, model: nn.Module, best: dict[str, Tensor], optimiser: torch.optim.Optimizer, progress: Progress,
+         key: str) -> Path:
+    """Write the checkpoint of progress.step, and remove all but the newest KEEP."""
+    final = folder / f"step-{progress.step:08d}"
+    aside = folder / f".{final.name}.{os.getpid()}"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    save_file(tensors(model), aside / "model.safetensors")
+    save_file(best, aside / "best.safetensors")
+    save_file(_optimiser_tensors(optimiser), aside / "optimiser.safetensors")
+    files = {path.name: describe(path) for path in sorted(aside.iterdir())}
+    with (aside / "state.json").open("w", encoding="utf-8") as file:
+        json.dump({"key": key, "files": files, "progress": asdict(progress)}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    shutil.rmtree(final, ignore_errors=True)
+    os.replace(aside, final)
+    for old in sorted(folder.glob("step-*"))[:-KEEP]:
+        shutil.rmtree(old)
+    return final
+
+
+def newest(folder: Path, key: str) -> tuple[Path, dict[str, Any]] | None:
+    """The newest whole checkpoint of this very training; damaged ones are passed over."""
+    for path in sorted(folder.glob("step-*"), reverse=True):
+        try:
+            state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+            if state["key"] == key and all(describe(path / name) == d for name, d in state["files"].items()):
+                return path, state
+        except (OSError, json.JSONDecodeError, KeyError):
+            continue
+    return None
+
+
+def resume(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, key: str) -> tuple[Progress, dict[str, Tensor]]:
+    """Go on from the newest whole checkpoint, or begin; returns the progress and the best weights so far."""
+    if (found := newest(folder, key)) is None:
+        return Progress(), tensors(model)
+    path, state = found
+    try:
+        load_tensors(model, load_file(path / "model.safetensors"))
+        _load_optimiser(optimiser, load_file(path / "optimiser.safetensors"))
+        return Progress(**state["progress"]), load_file(path / "best.safetensors")
+    except SafetensorError as error:
+        raise ValueError(f"{path} has its digests but cannot be read ({error}); delete the folder and run again") from error

@@ -1,1 +1,0 @@
-"""What a model is trained for: batches, loss, decoding and scores of one problem."""

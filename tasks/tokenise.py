@@ -1,0 +1,76 @@
+"""Records to tokens."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from data.schemas import TOKENS, check
+from data.shards import read_shard, write_shard
+from data.store import Job
+from tasks.stages import SHARD, map_shards
+
+Tokeniser = Callable[[str, str], list[str]]
+
+
+def moses_lower(text: str, language: str) -> list[str]:
+    """Moses tokens in lower case, as papers on Multi30k have them (no HTML escapes)."""
+    return _moses(language).tokenize(text.lower(), escape=False)
+
+
+def spaces(text: str, language: str) -> list[str]:
+    """Text that is tokenised already."""
+    return text.split()
+
+
+def detokenise_moses(tokens: list[str], language: str) -> str:
+    """Running text, for scorers that tokenise for themselves."""
+    return _detokeniser(language).detokenize(tokens)
+
+
+def join(tokens: list[str], language: str) -> str:
+    """Running text of tokens that were split at spaces."""
+    return " ".join(tokens)
+
+
+@cache
+def _moses(language: str) -> Any:
+    from sacremoses import MosesTokenizer
+
+    return MosesTokenizer(language)
+
+
+@cache
+def _detokeniser(language: str) -> Any:
+    from sacremoses import MosesDetokenizer
+
+    return MosesDetokenizer(language)
+
+
+@dataclass(frozen=True)
+class Tokenise:
+    """How each side is divided into tokens."""
+
+    tokeniser: Tokeniser
+    source_language: str
+    target_language: str
+
+
+def tokenise(job: Job, settings: Tokenise) -> dict[str, Any]:
+    """TOKENS shards of BITEXT shards, one step a shard."""
+    return map_shards(job, tokenise_shard, settings)
+
+
+def tokenise_shard(job: Job, settings: Tokenise) -> dict[str, Any]:
+    """TOKENS of one BITEXT shard."""
+    table = read_shard(job.inputs["shard"].path)
+    columns = {
+        "id": table["id"],
+        "source": [settings.tokeniser(text, settings.source_language) for text in table["source"].to_pylist()],
+        "target": [settings.tokeniser(text, settings.target_language) for text in table["target"].to_pylist()],
+        "group": table["group"],
+    }
+    made = check(pa.table(columns, schema=TOKENS), TOKENS, str(job.inputs["shard"].path))
+    return {"dropped": 0, **write_shard(job.out / SHARD, made)}

@@ -1,0 +1,270 @@
+"""Training: one loop for every model and problem, on one worker or many, with no knowledge of what started it.
+
+It goes on from its last checkpoint, ends with the same weights as if it had not been interrupted (bit for bit on a
+CPU), and sees the same batches on any number of workers.
+"""
+
+import ctypes
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, distributed, nn
+
+from data.store import Artifact, Job, jsonable, write_durably
+from tasks.batches import Batch, PhraseData, Rows, from_step, in_order, share, stream
+from tasks.checkpoints import Progress, newest, resume, save, tensors
+from tasks.stages import shards
+
+PROGRESS = "progress.json"
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+
+
+def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
+    """Linear warm-up, then 1/√step (Vaswani et al. 2017, Eq 3), as a share of the peak."""
+    return min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)
+
+
+def linear_decay(step: int, warmup: int, steps: int) -> float:
+    """Linear warm-up, then linearly to zero at the last step, as a share of the peak."""
+    return min((step + 1) / warmup, (steps - step) / max(1, steps - warmup))
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train. batch_tokens counts padded tokens of both sides in the global batch, whatever the number of workers.
+
+    precision: what products are computed in (torch.bfloat16 by autocast; weights stay float32). threads: of torch, a
+    worker; part of the settings because it changes sums in their last bits.
+    """
+
+    steps: int = 1000
+    batch_tokens: int = 2048
+    learning_rate: float = 1e-3
+    warmup: int = 100
+    schedule: Callable[[int, int, int], float] = inverse_sqrt
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-9
+    clip: float = 1.0
+    smoothing: float = 0.1
+    precision: str = "float32"
+    evaluate_every: int = 100
+    checkpoint_every: int = 200
+    workers: int = 0
+    threads: int = 1
+
+
+class Problem(Protocol):
+    """What a model is trained for."""
+
+    def configure(self, model: Any, vocabulary: Artifact) -> Any:
+        """The model's configuration, completed by what the data decides."""
+
+    def loss(self, model: nn.Module, batch: Batch, smoothing: float) -> Tensor:
+        """Summed loss (nats) of a batch."""
+
+    def count(self, data: PhraseData, rows: Rows) -> int:
+        """How many things the loss is summed over."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training: what the loop is given on each worker."""
+
+    problem: Problem
+    model: Any
+    config: TrainConfig
+    seed: int
+    train: tuple[Path, ...]
+    dev: tuple[Path, ...]
+    folder: Path
+    key: str
+    report: Callable[[list[dict[str, float]]], None] | None = None
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """What decides the weights, but for the data."""
+
+    problem: Problem
+    model: Any
+    config: TrainConfig
+    seed: int
+
+
+def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
+    """Weights of one model and seed, from phrase shards job.inputs["train"] and ["dev"] and ["vocabulary"]."""
+    model = settings.problem.configure(settings.model, job.inputs["vocabulary"])
+    train_paths, dev_paths = (tuple(s.path for s in shards(job.inputs[name])) for name in ("train", "dev"))
+    training = Training(settings.problem, model, settings.config, settings.seed, train_paths, dev_paths,
+                        job.checkpoints, job.key, job.places.report)
+    job.places.launch(training_loop, training)
+    found = newest(job.checkpoints, job.key)
+    assert found is not None, "a training that ended has a checkpoint"
+    path, state = found
+    progress = Progress(**state["progress"])
+    weights = load_file(path / "best.safetensors")
+    save_file(weights, job.out / "model.safetensors")
+    write_durably(job.out / "config.json", json.dumps(jsonable(model), indent=1))
+    write_durably(job.out / "history.json", json.dumps(progress.history))
+    parameters = sum(weight.numel() for weight in weights.values())
+    return {"parameters": parameters, "steps": progress.step, "epochs": progress.epoch + 1,
+            "best_step": progress.best_step, "dev_loss": progress.best, "seed": settings.seed,
+            "train_seconds": progress.history[-1]["seconds"]}
+
+
+@dataclass
+class Worker:
+    """This process among those that train together."""
+
+    rank: int = field(default_factory=lambda: distributed.get_rank() if distributed.is_initialized() else 0)
+    world: int = field(default_factory=lambda: distributed.get_world_size() if distributed.is_initialized() else 1)
+
+    @property
+    def device(self) -> torch.device:
+        local = int(os.environ.get("LOCAL_RANK", self.rank))
+        return torch.device("cuda", local % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
+
+    def total(self, value: float) -> float:
+        """The sum over all workers."""
+        summed = torch.tensor(value, dtype=torch.float64, device=self.device)
+        if self.world > 1:
+            distributed.all_reduce(summed)
+        return float(summed)
+
+
+def training_loop(training: Training) -> None:
+    """Train from the last checkpoint, if there is one, to the last step; the result is the newest checkpoint."""
+    config, worker = training.config, Worker()
+    torch.set_num_threads(config.threads)
+    keep_freed_memory()
+    torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
+    data, dev = PhraseData(list(training.train)), PhraseData(list(training.dev))
+    torch.manual_seed(stream(training.seed, "init"))
+    model = training.model.build().to(worker.device)
+    optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=config.betas, eps=config.epsilon)
+    progress, best = resume(training.folder, model, optimiser, training.key)
+    wrapped = Objective(model, training.problem, config.smoothing)
+    ddp = nn.parallel.DistributedDataParallel(wrapped) if worker.world > 1 else wrapped
+    clock = Clock(progress)
+    order = from_step(data, config.batch_tokens, training.seed, progress.step)
+    for progress.epoch, rows in order:
+        if progress.step >= config.steps:
+            break
+        torch.manual_seed(stream(training.seed, "dropout", progress.step, worker.rank))
+        loss = _update(ddp, optimiser, training, data, rows, worker, progress.step)
+        clock.add(loss, training.problem.count(data, rows))
+        progress.step += 1
+        last = progress.step == config.steps
+        if last or progress.step % config.evaluate_every == 0:
+            dev_loss = _dev_loss(wrapped, dev, config, worker)
+            if dev_loss < progress.best:
+                progress.best, progress.best_step, best = dev_loss, progress.step, tensors(model)
+            progress.history.append(clock.row(progress, dev_loss, optimiser))
+        if worker.rank == 0:
+            _tell(training, progress, best, model, optimiser, last)
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what tensors free. By default it returns large blocks to the kernel, and a step spends two thirds
+    of its time on getting the same pages again."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL("libc.so.6", use_errno=False)
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+class Objective(nn.Module):
+    """A model together with its loss, so that DistributedDataParallel sees one forward call."""
+
+    def __init__(self, model: nn.Module, problem: Problem, smoothing: float) -> None:
+        super().__init__()
+        self.model, self.problem, self.smoothing = model, problem, smoothing
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.problem.loss(self.model, batch, self.smoothing)
+
+
+def _precision(config: TrainConfig, device: torch.device) -> torch.autocast:
+    dtype = getattr(torch, config.precision)
+    return torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
+
+
+def _update(objective: nn.Module, optimiser: torch.optim.Optimizer, training: Training, data: PhraseData, rows: Rows,
+            worker: Worker, step: int) -> Tensor:
+    """One update; returns this worker's part of the summed loss."""
+    config = training.config
+    own = share(rows, worker.rank, worker.world)
+    part = own if len(own) else rows[:1]  # a worker without rows still takes part in the reduction, with weight 0
+    objective.train()
+    for group in optimiser.param_groups:
+        group["lr"] = config.learning_rate * config.schedule(step, config.warmup, config.steps)
+    with _precision(config, worker.device):
+        loss = objective(data.batch(part).to(worker.device)) * float(len(own) > 0)
+    # gradients are averaged over workers: scaled so that they are those of the mean over the global batch
+    (loss * (worker.world / training.problem.count(data, rows))).backward()
+    nn.utils.clip_grad_norm_(objective.parameters(), config.clip)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+    return loss.detach()
+
+
+@torch.inference_mode()
+def _dev_loss(objective: Objective, dev: PhraseData, config: TrainConfig, worker: Worker) -> float:
+    """Mean loss (nats) without smoothing; every row counts once, on one worker."""
+    objective.eval()
+    loss, count = 0.0, 0
+    for rows in in_order(dev, config.batch_tokens)[worker.rank :: worker.world]:
+        with _precision(config, worker.device):
+            loss += float(objective.problem.loss(objective.model, dev.batch(rows).to(worker.device), 0.0))
+        count += objective.problem.count(dev, rows)
+    return worker.total(loss) / worker.total(count)
+
+
+class Clock:
+    """Loss and speed since the last row of the history."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.before = progress.history[-1]["seconds"] if progress.history else 0.0
+        self.started = self.last = time.monotonic()
+        self.losses: list[Tensor] = []
+        self.count = 0
+
+    def add(self, loss: Tensor, count: int) -> None:
+        self.losses.append(loss)
+        self.count += count
+
+    def row(self, progress: Progress, dev_loss: float, optimiser: torch.optim.Optimizer) -> dict[str, float]:
+        now = time.monotonic()
+        row = {
+            "step": progress.step,
+            "epoch": progress.epoch,
+            "loss": float(torch.stack(self.losses).sum()) / self.count,
+            "dev_loss": dev_loss,
+            "learning_rate": optimiser.param_groups[0]["lr"],
+            "tokens_per_second": self.count / (now - self.last),
+            "seconds": self.before + now - self.started,
+        }
+        self.losses, self.count, self.last = [], 0, now
+        return row
+
+
+def _tell(training: Training, progress: Progress, best: dict[str, Tensor], model: nn.Module,
+          optimiser: torch.optim.Optimizer, last: bool) -> None:
+    """Checkpoint, trackers, and a small file that anybody may watch. What is reported has been saved before."""
+    config = training.config
+    if last or progress.step % config.checkpoint_every == 0:
+        save(training.folder, model, best, optimiser, progress, training.key)
+        if training.report is not None:
+            training.report(progress.history)
+    if last or progress.step % 10 == 0:
+        training.folder.mkdir(parents=True, exist_ok=True)
+        state = {"step": progress.step, "steps": config.steps, "best": progress.best}
+        (training.folder / PROGRESS).write_text(json.dumps(state), encoding="utf-8")
