@@ -1,0 +1,33 @@
+"""Environment of every process that the project starts: nothing is sent to anyone, nothing listens beyond loopback.
+
+Import this before prefect, ray or mlflow. What the user has set stays.
+"""
+
+import os
+
+DEFAULTS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/",  # ray start reports that it does not report
+    "RAY_AUTH_MODE": "disabled",  # for the embedded cluster, which is on loopback; a real one sets `token`
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.25",
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "GIT_PYTHON_REFRESH": "quiet",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+}
+
+# Ray looks for a cloud's metadata service whatever it is told; a proxy to nowhere is what stops it.
+NOWHERE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+
+for name, value in DEFAULTS.items():
+    os.environ.setdefault(name, value)

@@ -1,0 +1,144 @@
+"""Where the parts of a step run: Ray tasks over shards, Ray Train for trainings. The one place that uses Ray."""
+
+import contextlib
+import itertools
+import logging
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+def on_ray(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a Ray worker with one processor and wait; a user's error comes back as itself."""
+    import ray
+
+    try:
+        return ray.get(_task().remote(function, *arguments))
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
+
+
+def ray_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """function(*item) of each item, as plain Ray tasks with bounded work in flight; results in order.
+
+    A task whose worker dies is run again by Ray.
+    """
+    import ray
+
+    remote = _task()
+    limit = 2 * int(ray.cluster_resources().get("CPU", 1))
+    results: dict[Any, Any] = {}
+    pending: dict[Any, int] = {}
+    try:
+        numbered = enumerate(items)
+        for index, item in itertools.chain(numbered):
+            if len(pending) >= limit:
+                _collect(pending, results)
+            pending[remote.remote(function, *item)] = index
+        while pending:
+            _collect(pending, results)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
+    return [results[index] for index in range(len(results))]
+
+
+def _collect(pending: dict[Any, int], results: dict[Any, Any]) -> None:
+    """Wait for one task and take its result."""
+    import ray
+
+    (done,), _ = ray.wait(list(pending), num_returns=1)
+    results[pending.pop(done)] = ray.get(done)
+
+
+def _task() -> Any:
+    import ray
+
+    return ray.remote(num_cpus=1, max_retries=3)(_call)
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+class Slots:
+    """How many trainings may hold workers at once: Ray Train complains of groups that wait for room."""
+
+    def __init__(self) -> None:
+        self.free: dict[int, threading.BoundedSemaphore] = {}
+        self.guard = threading.Lock()
+
+    @contextlib.contextmanager
+    def take(self, at_once: int) -> Iterator[None]:
+        with self.guard:
+            slot = self.free.setdefault(at_once, threading.BoundedSemaphore(at_once))
+        with slot:
+            yield
+
+
+SLOTS = Slots()
+
+
+@dataclass(frozen=True)
+class TorchTrainerLaunch:
+    """Launch a training loop on Ray Train workers, each a process of a torch.distributed group (gloo, or nccl on GPUs).
+
+    workers processes of `threads` processors each, and a GPU each if gpus. A dead worker restarts the group, which
+    goes on from the loop's own checkpoint: those are verified, Ray's snapshots are not.
+    """
+
+    name: str
+    workers: int = 1
+    threads: int = 1
+    gpus: bool = False
+    failures: int = 3
+
+    def __call__(self, function: Callable[..., None], *arguments: Any) -> None:
+        import ray
+        from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
+        from ray.train.torch import TorchConfig, TorchTrainer
+
+        at_once = self.room()
+        logging.getLogger("ray.train").setLevel(logging.ERROR)
+        resources = {"CPU": float(self.threads)} | ({"GPU": 1.0} if self.gpus else {})
+        # Ray's own snapshots get a fresh folder: a truncated one would refuse every later start of this name
+        with SLOTS.take(at_once), tempfile.TemporaryDirectory(prefix="pm-train-") as storage:
+            trainer = TorchTrainer(
+                _run,
+                train_loop_config={"function": function, "arguments": arguments},
+                scaling_config=ScalingConfig(num_workers=self.workers, use_gpu=self.gpus, resources_per_worker=resources),
+                torch_config=TorchConfig(backend="nccl" if self.gpus else "gloo"),
+                run_config=RunConfig(
+                    name=self.name,
+                    storage_path=storage,
+                    failure_config=FailureConfig(max_failures=self.failures, controller_failure_limit=1),
+                ),
+            )
+            try:
+                trainer.fit()
+            except TrainingFailedError as error:
+                for cause in getattr(error, "worker_failures", {}).values():
+                    if isinstance(root := getattr(cause, "cause", cause), ValueError | OSError):
+                        raise root from None
+                raise
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
+
+    def room(self) -> int:
+        """How many trainings of this size fit the cluster; a ValueError, at once, if not even one does."""
+        import ray
+
+        have = ray.cluster_resources()
+        wanted = {"CPU": self.workers * self.threads} | ({"GPU": self.workers} if self.gpus else {})
+        if any(have.get(kind, 0) < count for kind, count in wanted.items()):
+            raise ValueError(
+                f"{self.workers} workers need {wanted}, the cluster has "
+                f"{ {kind: int(have.get(kind, 0)) for kind in wanted} }: set train.workers lower, or add nodes"
+            )
+        return min(int(have[kind] // count) for kind, count in wanted.items())
+
+
+def _run(config: dict[str, Any]) -> None:
+    """What each Ray Train worker calls."""
+    config["function"](*config["arguments"])

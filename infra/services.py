@@ -1,0 +1,160 @@
+"""What a run needs beside itself: a Prefect server, a Ray cluster, an MLflow database. Each may be given by URL.
+
+Embedded ones are started side by side, once, listen on loopback only, and end with the process that started them,
+even if that is killed.
+"""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import filelock
+
+from infra import environment
+from infra.settings import Settings
+
+PATIENCE = 180.0  # seconds until a service that does not answer is an error
+
+
+@contextlib.contextmanager
+def services(settings: Settings) -> Iterator[None]:
+    """Prefect, Ray and MLflow, ready; PREFECT_API_URL is set."""
+    with contextlib.ExitStack() as stack:
+        url = settings.prefect_api_url or os.environ.get("PREFECT_API_URL")
+        server = None if url else stack.enter_context(prefect_server(settings.root / "prefect"))
+        stack.callback(stop_ray)
+        with ThreadPoolExecutor(3) as pool:
+            waiting = [pool.submit(start_ray, settings), pool.submit(start_mlflow, settings)]
+            if server:
+                waiting.append(pool.submit(wait_for, server))
+            for service in waiting:
+                service.result()
+        os.environ["PREFECT_API_URL"] = url or f"{server}/api"
+        yield
+
+
+@contextlib.contextmanager
+def prefect_server(home: Path) -> Iterator[str]:
+    """A Prefect server of our own on a free port; yields its URL. It is up when `wait_for` returns."""
+    home.mkdir(parents=True, exist_ok=True)
+    os.environ["PREFECT_HOME"] = str(home)
+    port = free_port()
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"]
+    with (home / "server.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        process.kill()
+
+
+def die_with_parent() -> None:
+    """In a child, before exec: end when the thread that started us ends (Linux; elsewhere nothing)."""
+    if sys.platform == "linux":
+        ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def free_port() -> int:
+    """A TCP port of loopback that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(server: str) -> None:
+    """Until a Prefect server answers; an OSError after PATIENCE seconds."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        try:
+            with urllib.request.urlopen(f"{server}/api/health", timeout=2):
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.2)
+    raise OSError(f"the Prefect server at {server} did not answer within {PATIENCE:.0f} s: see server.log in the store")
+
+
+def start_ray(settings: Settings) -> None:
+    """Join the cluster that is named, or start one on loopback with a temporary directory of its own."""
+    import ray
+
+    if ray.is_initialized():
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if settings.ray_address:
+        ray.init(address=settings.ray_address, **quiet)
+    else:
+        hosts = [urlparse(url).hostname or "" for url in (settings.mlflow_uri, settings.prefect_api_url) if url]
+        with exported(environment.NOWHERE | {"no_proxy": ",".join(["127.0.0.1", "localhost", "::1", *hosts])}):
+            ray.init(
+                address="local",
+                num_cpus=settings.cpus,
+                include_dashboard=False,
+                object_store_memory=200_000_000,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=tempfile.mkdtemp(prefix="pm-ray-"),
+                **quiet,
+            )
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    if settings.cluster and len(alive) < 2:
+        raise OSError("a cluster was asked for, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, have the others joined?")
+
+
+def stop_ray() -> None:
+    """Leave Ray; an embedded cluster ends, and its temporary directory goes."""
+    import ray
+
+    if not ray.is_initialized():
+        return
+    folder = Path(ray._private.worker._global_node.get_temp_dir_path()) if ray._private.worker._global_node else None
+    ray.shutdown()
+    if folder is not None and folder.name.startswith("pm-ray-"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def exported(variables: dict[str, str]) -> Iterator[None]:
+    """Environment variables for the processes that are started meanwhile."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def start_mlflow(settings: Settings) -> None:
+    """Create or migrate MLflow's database once, before anything fans out: concurrent first uses break it."""
+    from mlflow import MlflowClient
+
+    uri = settings.tracking_uri
+    if uri.startswith("sqlite:///"):
+        database = Path(uri.removeprefix("sqlite:///"))
+        database.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(f"{database}.lock"):
+            MlflowClient(uri).search_experiments(max_results=1)
+            with contextlib.closing(sqlite3.connect(database)) as connection:
+                connection.execute("pragma journal_mode=wal")
+    else:
+        MlflowClient(uri).search_experiments(max_results=1)

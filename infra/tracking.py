@@ -1,0 +1,105 @@
+"""MLflow: runs found again by a tag that holds their key, so that nothing is logged twice."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+KEY = "phrasemodels.key"
+
+
+@dataclass(frozen=True)
+class Tracker:
+    """An MLflow store, by URI; and where a new experiment keeps its artifacts (None: the server decides)."""
+
+    uri: str
+    artifacts: str | None = None
+
+    def client(self) -> Any:
+        from mlflow import MlflowClient
+
+        return MlflowClient(self.uri)
+
+    def experiment(self, name: str) -> str:
+        """The id of an experiment, which is made if need be."""
+        client = self.client()
+        if (found := client.get_experiment_by_name(name)) is not None:
+            return str(found.experiment_id)
+        location = f"{self.artifacts}/{name}" if self.artifacts else None
+        return str(client.create_experiment(name, artifact_location=location))
+
+    def open_run(self, experiment: str, name: str, key: str, tags: Mapping[str, str]) -> str:
+        """The id of the run with this key: found and set running again, or made."""
+        client, where = self.client(), self.experiment(experiment)
+        found = client.search_runs([where], f"tags.`{KEY}` = '{key}'", max_results=1)
+        if found:
+            run_id = str(found[0].info.run_id)
+            if found[0].info.status != "FINISHED":
+                client.update_run(run_id, "RUNNING")
+            return run_id
+        return str(client.create_run(where, run_name=name, tags={KEY: key, **tags}).info.run_id)
+
+    def parameters(self, run_id: str, values: Mapping[str, Any]) -> None:
+        """Parameters that the run does not have yet; those of a key never change."""
+        from mlflow.entities import Param
+
+        client = self.client()
+        have = client.get_run(run_id).data.params
+        new = [Param(name, str(value)[:6000]) for name, value in values.items() if name not in have]
+        if new:
+            client.log_batch(run_id, params=new)
+
+    def finish(self, run_id: str, metrics: Mapping[str, float], files: list[Path], tags: Mapping[str, str]) -> None:
+        """Final metrics, artifacts and tags of a run, once."""
+        client = self.client()
+        run = client.get_run(run_id)
+        if run.info.status == "FINISHED":
+            return
+        for name, value in metrics.items():
+            if name not in run.data.metrics:
+                client.log_metric(run_id, name, value)
+        for name, value in tags.items():
+            client.set_tag(run_id, name, value)
+        for file in files:
+            client.log_artifact(run_id, str(file))
+        client.set_terminated(run_id, "FINISHED")
+
+    def fail(self, run_id: str, status: str = "FAILED") -> None:
+        """Mark a run that did not end; it goes on as the same run when it is started again."""
+        with contextlib.suppress(Exception):
+            self.client().set_terminated(run_id, status)
+
+
+@dataclass(frozen=True)
+class StepMetrics:
+    """Rows of a training's history to its run, each step once: what was logged before an interruption is skipped."""
+
+    tracker: Tracker
+    run_id: str
+
+    def __call__(self, history: list[dict[str, float]]) -> None:
+        import infra.environment  # noqa: F401
+        from mlflow.entities import Metric
+
+        client = self.tracker.client()
+        logged = client.get_metric_history(self.run_id, "dev_loss")
+        last = max((metric.step for metric in logged), default=-1)
+        metrics = [
+            Metric(name, float(value), int(row["seconds"] * 1000), int(row["step"]))
+            for row in history
+            if row["step"] > last
+            for name, value in row.items()
+            if name not in ("step",)
+        ]
+        for first in range(0, len(metrics), 1000):
+            client.log_batch(self.run_id, metrics=metrics[first : first + 1000])
+
+
+def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested JSON as one level, keys joined with dots."""
+    if isinstance(value, Mapping):
+        pairs = [flatten(item, f"{prefix}{key}.") for key, item in value.items()]
+        return {name: item for pair in pairs for name, item in pair.items()}
+    return {prefix.rstrip("."): value if isinstance(value, str | int | float) else json.dumps(value)}
