@@ -13,9 +13,9 @@ from data import grammar_english, grammar_german
 from data.grammar_abstract import Utterance
 from data.grammar_derivations import utterance
 from data.grammar_idioms import IDIOMS, readings
+from data.grammar_splits import disjoint
 
 LENGTHS = range(4, 21)  # English tokens
-ATTEMPTS = 2_000  # draws for one new sentence before the grammar counts as exhausted
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,37 +75,14 @@ def draw(rng: random.Random, idiom: str | None) -> Sentence | None:
 def corpus(seed: int, sizes: Mapping[str, int], idiom_share: float = 0.3) -> dict[str, list[Sentence]]:
     """Disjoint splits of these sizes: no two share a source sentence, and none holds a sentence twice.
 
-    Every prefix of a split holds `idiom_share` of idioms, each as often as the others. The splits are drawn in the order of their sizes, so
-    the small ones stay as they are when the largest grows, and the largest keeps what it had. Raises ValueError for a size or share that
-    cannot be met.
+    Every prefix of a split holds `idiom_share` of idioms, each as often as the others. A larger split keeps what the smaller one held, see
+    `grammar_splits.disjoint`. Raises ValueError for a size or share that cannot be met.
     """
     if not 0 <= idiom_share <= 1:
         raise ValueError(f"idiom_share is {idiom_share}, but it is a share: give a number from 0 to 1")
-    for name, size in sizes.items():
-        if size < 0:
-            raise ValueError(f"size of {name} is {size}: give 0 or more sentences")
-    seen: set[tuple[str, ...]] = set()
-    drawn = {name: _split(seed, name, sizes[name], idiom_share, seen) for name in sorted(sizes, key=lambda name: (sizes[name], name))}
-    return {name: drawn[name] for name in sizes}
 
+    def turn(rng: random.Random, i: int) -> Sentence | None:
+        before, after = int(i * idiom_share), int((i + 1) * idiom_share)
+        return draw(rng, IDIOMS[before % len(IDIOMS)] if after > before else None)
 
-def _split(seed: int, name: str, size: int, idiom_share: float, seen: set[tuple[str, ...]]) -> list[Sentence]:
-    rng = random.Random(f"{seed}/{name}")
-    sentences: list[Sentence] = []
-    waiting: list[str] = []  # idioms left in this round: a round has each once
-    for i in range(size):
-        idiom = None
-        if int((i + 1) * idiom_share) > int(i * idiom_share):
-            waiting = waiting or list(IDIOMS)
-            idiom = waiting.pop(int(rng.random() * len(waiting)))
-        sentences.append(_new(rng, idiom, seen, f"{name} asks for {size} sentences, but the grammar ran out at {i}"))
-    return sentences
-
-
-def _new(rng: random.Random, idiom: str | None, seen: set[tuple[str, ...]], problem: str) -> Sentence:
-    for _ in range(ATTEMPTS):
-        drawn = draw(rng, idiom)
-        if drawn and drawn.source not in seen:
-            seen.add(drawn.source)
-            return drawn
-    raise ValueError(f"{problem}: ask for fewer in all splits together, or change idiom_share")
+    return disjoint(seed, sizes, turn, lambda sentence: sentence.source)

@@ -205,6 +205,6 @@ def test_bad_requests_say_what_to_do(sizes, share, message):
 
 
 def test_an_exhausted_grammar_says_so(monkeypatch):
-    monkeypatch.setattr("data.grammar.ATTEMPTS", 0)
+    monkeypatch.setattr("data.grammar_splits.ATTEMPTS", 0)
     with pytest.raises(ValueError, match="ask for fewer"):
         corpus(0, {"a": 1})
