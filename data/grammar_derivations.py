@@ -121,7 +121,7 @@ def _with_objects(rng: random.Random, clause: Clause, relative: bool) -> Clause:
     objects = tuple(
         _other(rng, clause.subject, verb.objects if i == len(verb.cases) - 1 else ("person",), relative) for i in range(len(verb.cases))
     )
-    complement = _prepositional(rng, verb.preposition) if verb.preposition else None
+    complement = prepositional(rng, verb.preposition) if verb.preposition else None
     return _unambiguous(replace(clause, objects=objects, complement=complement))
 
 
@@ -138,7 +138,8 @@ def _unambiguous(clause: Clause) -> Clause:
     return replace(clause, tense="perfect", adverb=None) if same and clause.tense == "past" else clause
 
 
-def _prepositional(rng: random.Random, preposition: Preposition) -> PrepositionalPhrase:
+def prepositional(rng: random.Random, preposition: Preposition) -> PrepositionalPhrase:
+    """The preposition with a nominal that suits it."""
     return PrepositionalPhrase(preposition, nominal(rng, preposition.classes))
 
 
@@ -172,7 +173,7 @@ def _with_ending(rng: random.Random, drawn: Clause) -> Clause:
     if any(isinstance(phrase, NounPhrase) and phrase.relative for phrase in drawn.objects):
         return drawn
     if not drawn.complement and not drawn.idiom and rng.random() < PLACE:
-        drawn = replace(drawn, place=_prepositional(rng, pick(rng, tuple(PREPOSITIONS.values()))))
+        drawn = replace(drawn, place=prepositional(rng, pick(rng, tuple(PREPOSITIONS.values()))))
     suited = adverbs(drawn.tense)
     return replace(drawn, adverb=pick(rng, suited)) if suited and rng.random() < ADVERB else drawn
 
@@ -182,7 +183,7 @@ def _copular(rng: random.Random) -> Clause:
     phrase = noun_phrase(rng, pick(rng, tuple(NOUNS.values())), adjective=0)
     suited = adjectives(phrase.noun)
     where = PREPOSITIONS[pick(rng, ("in", "behind", "near", "on"))]
-    complement = pick(rng, suited) if suited and rng.random() < 0.6 else _prepositional(rng, where)
+    complement = pick(rng, suited) if suited and rng.random() < 0.6 else prepositional(rng, where)
     return Clause(phrase, VERBS["be"], pick(rng, ("present", "past", "future", "must")), rng.random() < NEGATION, complement=complement)
 
 
