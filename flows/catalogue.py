@@ -1,0 +1,56 @@
+"""Every table that can be run, by paper and number."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from data.manifest import closest
+from flows.experiment import Experiment, override
+from flows.experiments import paper_000
+
+PROFILES = ("sample", "laptop", "paper")
+TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {("000", "1"): paper_000.table_1}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A result table of a paper at one size, with the seeds of each row."""
+
+    paper: str
+    number: str
+    profile: str
+    experiments: tuple[Experiment, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def title(self) -> str:
+        return f"Paper {self.paper}, Table {self.number}, profile {self.profile}"
+
+
+def table(paper: str, number: str, profile: str, seeds: int, overrides: Sequence[str] = ()) -> Table:
+    """A table with overrides applied to all of its experiments; a ValueError names what is unknown."""
+    papers = {p for p, _ in TABLES}
+    if paper not in papers:
+        raise ValueError(f"no paper {paper!r}: {closest(paper, papers)}")
+    if (paper, number) not in TABLES:
+        raise ValueError(f"no table {number!r} of paper {paper}: {closest(number, {t for p, t in TABLES if p == paper})}")
+    if profile not in PROFILES:
+        raise ValueError(f"no profile {profile!r}: {closest(profile, PROFILES)}")
+    if seeds < 1:
+        raise ValueError(f"{seeds} seeds: at least one is needed")
+    experiments = TABLES[paper, number](profile)
+    for assignment in overrides:
+        experiments = [override(experiment, assignment) for experiment in experiments]
+    return Table(paper, number, profile, tuple(experiments), tuple(range(seeds)))
+
+
+def experiments() -> list[Experiment]:
+    """All experiments of all tables and profiles."""
+    return [experiment for make in TABLES.values() for profile in PROFILES for experiment in make(profile)]
+
+
+def experiment(name: str) -> Experiment:
+    """An experiment by name."""
+    found = {known.name: known for known in experiments()}
+    if name not in found:
+        raise ValueError(f"no experiment {name!r}: {closest(name, found)}")
+    return found[name]
