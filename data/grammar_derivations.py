@@ -118,8 +118,10 @@ def _tense(rng: random.Random) -> str:
 def _with_objects(rng: random.Random, clause: Clause, relative: bool) -> Clause:
     """The clause with objects and a governed preposition as its verb asks for; a tense that its form cannot show becomes the perfect."""
     verb = clause.verb
+    last = len(verb.cases) - 1
     objects = tuple(
-        _other(rng, clause.subject, verb.objects if i == len(verb.cases) - 1 else ("person",), relative) for i in range(len(verb.cases))
+        _other(rng, clause.subject, verb.objects, relative) if i == last else _other(rng, clause.subject, ("person",), False)
+        for i in range(len(verb.cases))
     )
     complement = prepositional(rng, verb.preposition) if verb.preposition else None
     return _unambiguous(replace(clause, objects=objects, complement=complement))
