@@ -76,14 +76,11 @@ class HypernodeLayer(nn.Module):
 
         m equal keys weigh as one key with log m added to its score, and equal queries get equal answers. Exact.
         """
-        count = graph.valid[:, n:].sum(1)
-        bias = torch.zeros_like(graph.valid[:, : n + 1], dtype=torch.float32)
-        bias[:, :n] = bias[:, :n].masked_fill(~graph.valid[:, :n], float("-inf"))
-        bias[:, n] = count.log()
+        counts = torch.cat([graph.valid[:, :n], graph.valid[:, n:].sum(1, keepdim=True)], 1)
 
         def phase1(nodes: Tensor) -> Tensor:
             shared = nodes[:, : n + 1]
-            out = self.across(shared, shared, bias[:, None, None, :])
+            out = self.across(shared, shared, counts.to(nodes.dtype).log()[:, None, None, :])
             return torch.cat([out[:, :n], out[:, n:].expand(-1, nodes.shape[1] - n, -1)], 1)
 
         return phase1

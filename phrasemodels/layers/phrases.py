@@ -57,8 +57,8 @@ class MeanInit(nn.Module):
         super().__init__()
 
     def forward(self, words: Tensor, graph: PhraseGraph) -> Tensor:
-        size = graph.incidence.sum(-1, keepdim=True).clamp(min=1)
-        return (graph.incidence / size).to(words.dtype) @ words
+        holds = graph.incidence.to(words.dtype)
+        return holds @ words / holds.sum(-1, keepdim=True).clamp(min=1)
 
 
 class LengthEmbedding(nn.Module):
