@@ -26,7 +26,7 @@ OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 
-class Interrupted(Exception):
+class InterruptedDownloadError(Exception):
     """The network failed in a way that another attempt may mend."""
 
 
@@ -50,9 +50,11 @@ def fetch(file: File, target: Path, sources: Sources) -> str:
         try:
             _download(url, target, file, sources.wait)
             return url
-        except (Interrupted, httpx.HTTPStatusError) as error:
+        except (InterruptedDownloadError, httpx.HTTPStatusError) as error:
             failures.append(f"{url}: {error}")
-    places = " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors) or "a folder named by PHRASEMODELS_MIRROR"
+    places = (
+        " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors) or "a folder named by PHRASEMODELS_MIRROR"
+    )
     raise OSError(f"{file.name} is not to be had ({'; '.join(failures)}); put it at {places}")
 
 
@@ -64,7 +66,7 @@ def missing(manifest: Manifest, sources: Sources) -> list[File]:
 def _download(url: str, target: Path, file: File, wait: float) -> None:
     part = target.with_name(target.name + ".part" + Path(url).suffix)
     retrying = Retrying(
-        retry=retry_if_exception_type(Interrupted),
+        retry=retry_if_exception_type(InterruptedDownloadError),
         stop=stop_after_attempt(ATTEMPTS),
         wait=wait_exponential_jitter(initial=wait, max=60, jitter=wait),
         reraise=True,
@@ -77,7 +79,7 @@ def _download(url: str, target: Path, file: File, wait: float) -> None:
 
 
 def _stream(url: str, part: Path, most: int) -> None:
-    """Go on with a download from where it stopped. Anything that another attempt may mend raises Interrupted."""
+    """Go on with a download from where it stopped. Anything that another attempt may mend raises InterruptedDownloadError."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={have}-"} if have else {}
     headers["Accept-Encoding"] = "identity"
@@ -86,7 +88,7 @@ def _stream(url: str, part: Path, most: int) -> None:
             if response.status_code == 416:  # nothing beyond what we have
                 return
             if response.status_code in (408, 425, 429) or response.status_code >= 500:
-                raise Interrupted(f"HTTP {response.status_code}")
+                raise InterruptedDownloadError(f"HTTP {response.status_code}")
             response.raise_for_status()
             resumed = response.status_code == 206
             total = have if resumed else 0
@@ -94,13 +96,15 @@ def _stream(url: str, part: Path, most: int) -> None:
                 for chunk in response.iter_bytes(CHUNK):
                     total += len(chunk)
                     if total > most:
-                        raise ValueError(f"{url}: more than {most} bytes, the manifest promises fewer; nothing was kept")
+                        raise ValueError(
+                            f"{url}: more than {most} bytes, the manifest promises fewer; nothing was kept"
+                        )
                     out.write(chunk)
             expected = response.headers.get("Content-Length")
             if expected and total - (have if resumed else 0) != int(expected):
-                raise Interrupted(f"{total} bytes came, {expected} were promised")
+                raise InterruptedDownloadError(f"{total} bytes came, {expected} were promised")
     except (httpx.TransportError, httpx.TooManyRedirects) as error:
-        raise Interrupted(str(error) or type(error).__name__) from error
+        raise InterruptedDownloadError(str(error) or type(error).__name__) from error
 
 
 def _unpack(packed: Path, target: Path, file: File) -> None:
@@ -134,4 +138,6 @@ def free_space(folder: Path, needed: int) -> None:
     """An OSError, before anything is written, if the disk has too little room."""
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise OSError(f"{folder} has {free >> 20} MiB free and {needed >> 20} MiB are needed: free some, or set PHRASEMODELS_STORE")
+        raise OSError(
+            f"{folder} has {free >> 20} MiB free and {needed >> 20} MiB are needed: free some, or set PHRASEMODELS_STORE"
+        )

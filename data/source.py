@@ -26,9 +26,9 @@ class Module:
     def __init__(self, name: str, tree: ast.Module) -> None:
         self.definitions: dict[str, ast.stmt] = {}
         self.imports: dict[str, Name] = {}
-        for node in tree.body:
-            for bound in _bound(node):
-                self.definitions[bound] = node
+        for statement in tree.body:
+            for bound in _bound(statement):
+                self.definitions[bound] = statement
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:

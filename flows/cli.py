@@ -23,16 +23,30 @@ app = typer.Typer(
 
 Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
 TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]
-Profile = Annotated[str, typer.Option(help="sample (generated corpus, minutes), laptop (real data, two cores), paper (its own setting, GPUs).")]
+Profile = Annotated[
+    str,
+    typer.Option(
+        help="sample (generated corpus, minutes), laptop (real data, two cores), paper (its own setting, GPUs)."
+    ),
+]
 Seeds = Annotated[int, typer.Option(help="Seeds of each row; a verdict needs 3.")]
-Overrides = Annotated[list[str] | None, typer.Option("--set", help="Override a field of every experiment, like train.steps=200; repeatable.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Override a field of every experiment, like train.steps=200; repeatable."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
 
 
 @app.command()
 def reproduce(
-    paper: Paper = "000", table: TableNumber = "1", profile: Profile = "sample", seeds: Seeds = 2, set: Overrides = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Never fetch from a URL; say at once what is missing.")] = False,
+    paper: Paper = "000",
+    table: TableNumber = "1",
+    profile: Profile = "sample",
+    seeds: Seeds = 2,
+    set: Overrides = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Never fetch from a URL; say at once what is missing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run a table of a paper from raw corpora to verdicts and a report; goes on where it was interrupted.
@@ -57,12 +71,19 @@ def reproduce(
 
 
 @app.command()
-def plan(paper: Paper = "000", table: TableNumber = "1", profile: Profile = "sample", seeds: Seeds = 2, set: Overrides = None, as_json: Json = False) -> None:
+def plan(
+    paper: Paper = "000",
+    table: TableNumber = "1",
+    profile: Profile = "sample",
+    seeds: Seeds = 2,
+    set: Overrides = None,
+    as_json: Json = False,
+) -> None:
     """What `reproduce` would do: each step, hit or miss, and which part of its key changed."""
     from flows.session import explain
 
     session = _session(paper, table, profile, seeds, set)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for step in session.steps:
         hit, why = explain(session, step)
         rows.append({"step": step.name, "label": step.label, "key": step.key, "hit": hit, "why": why})
@@ -80,8 +101,16 @@ def experiments(as_json: Json = False) -> None:
     from flows.catalogue import experiments as all_experiments
 
     rows = [
-        {"experiment": e.name, "paper": e.answers.paper, "table": e.answers.table, "system": e.answers.system, "variant": e.answers.variant,
-         "metric": e.answers.metric, "published": e.answers.published, "comparable": e.comparable}
+        {
+            "experiment": e.name,
+            "paper": e.answers.paper,
+            "table": e.answers.table,
+            "system": e.answers.system,
+            "variant": e.answers.variant,
+            "metric": e.answers.metric,
+            "published": e.answers.published,
+            "comparable": e.comparable,
+        }
         for e in all_experiments()
     ]
     if as_json:
@@ -91,7 +120,12 @@ def experiments(as_json: Json = False) -> None:
 
 
 @app.command()
-def sql(question: Annotated[str, typer.Argument(help="SQL of DuckDB, over: runs, metrics, predictions, shards, verdicts, published.")], as_json: Json = False) -> None:
+def sql(
+    question: Annotated[
+        str, typer.Argument(help="SQL of DuckDB, over: runs, metrics, predictions, shards, verdicts, published.")
+    ],
+    as_json: Json = False,
+) -> None:
     """Ask anything of runs, metrics, predictions, shards and verdicts.
 
     Example: phrasemodels sql "select system, ours, half_width, verdict from verdicts order by ours desc"
@@ -120,7 +154,9 @@ def train(
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
     local: Annotated[bool, typer.Option("--local", help="In this process, without Prefect, Ray and MLflow.")] = False,
     data: Annotated[Path | None, typer.Option(help="With --local: a folder that `phrasemodels prepare` made.")] = None,
-    out: Annotated[Path, typer.Option(help="With --local and --data: where to put weights, predictions and scores.")] = Path("results"),
+    out: Annotated[
+        Path, typer.Option(help="With --local and --data: where to put weights, predictions and scores.")
+    ] = Path("results"),
     set: Overrides = None,
 ) -> None:
     """Train, decode and score one experiment with one seed.
@@ -193,7 +229,12 @@ def _print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> N
         numeric = bool(rows) and isinstance(rows[0][column], int | float)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text("" if row[c] is None else f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c])) for c in columns))
+        table.add_row(
+            *(
+                Text("" if row[c] is None else f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c]))
+                for c in columns
+            )
+        )
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
@@ -205,13 +246,32 @@ def _print_table(result: dict[str, Any]) -> None:
     for row in result["rows"]:
         ours = row["intervals"][row["metric"]]
         half = "" if ours["half_width"] is None else f" ± {ours['half_width']:.2f}"
-        groups = {name.removeprefix("bleu/"): f"{v['mean']:.1f}" for name, v in row["intervals"].items() if name.startswith("bleu/")}
-        rows.append({"system": row["system"], "variant": row["variant"], "published": f"{row['published']:.2f}", "ours": f"{ours['mean']:.2f}{half}",
-                     **groups, "seeds": len(row["seeds"]), "verdict": row["verdict"]})
+        groups = {
+            name.removeprefix("bleu/"): f"{v['mean']:.1f}"
+            for name, v in row["intervals"].items()
+            if name.startswith("bleu/")
+        }
+        rows.append(
+            {
+                "system": row["system"],
+                "variant": row["variant"],
+                "published": f"{row['published']:.2f}",
+                "ours": f"{ours['mean']:.2f}{half}",
+                **groups,
+                "seeds": len(row["seeds"]),
+                "verdict": row["verdict"],
+            }
+        )
     _print_rows(result["title"], list(rows[0]), rows)
     print("because: " + "; ".join(sorted({row["reason"] for row in result["rows"]})))
-    stages = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in sorted(result["stages"].items(), key=lambda item: -item[1]) if seconds >= 0.5)
-    print(f"time: {result['seconds']:.0f} s after the services were up; by stage, side by side: {stages or 'everything was in the store'}")
+    stages = ", ".join(
+        f"{name} {seconds:.0f} s"
+        for name, seconds in sorted(result["stages"].items(), key=lambda item: -item[1])
+        if seconds >= 0.5
+    )
+    print(
+        f"time: {result['seconds']:.0f} s after the services were up; by stage, side by side: {stages or 'everything was in the store'}"
+    )
     root = Settings().root
     print(f"report:  {result['report']}")
     print(f"MLflow:  mlflow ui --backend-store-uri {Settings().tracking_uri} --host 127.0.0.1")

@@ -40,14 +40,24 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
 def _summary(store: Store, pipeline: Pipeline, places: Places) -> dict[str, Any]:
     scored = store.run(pipeline.scored, places)
     trained = store.run(pipeline.trained)
-    return {"experiment": pipeline.experiment.name, "seed": pipeline.seed, "weights": str(trained.path),
-            "parameters": trained.meta["parameters"], "train_seconds": trained.meta["train_seconds"], "scores": scored.meta["scores"]}
+    return {
+        "experiment": pipeline.experiment.name,
+        "seed": pipeline.seed,
+        "weights": str(trained.path),
+        "parameters": trained.meta["parameters"],
+        "train_seconds": trained.meta["train_seconds"],
+        "scores": scored.meta["scores"],
+    }
 
 
 def _parts(pipeline: Pipeline) -> dict[str, Step]:
     """The steps whose results a training and its test need."""
-    found = {**pipeline.trained.inputs, "test": pipeline.predicted.inputs["phrases"], "rows": pipeline.predicted.inputs["rows"],
-             "raw": pipeline.scored.inputs["rows"]}
+    found = {
+        **pipeline.trained.inputs,
+        "test": pipeline.predicted.inputs["phrases"],
+        "rows": pipeline.predicted.inputs["rows"],
+        "raw": pipeline.scored.inputs["rows"],
+    }
     return {name: step for name, step in found.items() if isinstance(step, Step)}
 
 
@@ -84,11 +94,23 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
     search = TranslateSettings(Translation(), experiment.model, experiment.search)
     predicted = _run(store, key, translate, search, {"model": trained, "phrases": inputs["test"], **inputs})
     # running text needs a detokeniser, which may not be installed here; the token scores do not
-    scored = _run(store, key, score_translations, ScoreSettings(join, experiment.text.target_language),
-                  {"predictions": predicted, "rows": inputs["raw"]})
+    scored = _run(
+        store,
+        key,
+        score_translations,
+        ScoreSettings(join, experiment.text.target_language),
+        {"predictions": predicted, "rows": inputs["raw"]},
+    )
     bleu = {name: score for name, score in scored.meta["scores"].items() if name.startswith("bleu")}
-    result = {"experiment": experiment.name, "seed": seed, **{k: v for k, v in trained.meta.items() if k != "shards"}, "scores": bleu}
-    (out / f"{experiment.name.replace('/', '-')}-s{seed}.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+    result = {
+        "experiment": experiment.name,
+        "seed": seed,
+        **{k: v for k, v in trained.meta.items() if k != "shards"},
+        "scores": bleu,
+    }
+    (out / f"{experiment.name.replace('/', '-')}-s{seed}.json").write_text(
+        json.dumps(result, indent=1), encoding="utf-8"
+    )
     return result
 
 
@@ -104,7 +126,13 @@ def _run(store: Store, key: str, make: Any, settings: Any, inputs: dict[str, Art
     out.mkdir(parents=True, exist_ok=True)
     report = _print if make.__name__ == "train" else None
     meta = make(Job(out, store.root / "checkpoints" / key, inputs, store, Places(report=report), key), settings)
-    return Artifact(out, {"key": key, "meta": {**meta, "licences": inputs.get("rows", out) and [], "redistributable": False, "stand_in": False}})
+    return Artifact(
+        out,
+        {
+            "key": key,
+            "meta": {**meta, "licences": inputs.get("rows", out) and [], "redistributable": False, "stand_in": False},
+        },
+    )
 
 
 def _print(history: list[dict[str, float]]) -> None:
@@ -112,4 +140,8 @@ def _print(history: list[dict[str, float]]) -> None:
 
     if history:
         row = history[-1]
-        print(f"step {row['step']}: loss {row['loss']:.3f}, dev {row['dev_loss']:.3f}, {row['tokens_per_second']:.0f} tokens/s", file=sys.stderr, flush=True)
+        print(
+            f"step {row['step']}: loss {row['loss']:.3f}, dev {row['dev_loss']:.3f}, {row['tokens_per_second']:.0f} tokens/s",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from data.store import Step
 from flows.session import Session
@@ -32,8 +40,15 @@ class Watch:
         self.done = threading.Event()
         self.lock = threading.Lock()
         total = len(session.steps)
-        self.bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                            TimeRemainingColumn(), console=self.console, disable=not sys.stderr.isatty())
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not sys.stderr.isatty(),
+        )
         self.all = self.bar.add_task("steps", total=total)
 
     def __enter__(self) -> "Watch":
@@ -80,12 +95,17 @@ class Watch:
 
     def _show(self, step: Step, state: dict[str, Any]) -> None:
         if not self.bar.disable:
-            bar = self.bars.setdefault(step.key, self.bar.add_task(step.label, total=state["steps"])
-                                       if step.key not in self.bars else self.bars[step.key])
+            bar = self.bars.setdefault(
+                step.key,
+                self.bar.add_task(step.label, total=state["steps"])
+                if step.key not in self.bars
+                else self.bars[step.key],
+            )
             self.bar.update(bar, completed=state["step"])
         elif time.monotonic() - self.spoken.get(step.key, 0) > LINES_EVERY:
             self.spoken[step.key] = time.monotonic()
-            self._say(f"{step.label}: step {state['step']} of {state['steps']}, best dev loss {state['best']:.3f}")
+            best = f", best dev loss {state['best']:.3f}" if state["best"] < float("inf") else ""
+            self._say(f"{step.label}: step {state['step']} of {state['steps']}{best}")
 
     def _say(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)

@@ -27,7 +27,9 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
     """
     import duckdb
 
-    connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
+    connection = duckdb.connect(
+        ":memory:", config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    )
     for name in VIEWS:
         if name in sql:  # building a view costs time; what the question does not name is not built
             connection.register(f"_{name}", _BUILDERS[name](store, tracker))
@@ -40,7 +42,9 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
         result = connection.execute(sql)
         return [column[0] for column in result.description or []], result.fetchall()
     except duckdb.Error as error:
-        raise ValueError(f"{error}\nviews: " + "; ".join(f"{name}({columns})" for name, columns in VIEWS.items())) from error
+        raise ValueError(
+            f"{error}\nviews: " + "; ".join(f"{name}({columns})" for name, columns in VIEWS.items())
+        ) from error
 
 
 def _table(columns: dict[str, pa.DataType], rows: Iterable[dict[str, Any]]) -> pa.Table:
@@ -54,9 +58,15 @@ def _runs(store: Store, tracker: Tracker) -> pa.Table:
     for run in _all_runs(tracker):
         tags, info = run.data.tags, run.info
         rows.append(
-            {"run_id": info.run_id, "name": info.run_name, "status": info.status, "kind": tags.get("phrasemodels.kind"),
-             **{name: tags.get(name) for name in ("experiment", "paper", "system", "corpus", "profile", "seed")},
-             "started": info.start_time, "seconds": (info.end_time - info.start_time) / 1000 if info.end_time else None}
+            {
+                "run_id": info.run_id,
+                "name": info.run_name,
+                "status": info.status,
+                "kind": tags.get("phrasemodels.kind"),
+                **{name: tags.get(name) for name in ("experiment", "paper", "system", "corpus", "profile", "seed")},
+                "started": info.start_time,
+                "seconds": (info.end_time - info.start_time) / 1000 if info.end_time else None,
+            }
         )
     return _table(columns, rows)
 
@@ -98,12 +108,27 @@ def _predictions(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def _shards(store: Store, tracker: Tracker) -> pa.Table:
-    columns = {"step": pa.string(), "label": pa.string(), "file": pa.string(), "rows": pa.int64(), "content": pa.string(),
-               "licences": pa.string(), "redistributable": pa.bool_(), "stand_in": pa.bool_(), "key": pa.string()}
+    columns = {
+        "step": pa.string(),
+        "label": pa.string(),
+        "file": pa.string(),
+        "rows": pa.int64(),
+        "content": pa.string(),
+        "licences": pa.string(),
+        "redistributable": pa.bool_(),
+        "stand_in": pa.bool_(),
+        "key": pa.string(),
+    }
     rows = (
-        {"step": a.manifest["step"], "label": a.manifest["label"], **{k: shard[k] for k in ("file", "rows", "content")},
-         "licences": ", ".join(a.meta["licences"]), "redistributable": a.meta["redistributable"],
-         "stand_in": a.meta["stand_in"], "key": a.key}
+        {
+            "step": a.manifest["step"],
+            "label": a.manifest["label"],
+            **{k: shard[k] for k in ("file", "rows", "content")},
+            "licences": ", ".join(a.meta["licences"]),
+            "redistributable": a.meta["redistributable"],
+            "stand_in": a.meta["stand_in"],
+            "key": a.key,
+        }
         for a in store.artifacts()
         for shard in a.meta.get("shards", [])
     )
@@ -114,8 +139,13 @@ def _verdicts(store: Store, tracker: Tracker) -> pa.Table:
     columns = dict.fromkeys(("title", "experiment", "system", "variant", "metric", "verdict", "reason"), pa.string())
     columns |= {"published": pa.float64(), "ours": pa.float64(), "half_width": pa.float64(), "seeds": pa.int64()}
     rows = (
-        {**{name: row.get(name) for name in columns}, "title": artifact.meta["title"], "ours": row["intervals"][row["metric"]]["mean"],
-         "half_width": row["intervals"][row["metric"]]["half_width"], "seeds": len(row["seeds"])}
+        {
+            **{name: row.get(name) for name in columns},
+            "title": artifact.meta["title"],
+            "ours": row["intervals"][row["metric"]]["mean"],
+            "half_width": row["intervals"][row["metric"]]["half_width"],
+            "seeds": len(row["seeds"]),
+        }
         for artifact in _of(store, "compare")
         for row in artifact.meta["rows"]
     )
@@ -127,5 +157,11 @@ def _published(store: Store, tracker: Tracker) -> pa.Table:
     return _table(dict.fromkeys(rows[0], pa.string()), rows)
 
 
-_BUILDERS = {"runs": _runs, "metrics": _metrics, "predictions": _predictions, "shards": _shards,
-             "verdicts": _verdicts, "published": _published}
+_BUILDERS = {
+    "runs": _runs,
+    "metrics": _metrics,
+    "predictions": _predictions,
+    "shards": _shards,
+    "verdicts": _verdicts,
+    "published": _published,
+}

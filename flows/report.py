@@ -20,7 +20,9 @@ EXAMPLES = 8
 def write_report(session: Session, verdicts: Artifact) -> Path:
     """The page, in the store's folder `reports`. Sentences of corpora that may not be passed on are left out."""
     rows = verdicts.meta["rows"]
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters["number"] = lambda value: "–" if value is None else f"{value:.2f}"
     page = environment.from_string((files("flows") / "report.html.jinja").read_text(encoding="utf-8")).render(
         table=session.table,
@@ -46,13 +48,24 @@ def _name(row: dict[str, Any]) -> str:
 
 def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Markup]:
     """SVG drawn by us, from numbers and our own names: safe to put into the page as it is."""
-    shown = [{"name": _name(r), "values": r["values"][r["metric"]], "published": r["published"], **r["intervals"][r["metric"]]} for r in rows]
+    shown = [
+        {
+            "name": _name(r),
+            "values": r["values"][r["metric"]],
+            "published": r["published"],
+            **r["intervals"][r["metric"]],
+        }
+        for r in rows
+    ]
     first_seed = [p for p in session.pipelines if p.seed == session.table.seeds[0]]
     histories = {p.experiment.name.rsplit("/", 1)[1]: _history(session, p) for p in first_seed}
     plots = {"intervals": Markup(intervals(shown, "BLEU")), "curves": Markup(curves(histories))}
     names = [name.removeprefix("bleu/") for name in rows[0]["intervals"] if name.startswith("bleu/")]
     if names:
-        bars = [{"label": r["experiment"].rsplit("/", 1)[1], **{n: r["intervals"][f"bleu/{n}"]["mean"] for n in names}} for r in rows]
+        bars = [
+            {"label": r["experiment"].rsplit("/", 1)[1], **{n: r["intervals"][f"bleu/{n}"]["mean"] for n in names}}
+            for r in rows
+        ]
         plots["groups"] = Markup(groups(bars, names, "BLEU, mean over seeds"))
     return plots
 
@@ -94,7 +107,10 @@ def _examples(session: Session) -> list[dict[str, Any]]:
             "group": group,
             "source": " ".join(tables[0][i]["source"]),
             "reference": " ".join(tables[0][i]["reference"]),
-            "systems": [(name, " ".join(t[i]["hypothesis"]), t[i]["hypothesis"] == t[i]["reference"]) for name, t in zip(names, tables, strict=True)],
+            "systems": [
+                (name, " ".join(t[i]["hypothesis"]), t[i]["hypothesis"] == t[i]["reference"])
+                for name, t in zip(names, tables, strict=True)
+            ],
         }
         for group, indices in sorted(chosen.items())
         for i in indices[: EXAMPLES // len(chosen)]

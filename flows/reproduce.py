@@ -2,14 +2,15 @@
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
-import infra.environment  # noqa: F401, I001  before prefect
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.task_runners import ThreadPoolTaskRunner
 
+import infra.environment  # noqa: F401  before prefect
 from data.store import write_durably
 from flows.catalogue import table as find_table
 from flows.progress import Watch
@@ -18,8 +19,10 @@ from flows.session import Session
 from infra.services import services
 from infra.settings import Settings
 
+RUNNER: Any = ThreadPoolTaskRunner(max_workers=12)
 
-@flow(name="reproduce", task_runner=ThreadPoolTaskRunner(max_workers=12), persist_result=False)
+
+@flow(name="reproduce", task_runner=RUNNER, persist_result=False)
 def reproduce(
     paper: str = "000", table: str = "1", profile: str = "sample", seeds: int = 2, set: list[str] | None = None
 ) -> dict[str, Any]:
@@ -41,8 +44,14 @@ def reproduce(
         session.close(verdicts, report)
         rows = verdicts.meta["rows"]
         create_table_artifact(key=f"verdicts-{paper}-table{table}-{profile}", table=[_flat(row) for row in rows])
-    result = {"title": session.table.title, "rows": rows, "report": str(report), "stages": watch.stages(),
-              "seconds": round(time.monotonic() - started, 1), "services_seconds": round(ready, 1)}
+    result = {
+        "title": session.table.title,
+        "rows": rows,
+        "report": str(report),
+        "stages": watch.stages(),
+        "seconds": round(time.monotonic() - started, 1),
+        "services_seconds": round(ready, 1),
+    }
     write_durably(report.with_suffix(".json"), json.dumps(result, indent=1))
     return result
 
@@ -55,11 +64,13 @@ def run_steps(session: Session, watch: Watch) -> None:
         with watch.step(steps[key]):
             session.execute(steps[key])
 
+    submit: Callable[..., Any] = execute.submit
+
     steps = {step.key: step for step in session.steps if step is not session.verdicts}
     futures: dict[str, Any] = {}
     for key, step in steps.items():
         before = [futures[value.key] for value in step.inputs.values() if value.key in futures]
-        futures[key] = execute.submit(key, step.label, wait_for=before)
+        futures[key] = submit(key=key, label=step.label, wait_for=before)
     failures = [future for future in futures.values() if _failed(future)]
     if failures:
         failures[0].result()
@@ -73,5 +84,12 @@ def _failed(future: Any) -> bool:
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     """A row of verdicts for Prefect's page."""
     ours = row["intervals"][row["metric"]]
-    return {"system": f"{row['system']} {row['variant']}", "published": row["published"], "ours": ours["mean"],
-            "half width": ours["half_width"], "seeds": len(row["seeds"]), "verdict": row["verdict"], "reason": row["reason"]}
+    return {
+        "system": f"{row['system']} {row['variant']}",
+        "published": row["published"],
+        "ours": ours["mean"],
+        "half width": ours["half_width"],
+        "seeds": len(row["seeds"]),
+        "verdict": row["verdict"],
+        "reason": row["reason"],
+    }

@@ -57,8 +57,14 @@ class Session:
     def verdicts(self) -> Step:
         """The last step: the table compared with the paper."""
         rows = tuple(
-            RowSettings(e.name, e.answers.system, e.answers.variant, e.answers.published, METRICS[e.answers.metric],
-                        "" if e.comparable else f"smaller than the paper's setting (profile {e.profile})")
+            RowSettings(
+                e.name,
+                e.answers.system,
+                e.answers.variant,
+                e.answers.published,
+                METRICS[e.answers.metric],
+                "" if e.comparable else f"smaller than the paper's setting (profile {e.profile})",
+            )
             for e in self.table.experiments
         )
         inputs = {f"{p.experiment.name} seed {p.seed}": p.scored for p in self.pipelines}
@@ -119,8 +125,11 @@ class Session:
         config = pipeline.experiment.train
         if not pipeline.experiment.ray_train:
             return on_ray(_run, self.store, step, places)
-        launch = TorchTrainerLaunch(f"{step.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}",
-                                    max(1, config.workers), config.threads)
+        launch = TorchTrainerLaunch(
+            f"{step.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}",
+            max(1, config.workers),
+            config.threads,
+        )
         launch.room()
         return self.store.run(step, replace(places, launch=launch))
 
@@ -137,7 +146,9 @@ class Session:
             "experiment": e.name,
             "seed": str(pipeline.seed),
         }
-        run_id = self.tracker.open_run(self.experiment_name, f"{e.name} seed {pipeline.seed}", pipeline.trained.key, tags)
+        run_id = self.tracker.open_run(
+            self.experiment_name, f"{e.name} seed {pipeline.seed}", pipeline.trained.key, tags
+        )
         self.tracker.parameters(run_id, flatten(pipeline.trained.parts["settings"]))
         return run_id
 
@@ -147,8 +158,11 @@ class Session:
         assert trained is not None and predicted is not None, "a score rests on weights and predictions"
         metrics = {f"test/{name}".replace("/", "."): score["value"] for name, score in scored.meta["scores"].items()}
         metrics |= {name: float(trained.meta[name]) for name in ("parameters", "dev_loss", "train_seconds")}
-        tags = {"test_set": digest_of([s["content"] for s in scored.meta["test_set"]]), "score": scored.key,
-                "licences": ", ".join(scored.meta["licences"])}
+        tags = {
+            "test_set": digest_of([s["content"] for s in scored.meta["test_set"]]),
+            "score": scored.key,
+            "licences": ", ".join(scored.meta["licences"]),
+        }
         files = [trained.file("config.json"), scored.file("scores.json"), scored.file("sentences.arrow")]
         if scored.meta["redistributable"]:
             files.append(predicted.file("predictions.arrow"))
@@ -159,7 +173,10 @@ class Session:
     def close(self, verdicts: Artifact, report: Path) -> None:
         """The table's own run: means, verdicts, report."""
         rows = verdicts.meta["rows"]
-        metrics = {f"{row['experiment'].rsplit('/', 1)[1]}.{row['metric']}": row["intervals"][row["metric"]]["mean"] for row in rows}
+        metrics = {
+            f"{row['experiment'].rsplit('/', 1)[1]}.{row['metric']}": row["intervals"][row["metric"]]["mean"]
+            for row in rows
+        }
         self.tracker.finish(self.parent, metrics, [verdicts.file("verdicts.json"), report], {"verdicts": verdicts.key})
 
 
@@ -186,7 +203,9 @@ def explain(session: Session, step: Step) -> tuple[bool, str]:
     path = session.store.where(step.name, step.key)
     if session.store.load(path, verify=False) is not None:
         return False, "a file of the result is missing or damaged"
-    before = [a for a in session.store.artifacts() if a.manifest["step"] == step.name and a.manifest["label"] == step.label]
+    before = [
+        a for a in session.store.artifacts() if a.manifest["step"] == step.name and a.manifest["label"] == step.label
+    ]
     return False, _difference(before[-1].manifest["parts"], step.parts) if before else "never made"
 
 

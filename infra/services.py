@@ -53,9 +53,22 @@ def prefect_server(home: Path) -> Iterator[str]:
     home.mkdir(parents=True, exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
     port = free_port()
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"]
+    command = [
+        sys.executable,
+        "-m",
+        "prefect",
+        "server",
+        "start",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--no-ui",
+    ]
     with (home / "server.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
+        )
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -116,7 +129,9 @@ def start_ray(settings: Settings) -> bool:
             )
     alive = [node for node in ray.nodes() if node["Alive"]]
     if settings.cluster and len(alive) < 2:
-        raise OSError("a cluster was asked for, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, have the others joined?")
+        raise OSError(
+            "a cluster was asked for, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, have the others joined?"
+        )
     return True
 
 

@@ -16,6 +16,7 @@ encoder: `layers` is a list of layer parameters, `length_table` is (at least k -
 
 A phrase is a tuple of word positions; node r < n is word r, node n + r is phrases[r].
 """
+
 import math
 
 import torch
@@ -132,7 +133,7 @@ def layer(H, parameters, heads, style="block", mode="neg_inf", adjacency=None, s
 
 def initial(words, members, init="zeros", length_table=None):
     """H0 (n + m, d): the word rows as given, then one row per phrase."""
-    rows = [row for row in f64(words)]
+    rows = list(f64(words))
     for p in members:
         if init == "zeros":
             rows.append(torch.zeros_like(rows[0]))
@@ -147,8 +148,19 @@ def initial(words, members, init="zeros", length_table=None):
     return torch.stack(rows)
 
 
-def encode(words, layers, heads, k_or_phrases, init="zeros", length_table=None, style="block", mode="neg_inf",
-           sigma=torch.sigmoid, sigma_at="heads", return_weights=False):
+def encode(
+    words,
+    layers,
+    heads,
+    k_or_phrases,
+    init="zeros",
+    length_table=None,
+    style="block",
+    mode="neg_inf",
+    sigma=torch.sigmoid,
+    sigma_at="heads",
+    return_weights=False,
+):
     """Algorithm 1. words (n, d) with positions already added; k_or_phrases an int k or a list of position tuples.
 
     Returns (n, d); with return_weights also a list, one {"phase1", "phase2"} of (heads, N, N) per layer.
@@ -170,6 +182,7 @@ def random_layer(d, d_ff, seed, biases=True):
 
     def r(*shape):
         return torch.randn(*shape, generator=g, dtype=torch.float64) / math.sqrt(shape[-1])
+
     p = {name: {x: r(d, d) for x in "qkvo"} for name in ("phase1", "phase2")}
     if biases:
         for name in ("phase1", "phase2"):
@@ -185,7 +198,14 @@ if __name__ == "__main__":
         assert len(phrases(n, 2)) == n - 1 and len(phrases(n, 3)) == max(0, 2 * n - 3)
     assert len(phrases(9, 2)) == 8 and phrases(3, 3) == [(0, 1), (1, 2), (0, 1, 2)]
     A = adjacency(3, phrases(3, 3)).int().tolist()
-    assert A == [[1, 0, 0, 1, 0, 1], [0, 1, 0, 1, 1, 1], [0, 0, 1, 0, 1, 1], [1, 1, 0, 1, 0, 1], [0, 1, 1, 0, 1, 1], [1] * 6]
+    assert A == [
+        [1, 0, 0, 1, 0, 1],
+        [0, 1, 0, 1, 1, 1],
+        [0, 0, 1, 0, 1, 1],
+        [1, 1, 0, 1, 0, 1],
+        [0, 1, 1, 0, 1, 1],
+        [1] * 6,
+    ]
 
     d, heads, n = 12, 3, 5
     words = torch.randn(n, d, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -199,17 +219,33 @@ if __name__ == "__main__":
             for init in ("zeros", "mean", "length_embedding"):
                 for sigma in (None, torch.sigmoid):
                     for at in ("heads", "projection"):
-                        out, ws = encode(words, [random_layer(d, 20, s) for s in (3, 4)], heads, 3, init, table, style, mode, sigma, at, True)
+                        out, ws = encode(
+                            words,
+                            [random_layer(d, 20, s) for s in (3, 4)],
+                            heads,
+                            3,
+                            init,
+                            table,
+                            style,
+                            mode,
+                            sigma,
+                            at,
+                            True,
+                        )
                         results[style, mode, init, sigma is None, at] = out
                         assert out.shape == (n, d) and out.isfinite().all()
                         for w in ws:
                             for x in w.values():
-                                assert x.shape == (heads, N, N) and torch.allclose(x.sum(-1), torch.ones(heads, N, dtype=x.dtype))
+                                assert x.shape == (heads, N, N) and torch.allclose(
+                                    x.sum(-1), torch.ones(heads, N, dtype=x.dtype)
+                                )
                             outside = w["phase2"][:, ~A]
                             assert (outside == 0).all() if mode == "neg_inf" else (outside > 0).all()
     for style, mode, init, is_linear, at in results:
         this = results[style, mode, init, is_linear, at]
-        assert not torch.allclose(this, results[style, "hadamard" if mode == "neg_inf" else "neg_inf", init, is_linear, at])
+        assert not torch.allclose(
+            this, results[style, "hadamard" if mode == "neg_inf" else "neg_inf", init, is_linear, at]
+        )
         assert torch.equal(this, results[style, mode, init, is_linear, "heads"]) == (is_linear or at == "heads")
 
     for biases in (True, False):  # zeros: all hypernodes alike after phase 1 of layer 1; apart after phase 2
@@ -227,12 +263,27 @@ if __name__ == "__main__":
     stacked = torch.cat([p["q"], p["k"], p["v"]]), torch.cat([p["q_b"], p["k_b"], p["v_b"]])
     for mode, mask in (("full", None), ("neg_inf", ~torch.eye(n, n + 2, dtype=torch.bool))):
         want, want_w = torch.nn.functional.multi_head_attention_forward(
-            x[:, None], y[:, None], y[:, None], d, heads, *stacked, None, None, False, 0.0, p["o"], p["o_b"],
-            attn_mask=None if mask is None else ~mask, average_attn_weights=False)
+            x[:, None],
+            y[:, None],
+            y[:, None],
+            d,
+            heads,
+            *stacked,
+            None,
+            None,
+            False,
+            0.0,
+            p["o"],
+            p["o_b"],
+            attn_mask=None if mask is None else ~mask,
+            average_attn_weights=False,
+        )
         got, got_w = attention(x, y, p, heads, mode, mask)
         assert torch.allclose(got, want[:, 0], atol=1e-12) and torch.allclose(got_w, want_w[0], atol=1e-12)
     norm = random_layer(d, 20, 7)["norm1"]
-    assert torch.allclose(layer_norm(x, norm), torch.nn.functional.layer_norm(x, (d,), norm["weight"], norm["bias"]), atol=1e-12)
+    assert torch.allclose(
+        layer_norm(x, norm), torch.nn.functional.layer_norm(x, (d,), norm["weight"], norm["bias"]), atol=1e-12
+    )
     w = words.clone().requires_grad_(True)
     encode(w, [random_layer(d, 20, 3)], heads, 3).square().sum().backward()
     assert w.grad.isfinite().all()

@@ -29,7 +29,9 @@ def members(lengths: tuple[int, ...], k: int) -> torch.Tensor:
     """Phrases of 2 to k adjacent words of each sentence, padded."""
     lists = [[list(p) + [-1] * (k - len(p)) for p in plain.phrases(n, k)] for n in lengths]
     most = max(map(len, lists))
-    return torch.tensor([rows + [[-1] * k] * (most - len(rows)) for rows in lists], dtype=torch.long).view(len(lengths), most, k)
+    return torch.tensor([rows + [[-1] * k] * (most - len(rows)) for rows in lists], dtype=torch.long).view(
+        len(lengths), most, k
+    )
 
 
 def attention_weights(layer: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -72,8 +74,18 @@ def test_equals_the_plain_transcription(mask, sigma, place, style, init):
     found = encoder(words, torch.tensor(LENGTHS), members(LENGTHS, 3))
     table = encoder.initialise.table.weight if init[0] == "length_embedding" else None
     for row, n in enumerate(LENGTHS):
-        expected = plain.encode(words[row, :n], plain_parameters(encoder), HEADS, 3, init[0], table, style[0], mask[0],
-                                None if sigma is identity else sigma, place[0])
+        expected = plain.encode(
+            words[row, :n],
+            plain_parameters(encoder),
+            HEADS,
+            3,
+            init[0],
+            table,
+            style[0],
+            mask[0],
+            None if sigma is identity else sigma,
+            place[0],
+        )
         torch.testing.assert_close(found[row, :n], expected, rtol=1e-9, atol=1e-9)
 
 
@@ -115,7 +127,10 @@ def test_the_two_readings_of_the_mask_differ():
 
 
 def test_linear_has_the_same_parameters():
-    count = [sum(p.numel() for p in dataclasses.replace(SMALL, sigma=s).build().parameters()) for s in (torch.sigmoid, identity)]
+    count = [
+        sum(p.numel() for p in dataclasses.replace(SMALL, sigma=s).build().parameters())
+        for s in (torch.sigmoid, identity)
+    ]
     assert count[0] == count[1]
 
 
@@ -125,7 +140,11 @@ def test_too_long_a_phrase_for_the_length_embedding_is_named():
         encoder(torch.randn(1, 4, D), torch.tensor([4]), members((4,), 3))
 
 
-ENCODERS = [TransformerEncoderConfig(d=D, heads=HEADS, layers=2, d_ff=20), SMALL, dataclasses.replace(SMALL, attend=softmax_hadamard)]
+ENCODERS = [
+    TransformerEncoderConfig(d=D, heads=HEADS, layers=2, d_ff=20),
+    SMALL,
+    dataclasses.replace(SMALL, attend=softmax_hadamard),
+]
 
 
 @pytest.mark.parametrize("encoder", ENCODERS, ids=["transformer", "hypernode", "hadamard"])

@@ -5,6 +5,7 @@ Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), d model w
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -104,7 +105,7 @@ class HypernodeEncoder(nn.Module):
         graph = phrase_graph(members, lengths, n)
         nodes = torch.cat([words, self.initialise(words, graph)], 1)
         shared = isinstance(self.initialise, ZeroInit) and members.shape[1] > 0
-        for index, layer in enumerate(self.layers):
+        for index, layer in enumerate(cast(list[HypernodeLayer], list(self.layers))):
             first, last = index == 0, index == len(self.layers) - 1
             phase1 = layer.all_pairs_from_zero(graph, n) if first and shared else layer.all_pairs(graph)
             nodes = layer(nodes, graph, n if last else nodes.shape[1], phase1)

@@ -72,5 +72,7 @@ class LengthEmbedding(nn.Module):
         size = graph.incidence.sum(-1).long()
         longest = self.table.num_embeddings + 1
         if size.numel() and int(size.max()) > longest:
-            raise ValueError(f"a phrase has {int(size.max())} words, the encoder knows up to {longest}: raise `longest`")
+            raise ValueError(
+                f"a phrase has {int(size.max())} words, the encoder knows up to {longest}: raise `longest`"
+            )
         return self.table((size - 2).clamp(min=0)) * (size > 0).unsqueeze(-1)
