@@ -7,7 +7,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -92,12 +92,18 @@ def read(path: Path) -> Manifest:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        hint = ""
-        if first["type"] == "extra_forbidden":
-            hint = " " + closest(str(first["loc"][-1]), _keys(first["loc"]))
-        raise ValueError(f"{path}: {key}: {first['msg']}.{hint}") from error
+        raise ValueError(f"{path}: " + "; ".join(_explain(one) for one in _most_telling_first(error)[:5])) from error
+
+
+def _most_telling_first(error: ValidationError) -> list[Any]:
+    """A misspelt key explains a missing one, so what is missing comes last."""
+    return sorted(error.errors(), key=lambda one: one["type"] == "missing")
+
+
+def _explain(one: Any) -> str:
+    key = ".".join(str(part) for part in one["loc"])
+    hint = ", " + closest(str(one["loc"][-1]), _keys(one["loc"])) if one["type"] == "extra_forbidden" else ""
+    return f"{key}: {one['msg']}{hint}"
 
 
 def _keys(location: tuple[str | int, ...]) -> Iterable[str]:
