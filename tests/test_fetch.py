@@ -63,7 +63,9 @@ def url() -> Iterator[str]:
 
 
 def a_file(*urls: str) -> File:
-    return File(name="t.en", sha256=hashlib.sha256(TEXT).hexdigest(), bytes=len(TEXT), urls=urls, mirror="corpus/t.en.gz")
+    return File(
+        name="t.en", sha256=hashlib.sha256(TEXT).hexdigest(), bytes=len(TEXT), urls=urls, mirror="corpus/t.en.gz"
+    )
 
 
 QUICK = Sources(wait=0.01)
@@ -88,7 +90,9 @@ def test_what_can_be_had_is_had(url: str, path: str, tmp_path: Path) -> None:
         ("loop/t.gz", OSError, "not to be had", None),
     ],
 )
-def test_what_is_wrong_is_said_and_leaves_nothing(url: str, path: str, error: type, words: str, requests: int | None, tmp_path: Path) -> None:
+def test_what_is_wrong_is_said_and_leaves_nothing(
+    url: str, path: str, error: type, words: str, requests: int | None, tmp_path: Path
+) -> None:
     Server.seen.clear()
     with pytest.raises(error, match=words):
         fetch(a_file(f"{url}/{path}"), tmp_path / "t.en", QUICK)
