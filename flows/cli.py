@@ -93,9 +93,9 @@ def plan(
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    for row in rows:
-        print(f"{'hit ' if row['hit'] else 'MISS'}  {row['label']}" + (f"  ({row['why']})" if row["why"] else ""))
-    print(f"{sum(row['hit'] for row in rows)} of {len(rows)} steps are in the store", file=sys.stderr)
+    for item in rows:
+        print(f"{'hit ' if item['hit'] else 'MISS'}  {item['label']}" + (f"  ({item['why']})" if item["why"] else ""))
+    print(f"{sum(item['hit'] for item in rows)} of {len(rows)} steps are in the store", file=sys.stderr)
 
 
 @app.command()
@@ -293,6 +293,10 @@ def main() -> None:
         if os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         sys.exit(f"phrasemodels: {error}")
+    except BaseException as error:
+        if type(error).__name__ == "TerminationSignal":  # of Prefect, which is imported only where it is needed
+            sys.exit("terminated; the same command goes on from the last checkpoint")
+        raise
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from flows.catalogue import table as find_table
 from flows.progress import Watch
 from flows.report import write_report
 from flows.session import Session
-from infra.services import services
+from infra.services import services, stop_ray
 from infra.settings import Settings
 
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=12)
@@ -76,7 +76,11 @@ def run_steps(session: Session, watch: Watch) -> None:
     for key, step in steps.items():
         before = [futures[value.key] for value in step.inputs.values() if value.key in futures]
         futures[key] = submit(key=key, label=step.label, wait_for=before)
-    failures = [future for future in futures.values() if _failed(future)]
+    try:
+        failures = [future for future in futures.values() if _failed(future)]
+    except BaseException:  # a signal: without Ray, the threads that wait for it end at once
+        stop_ray()
+        raise
     if failures:
         failures[0].result()
 

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -20,8 +21,8 @@ TEXT = b"".join(b"a line of text, number %d\n" % i for i in range(4000))
 class Server(http.server.BaseHTTPRequestHandler):
     """Each path is a behaviour; `seen` counts requests."""
 
-    seen: dict[str, int] = {}
-    bodies = {".gz": gzip.compress(TEXT, mtime=0), ".xz": lzma.compress(TEXT), "": TEXT}
+    seen: ClassVar[dict[str, int]] = {}
+    bodies: ClassVar[dict[str, bytes]] = {".gz": gzip.compress(TEXT, mtime=0), ".xz": lzma.compress(TEXT), "": TEXT}
 
     def log_message(self, *_: object) -> None:
         pass
