@@ -15,7 +15,7 @@ from ray.train.torch.config import _set_torch_distributed_env_vars, _setup_torch
 class FileRendezvous(_TorchBackend):
     """Sets up torch.distributed on a group of workers; again, in a new file, after each restart of the group."""
 
-    def on_start(self, worker_group: Any, backend_config: "FileTorchConfig") -> None:
+    def on_start(self, worker_group: Any, backend_config: Any) -> None:
         worker_group.execute(_set_torch_distributed_env_vars)
         world = len(worker_group)
         arguments = {

@@ -1,6 +1,8 @@
 """The command line as a user meets it: help that teaches, mistakes that are explained in a line."""
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 
@@ -125,3 +127,17 @@ def test_what_local_makes_the_pipeline_finds(cli):
     assert cli("train", "000/table1/sample/transformer", "--local", *SMALL).returncode == 0
     rows = json.loads(cli("plan", "--seeds", "1", "--row", "transformer", *SMALL, "--json").stdout)
     assert [row["label"] for row in rows if not row["hit"]] == ["Paper 000, Table 1, profile sample"]
+
+
+def test_a_full_disk_is_said_in_a_line_and_the_same_command_goes_on(tmp_path):
+    store = tmp_path / "store"
+    store.mkdir()
+    arguments = [sys.executable, "-m", "flows.cli", "train", "000/table1/sample/phrase-k2", "--local", *SMALL]
+    inside = f"mount -t tmpfs -o size=2500k tmpfs {store} && PHRASEMODELS_STORE={store} {shlex.join(arguments)} ; status=$?; " \
+             f"mount -o remount,size=100m {store} && PHRASEMODELS_STORE={store} {shlex.join(arguments)} && exit $status"  # fmt: skip
+    as_root = [] if os.getuid() == 0 else ["--map-root-user"]
+    done = subprocess.run(["unshare", "--mount", *as_root, "bash", "-c", inside], cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"the disk of {store} is full" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert json.loads(done.stdout)["scores"]["bleu"]["sentences"] == 20
