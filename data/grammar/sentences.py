@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from data import grammar_english, grammar_german
-from data.grammar_abstract import Utterance
-from data.grammar_derivations import utterance
-from data.grammar_idioms import IDIOMS, readings
-from data.grammar_splits import disjoint
+from data.grammar import english, german
+from data.grammar.abstract import Utterance
+from data.grammar.derivations import utterance
+from data.grammar.idioms import IDIOMS, readings
+from data.grammar.splits import disjoint
 
 LENGTHS = range(4, 21)  # English tokens
 
@@ -36,7 +36,7 @@ _RELATION = re.compile(r"/[^ ()]+")
 
 
 def read(brackets: str) -> tuple[tuple[str, ...], tuple[str, ...], str, tuple[int, ...], tuple[str, ...]]:
-    """(tokens, tags, Penn brackets, heads, relations) of annotated brackets, see `grammar_english`."""
+    """(tokens, tags, Penn brackets, heads, relations) of annotated brackets, see `data.grammar.english`."""
     nodes = _BRACKET.findall(brackets)
     leaves = [(tag, word) for tag, _, word in nodes if word]
     heads, relations = [0] * len(leaves), ["root"] * len(leaves)
@@ -61,8 +61,8 @@ def read(brackets: str) -> tuple[tuple[str, ...], tuple[str, ...], str, tuple[in
 
 def sentence(derivation: Utterance, idiom: str | None = None) -> Sentence:
     """Both linearisations of a derivation and the analyses of the English one."""
-    tokens, tags, tree, heads, relations = read(grammar_english.utterance(derivation))
-    return Sentence(tokens, tuple(grammar_german.utterance(derivation).split()), tags, tree, heads, relations, idiom)
+    tokens, tags, tree, heads, relations = read(english.utterance(derivation))
+    return Sentence(tokens, tuple(german.utterance(derivation).split()), tags, tree, heads, relations, idiom)
 
 
 def draw(rng: random.Random, idiom: str | None) -> Sentence | None:
@@ -76,7 +76,7 @@ def corpus(seed: int, sizes: Mapping[str, int], idiom_share: float = 0.3) -> dic
     """Disjoint splits of these sizes: no two share a source sentence, and none holds a sentence twice.
 
     Every prefix of a split holds `idiom_share` of idioms, each as often as the others. A larger split keeps what the smaller one held, see
-    `grammar_splits.disjoint`. Raises ValueError for a size or share that cannot be met.
+    `data.grammar.splits.disjoint`. Raises ValueError for a size or share that cannot be met.
     """
     if not 0 <= idiom_share <= 1:
         raise ValueError(f"idiom_share is {idiom_share}, but it is a share: give a number from 0 to 1")

@@ -8,12 +8,12 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from data.grammar import LENGTHS, Sentence, sentence
-from data.grammar_abstract import Clause, Utterance
-from data.grammar_derivations import clause, nominal, noun_phrase, nouns, pick
-from data.grammar_idioms import VERB_IDIOMS, readings
-from data.grammar_splits import disjoint
-from data.lexicon import ADJECTIVES, VERBS
+from data.grammar.abstract import Clause, Utterance
+from data.grammar.derivations import clause, nominal, noun_phrase, nouns, pick
+from data.grammar.idioms import VERB_IDIOMS, readings
+from data.grammar.lexicon import ADJECTIVES, VERBS
+from data.grammar.sentences import LENGTHS, Sentence, sentence
+from data.grammar.splits import disjoint
 
 LABELS = ("negative", "positive")
 ADJECTIVE_POLARITY = {"good": 1, "happy": 1, "bad": -1, "sad": -1}

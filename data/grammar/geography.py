@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from data.grammar_derivations import pick
-from data.grammar_splits import disjoint
+from data.grammar.derivations import pick
+from data.grammar.splits import disjoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
-from data.grammar_abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance, agreement
-from data.grammar_idioms import ADVERB_IDIOMS, NOUN_IDIOMS, VERB_IDIOMS
-from data.lexicon import (
+from data.grammar.abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance, agreement
+from data.grammar.idioms import ADVERB_IDIOMS, NOUN_IDIOMS, VERB_IDIOMS
+from data.grammar.lexicon import (
     ADJECTIVES,
     ADVERBS,
     BARE,

@@ -8,8 +8,8 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from data.grammar_derivations import pick
-from data.grammar_splits import disjoint
+from data.grammar.derivations import pick
+from data.grammar.splits import disjoint
 
 PEOPLE = ("ada", "boris", "clara", "doran", "elsa")
 ROOMS = ("attic", "barn", "cellar", "library", "workshop", "yard")

@@ -8,12 +8,12 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from data.grammar import Sentence, sentence
-from data.grammar_abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance
-from data.grammar_derivations import adjectives, adverbs, clause, nouns, pick, prepositional
-from data.grammar_idioms import readings
-from data.grammar_splits import disjoint
-from data.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, PREPOSITIONS, VERBS, Adjective
+from data.grammar.abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance
+from data.grammar.derivations import adjectives, adverbs, clause, nouns, pick, prepositional
+from data.grammar.idioms import readings
+from data.grammar.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, PREPOSITIONS, VERBS, Adjective
+from data.grammar.sentences import Sentence, sentence
+from data.grammar.splits import disjoint
 
 LABELS = ("entailment", "contradiction", "neutral")
 IDIOMATIC = 0.15  # share of the pairs whose premise holds an idiom

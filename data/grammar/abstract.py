@@ -1,14 +1,14 @@
 """Abstract syntax of the sample grammar: what the two languages say in common, before either puts it in order.
 
-A derivation is one of these values; `grammar_english` and `grammar_german` linearise it. So the grammar is synchronous by construction.
+A derivation is one of these values; `data.grammar.english` and `data.grammar.german` linearise it. So the grammar is synchronous by construction.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from data.grammar_idioms import Idiom
-from data.lexicon import WHAT, WHO, Adjective, Adverb, Determiner, Noun, Preposition, Pronoun, Verb
+from data.grammar.idioms import Idiom
+from data.grammar.lexicon import WHAT, WHO, Adjective, Adverb, Determiner, Noun, Preposition, Pronoun, Verb
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ A clause is put into fields: what stands before the finite verb (one constituent
 midfield, and the verb's rest (separable particle, participle or infinitive). In a subordinate clause the finite verb comes last.
 """
 
-from data.grammar_abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance, agreement, is_asked
-from data.lexicon import Adjective, GermanVerb, Pronoun
+from data.grammar.abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance, agreement, is_asked
+from data.grammar.lexicon import Adjective, GermanVerb, Pronoun
 
 _GENDERS = {"m": 0, "f": 1, "n": 2, "p": 3}
 

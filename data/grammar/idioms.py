@@ -7,7 +7,7 @@ grammar can keep those strings out of plain sentences and each English sentence 
 import re
 from typing import NamedTuple
 
-from data.lexicon import VERBS, Adjective, Adverb, Noun, Verb, german_verb, rows
+from data.grammar.lexicon import VERBS, Adjective, Adverb, Noun, Verb, german_verb, rows
 
 
 class Idiom(NamedTuple):

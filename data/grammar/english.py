@@ -1,11 +1,11 @@
 """English linearisation of the abstract syntax: annotated Penn brackets.
 
 Annotated brackets are Penn brackets in which every node but the head of its phrase carries its relation to that head after a slash:
-`(NP/nsubj (DT/det the) (NN dog))`. `grammar.read` takes tokens, tags, heads and relations from them.
+`(NP/nsubj (DT/det the) (NN dog))`. `data.grammar.sentences.read` takes tokens, tags, heads and relations from them.
 """
 
-from data.grammar_abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance, agreement, is_asked
-from data.lexicon import Adjective, Pronoun
+from data.grammar.abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance, agreement, is_asked
+from data.grammar.lexicon import Adjective, Pronoun
 
 _MODALS = {"future": "will", "can": "can", "must": "must"}
 
