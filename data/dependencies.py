@@ -6,6 +6,7 @@ from typing import NamedTuple
 from data.lines import Line
 
 COLUMNS = 10
+FORM, UNIVERSAL, TAG, HEAD, RELATION = 1, 3, 4, 6, 7
 
 
 class Analysed(NamedTuple):
@@ -57,7 +58,7 @@ def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> A
         if fields[0].isdecimal() and fields[0].isascii():
             if fields[0] != str(len(words) + 1):
                 raise ValueError(f"{where}, line {number}: token {fields[0]} where {len(words) + 1} should be")
-            if not fields[1].strip():
+            if not fields[FORM].strip():
                 raise ValueError(f"{where}, line {number}: token {fields[0]} has no form")
             words.append((number, fields))
         elif not _beside(fields[0]):
@@ -65,12 +66,18 @@ def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> A
     first = rows[0][0]
     if not words:
         raise ValueError(f"{where}, line {first}: a sentence without tokens")
-    columns = [[fields[i] for _, fields in words] for i in range(COLUMNS)]
-    heads = _heads(words, where) if set(columns[6]) != {"_"} else []
-    reason = flaw(heads) if heads else ""
-    known = [column if set(column) != {"_"} else [] for column in columns]
-    relations = known[7] if heads and not reason else []
-    return Analysed(first, document, columns[1], known[4], known[3], [] if reason else heads, relations, reason)
+    heads = _heads(words, where) if any(fields[HEAD] != "_" for _, fields in words) else []
+    reason = flaw(heads)
+    universal, tags, relations = (_column(words, place) for place in (UNIVERSAL, TAG, RELATION))
+    if reason or not heads:
+        heads, relations = [], []
+    return Analysed(first, document, [fields[FORM] for _, fields in words], tags, universal, heads, relations, reason)
+
+
+def _column(words: list[tuple[int, list[str]]], place: int) -> list[str]:
+    """A column, or nothing if it holds nothing but underscores."""
+    column = [fields[place] for _, fields in words]
+    return column if any(value != "_" for value in column) else []
 
 
 def _beside(identity: str) -> bool:
@@ -85,7 +92,7 @@ def _beside(identity: str) -> bool:
 def _heads(words: list[tuple[int, list[str]]], where: str) -> list[int]:
     heads = []
     for number, fields in words:
-        head = fields[6]
+        head = fields[HEAD]
         if not (head.isdecimal() and head.isascii() and len(head) < 8):
             raise ValueError(f"{where}, line {number}: head {head!r} is not one number; a token has one head")
         if int(head) > len(words):
@@ -97,7 +104,7 @@ def _heads(words: list[tuple[int, list[str]]], where: str) -> list[int]:
 def flaw(heads: list[int]) -> str:
     """Why heads make no tree, or nothing: there must be one root, from which every token is reached."""
     roots = heads.count(0)
-    if roots != 1:
+    if heads and roots != 1:
         return f"{roots} roots" if roots else "cyclic dependencies"
     settled = [True] + [False] * len(heads)
     for token in range(1, len(heads) + 1):

@@ -109,7 +109,7 @@ class Split(Strict):
     schema_: Kind | None = Field(default=None, alias="schema")
     reader: str | None = None
     options: dict[str, Option] = {}
-    reasons: dict[str, int] = {}
+    reasons: dict[str, int] | Literal["unknown"] = {}
     part: Part | None = None
     licence: str | None = None
     redistributable: bool | None = None

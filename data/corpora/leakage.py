@@ -44,6 +44,10 @@ def content(table: pa.Table) -> tuple[str, ...]:
 
 
 def _keys(table: pa.Table, columns: Sequence[str]) -> pa.Array:
-    texts = [table[name].combine_chunks() for name in columns]
-    joined = [pc.binary_join(text, SEPARATORS[0]) if pa.types.is_list(text.type) else text for text in texts]
-    return pc.binary_join_element_wise(*joined, SEPARATORS[1])
+    return pc.binary_join_element_wise(*(_text(table[name].combine_chunks()) for name in columns), SEPARATORS[1])
+
+
+def _text(column: pa.Array) -> pa.Array:
+    if pa.types.is_list(column.type):
+        return pc.binary_join(column.cast(pa.list_(pa.string())), SEPARATORS[0])
+    return column

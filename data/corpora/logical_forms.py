@@ -19,7 +19,7 @@ from data.lines import bounded, lines
 from data.schemas import BITEXT, SENTENCES, build
 
 TAGS = ("question", "logical form", "parameters", "question type")
-_TAGGED = re.compile(r"<([a-z ]+) id=(\d+)>\t?(.*)")
+_TAGGED = re.compile(r"<([a-z ]+) id=(?:[^>]* id=)?(\d+)>\t?(.*)")  # some ids have remarks before them
 
 
 def read(files: Mapping[str, Path], max_words: int) -> pa.Table:
