@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from lzma import LZMAError
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -92,7 +93,7 @@ def _entries(archive: Path) -> Iterator[list[Entry]]:
             opened = zipfile.ZipFile(archive)
             entries = _checked(archive, _zip_entries(archive, opened))
         else:
-            opened = tarfile.open(archive)
+            opened = tarfile.TarFile.open(archive)
             entries = _checked(archive, _tar_entries(archive, opened))
     except BROKEN as error:
         raise ValueError(f"{archive}: not a whole zip or tar archive ({error}); get it again") from error
@@ -111,7 +112,7 @@ def _zip_entries(archive: Path, opened: zipfile.ZipFile) -> Iterator[Entry]:
         if info.flag_bits & 1:
             raise ValueError(f"{archive}: {info.filename!r} is encrypted; nothing was unpacked")
         if not info.is_dir():
-            yield Entry(info.filename, lambda info=info: opened.open(info))
+            yield Entry(info.filename, partial(opened.open, info))
 
 
 def _tar_entries(archive: Path, opened: tarfile.TarFile) -> Iterator[Entry]:
@@ -119,7 +120,13 @@ def _tar_entries(archive: Path, opened: tarfile.TarFile) -> Iterator[Entry]:
         if not (info.isreg() or info.isdir()):
             raise ValueError(f"{archive}: {info.name!r} is a link or a device; nothing was unpacked")
         if info.isreg():
-            yield Entry(info.name.removeprefix("./"), lambda info=info: opened.extractfile(info))
+            yield Entry(info.name.removeprefix("./"), partial(_regular, opened, info))
+
+
+def _regular(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+    file = opened.extractfile(info)
+    assert file is not None  # it is a regular file
+    return file
 
 
 def _checked(archive: Path, entries: Iterator[Entry]) -> list[Entry]:

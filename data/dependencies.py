@@ -53,7 +53,7 @@ def read_conllu(lines: Iterable[Line], where: str) -> Iterator[Analysed]:
 
 
 def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> Analysed:
-    words = []
+    words: list[tuple[int, list[str]]] = []
     for number, fields in rows:
         if fields[0].isdecimal() and fields[0].isascii():
             if fields[0] != str(len(words) + 1):

@@ -29,7 +29,7 @@ OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 
-class Interrupted(Exception):
+class InterruptedDownloadError(Exception):
     """The network failed in a way that another attempt may mend."""
 
 
@@ -53,7 +53,7 @@ def fetch(file: File, target: Path, sources: Sources) -> str:
         try:
             _download(url, save, target, file, sources.wait)
             return url
-        except (Interrupted, httpx.HTTPStatusError) as error:
+        except (InterruptedDownloadError, httpx.HTTPStatusError) as error:
             failures.append(f"{url}: {error}")
     places = " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors)
     places = places or "a folder named by PHRASEMODELS_MIRROR"
@@ -70,9 +70,7 @@ Save = Callable[[Path, float], None]  # (where, seconds to wait) -> the upstream
 
 def _ways(file: File) -> list[tuple[str, Save]]:
     """Where a file can be downloaded and how, in order: as it is, or built from what is upstream."""
-    ways: list[tuple[str, Save]] = [
-        (url, lambda part, wait, url=url: _save(url, part, 2 * file.bytes + CHUNK, wait)) for url in file.urls
-    ]
+    ways: list[tuple[str, Save]] = [(url, partial(_save, url, 2 * file.bytes + CHUNK)) for url in file.urls]
     if file.build:
         ways.append((file.build.url, partial(BUILDERS[file.build.transform], file.build, file.bytes)))
     return ways
@@ -93,14 +91,14 @@ def _concatenate(build: Concatenation, size: int, part: Path, wait: float) -> No
     with part.open("wb") as out:
         for name in build.parts:
             piece.unlink(missing_ok=True)
-            _save(build.url.replace("{}", name), piece, size, wait)
+            _save(build.url.replace("{}", name), size, piece, wait)
             out.write(piece.read_bytes())
     piece.unlink(missing_ok=True)
 
 
 def _first_lines(build: FirstLines, size: int, part: Path, wait: float) -> None:
     whole = part.with_name(part.name + ".whole")
-    _save(build.url, whole, 100 * size, wait)
+    _save(build.url, 100 * size, whole, wait)
     with whole.open("rb") as source, part.open("wb") as out:
         out.writelines(islice(source, build.lines))
     whole.unlink()
@@ -108,7 +106,7 @@ def _first_lines(build: FirstLines, size: int, part: Path, wait: float) -> None:
 
 def _member(build: Member, size: int, part: Path, wait: float) -> None:
     archive = part.with_name(part.name + ".archive")
-    _save(build.url, archive, build.most_bytes, wait)
+    _save(build.url, build.most_bytes, archive, wait)
     part.unlink(missing_ok=True)
     extract(archive, build.member, part, size)
     archive.unlink()
@@ -121,9 +119,9 @@ BUILDERS: dict[str, Callable[..., None]] = {
 }
 
 
-def _save(url: str, part: Path, most: int, wait: float) -> None:
+def _save(url: str, most: int, part: Path, wait: float) -> None:
     retrying = Retrying(
-        retry=retry_if_exception_type(Interrupted),
+        retry=retry_if_exception_type(InterruptedDownloadError),
         stop=stop_after_attempt(ATTEMPTS),
         wait=wait_exponential_jitter(initial=wait, max=60, jitter=wait),
         reraise=True,
@@ -132,7 +130,7 @@ def _save(url: str, part: Path, most: int, wait: float) -> None:
 
 
 def _stream(url: str, part: Path, most: int) -> None:
-    """Go on with a download from where it stopped. Anything that another attempt may mend raises Interrupted."""
+    """Go on with a download from where it stopped. What another attempt may mend raises InterruptedDownloadError."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={have}-"} if have else {}
     headers["Accept-Encoding"] = "identity"
@@ -141,7 +139,7 @@ def _stream(url: str, part: Path, most: int) -> None:
             if response.status_code == 416:  # nothing beyond what we have
                 return
             if response.status_code in (408, 425, 429) or response.status_code >= 500:
-                raise Interrupted(f"HTTP {response.status_code}")
+                raise InterruptedDownloadError(f"HTTP {response.status_code}")
             response.raise_for_status()
             resumed = response.status_code == 206
             total = have if resumed else 0
@@ -149,13 +147,15 @@ def _stream(url: str, part: Path, most: int) -> None:
                 for chunk in response.iter_bytes(CHUNK):
                     total += len(chunk)
                     if total > most:
-                        raise ValueError(f"{url}: more than {most} bytes, the manifest promises fewer; nothing was kept")
+                        raise ValueError(
+                            f"{url}: more than {most} bytes, the manifest promises fewer; nothing was kept"
+                        )
                     out.write(chunk)
             expected = response.headers.get("Content-Length")
             if expected and total - (have if resumed else 0) != int(expected):
-                raise Interrupted(f"{total} bytes came, {expected} were promised")
+                raise InterruptedDownloadError(f"{total} bytes came, {expected} were promised")
     except (httpx.TransportError, httpx.TooManyRedirects) as error:
-        raise Interrupted(str(error) or type(error).__name__) from error
+        raise InterruptedDownloadError(str(error) or type(error).__name__) from error
 
 
 def _unpack(packed: Path, target: Path, file: File) -> None:
@@ -190,5 +190,6 @@ def free_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(
-            f"{folder} has {free >> 20} MiB free and {needed >> 20} MiB are needed: free some, or set PHRASEMODELS_STORE"
+            f"{folder} has {free >> 20} MiB free and {needed >> 20} MiB are needed: "
+            "free some, or set PHRASEMODELS_STORE"
         )

@@ -90,7 +90,7 @@ class Source(Strict):
 
 
 class Part(Strict):
-    """A share of the rows: [start, stop) of them in a fixed random order in which equal values of `by` stay together."""
+    """A share of the rows: [start, stop) in a fixed random order in which equal values of `by` stay together."""
 
     by: str = "id"
     start: int = Field(default=0, ge=0)
@@ -209,19 +209,23 @@ def read(path: Path) -> Manifest:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: {error}") from error
     except ValidationError as error:
-        found = error.errors()
-        first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])
-        key = ".".join(str(part) for part in first["loc"])
-        hint = ""
-        if first["type"] == "extra_forbidden":
-            hint = ": " + closest(str(first["loc"][-1]), _keys(first["loc"]))
-        message = first["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{path}: {key}{': ' if key else ''}{message}{hint}") from error
+        raise ValueError(f"{path}: " + "; ".join(_explain(one) for one in _most_telling_first(error)[:5])) from error
+
+
+def _most_telling_first(error: ValidationError) -> list[Any]:
+    """A misspelt key explains a missing one, so what is missing comes last."""
+    return sorted(error.errors(), key=lambda one: one["type"] == "missing")
+
+
+def _explain(one: Any) -> str:
+    key = ".".join(str(part) for part in one["loc"])
+    hint = ", " + closest(str(one["loc"][-1]), _keys(one["loc"])) if one["type"] == "extra_forbidden" else ""
+    return f"{key}{': ' if key else ''}{one['msg'].removeprefix('Value error, ')}{hint}"
 
 
 def _keys(location: tuple[str | int, ...]) -> list[str]:
     """The keys that are known where an unknown one stands."""
-    models = [Manifest]
+    models: list[type[BaseModel]] = [Manifest]
     for part in location[:-1]:
         fields = [f for model in models for name, f in model.model_fields.items() if part in (name, f.alias)]
         tagged = [m for m in models if "transform" in m.model_fields and part in _tags(m)]

@@ -5,6 +5,9 @@ it was read from, from 0. `group` names a subset to be scored apart, or is empty
 its analyses, cannot be used, and is empty for all others: such rows are kept, so that they can be counted.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -109,14 +112,20 @@ def check(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
     return table
 
 
-def build(schema: pa.Schema, where: str, columns: dict[str, object], rows: int) -> pa.Table:
+def build(schema: pa.Schema, where: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
     """A table of these columns; a column that is not given is `id` from 0, or empty."""
     arrays = [_column(field, columns.get(field.name), rows) for field in schema]
     return check(pa.Table.from_arrays(arrays, schema=schema), schema, where)
 
 
-def _column(field: pa.Field, values: object, rows: int) -> pa.Array:
+def columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Rows as columns of these names."""
+    rows = list(rows)
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def _column(field: pa.Field, values: Any, rows: int) -> pa.Array:
     if values is None:
-        empty = [] if pa.types.is_list(field.type) else "" if pa.types.is_string(field.type) else 0
+        empty: Any = [] if pa.types.is_list(field.type) else "" if pa.types.is_string(field.type) else 0
         values = range(rows) if field.name == "id" else [empty] * rows
     return pa.array(values, field.type)

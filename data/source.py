@@ -26,9 +26,9 @@ class Module:
     def __init__(self, name: str, tree: ast.Module) -> None:
         self.definitions: dict[str, ast.stmt] = {}
         self.imports: dict[str, Name] = {}
-        for node in tree.body:
-            for bound in _bound(node):
-                self.definitions[bound] = node
+        for statement in tree.body:
+            for bound in _bound(statement):
+                self.definitions[bound] = statement
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -135,6 +135,18 @@ def _roots(value: Any) -> Iterable[Name]:
             yield from _roots(item)
 
 
+@cache
+def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
+    """Digest of a definition, and what it refers to; None if there is no such one."""
+    module, attribute = name
+    found = _module(module)
+    if found is None or attribute not in found.definitions:
+        return None
+    node = found.definitions[attribute]
+    digest = hashlib.sha256(_without_docstrings(node).encode()).hexdigest()[:16]
+    return digest, frozenset(t for parts in _references(node) if (t := _resolve(module, parts)) is not None)
+
+
 def closure(*values: Callable[..., Any] | Any) -> tuple[dict[str, str], dict[str, str]]:
     """Digests of all definitions that the values can reach, by qualified name, and versions of the libraries."""
     queue = [root for value in values for root in _roots(value)]
@@ -149,14 +161,16 @@ def closure(*values: Callable[..., Any] | Any) -> tuple[dict[str, str], dict[str
         module, attribute = name
         if not attribute:
             libraries |= _version(module)
-            continue
-        found = _module(module)
-        if found is None or attribute not in found.definitions:
-            continue
-        node = found.definitions[attribute]
-        source[f"{module}:{attribute}"] = hashlib.sha256(_without_docstrings(node).encode()).hexdigest()[:16]
-        queue += [target for parts in _references(node) if (target := _resolve(module, parts)) is not None]
+        elif (definition := _definition(name)) is not None:
+            source[f"{module}:{attribute}"] = definition[0]
+            queue += definition[1]
     return dict(sorted(source.items())), dict(sorted(libraries.items()))
+
+
+def forget() -> None:
+    """Read the project's files anew; for a process in which they change."""
+    _module.cache_clear()
+    _definition.cache_clear()
 
 
 @cache

@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -49,7 +49,7 @@ def supplied(manifest: Manifest, source: Source, sources: Sources, target: Path)
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target / name)
         if found:
-            return {name: folder for name in found}
+            return dict.fromkeys(found, folder)
     return {}
 
 
@@ -99,7 +99,9 @@ def locate(source: Source, folder: Path) -> dict[str, Path]:
                 raise ValueError(f"{path} and {found[name]} are both {name}: remove one")
             found[name] = path
     if found and source.count and len(found) != source.count:
-        raise ValueError(f"{folder} has {len(found)} files {source.pattern}, {source.count} are expected: copy all again")
+        raise ValueError(
+            f"{folder} has {len(found)} files {source.pattern}, {source.count} are expected: copy all again"
+        )
     if source.git_blob:
         _check_blobs(source, found.values())
     return found
@@ -111,7 +113,7 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(where) / name for name in sorted(names))
 
 
-def _check_blobs(source: Source, paths: Sequence[Path]) -> None:
+def _check_blobs(source: Source, paths: Iterable[Path]) -> None:
     for path in paths:
         content = path.read_bytes()
         blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

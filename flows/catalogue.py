@@ -32,7 +32,9 @@ def table(paper: str, number: str, profile: str, seeds: int, overrides: Sequence
     if paper not in papers:
         raise ValueError(f"no paper {paper!r}: {closest(paper, papers)}")
     if (paper, number) not in TABLES:
-        raise ValueError(f"no table {number!r} of paper {paper}: {closest(number, {t for p, t in TABLES if p == paper})}")
+        raise ValueError(
+            f"no table {number!r} of paper {paper}: {closest(number, {t for p, t in TABLES if p == paper})}"
+        )
     if profile not in PROFILES:
         raise ValueError(f"no profile {profile!r}: {closest(profile, PROFILES)}")
     if seeds < 1:

@@ -42,7 +42,7 @@ class Cell:
 @cache
 def published_results() -> list[dict[str, str]]:
     """All numbers that the five papers printed, as strings."""
-    with (files("data") / "published_results.csv").open(encoding="utf-8", newline="") as file:
+    with (files("data") / "published_results.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
@@ -81,22 +81,39 @@ class Experiment:
         name = f"{self.corpus.name}"
         division = Tokenise(self.text.tokeniser, self.text.source_language, self.text.target_language)
         tokens = {split: Step(tokenise, f"tokenise {name} {split}", division, {"rows": raw[split]}) for split in raw}
-        words = Step(vocabulary, f"vocabulary {name}", VocabularySettings(self.text.min_count), {"rows": tokens["train"]})
+        words = Step(
+            vocabulary, f"vocabulary {name}", VocabularySettings(self.text.min_count), {"rows": tokens["train"]}
+        )
         limits = {"train": self.text.max_tokens, "dev": 0, "test": 0}
         numbers = {
-            split: Step(phrases, f"phrases {name} {split} ({self.phrases.enumerate.__name__} {self.phrases.longest})",
-                        dataclasses.replace(self.phrases, max_tokens=limits[split]),
-                        {"rows": tokens[split], "vocabulary": words})
+            split: Step(
+                phrases,
+                f"phrases {name} {split} ({self.phrases.enumerate.__name__} {self.phrases.longest})",
+                dataclasses.replace(self.phrases, max_tokens=limits[split]),
+                {"rows": tokens[split], "vocabulary": words},
+            )
             for split in raw
         }
         label = f"{self.name} seed {seed}"
         problem = Translation()
-        trained = Step(train, f"train {label}", TrainSettings(problem, self.model, self.train, seed),
-                       {"train": numbers["train"], "dev": numbers["dev"], "vocabulary": words})
-        predicted = Step(translate, f"translate {label}", TranslateSettings(problem, self.model, self.search),
-                         {"model": trained, "phrases": numbers["test"], "rows": tokens["test"], "vocabulary": words})
-        scored = Step(score_translations, f"score {label}", ScoreSettings(self.text.detokenise, self.text.target_language),
-                      {"predictions": predicted, "rows": raw["test"]})
+        trained = Step(
+            train,
+            f"train {label}",
+            TrainSettings(problem, self.model, self.train, seed),
+            {"train": numbers["train"], "dev": numbers["dev"], "vocabulary": words},
+        )
+        predicted = Step(
+            translate,
+            f"translate {label}",
+            TranslateSettings(problem, self.model, self.search),
+            {"model": trained, "phrases": numbers["test"], "rows": tokens["test"], "vocabulary": words},
+        )
+        scored = Step(
+            score_translations,
+            f"score {label}",
+            ScoreSettings(self.text.detokenise, self.text.target_language),
+            {"predictions": predicted, "rows": raw["test"]},
+        )
         return Pipeline(self, seed, trained, predicted, scored)
 
 
@@ -142,7 +159,9 @@ def _replace(value: Any, path: list[str], text: str, whole: str) -> Any:
     head, *rest = path
     known = {f.name for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
     if head not in known:
-        raise ValueError(f"{whole!r}: no field {head!r}; {closest(head, known) if known else 'there are none below it'}")
+        raise ValueError(
+            f"{whole!r}: no field {head!r}; {closest(head, known) if known else 'there are none below it'}"
+        )
     current = getattr(value, head)
     new = _replace(current, rest, text, whole) if rest else _parse(text, type(value), head, whole)
     return dataclasses.replace(value, **{head: new})
@@ -160,4 +179,6 @@ def _parse(text: str, owner: type, name: str, whole: str) -> Any:
             return tuple(get_args(kind)[0](part) for part in text.split(","))
     except (ValueError, KeyError):
         pass
-    raise ValueError(f"{whole}={text}: the field takes {getattr(kind, '__name__', kind)}, and parts cannot be given as text")
+    raise ValueError(
+        f"{whole}={text}: the field takes {getattr(kind, '__name__', kind)}, and parts cannot be given as text"
+    )

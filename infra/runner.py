@@ -107,12 +107,14 @@ class TorchTrainerLaunch:
             trainer = TorchTrainer(
                 _run,
                 train_loop_config={"function": function, "arguments": arguments},
-                scaling_config=ScalingConfig(num_workers=self.workers, use_gpu=self.gpus, resources_per_worker=resources),
+                scaling_config=ScalingConfig(
+                    num_workers=self.workers, use_gpu=self.gpus, resources_per_worker=resources
+                ),
                 torch_config=TorchConfig(backend="nccl" if self.gpus else "gloo"),
                 run_config=RunConfig(
                     name=self.name,
                     storage_path=storage,
-                    failure_config=FailureConfig(max_failures=self.failures, controller_failure_limit=1),
+                    failure_config=FailureConfig(max_failures=self.failures, controller_failure_limit=1),  # type: ignore[call-arg]
                 ),
             )
             try:

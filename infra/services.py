@@ -37,13 +37,12 @@ def services(settings: Settings) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         url = settings.prefect_api_url or os.environ.get("PREFECT_API_URL")
         server = None if url else stack.enter_context(prefect_server(settings.root / "prefect"))
-        stack.callback(stop_ray)
-        with ThreadPoolExecutor(3) as pool:
-            waiting = [pool.submit(start_ray, settings), pool.submit(start_mlflow, settings)]
-            if server:
-                waiting.append(pool.submit(wait_for, server))
-            for service in waiting:
-                service.result()
+        with ThreadPoolExecutor(2) as pool:
+            others = [pool.submit(start_mlflow, settings), *([pool.submit(wait_for, server)] if server else [])]
+            if start_ray(settings):  # in this thread: Ray's processes end with the thread that started them
+                stack.callback(stop_ray)
+            for other in others:
+                other.result()
         os.environ["PREFECT_API_URL"] = url or f"{server}/api"
         yield
 
@@ -54,9 +53,22 @@ def prefect_server(home: Path) -> Iterator[str]:
     home.mkdir(parents=True, exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
     port = free_port()
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"]
+    command = [
+        sys.executable,
+        "-m",
+        "prefect",
+        "server",
+        "start",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--no-ui",
+    ]
     with (home / "server.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
+        )
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -91,12 +103,15 @@ def wait_for(server: str) -> None:
     raise OSError(f"the Prefect server at {server} did not answer within {PATIENCE:.0f} s: see server.log in the store")
 
 
-def start_ray(settings: Settings) -> None:
-    """Join the cluster that is named, or start one on loopback with a temporary directory of its own."""
+def start_ray(settings: Settings) -> bool:
+    """Join the cluster that is named, or start one on loopback with a temporary directory of its own.
+
+    False if this process was in one already.
+    """
     import ray
 
     if ray.is_initialized():
-        return
+        return False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if settings.ray_address:
         ray.init(address=settings.ray_address, **quiet)
@@ -114,7 +129,10 @@ def start_ray(settings: Settings) -> None:
             )
     alive = [node for node in ray.nodes() if node["Alive"]]
     if settings.cluster and len(alive) < 2:
-        raise OSError("a cluster was asked for, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, have the others joined?")
+        raise OSError(
+            "a cluster was asked for, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, have the others joined?"
+        )
+    return True
 
 
 def stop_ray() -> None:

@@ -60,8 +60,8 @@ class Tracker:
         for name, value in metrics.items():
             if name not in run.data.metrics:
                 client.log_metric(run_id, name, value)
-        for name, value in tags.items():
-            client.set_tag(run_id, name, value)
+        for name, text in tags.items():
+            client.set_tag(run_id, name, text)
         for file in files:
             client.log_artifact(run_id, str(file))
         client.set_terminated(run_id, "FINISHED")
@@ -80,8 +80,9 @@ class StepMetrics:
     run_id: str
 
     def __call__(self, history: list[dict[str, float]]) -> None:
-        import infra.environment  # noqa: F401
         from mlflow.entities import Metric
+
+        import infra.environment  # noqa: F401
 
         client = self.tracker.client()
         logged = client.get_metric_history(self.run_id, "dev_loss")

@@ -69,7 +69,10 @@ class PhraseData:
         target = [self._row("target", row) for row in rows]
         members = [self._row("phrases", row) for row in rows]
         return Batch(
-            _pad(source, (), 0), torch.tensor([len(x) for x in source]), _pad(members, (self.width,), -1), _pad(target, (), 0)
+            _pad(source, (), 0),
+            torch.tensor([len(x) for x in source]),
+            _pad(members, (self.width,), -1),
+            _pad(target, (), 0),
         )
 
 

@@ -37,7 +37,9 @@ def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:
     """Put weights into a model. A ValueError names what is missing or superfluous."""
     own = dict(model.named_parameters())
     if own.keys() != weights.keys():
-        raise ValueError(f"the weights do not fit the model: {sorted(own.keys() ^ weights.keys())[:5]} are on one side only")
+        raise ValueError(
+            f"the weights do not fit the model: {sorted(own.keys() ^ weights.keys())[:5]} are on one side only"
+        )
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])
@@ -45,7 +47,9 @@ def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:
 
 def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     state = optimiser.state_dict()["state"]
-    return {f"{index}.{name}": value.cpu().contiguous() for index, slot in state.items() for name, value in slot.items()}
+    return {
+        f"{index}.{name}": value.cpu().contiguous() for index, slot in state.items() for name, value in slot.items()
+    }
 
 
 def _load_optimiser(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
@@ -56,8 +60,14 @@ def _load_optimiser(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -
     optimiser.load_state_dict(state)
 
 
-def save(folder: Path, model: nn.Module, best: dict[str, Tensor], optimiser: torch.optim.Optimizer, progress: Progress,
-         key: str) -> Path:
+def save(
+    folder: Path,
+    model: nn.Module,
+    best: dict[str, Tensor],
+    optimiser: torch.optim.Optimizer,
+    progress: Progress,
+    key: str,
+) -> Path:
     """Write the checkpoint of progress.step, and remove all but the newest KEEP."""
     final = folder / f"step-{progress.step:08d}"
     aside = folder / f".{final.name}.{os.getpid()}"
@@ -90,7 +100,9 @@ def newest(folder: Path, key: str) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-def resume(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, key: str) -> tuple[Progress, dict[str, Tensor]]:
+def resume(
+    folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, key: str
+) -> tuple[Progress, dict[str, Tensor]]:
     """Go on from the newest whole checkpoint, or begin; returns the progress and the best weights so far."""
     if (found := newest(folder, key)) is None:
         return Progress(), tensors(model)
@@ -100,4 +112,6 @@ def resume(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, key
         _load_optimiser(optimiser, load_file(path / "optimiser.safetensors"))
         return Progress(**state["progress"]), load_file(path / "best.safetensors")
     except SafetensorError as error:
-        raise ValueError(f"{path} has its digests but cannot be read ({error}); delete the folder and run again") from error
+        raise ValueError(
+            f"{path} has its digests but cannot be read ({error}); delete the folder and run again"
+        ) from error

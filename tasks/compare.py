@@ -82,8 +82,10 @@ class CompareSettings:
 
 def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
     """verdicts.json: each row with its values by seed, interval and verdict, from inputs "EXPERIMENT seed N"."""
-    rows = [_row(row, [job.inputs[f"{row.experiment} seed {seed}"] for seed in settings.seeds], settings.seeds)
-            for row in settings.rows]
+    rows = [
+        _row(row, [job.inputs[f"{row.experiment} seed {seed}"] for seed in settings.seeds], settings.seeds)
+        for row in settings.rows
+    ]
     write_durably(job.out / "verdicts.json", json.dumps({"title": settings.title, "rows": rows}, indent=1))
     return {"title": settings.title, "rows": rows}
 

@@ -87,7 +87,9 @@ def _ids(column: pa.ChunkedArray, words: list[str]) -> pa.ListArray:
     inner = np.ones(len(ids), bool)
     inner[offsets[:-1]] = inner[offsets[1:] - 1] = False
     ids[inner] = found
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(ids), type=phrase_schema(1).field("source").type)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.array(ids), type=phrase_schema(1).field("source").type
+    )
 
 
 def _lists(counts: Ints, members: Ints) -> pa.ListArray:

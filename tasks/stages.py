@@ -48,9 +48,7 @@ def write_stage(out: Path, table: pa.Table) -> dict[str, Any]:
     return {"rows": table.num_rows, "shards": made}
 
 
-def map_shards(
-    job: Job, make: Callable[[Job, Any], dict[str, Any]], settings: Any, **others: HasKey
-) -> dict[str, Any]:
+def map_shards(job: Job, make: Callable[[Job, Any], dict[str, Any]], settings: Any, **others: HasKey) -> dict[str, Any]:
     """Run a step on every shard of job.inputs["rows"], each kept in the store by itself; returns a stage's meta."""
     steps = [
         Step(make, f"{make.__name__} {shard.path.parent.name}/{shard.path.stem}", settings, {"shard": shard, **others})

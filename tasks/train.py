@@ -67,7 +67,7 @@ class Problem(Protocol):
     def configure(self, model: Any, vocabulary: Artifact) -> Any:
         """The model's configuration, completed by what the data decides."""
 
-    def loss(self, model: nn.Module, batch: Batch, smoothing: float) -> Tensor:
+    def loss(self, model: Any, batch: Batch, smoothing: float) -> Tensor:
         """Summed loss (nats) of a batch."""
 
     def count(self, data: PhraseData, rows: Rows) -> int:
@@ -103,8 +103,17 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     """Weights of one model and seed, from phrase shards job.inputs["train"] and ["dev"] and ["vocabulary"]."""
     model = settings.problem.configure(settings.model, job.inputs["vocabulary"])
     train_paths, dev_paths = (tuple(s.path for s in shards(job.inputs[name])) for name in ("train", "dev"))
-    training = Training(settings.problem, model, settings.config, settings.seed, train_paths, dev_paths,
-                        job.checkpoints, job.key, job.places.report)
+    training = Training(
+        settings.problem,
+        model,
+        settings.config,
+        settings.seed,
+        train_paths,
+        dev_paths,
+        job.checkpoints,
+        job.key,
+        job.places.report,
+    )
     job.places.launch(training_loop, training)
     found = newest(job.checkpoints, job.key)
     assert found is not None, "a training that ended has a checkpoint"
@@ -115,9 +124,15 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     write_durably(job.out / "config.json", json.dumps(jsonable(model), indent=1))
     write_durably(job.out / "history.json", json.dumps(progress.history))
     parameters = sum(weight.numel() for weight in weights.values())
-    return {"parameters": parameters, "steps": progress.step, "epochs": progress.epoch + 1,
-            "best_step": progress.best_step, "dev_loss": progress.best, "seed": settings.seed,
-            "train_seconds": progress.history[-1]["seconds"]}
+    return {
+        "parameters": parameters,
+        "steps": progress.step,
+        "epochs": progress.epoch + 1,
+        "best_step": progress.best_step,
+        "dev_loss": progress.best,
+        "seed": settings.seed,
+        "train_seconds": progress.history[-1]["seconds"],
+    }
 
 
 @dataclass
@@ -130,7 +145,11 @@ class Worker:
     @property
     def device(self) -> torch.device:
         local = int(os.environ.get("LOCAL_RANK", self.rank))
-        return torch.device("cuda", local % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
+        return (
+            torch.device("cuda", local % torch.cuda.device_count())
+            if torch.cuda.is_available()
+            else torch.device("cpu")
+        )
 
     def total(self, value: float) -> float:
         """The sum over all workers."""
@@ -197,8 +216,15 @@ def _precision(config: TrainConfig, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
 
 
-def _update(objective: nn.Module, optimiser: torch.optim.Optimizer, training: Training, data: PhraseData, rows: Rows,
-            worker: Worker, step: int) -> Tensor:
+def _update(
+    objective: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    training: Training,
+    data: PhraseData,
+    rows: Rows,
+    worker: Worker,
+    step: int,
+) -> Tensor:
     """One update; returns this worker's part of the summed loss."""
     config = training.config
     own = share(rows, worker.rank, worker.world)
@@ -256,8 +282,14 @@ class Clock:
         return row
 
 
-def _tell(training: Training, progress: Progress, best: dict[str, Tensor], model: nn.Module,
-          optimiser: torch.optim.Optimizer, last: bool) -> None:
+def _tell(
+    training: Training,
+    progress: Progress,
+    best: dict[str, Tensor],
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    last: bool,
+) -> None:
     """Checkpoint, trackers, and a small file that anybody may watch. What is reported has been saved before."""
     config = training.config
     if last or progress.step % config.checkpoint_every == 0:

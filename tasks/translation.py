@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from data.shards import write_shard
-from data.store import Artifact, Job, write_durably
+from data.store import Artifact, Job
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.models.search import translate as search_batch
-from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.models.translation import TranslationConfig, Translator
 from tasks.batches import Batch, PhraseData, Rows, in_order
 from tasks.checkpoints import load_tensors
 from tasks.stages import shards, stage_table
@@ -28,7 +28,7 @@ class Translation:
         """The model with the sizes of the vocabularies."""
         return replace(model, source_vocabulary=vocabulary.meta["source"], target_vocabulary=vocabulary.meta["target"])
 
-    def loss(self, model: nn.Module, batch: Batch, smoothing: float) -> Tensor:
+    def loss(self, model: Translator, batch: Batch, smoothing: float) -> Tensor:
         """Summed cross entropy of each target token after BEGIN."""
         scores = model(batch.source, batch.lengths, batch.members, batch.target[:, :-1])
         return model.loss(scores, batch.target[:, 1:], smoothing)

@@ -1,7 +1,7 @@
 """Reader of bAbI: stories told in numbered lines, with questions in between.
 
-    1 Mary went to the kitchen.
-    2 Where is Mary?  TAB  kitchen  TAB  1
+1 Mary went to the kitchen.
+2 Where is Mary?  TAB  kitchen  TAB  1
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from data.lines import bounded, lines
-from data.schemas import STORIES, build
+from data.schemas import STORIES, build, columns
 
 _NUMBERED = re.compile(r"([1-9][0-9]{0,5}) (.*)")
 
@@ -25,7 +25,9 @@ def read(files: Mapping[str, Path], max_words: int, task: str = "") -> pa.Table:
     for number, text in lines(path):
         match = _NUMBERED.fullmatch(text.rstrip())
         if not match or int(match[1]) not in (1, last + 1):
-            raise ValueError(f"{path}, line {number}: {text[:40]!r} does not go on with {last + 1}, or 1 for a new story")
+            raise ValueError(
+                f"{path}, line {number}: {text[:40]!r} does not go on with {last + 1}, or 1 for a new story"
+            )
         last = int(match[1])
         if last == 1:
             story, facts = story + 1, {}
@@ -39,8 +41,7 @@ def read(files: Mapping[str, Path], max_words: int, task: str = "") -> pa.Table:
         else:
             facts[last] = question.strip()
     names = ("task", "story", "facts", "lines", "question", "answer", "support")
-    columns: dict[str, object] = {name: [row[i] for row in rows] for i, name in enumerate(names)}
-    return build(STORIES, str(path), columns, len(rows))
+    return build(STORIES, str(path), columns(names, rows), len(rows))
 
 
 def _places(support: str, facts: dict[int, str], where: str) -> list[int]:

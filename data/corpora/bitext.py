@@ -24,7 +24,9 @@ def read_bitext(source: Path, target: Path, rows: int, max_words: int) -> pa.Tab
             f"{source} has {len(sides[0])} lines and {target} has {len(sides[1])}: line N of both must belong together"
         )
     if len(sides[0]) != rows:
-        raise ValueError(f"{source} has {len(sides[0])} lines, the manifest says {rows}: another version of the corpus?")
+        raise ValueError(
+            f"{source} has {len(sides[0])} lines, the manifest says {rows}: another version of the corpus?"
+        )
     return build(BITEXT, str(source), {"source": sides[0], "target": sides[1]}, rows)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from data.lines import bounded, lines
-from data.schemas import BITEXT, SENTENCES, build
+from data.schemas import BITEXT, SENTENCES, build, columns
 
 TAGS = ("question", "logical form", "parameters", "question type")
 _TAGGED = re.compile(r"<([a-z ]+) id=(?:[^>]* id=)?(\d+)>\t?(.*)")  # some ids have remarks before them
@@ -25,16 +25,12 @@ _TAGGED = re.compile(r"<([a-z ]+) id=(?:[^>]* id=)?(\d+)>\t?(.*)")  # some ids h
 def read(files: Mapping[str, Path], max_words: int) -> pa.Table:
     """BITEXT of questions and logical forms; `group` is the type of the question."""
     path = files["blocks"]
-    records = [(line, block) for line, block in _blocks(path, max_words)]
+    records = list(_blocks(path, max_words))
     for line, block in records:
         if not block["question"] or not block["logical form"]:
             raise ValueError(f"{path}, line {line}: a question without logical form; read it as questions only")
-    columns = {
-        "source": [block["question"] for _, block in records],
-        "target": [block["logical form"] for _, block in records],
-        "group": [block["question type"] for _, block in records],
-    }
-    return build(BITEXT, str(path), columns, len(records))
+    found = [(block["question"], block["logical form"], block["question type"]) for _, block in records]
+    return build(BITEXT, str(path), columns(("source", "target", "group"), found), len(records))
 
 
 def read_questions(files: Mapping[str, Path], max_words: int) -> pa.Table:
@@ -44,8 +40,8 @@ def read_questions(files: Mapping[str, Path], max_words: int) -> pa.Table:
     else:
         path = files["lines"]
         texts = [bounded(text.strip(), str(path), number, max_words) for number, text in lines(path)]
-    columns = {"text": texts, "reason": ["" if text else "empty" for text in texts]}
-    return build(SENTENCES, str(next(iter(files.values()))), columns, len(texts))
+    found = {"text": texts, "reason": ["" if text else "empty" for text in texts]}
+    return build(SENTENCES, str(next(iter(files.values()))), found, len(texts))
 
 
 def _blocks(path: Path, max_words: int) -> Iterator[tuple[int, dict[str, str]]]:

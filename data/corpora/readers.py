@@ -1,4 +1,4 @@
-"""From a manifest and a folder of files to a table: the reader by its name, then what the manifest promises, checked."""
+"""From a manifest and a folder of files to a table: a reader by name, and what the manifest promises, checked."""
 
 import hashlib
 import inspect
@@ -88,7 +88,9 @@ def reasons(table: pa.Table) -> dict[str, int]:
 def counted(table: pa.Table, split: Split, where: str) -> pa.Table:
     """The table, if it has as many rows and as many that cannot be used as the manifest says."""
     if split.rows is not None and table.num_rows != split.rows:
-        raise ValueError(f"{where}: {table.num_rows} rows, the manifest says {split.rows}: another version of the corpus?")
+        raise ValueError(
+            f"{where}: {table.num_rows} rows, the manifest says {split.rows}: another version of the corpus?"
+        )
     if split.reasons not in ("unknown", reasons(table)):
         raise ValueError(f"{where}: rows that cannot be used: {reasons(table)}, the manifest says {split.reasons}")
     return table

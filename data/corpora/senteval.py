@@ -1,13 +1,14 @@
 """Readers of the SentEval tasks: classified sentences and related pairs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from data.corpora.snli import families
 from data.lines import bounded, lines
-from data.schemas import PAIRS, SENTENCES, build
+from data.schemas import PAIRS, SENTENCES, build, columns
 from data.trees import brackets, read_brackets
 
 EMPTY = "empty"
@@ -25,8 +26,8 @@ def read_classes(files: Mapping[str, Path], max_words: int) -> pa.Table:
         for number, text in lines(path):
             texts.append(bounded(text.strip(), str(path), number, max_words))
             labels.append(label)
-    columns = {"text": texts, "label": labels, "reason": ["" if text else EMPTY for text in texts]}
-    return build(SENTENCES, str(next(iter(files.values()))), columns, len(texts))
+    found = {"text": texts, "label": labels, "reason": ["" if text else EMPTY for text in texts]}
+    return build(SENTENCES, str(next(iter(files.values()))), found, len(texts))
 
 
 def read_trec(files: Mapping[str, Path], max_words: int, encoding: str = "utf-8") -> pa.Table:
@@ -39,8 +40,7 @@ def read_trec(files: Mapping[str, Path], max_words: int, encoding: str = "utf-8"
         if not (colon and coarse and fine and question.strip()):
             raise ValueError(f"{path}, line {number}: {text[:40]!r} is no 'COARSE:fine question'")
         rows.append((coarse, fine, bounded(question.strip(), str(path), number, max_words)))
-    columns = {name: [row[i] for row in rows] for i, name in enumerate(("label", "group", "text"))}
-    return build(SENTENCES, str(path), columns, len(rows))
+    return build(SENTENCES, str(path), columns(("label", "group", "text"), rows), len(rows))
 
 
 def read_sentiment(files: Mapping[str, Path], max_words: int, binary: bool = False) -> pa.Table:
@@ -54,22 +54,17 @@ def read_sentiment(files: Mapping[str, Path], max_words: int, binary: bool = Fal
         if not binary or label in POLARITY:
             text = bounded(" ".join(tree.tokens), str(path), number, max_words)
             rows.append((row, POLARITY[label] if binary else label, text, brackets(tree)))
-    columns = {name: [row[i] for row in rows] for i, name in enumerate(("id", "label", "text", "tree"))}
-    return build(SENTENCES, str(path), columns, len(rows))
+    return build(SENTENCES, str(path), columns(("id", "label", "text", "tree"), rows), len(rows))
 
 
 def read_sick(files: Mapping[str, Path], max_words: int) -> pa.Table:
     """PAIRS with both the label of SICK-E and the score (1 to 5) of SICK-R."""
     path = files["pairs"]
-    rows = [(*fields, number) for number, fields in _table(path, SICK, max_words)]
-    columns = {
-        "premise": [row[1] for row in rows],
-        "hypothesis": [row[2] for row in rows],
-        "score": [_score(row[3], path, row[5]) for row in rows],
-        "label": [row[4].lower() for row in rows],
-        "family": families(row[1] for row in rows),
-    }
-    return build(PAIRS, str(path), columns, len(rows))
+    rows = [
+        (fields[1], fields[2], _score(fields[3], path, number), fields[4].lower())
+        for number, fields in _table(path, SICK, max_words)
+    ]
+    return _pairs(path, ("premise", "hypothesis", "score", "label"), rows)
 
 
 def read_similarity(files: Mapping[str, Path], max_words: int) -> pa.Table:
@@ -77,10 +72,8 @@ def read_similarity(files: Mapping[str, Path], max_words: int) -> pa.Table:
     rows = []
     for group, path in files.items():
         for number, fields in _fields(path, 3, max_words):
-            rows.append((_score(fields[0], path, number), fields[1], fields[2], group))
-    columns = {name: [row[i] for row in rows] for i, name in enumerate(("score", "premise", "hypothesis", "group"))}
-    columns["family"] = families(row[1] for row in rows)
-    return build(PAIRS, str(next(iter(files.values()))), columns, len(rows))
+            rows.append((fields[1], fields[2], _score(fields[0], path, number), group))
+    return _pairs(next(iter(files.values())), ("premise", "hypothesis", "score", "group"), rows)
 
 
 def read_paraphrases(files: Mapping[str, Path], max_words: int) -> pa.Table:
@@ -91,10 +84,14 @@ def read_paraphrases(files: Mapping[str, Path], max_words: int) -> pa.Table:
         for number, fields in _table(path, MRPC, max_words):
             if fields[0] not in labels:
                 raise ValueError(f"{path}, line {number}: quality {fields[0]!r} is neither 0 nor 1")
-            rows.append((labels[fields[0]], fields[3], fields[4]))
-    columns = {name: [row[i] for row in rows] for i, name in enumerate(("label", "premise", "hypothesis"))}
-    columns["family"] = families(row[1] for row in rows)
-    return build(PAIRS, str(next(iter(files.values()))), columns, len(rows))
+            rows.append((fields[3], fields[4], labels[fields[0]]))
+    return _pairs(next(iter(files.values())), ("premise", "hypothesis", "label"), rows)
+
+
+def _pairs(path: Path, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """PAIRS of rows of these columns, the premise first."""
+    found = columns(names, rows) | {"family": families(row[0] for row in rows)}
+    return build(PAIRS, str(path), found, len(rows))
 
 
 def _table(path: Path, header: tuple[str, ...], max_words: int) -> Iterator[tuple[int, list[str]]]:
@@ -110,7 +107,9 @@ def _fields(path: Path, count: int, max_words: int) -> Iterator[tuple[int, list[
     for number, text in lines(path):
         fields = [bounded(field.strip(), str(path), number, max_words) for field in text.split("\t")]
         if len(fields) != count or not all(fields):
-            raise ValueError(f"{path}, line {number}: {len(fields)} fields between tabs, {count} that are not empty expected")
+            raise ValueError(
+                f"{path}, line {number}: {len(fields)} fields between tabs, {count} that are not empty expected"
+            )
         yield number, fields
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,9 +14,11 @@ from data.trees import alike, brackets, parse, plain, unescape
 
 LABELS = ("entailment", "neutral", "contradiction")
 UNDECIDED = "the annotators did not agree"
-FIELDS = ("gold_label", "sentence1", "sentence2", "sentence1_parse", "sentence2_parse") + (
-    "sentence1_binary_parse",
-    "sentence2_binary_parse",
+FIELDS = ("gold_label", *(f"sentence{n}{kind}" for n in (1, 2) for kind in ("", "_parse", "_binary_parse")))
+PARTS = (
+    *(f"{role}{kind}" for role in ("premise", "hypothesis") for kind in ("", "_tree", "_binary")),
+    "label",
+    "reason",
 )
 
 
@@ -29,8 +32,8 @@ def read_tokenised(files: Mapping[str, Path], max_words: int) -> pa.Table:
         )
     for number, label in enumerate(labels, 1):
         _known(label, files["label"], number)
-    columns = {"premise": premises, "hypothesis": hypotheses, "label": labels, "family": families(premises)}
-    return build(PAIRS, str(files["premise"]), columns, len(premises))
+    found = {"premise": premises, "hypothesis": hypotheses, "label": labels, "family": families(premises)}
+    return build(PAIRS, str(files["premise"]), found, len(premises))
 
 
 def read_official(files: Mapping[str, Path], max_words: int) -> pa.Table:
@@ -38,9 +41,9 @@ def read_official(files: Mapping[str, Path], max_words: int) -> pa.Table:
     so does one whose parse is broken or has other words."""
     path = files["jsonl"]
     rows = [_pair(line, path, max_words) for line in lines(path) if line.text.strip()]
-    columns = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
-    columns["family"] = families(columns.get("premise", []))
-    return build(PAIRS, str(path), columns, len(rows))
+    found: dict[str, Any] = {name: [row[name] for row in rows] for name in PARTS}
+    found["family"] = families(found["premise"])
+    return build(PAIRS, str(path), found, len(rows))
 
 
 def families(premises: Iterable[str]) -> list[int]:

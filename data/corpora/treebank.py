@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from data.dependencies import Analysed, read_conllu
 from data.lines import lines
-from data.schemas import TAGGED, TREES, build
+from data.schemas import TAGGED, TREES, build, columns
 from data.trees import Tree, alike, brackets, plain, read_brackets
 
 OTHER_WORDS = "the tree has other words"
@@ -48,8 +48,7 @@ def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()
                 "must belong together"
             )
         rows = [_row(tree, own, max_words, where) for (_, _, tree), own in zip(trees, sentences, strict=True)]
-    columns: dict[str, object] = {name: [row[i] for row in rows] for i, name in enumerate(_Row._fields)}
-    return build(TREES, where, columns, len(rows))
+    return build(TREES, where, columns(_Row._fields, rows), len(rows))
 
 
 def read_tagged(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
@@ -59,9 +58,9 @@ def read_tagged(files: Mapping[str, Path], max_words: int, sections: Sequence[in
 
 def tagged(trees: pa.Table) -> pa.Table:
     """TAGGED of TREES: Penn tags. What is wrong with a row's tree or heads does not matter here."""
-    columns: dict[str, object] = {name: trees[name].combine_chunks() for name in ("id", "tokens", "tags", "group")}
-    columns["reason"] = [NO_WORDS if reason == NO_WORDS else "" for reason in trees["reason"].to_pylist()]
-    return build(TAGGED, "a treebank", columns, trees.num_rows)
+    found: dict[str, Any] = {name: trees[name].combine_chunks() for name in ("id", "tokens", "tags", "group")}
+    found["reason"] = [NO_WORDS if reason == NO_WORDS else "" for reason in trees["reason"].to_pylist()]
+    return build(TAGGED, "a treebank", found, trees.num_rows)
 
 
 def _sentences(files: Mapping[str, Path]) -> Iterator[Analysed]:
@@ -97,6 +96,4 @@ def _row(tree: Tree | None, own: Analysed, max_words: int, where: str) -> _Row:
         text = brackets(tree._replace(tokens=tuple(own.tokens)))
     elif tree:
         reasons.append(OTHER_WORDS)
-    return _Row(
-        own.tokens, own.tags, own.universal, text, own.heads, own.relations, own.document, "; ".join(reasons)
-    )
+    return _Row(own.tokens, own.tags, own.universal, text, own.heads, own.relations, own.document, "; ".join(reasons))

@@ -1,4 +1,7 @@
-"""The sample corpora: sentences with trees and translations, entailment pairs, classified sentences, questions with logical forms, stories."""
+"""The sample corpora.
+
+Sentences with trees and translations, entailment pairs, classified sentences, questions with logical forms, stories.
+"""
 
 from data.grammar.entailment import SentencePair, pairs
 from data.grammar.geography import GeographyQuestion, questions

@@ -155,7 +155,9 @@ def nominal(phrase: Nominal, case: str, negative: bool = False) -> str:
         return f"{nominal(phrase.first, case)} und {nominal(phrase.second, case)}"
     gender = "p" if phrase.plural else phrase.noun.gender
     determiner, declension = _determiner(phrase, case, gender, negative)
-    adjective = phrase.adjective.stem + _ADJECTIVE_ENDINGS[declension][case][_GENDERS[gender]] if phrase.adjective else ""
+    adjective = (
+        phrase.adjective.stem + _ADJECTIVE_ENDINGS[declension][case][_GENDERS[gender]] if phrase.adjective else ""
+    )
     words = [determiner, adjective, _noun(phrase, case)]
     if phrase.content:
         words.append(phrase.content.german)

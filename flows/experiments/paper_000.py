@@ -81,8 +81,15 @@ PROFILES = {
     "sample": Profile(
         corpus=SampleCorpus(),
         size=Size(d=64, heads=4, layers=2, d_ff=128, dropout=0.1),
-        train=TrainConfig(steps=600, batch_tokens=1500, learning_rate=5e-3, warmup=100, schedule=linear_decay,
-                          evaluate_every=100, checkpoint_every=200),
+        train=TrainConfig(
+            steps=600,
+            batch_tokens=1500,
+            learning_rate=5e-3,
+            warmup=100,
+            schedule=linear_decay,
+            evaluate_every=100,
+            checkpoint_every=200,
+        ),
         text=Text(tokeniser=spaces, detokenise=join),
         ray_train=("phrase-k2",),
     ),
@@ -90,8 +97,15 @@ PROFILES = {
     "laptop": Profile(
         corpus=BitextCorpus("multi30k"),
         size=Size(d=128, heads=4, layers=2, d_ff=256, dropout=0.1),
-        train=TrainConfig(steps=2400, batch_tokens=2048, learning_rate=2.5e-3, warmup=400, schedule=linear_decay,
-                          evaluate_every=200, checkpoint_every=200),
+        train=TrainConfig(
+            steps=1500,
+            batch_tokens=2048,
+            learning_rate=2.5e-3,
+            warmup=300,
+            schedule=linear_decay,
+            evaluate_every=150,
+            checkpoint_every=150,
+        ),
         text=Text(min_count=3, max_tokens=50),
     ),
     # What the paper gives, and for the rest the defaults of the code that it was probably built on: 64 sentences a
@@ -99,8 +113,9 @@ PROFILES = {
     "paper": Profile(
         corpus=BitextCorpus("multi30k"),
         size=Size(d=512, heads=8, layers=6, d_ff=2048, dropout=0.1),
-        train=TrainConfig(steps=20_000, batch_tokens=4096, learning_rate=7e-4, warmup=4000, evaluate_every=500,
-                          checkpoint_every=500),
+        train=TrainConfig(
+            steps=20_000, batch_tokens=4096, learning_rate=7e-4, warmup=4000, evaluate_every=500, checkpoint_every=500
+        ),
         text=Text(min_count=6, max_tokens=50),
         comparable=True,
     ),

@@ -5,6 +5,7 @@ Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), d model w
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -76,14 +77,11 @@ class HypernodeLayer(nn.Module):
 
         m equal keys weigh as one key with log m added to its score, and equal queries get equal answers. Exact.
         """
-        count = graph.valid[:, n:].sum(1)
-        bias = torch.zeros_like(graph.valid[:, : n + 1], dtype=torch.float32)
-        bias[:, :n] = bias[:, :n].masked_fill(~graph.valid[:, :n], float("-inf"))
-        bias[:, n] = count.log()
+        counts = torch.cat([graph.valid[:, :n], graph.valid[:, n:].sum(1, keepdim=True)], 1)
 
         def phase1(nodes: Tensor) -> Tensor:
             shared = nodes[:, : n + 1]
-            out = self.across(shared, shared, bias[:, None, None, :])
+            out = self.across(shared, shared, counts.to(nodes.dtype).log()[:, None, None, :])
             return torch.cat([out[:, :n], out[:, n:].expand(-1, nodes.shape[1] - n, -1)], 1)
 
         return phase1
@@ -107,7 +105,7 @@ class HypernodeEncoder(nn.Module):
         graph = phrase_graph(members, lengths, n)
         nodes = torch.cat([words, self.initialise(words, graph)], 1)
         shared = isinstance(self.initialise, ZeroInit) and members.shape[1] > 0
-        for index, layer in enumerate(self.layers):
+        for index, layer in enumerate(cast(list[HypernodeLayer], list(self.layers))):
             first, last = index == 0, index == len(self.layers) - 1
             phase1 = layer.all_pairs_from_zero(graph, n) if first and shared else layer.all_pairs(graph)
             nodes = layer(nodes, graph, n if last else nodes.shape[1], phase1)

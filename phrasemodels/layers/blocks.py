@@ -37,8 +37,9 @@ class FeedForward(nn.Sequential):
     """d -> d_ff -> d with a ReLU between (Vaswani et al. 2017, Eq 2)."""
 
     def __init__(self, d: int, d_ff: int) -> None:
-        super().__init__(nn.Linear(d, d_ff), nn.ReLU(), nn.Linear(d_ff, d))
-        for layer in (self[0], self[2]):
+        widen, narrow = nn.Linear(d, d_ff), nn.Linear(d_ff, d)
+        super().__init__(widen, nn.ReLU(), narrow)
+        for layer in (widen, narrow):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
 

@@ -57,8 +57,8 @@ class MeanInit(nn.Module):
         super().__init__()
 
     def forward(self, words: Tensor, graph: PhraseGraph) -> Tensor:
-        size = graph.incidence.sum(-1, keepdim=True).clamp(min=1)
-        return (graph.incidence / size).to(words.dtype) @ words
+        holds = graph.incidence.to(words.dtype)
+        return holds @ words / holds.sum(-1, keepdim=True).clamp(min=1)
 
 
 class LengthEmbedding(nn.Module):
@@ -72,5 +72,7 @@ class LengthEmbedding(nn.Module):
         size = graph.incidence.sum(-1).long()
         longest = self.table.num_embeddings + 1
         if size.numel() and int(size.max()) > longest:
-            raise ValueError(f"a phrase has {int(size.max())} words, the encoder knows up to {longest}: raise `longest`")
+            raise ValueError(
+                f"a phrase has {int(size.max())} words, the encoder knows up to {longest}: raise `longest`"
+            )
         return self.table((size - 2).clamp(min=0)) * (size > 0).unsqueeze(-1)

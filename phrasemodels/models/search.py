@@ -93,7 +93,8 @@ def _close(
     history, scores, origin, token = tokens.tolist(), top.tolist(), parents.tolist(), words.tolist()
     kept = []
     for row, sentence in enumerate(alive):
-        done, stay = finished[sentence], []
+        done = finished[sentence]
+        stay: list[int] = []
         for rank, (score, parent, word) in enumerate(zip(scores[row], origin[row], token[row], strict=True)):
             if word == END and rank < search.beam:
                 done.add(history[row][parent][1:], score / length**search.length_penalty)
@@ -102,8 +103,10 @@ def _close(
         best_alive = scores[row][stay[0]]
         if length >= limits[sentence]:
             for rank in stay:
-                done.add([*history[row][origin[row][rank]][1:], token[row][rank]],
-                         scores[row][rank] / length**search.length_penalty)
+                done.add(
+                    [*history[row][origin[row][rank]][1:], token[row][rank]],
+                    scores[row][rank] / length**search.length_penalty,
+                )
         elif done.count < search.beam or best_alive / length**search.length_penalty > done.score:
             kept.append((row, stay))
     return kept

@@ -4,7 +4,7 @@ Shapes: B batch, n source tokens, t target tokens, V target vocabulary, d model 
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -82,6 +82,11 @@ class Translator(nn.Module):
         if config.tied:
             self.project.weight = self.embed_target.table.weight
 
+    @property
+    def decoder_layers(self) -> list[DecoderLayer]:
+        """The layers of the decoder, first to last."""
+        return cast(list[DecoderLayer], list(self.decoder))
+
     def encode(self, source: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """source (B, n) ids, lengths (B), members (B, m, k) -> memory (B, n, d)."""
         return self.encoder(self.embed_source(source), lengths, members)
@@ -96,7 +101,7 @@ class Translator(nn.Module):
         x = self.embed_target(target, cache.length)
         t, past = target.shape[1], cache.length
         allowed = torch.ones(t, past + t, dtype=torch.bool, device=target.device).tril(past)
-        for index, layer in enumerate(self.decoder):
+        for index, layer in enumerate(self.decoder_layers):
             keys, values = layer.itself.keys_values(x)
             x = layer(x, cache.extend(index, keys, values), allowed, (*cache.cross[index], cache.valid))
         return x
@@ -119,7 +124,7 @@ class Cache:
     @classmethod
     def start(cls, model: Translator, memory: Tensor, lengths: Tensor) -> "Cache":
         """Before the first target token; memory (B, n, d), lengths (B)."""
-        cross = [layer.source.keys_values(memory) for layer in model.decoder]
+        cross = [layer.source.keys_values(memory) for layer in model.decoder_layers]
         return cls(cross, within(lengths, memory.shape[1])[:, None, None, :])
 
     @property

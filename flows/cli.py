@@ -1,0 +1,294 @@
+"""The command line: `phrasemodels`. Everything heavy is imported where it is used, so that --help is quick."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from flows.session import Session
+
+app = typer.Typer(
+    help="Phrase-level attention: five papers, from raw corpora to a verdict on every number they printed.\n\n"
+    "Begin with [bold]phrasemodels reproduce[/bold]: it needs nothing from outside and takes a few minutes.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    epilog="Results go to stdout, progress to stderr. Settings: PHRASEMODELS_STORE, _MIRROR, _OFFLINE, _MLFLOW_URI, "
+    "_RAY_ADDRESS, _PREFECT_API_URL, _CPUS; PHRASEMODELS_DEBUG=1 shows tracebacks.",
+)
+
+Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
+TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]
+Profile = Annotated[
+    str,
+    typer.Option(
+        help="sample (generated corpus, minutes), laptop (real data, two cores), paper (its own setting, GPUs)."
+    ),
+]
+Seeds = Annotated[int, typer.Option(help="Seeds of each row; a verdict needs 3.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Override a field of every experiment, like train.steps=200; repeatable."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
+
+
+@app.command()
+def reproduce(
+    paper: Paper = "000",
+    table: TableNumber = "1",
+    profile: Profile = "sample",
+    seeds: Seeds = 2,
+    set: Overrides = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Never fetch from a URL; say at once what is missing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a table of a paper from raw corpora to verdicts and a report; goes on where it was interrupted.
+
+    Example: phrasemodels reproduce --paper 000 --table 1 --profile laptop --seeds 2
+    """
+    if offline:
+        os.environ["PHRASEMODELS_OFFLINE"] = "true"
+    _session(paper, table, profile, seeds, set)  # what is wrong with the arguments is said before anything starts
+    from infra.services import services
+    from infra.settings import Settings
+
+    print("starting Prefect, Ray and MLflow", file=sys.stderr, flush=True)
+    with services(Settings()):
+        from flows.reproduce import reproduce as flow
+
+        result = flow(paper=paper, table=table, profile=profile, seeds=seeds, set=set)
+    if as_json:
+        print(json.dumps(result, indent=1))
+    else:
+        _print_table(result)
+
+
+@app.command()
+def plan(
+    paper: Paper = "000",
+    table: TableNumber = "1",
+    profile: Profile = "sample",
+    seeds: Seeds = 2,
+    set: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """What `reproduce` would do: each step, hit or miss, and which part of its key changed."""
+    from flows.session import explain
+
+    session = _session(paper, table, profile, seeds, set)
+    rows: list[dict[str, Any]] = []
+    for step in session.steps:
+        hit, why = explain(session, step)
+        rows.append({"step": step.name, "label": step.label, "key": step.key, "hit": hit, "why": why})
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        print(f"{'hit ' if row['hit'] else 'MISS'}  {row['label']}" + (f"  ({row['why']})" if row["why"] else ""))
+    print(f"{sum(row['hit'] for row in rows)} of {len(rows)} steps are in the store", file=sys.stderr)
+
+
+@app.command()
+def experiments(as_json: Json = False) -> None:
+    """Every experiment, with the published number that it answers."""
+    from flows.catalogue import experiments as all_experiments
+
+    rows = [
+        {
+            "experiment": e.name,
+            "paper": e.answers.paper,
+            "table": e.answers.table,
+            "system": e.answers.system,
+            "variant": e.answers.variant,
+            "metric": e.answers.metric,
+            "published": e.answers.published,
+            "comparable": e.comparable,
+        }
+        for e in all_experiments()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    _print_rows("Experiments", ["experiment", "system", "variant", "metric", "published"], rows)
+
+
+@app.command()
+def sql(
+    question: Annotated[
+        str, typer.Argument(help="SQL of DuckDB, over: runs, metrics, predictions, shards, verdicts, published.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Ask anything of runs, metrics, predictions, shards and verdicts.
+
+    Example: phrasemodels sql "select system, ours, half_width, verdict from verdicts order by ours desc"
+    """
+    import infra.environment  # noqa: F401
+    from data.store import Store
+    from flows.query import query
+    from infra.services import start_mlflow
+    from infra.settings import Settings
+    from infra.tracking import Tracker
+
+    settings = Settings()
+    store = Store(settings.root).open()
+    start_mlflow(settings)
+    columns, rows = query(store, Tracker(settings.tracking_uri), question)
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    if as_json:
+        print(json.dumps(found, indent=1, default=str))
+    else:
+        _print_rows("", columns, found)
+
+
+@app.command()
+def train(
+    experiment: Annotated[str, typer.Argument(help="An experiment, as `phrasemodels experiments` lists them.")],
+    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    local: Annotated[bool, typer.Option("--local", help="In this process, without Prefect, Ray and MLflow.")] = False,
+    data: Annotated[Path | None, typer.Option(help="With --local: a folder that `phrasemodels prepare` made.")] = None,
+    out: Annotated[
+        Path, typer.Option(help="With --local and --data: where to put weights, predictions and scores.")
+    ] = Path("results"),
+    set: Overrides = None,
+) -> None:
+    """Train, decode and score one experiment with one seed.
+
+    With --local nothing but torch, pyarrow and sacrebleu is needed if the data has been prepared.
+    Example: phrasemodels train 000/table1/sample/phrase-k2 --seed 1 --local
+    """
+    from flows.catalogue import experiment as find
+    from flows.experiment import override
+
+    chosen = find(experiment)
+    for assignment in set or []:
+        chosen = override(chosen, assignment)
+    if data is not None:
+        from flows.local import train_prepared
+
+        result = train_prepared(chosen, seed, data, out)
+    else:
+        from flows.local import train_experiment
+
+        result = train_experiment(chosen, seed, local)
+    print(json.dumps(result, indent=1))
+
+
+@app.command()
+def prepare(
+    experiment: Annotated[str, typer.Argument(help="An experiment, as `phrasemodels experiments` lists them.")],
+    to: Annotated[Path, typer.Option(help="Folder to make; take it to a machine with a GPU.")],
+    set: Overrides = None,
+) -> None:
+    """Put the shards that an experiment trains and is tested on into one folder, for `train --local --data`."""
+    from flows.catalogue import experiment as find
+    from flows.experiment import override
+    from flows.local import prepare_folder
+
+    chosen = find(experiment)
+    for assignment in set or []:
+        chosen = override(chosen, assignment)
+    print(prepare_folder(chosen, to))
+
+
+@app.command()
+def doctor() -> None:
+    """Import and start every part once; say what is missing and how to get it."""
+    from flows.doctor import examine
+
+    raise typer.Exit(0 if examine() else 1)
+
+
+def _session(paper: str, table: str, profile: str, seeds: int, overrides: list[str] | None) -> "Session":
+    import infra.environment  # noqa: F401
+    from flows.catalogue import table as find_table
+    from flows.session import Session
+    from infra.settings import Settings
+
+    session = Session(find_table(paper, table, profile, seeds, overrides or []), Settings())
+    session.store  # noqa: B018  cannot be written to? then say so now
+    if missing := session.missing_files():
+        raise OSError("offline, and these files are missing; put each at the place named:\n  " + "\n  ".join(missing))
+    return session
+
+
+def _print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left")
+    for column in columns:
+        numeric = bool(rows) and isinstance(rows[0][column], int | float)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(
+            *(
+                Text("" if row[c] is None else f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c]))
+                for c in columns
+            )
+        )
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _print_table(result: dict[str, Any]) -> None:
+    """Published, ours, verdict; times; where to look further."""
+    from infra.settings import Settings
+
+    rows = []
+    for row in result["rows"]:
+        ours = row["intervals"][row["metric"]]
+        half = "" if ours["half_width"] is None else f" ± {ours['half_width']:.2f}"
+        groups = {
+            name.removeprefix("bleu/"): f"{v['mean']:.1f}"
+            for name, v in row["intervals"].items()
+            if name.startswith("bleu/")
+        }
+        rows.append(
+            {
+                "system": row["system"],
+                "variant": row["variant"],
+                "published": f"{row['published']:.2f}",
+                "ours": f"{ours['mean']:.2f}{half}",
+                **groups,
+                "seeds": len(row["seeds"]),
+                "verdict": row["verdict"],
+            }
+        )
+    _print_rows(result["title"], list(rows[0]), rows)
+    print("because: " + "; ".join(sorted({row["reason"] for row in result["rows"]})))
+    stages = ", ".join(
+        f"{name} {seconds:.0f} s"
+        for name, seconds in sorted(result["stages"].items(), key=lambda item: -item[1])
+        if seconds >= 0.5
+    )
+    print(
+        f"time: {result['seconds']:.0f} s after the services were up; by stage, side by side: {stages or 'everything was in the store'}"
+    )
+    root = Settings().root
+    print(f"report:  {result['report']}")
+    print(f"MLflow:  mlflow ui --backend-store-uri {Settings().tracking_uri} --host 127.0.0.1")
+    print(f"Prefect: PREFECT_HOME={root / 'prefect'} prefect server start --host 127.0.0.1")
+
+
+def main() -> None:
+    """Entry point: a user's mistake ends with one line and exit status 1, or 2 for the command line's own."""
+    try:
+        app(standalone_mode=True)
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command goes on from the last checkpoint")
+    except (ValueError, OSError) as error:
+        if os.environ.get("PHRASEMODELS_DEBUG"):
+            raise
+        sys.exit(f"phrasemodels: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""SQL over everything: runs, metrics, predictions, shards, published numbers and verdicts, in a DuckDB that is locked."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from data.shards import read_shard
+from data.store import Artifact, Store
+from flows.experiment import published_results
+from infra.tracking import Tracker
+
+VIEWS = {
+    "runs": "MLflow runs: run_id, name, kind, status, experiment, paper, system, corpus, profile, seed, started, seconds",
+    "metrics": "run_id, metric, step, value; of final metrics the step is the last",
+    "predictions": "experiment, id, grp (group of sentences), source, reference, hypothesis, score, train_key",
+    "shards": "step, label, file, rows, content, licences, redistributable, stand_in, key",
+    "verdicts": "title, system, variant, metric, published, ours, half_width, seeds, verdict, reason",
+    "published": "data/published_results.csv: paper, table_, system, variant, dataset, split, metric, value, ...",
+}
+
+
+def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Columns and rows of a question. A ValueError says what is wrong with it.
+
+    The connection reads no files, loads no extensions, and cannot be reconfigured.
+    """
+    import duckdb
+
+    connection = duckdb.connect(
+        ":memory:", config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    )
+    for name in VIEWS:
+        if name in sql:  # building a view costs time; what the question does not name is not built
+            connection.register(f"_{name}", _BUILDERS[name](store, tracker))
+            connection.execute(f"create table {name} as select * from _{name}")
+            connection.unregister(f"_{name}")
+    connection.execute("set python_enable_replacements = false")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+    try:
+        result = connection.execute(sql)
+        return [column[0] for column in result.description or []], result.fetchall()
+    except duckdb.Error as error:
+        raise ValueError(
+            f"{error}\nviews: " + "; ".join(f"{name}({columns})" for name, columns in VIEWS.items())
+        ) from error
+
+
+def _table(columns: dict[str, pa.DataType], rows: Iterable[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=pa.schema(list(columns.items())))
+
+
+def _runs(store: Store, tracker: Tracker) -> pa.Table:
+    text = ("run_id", "name", "kind", "status", "experiment", "paper", "system", "corpus", "profile", "seed")
+    columns = dict.fromkeys(text, pa.string()) | {"started": pa.timestamp("ms"), "seconds": pa.float64()}
+    rows = []
+    for run in _all_runs(tracker):
+        tags, info = run.data.tags, run.info
+        rows.append(
+            {
+                "run_id": info.run_id,
+                "name": info.run_name,
+                "status": info.status,
+                "kind": tags.get("phrasemodels.kind"),
+                **{name: tags.get(name) for name in ("experiment", "paper", "system", "corpus", "profile", "seed")},
+                "started": info.start_time,
+                "seconds": (info.end_time - info.start_time) / 1000 if info.end_time else None,
+            }
+        )
+    return _table(columns, rows)
+
+
+def _all_runs(tracker: Tracker) -> list[Any]:
+    client = tracker.client()
+    where = [experiment.experiment_id for experiment in client.search_experiments()]
+    runs, token = [], None
+    while True:
+        page = client.search_runs(where, max_results=1000, page_token=token)
+        runs += page
+        if not (token := page.token):
+            return runs
+
+
+def _metrics(store: Store, tracker: Tracker) -> pa.Table:
+    client = tracker.client()
+    columns = {"run_id": pa.string(), "metric": pa.string(), "step": pa.int64(), "value": pa.float64()}
+    rows = {}
+    for run in _all_runs(tracker):
+        for name in run.data.metrics:
+            for metric in client.get_metric_history(run.info.run_id, name):
+                rows[run.info.run_id, name, metric.step] = metric.value
+    return _table(columns, ({"run_id": r, "metric": m, "step": s, "value": v} for (r, m, s), v in rows.items()))
+
+
+def _of(store: Store, step: str) -> list[Artifact]:
+    return [artifact for artifact in store.artifacts() if artifact.manifest["step"] == step]
+
+
+def _predictions(store: Store, tracker: Tracker) -> pa.Table:
+    tables = []
+    for artifact in _of(store, "translate"):
+        table = read_shard(artifact.file("predictions.arrow")).rename_columns({"group": "grp"})
+        label = pa.array([artifact.manifest["label"].removeprefix("translate ")] * table.num_rows, pa.string())
+        key = pa.array([artifact.manifest["parts"]["inputs"]["model"]] * table.num_rows, pa.string())
+        tables.append(table.add_column(0, "experiment", label).append_column("train_key", key))
+    return pa.concat_tables(tables) if tables else _table(dict.fromkeys(("experiment", "id"), pa.string()), [])
+
+
+def _shards(store: Store, tracker: Tracker) -> pa.Table:
+    columns = {
+        "step": pa.string(),
+        "label": pa.string(),
+        "file": pa.string(),
+        "rows": pa.int64(),
+        "content": pa.string(),
+        "licences": pa.string(),
+        "redistributable": pa.bool_(),
+        "stand_in": pa.bool_(),
+        "key": pa.string(),
+    }
+    rows = (
+        {
+            "step": a.manifest["step"],
+            "label": a.manifest["label"],
+            **{k: shard[k] for k in ("file", "rows", "content")},
+            "licences": ", ".join(a.meta["licences"]),
+            "redistributable": a.meta["redistributable"],
+            "stand_in": a.meta["stand_in"],
+            "key": a.key,
+        }
+        for a in store.artifacts()
+        for shard in a.meta.get("shards", [])
+    )
+    return _table(columns, rows)
+
+
+def _verdicts(store: Store, tracker: Tracker) -> pa.Table:
+    columns = dict.fromkeys(("title", "experiment", "system", "variant", "metric", "verdict", "reason"), pa.string())
+    columns |= {"published": pa.float64(), "ours": pa.float64(), "half_width": pa.float64(), "seeds": pa.int64()}
+    rows = (
+        {
+            **{name: row.get(name) for name in columns},
+            "title": artifact.meta["title"],
+            "ours": row["intervals"][row["metric"]]["mean"],
+            "half_width": row["intervals"][row["metric"]]["half_width"],
+            "seeds": len(row["seeds"]),
+        }
+        for artifact in _of(store, "compare")
+        for row in artifact.meta["rows"]
+    )
+    return _table(columns, rows)
+
+
+def _published(store: Store, tracker: Tracker) -> pa.Table:
+    rows = [{("table_" if k == "table" else k): v for k, v in row.items()} for row in published_results()]
+    return _table(dict.fromkeys(rows[0], pa.string()), rows)
+
+
+_BUILDERS = {
+    "runs": _runs,
+    "metrics": _metrics,
+    "predictions": _predictions,
+    "shards": _shards,
+    "verdicts": _verdicts,
+    "published": _published,
+}

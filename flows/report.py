@@ -1,0 +1,117 @@
+"""One self-contained HTML page of a table: verdicts, intervals, curves, examples, and where every number is from."""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from data.shards import read_shard
+from data.store import Artifact, digest_of, write_durably
+from flows.experiment import Pipeline
+from flows.plots import curves, groups, intervals
+from flows.session import Session
+
+EXAMPLES = 8
+
+
+def write_report(session: Session, verdicts: Artifact) -> Path:
+    """The page, in the store's folder `reports`. Sentences of corpora that may not be passed on are left out."""
+    rows = verdicts.meta["rows"]
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["number"] = lambda value: "–" if value is None else f"{value:.2f}"
+    page = environment.from_string((files("flows") / "report.html.jinja").read_text(encoding="utf-8")).render(
+        table=session.table,
+        rows=rows,
+        cell=session.table.experiments[0].answers,
+        plots=_plots(session, rows),
+        lineage=[_lineage(session, pipeline) for pipeline in session.pipelines],
+        examples=_examples(session),
+        licences=verdicts.meta["licences"],
+        stand_in=verdicts.meta["stand_in"],
+        verdicts=verdicts,
+    )
+    table = session.table
+    path = session.store.root / "reports" / f"{table.paper}-table{table.number}-{table.profile}.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(path, page)
+    return path
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['system']} {row['variant']}"
+
+
+def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Markup]:
+    """SVG drawn by us, from numbers and our own names: safe to put into the page as it is."""
+    shown = [
+        {
+            "name": _name(r),
+            "values": r["values"][r["metric"]],
+            "published": r["published"],
+            **r["intervals"][r["metric"]],
+        }
+        for r in rows
+    ]
+    first_seed = [p for p in session.pipelines if p.seed == session.table.seeds[0]]
+    histories = {p.experiment.name.rsplit("/", 1)[1]: _history(session, p) for p in first_seed}
+    plots = {"intervals": Markup(intervals(shown, "BLEU")), "curves": Markup(curves(histories))}
+    names = [name.removeprefix("bleu/") for name in rows[0]["intervals"] if name.startswith("bleu/")]
+    if names:
+        bars = [
+            {"label": r["experiment"].rsplit("/", 1)[1], **{n: r["intervals"][f"bleu/{n}"]["mean"] for n in names}}
+            for r in rows
+        ]
+        plots["groups"] = Markup(groups(bars, names, "BLEU, mean over seeds"))
+    return plots
+
+
+def _history(session: Session, pipeline: Pipeline) -> list[dict[str, float]]:
+    trained = session.store.find(pipeline.trained, verify=False)
+    assert trained is not None
+    return json.loads(trained.file("history.json").read_text(encoding="utf-8"))
+
+
+def _lineage(session: Session, pipeline: Pipeline) -> dict[str, Any]:
+    """Where the numbers of one model and seed are from."""
+    trained, scored = (session.store.find(step, verify=False) for step in (pipeline.trained, pipeline.scored))
+    assert trained is not None and scored is not None
+    return {
+        "experiment": pipeline.experiment.name,
+        "seed": pipeline.seed,
+        "run": session.run_of(pipeline),
+        "train": trained,
+        "score": scored,
+        "test_set": digest_of([shard["content"] for shard in scored.meta["test_set"]])[:16],
+        "config": json.dumps(trained.manifest["parts"]["settings"], indent=1),
+    }
+
+
+def _examples(session: Session) -> list[dict[str, Any]]:
+    """The first test sentences of each group with every system's translation, if the corpus may be passed on."""
+    first = [p for p in session.pipelines if p.seed == session.table.seeds[0]]
+    artifacts = [session.store.find(p.predicted, verify=False) for p in first]
+    if any(a is None or not a.meta["redistributable"] for a in artifacts):
+        return []
+    tables = [read_shard(a.file("predictions.arrow")).to_pylist() for a in artifacts if a is not None]
+    names = [p.experiment.name.rsplit("/", 1)[1] for p in first]
+    chosen: dict[str, list[int]] = {}
+    for index, row in enumerate(tables[0]):
+        chosen.setdefault(row["group"], []).append(index)
+    return [
+        {
+            "group": group,
+            "source": " ".join(tables[0][i]["source"]),
+            "reference": " ".join(tables[0][i]["reference"]),
+            "systems": [
+                (name, " ".join(t[i]["hypothesis"]), t[i]["hypothesis"] == t[i]["reference"])
+                for name, t in zip(names, tables, strict=True)
+            ],
+        }
+        for group, indices in sorted(chosen.items())
+        for i in indices[: EXAMPLES // len(chosen)]
+    ]

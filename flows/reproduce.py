@@ -1,0 +1,95 @@
+"""The flow: every step of a table as a Prefect task, the table compared with the paper, a report."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from prefect import flow, task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.task_runners import ThreadPoolTaskRunner
+
+import infra.environment  # noqa: F401  before prefect
+from data.store import write_durably
+from flows.catalogue import table as find_table
+from flows.progress import Watch
+from flows.report import write_report
+from flows.session import Session
+from infra.services import services
+from infra.settings import Settings
+
+RUNNER: Any = ThreadPoolTaskRunner(max_workers=12)
+
+
+@flow(name="reproduce", task_runner=RUNNER, persist_result=False)
+def reproduce(
+    paper: str = "000", table: str = "1", profile: str = "sample", seeds: int = 2, set: list[str] | None = None
+) -> dict[str, Any]:
+    """Run a table of a paper from raw corpora to verdicts.
+
+    paper, table: which numbers to reproduce. profile: sample, laptop or paper. seeds: how many of each row.
+    set: overrides of every experiment, like ["train.steps=200"].
+    """
+    settings = Settings()
+    session = Session(find_table(paper, table, profile, seeds, set or []), settings)
+    started = time.monotonic()
+    if missing := session.missing_files():
+        raise OSError("offline, and these files are missing; put each at the place named:\n  " + "\n  ".join(missing))
+    with services(settings), Watch(session) as watch:
+        ready = time.monotonic() - started
+        run_steps(session, watch)
+        verdicts = session.store.run(session.verdicts)
+        report = write_report(session, verdicts)
+        session.close(verdicts, report)
+        rows = verdicts.meta["rows"]
+        create_table_artifact(key=f"verdicts-{paper}-table{table}-{profile}", table=[_flat(row) for row in rows])
+    result = {
+        "title": session.table.title,
+        "rows": rows,
+        "report": str(report),
+        "stages": watch.stages(),
+        "seconds": round(time.monotonic() - started, 1),
+        "services_seconds": round(ready, 1),
+    }
+    write_durably(report.with_suffix(".json"), json.dumps(result, indent=1))
+    return result
+
+
+def run_steps(session: Session, watch: Watch) -> None:
+    """Submit every step that is not the last, each after those that it rests on; the first failure is raised."""
+
+    @task(task_run_name="{label}", cache_policy=NO_CACHE, persist_result=False)
+    def execute(key: str, label: str) -> None:
+        with watch.step(steps[key]):
+            session.execute(steps[key])
+
+    submit: Callable[..., Any] = execute.submit
+
+    steps = {step.key: step for step in session.steps if step is not session.verdicts}
+    futures: dict[str, Any] = {}
+    for key, step in steps.items():
+        before = [futures[value.key] for value in step.inputs.values() if value.key in futures]
+        futures[key] = submit(key=key, label=step.label, wait_for=before)
+    failures = [future for future in futures.values() if _failed(future)]
+    if failures:
+        failures[0].result()
+
+
+def _failed(future: Any) -> bool:
+    future.wait()
+    return bool(future.state.is_failed() or future.state.is_crashed())
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of verdicts for Prefect's page."""
+    ours = row["intervals"][row["metric"]]
+    return {
+        "system": f"{row['system']} {row['variant']}",
+        "published": row["published"],
+        "ours": ours["mean"],
+        "half width": ours["half_width"],
+        "seeds": len(row["seeds"]),
+        "verdict": row["verdict"],
+        "reason": row["reason"],
+    }

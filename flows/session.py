@@ -1,0 +1,216 @@
+"""One run of a table: its steps, where each of them runs, and what MLflow is told."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from data.fetch import Sources
+from data.store import Artifact, Places, Step, Store, digest_of
+from flows.catalogue import Table
+from flows.experiment import Pipeline, closure_of
+from infra.runner import TorchTrainerLaunch, on_ray, ray_map
+from infra.settings import Settings
+from infra.tracking import StepMetrics, Tracker, flatten
+from tasks.compare import CompareSettings, RowSettings, compare
+from tasks.metrics import score_translations
+from tasks.train import train
+from tasks.translation import translate
+
+METRICS = {"BLEU": "bleu"}  # the paper's metric and ours
+
+
+@dataclass(frozen=True)
+class Session:
+    """A table, with the settings it runs under."""
+
+    table: Table
+    settings: Settings
+
+    @cached_property
+    def store(self) -> Store:
+        return Store(self.settings.root).open()
+
+    @cached_property
+    def tracker(self) -> Tracker:
+        return Tracker(self.settings.tracking_uri, self.settings.artifact_location)
+
+    @property
+    def sources(self) -> Sources:
+        mirror = self.settings.mirror
+        return Sources((mirror.expanduser().absolute(),) if mirror else (), self.settings.offline)
+
+    @cached_property
+    def pipelines(self) -> list[Pipeline]:
+        """One for each experiment and seed; all experiments of a seed come before the next seed."""
+        return [e.steps(seed) for seed in self.table.seeds for e in self.table.experiments]
+
+    @cached_property
+    def by_step(self) -> dict[str, Pipeline]:
+        """The pipeline that a training or a score belongs to."""
+        return {step.key: p for p in self.pipelines for step in (p.trained, p.scored)}
+
+    @cached_property
+    def verdicts(self) -> Step:
+        """The last step: the table compared with the paper."""
+        rows = tuple(
+            RowSettings(
+                e.name,
+                e.answers.system,
+                e.answers.variant,
+                e.answers.published,
+                METRICS[e.answers.metric],
+                "" if e.comparable else f"smaller than the paper's setting (profile {e.profile})",
+            )
+            for e in self.table.experiments
+        )
+        inputs = {f"{p.experiment.name} seed {p.seed}": p.scored for p in self.pipelines}
+        return Step(compare, self.table.title, CompareSettings(self.table.title, rows, self.table.seeds), inputs)
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """Everything that the verdicts rest on, inputs first."""
+        return closure_of([self.verdicts])
+
+    def missing_files(self) -> list[str]:
+        """Files that have to be fetched, are in no mirror, and may not be downloaded: where each can be put."""
+        from data.fetch import missing
+        from data.manifest import load
+        from tasks.corpora import fetch_corpus
+
+        if not self.settings.offline:
+            return []
+        wanted = [load(s.settings.corpus) for s in self.steps if s.make is fetch_corpus and not self.store.find(s)]
+        folder = self.settings.mirror or Path("<a folder>")
+        return [f"{folder / file.mirror}  ({file.urls[0]})" for m in wanted for file in missing(m, self.sources)]
+
+    def execute(self, step: Step) -> Artifact:
+        """Run one step where it belongs: shards and searches in Ray, trainings in Ray or Ray Train, the rest here."""
+        if step.make is train:
+            return self._train(step)
+        if step.make in (translate, score_translations):
+            artifact: Artifact = self.store.find(step) or on_ray(_run, self.store, step, Places())
+            if step.key in self.by_step:
+                self._finish(self.by_step[step.key], artifact)
+            return artifact
+        return self.store.run(step, Places(map=ray_map, sources=self.sources))
+
+    @cached_property
+    def experiment_name(self) -> str:
+        """The MLflow experiment: one for each problem and corpus."""
+        return f"translation-{self.table.experiments[0].corpus.name}"
+
+    @cached_property
+    def parent(self) -> str:
+        """The MLflow run of the table."""
+        key = digest_of([self.table.title, [p.scored.key for p in self.pipelines]])
+        return self.tracker.open_run(self.experiment_name, self.table.title, key, {"phrasemodels.kind": "table"})
+
+    def _train(self, step: Step) -> Artifact:
+        pipeline = self.by_step[step.key]
+        run_id = self.run_of(pipeline)
+        report = StepMetrics(self.tracker, run_id)
+        try:
+            artifact = self.store.find(step) or self._launch(step, pipeline, Places(report=report))
+        except BaseException as error:
+            self.tracker.fail(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
+            raise
+        report(json.loads(artifact.file("history.json").read_text(encoding="utf-8")))
+        return artifact
+
+    def _launch(self, step: Step, pipeline: Pipeline, places: Places) -> Artifact:
+        config = pipeline.experiment.train
+        if not pipeline.experiment.ray_train:
+            return on_ray(_run, self.store, step, places)
+        launch = TorchTrainerLaunch(
+            f"{step.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}",
+            max(1, config.workers),
+            config.threads,
+        )
+        launch.room()
+        return self.store.run(step, replace(places, launch=launch))
+
+    def run_of(self, pipeline: Pipeline) -> str:
+        """The MLflow run of one model and seed, with its parameters."""
+        e = pipeline.experiment
+        tags = {
+            "mlflow.parentRunId": self.parent,
+            "phrasemodels.kind": "training",
+            "paper": e.answers.paper,
+            "system": f"{e.answers.system} {e.answers.variant}",
+            "corpus": e.corpus.name,
+            "profile": e.profile,
+            "experiment": e.name,
+            "seed": str(pipeline.seed),
+        }
+        run_id = self.tracker.open_run(
+            self.experiment_name, f"{e.name} seed {pipeline.seed}", pipeline.trained.key, tags
+        )
+        self.tracker.parameters(run_id, flatten(pipeline.trained.parts["settings"]))
+        return run_id
+
+    def _finish(self, pipeline: Pipeline, scored: Artifact) -> None:
+        """Final metrics with the digest of their test set, configuration, predictions and plot of one training."""
+        trained, predicted = self.store.find(pipeline.trained), self.store.find(pipeline.predicted)
+        assert trained is not None and predicted is not None, "a score rests on weights and predictions"
+        metrics = {f"test/{name}".replace("/", "."): score["value"] for name, score in scored.meta["scores"].items()}
+        metrics |= {name: float(trained.meta[name]) for name in ("parameters", "dev_loss", "train_seconds")}
+        tags = {
+            "test_set": digest_of([s["content"] for s in scored.meta["test_set"]]),
+            "score": scored.key,
+            "licences": ", ".join(scored.meta["licences"]),
+        }
+        files = [trained.file("config.json"), scored.file("scores.json"), scored.file("sentences.arrow")]
+        if scored.meta["redistributable"]:
+            files.append(predicted.file("predictions.arrow"))
+        with tempfile.TemporaryDirectory() as folder:
+            files.append(_plot(trained, Path(folder) / "learning-curve.png"))
+            self.tracker.finish(self.run_of(pipeline), metrics, files, tags)
+
+    def close(self, verdicts: Artifact, report: Path) -> None:
+        """The table's own run: means, verdicts, report."""
+        rows = verdicts.meta["rows"]
+        metrics = {
+            f"{row['experiment'].rsplit('/', 1)[1]}.{row['metric']}": row["intervals"][row["metric"]]["mean"]
+            for row in rows
+        }
+        self.tracker.finish(self.parent, metrics, [verdicts.file("verdicts.json"), report], {"verdicts": verdicts.key})
+
+
+def _run(store: Store, step: Step, places: Places) -> Artifact:
+    """In a Ray worker: run one step."""
+    return store.run(step, places)
+
+
+def _plot(trained: Artifact, path: Path) -> Path:
+    """Loss on train and dev against updates, as PNG."""
+    from flows.plots import learning_curve
+
+    learning_curve(json.loads(trained.file("history.json").read_text(encoding="utf-8")), path)
+    return path
+
+
+Progress = Callable[[str, str], None]
+
+
+def explain(session: Session, step: Step) -> tuple[bool, str]:
+    """Whether a step is in the store; if not, which part of its key differs from what was last made under its label."""
+    if session.store.find(step) is not None:
+        return True, ""
+    path = session.store.where(step.name, step.key)
+    if session.store.load(path, verify=False) is not None:
+        return False, "a file of the result is missing or damaged"
+    before = [
+        a for a in session.store.artifacts() if a.manifest["step"] == step.name and a.manifest["label"] == step.label
+    ]
+    return False, _difference(before[-1].manifest["parts"], step.parts) if before else "never made"
+
+
+def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """The first few entries in which two keys differ."""
+    before, now = flatten(old), flatten(new)
+    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    return "changed: " + ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")

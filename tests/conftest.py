@@ -1,0 +1,32 @@
+"""Fixtures: a store of one's own, the command line as users run it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import infra.environment  # noqa: F401  before anything that could phone home
+from data.store import Store
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+PROJECT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store").open()
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `phrasemodels ...` in a process of its own, with a store of its own unless told otherwise."""
+
+    def run(*arguments: str, timeout: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"PHRASEMODELS_STORE": str(tmp_path / "store")} | variables
+        command = [sys.executable, "-m", "flows.cli", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout, cwd=tmp_path)
+
+    return run

@@ -1,0 +1,142 @@
+"""Readers, shards, tokens, phrases and batches."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import plain_000 as plain
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.corpora.bitext import read_bitext
+from data.schemas import TOKENS
+from data.shards import content_digest, read_shard, write_shard
+from data.store import Step, Store
+from phrasemodels.models.translation import BEGIN, END
+from tasks.batches import PhraseData, from_step, in_order, share, token_batches
+from tasks.corpora import SampleCorpus
+from tasks.phrases import Phrases, adjacent, no_phrases, phrases
+from tasks.stages import shards, stage_table
+from tasks.tokenise import Tokenise, detokenise_moses, moses_lower, spaces, tokenise
+from tasks.vocabulary import VocabularySettings, read_words, vocabulary
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "words"),
+    [
+        (b"a\nb\n", b"a\n", "has 2 lines and .*has 1"),
+        (b"a\n\xff\xfe\n", b"a\nb\n", "line 2: byte 1 is not UTF-8"),
+        (b"a\n \n", b"a\nb\n", "line 2: empty"),
+        (b"a\n" + b"w " * 10_000 + b"\n", b"a\nb\n", "line 2: 10000 words, at most 1000"),
+        (b"a\n", b"b\n", "has 1 lines, the manifest says 2"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path: Path, source: bytes, target: bytes, words: str) -> None:
+    paths = tmp_path / "x.en", tmp_path / "x.de"
+    for path, content in zip(paths, (source, target), strict=True):
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=words):
+        read_bitext(*paths, rows=2, max_words=1000)
+
+
+def test_lines_keep_what_they_hold(tmp_path: Path) -> None:
+    (tmp_path / "x.en").write_bytes("\ufeffa\u2028b\r\nc\x0cd".encode())
+    (tmp_path / "x.de").write_bytes(b"e\nf")
+    assert read_bitext(tmp_path / "x.en", tmp_path / "x.de", 2, 10)["source"].to_pylist() == ["a\u2028b", "c\x0cd"]
+
+
+def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
+    rows = {"id": range(5), "source": [["a"], [], ["b", "c"], ["é"], ["d"]], "target": [["x"]] * 5, "group": [""] * 5}
+    table = pa.table({k: list(v) for k, v in rows.items()}, schema=TOKENS)
+    chunked = pa.concat_tables([table.slice(0, 2), table.slice(2)])
+    assert content_digest(table) == content_digest(chunked) == content_digest(table.slice(0))
+    assert content_digest(table) != content_digest(table.slice(1))
+    shifted = pa.table({**{k: list(v) for k, v in rows.items()}, "source": [["a"], ["b"], ["c"], ["é"], ["d"]]}, schema=TOKENS)
+    assert content_digest(table) != content_digest(shifted), "where a list ends is content"
+    write_shard(tmp_path / "x.arrow", chunked)
+    assert read_shard(tmp_path / "x.arrow").equals(table)
+    whole = (tmp_path / "x.arrow").read_bytes()
+    (tmp_path / "x.arrow").write_bytes(whole[:-10])
+    with pytest.raises(ValueError, match=r"x\.arrow: not a whole Arrow file"):
+        read_shard(tmp_path / "x.arrow")
+
+
+@given(st.lists(st.integers(1, 12), max_size=6), st.integers(2, 4))
+def test_adjacent_spans_by_brute_force(lengths: list[int], k: int) -> None:
+    counts, members = adjacent(np.array(lengths, np.int64), k)
+    expected = [plain.phrases(n, k) for n in lengths]
+    assert counts.tolist() == [len(p) for p in expected]
+    assert [tuple(x for x in row if x >= 0) for row in members.tolist()] == [p for ps in expected for p in ps]
+
+
+def test_moses_comes_back(tmp_path: Path) -> None:
+    tokens = moses_lower("Zwei Männer's Hunde, 3,5 m & <groß>!", "de")
+    assert tokens[:2] == ["zwei", "männer"]
+    assert "&" in tokens
+    assert detokenise_moses(moses_lower("a man, a dog.", "en"), "en") == "a man, a dog."
+
+
+def stages(store: Store, corpus: SampleCorpus, enumerate_=adjacent, longest: int = 3):
+    rows = {split: corpus.split(split) for split in ("train", "test")}
+    tokens = {s: Step(tokenise, s, Tokenise(spaces, "en", "de"), {"rows": r}) for s, r in rows.items()}
+    words = Step(vocabulary, "v", VocabularySettings(1), {"rows": tokens["train"]})
+    numbers = {s: Step(phrases, s, Phrases(enumerate_, longest), {"rows": t, "vocabulary": words}) for s, t in tokens.items()}
+    return store.run(tokens["train"]), store.run(words), store.run(numbers["train"])
+
+
+def test_from_sentences_to_ids_and_back(store: Store) -> None:
+    tokens, words, numbers = stages(store, SampleCorpus(train=50, dev=5, test=5))
+    table, known = stage_table(numbers), read_words(words, "source")
+    for row, text in zip(table.to_pylist(), stage_table(tokens)["source"].to_pylist(), strict=True):
+        assert (row["source"][0], row["source"][-1]) == (BEGIN, END)
+        assert [known[i] for i in row["source"][1:-1]] == text
+        assert [tuple(x for x in p if x >= 0) for p in row["phrases"]] == plain.phrases(len(row["source"]), 3)
+    assert numbers.meta["licences"] == ["Apache-2.0"]
+    assert numbers.meta["stand_in"]
+
+
+def test_a_larger_corpus_keeps_the_shards_that_it_had(store: Store) -> None:
+    small = stages(store, SampleCorpus(train=10_000, dev=5, test=5))[0]
+    large = stages(store, SampleCorpus(train=12_000, dev=5, test=5))[0]
+    assert shards(small)[0].content == shards(large)[0].content
+    made = [a for a in store.artifacts() if a.manifest["step"] == "tokenise_shard"]
+    assert len(made) == len({a.meta["content"] for a in made})
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> PhraseData:
+    store = Store(tmp_path_factory.mktemp("store")).open()
+    numbers = stages(store, SampleCorpus(train=300, dev=5, test=5), no_phrases, 2)[2]
+    return PhraseData([shard.path for shard in shards(numbers)])
+
+
+@settings(max_examples=20)
+@given(budget=st.integers(40, 2000), seed=st.integers(0, 99), epoch=st.integers(0, 3))
+def test_an_epoch_holds_every_row_once_within_the_budget(data: PhraseData, budget: int, seed: int, epoch: int) -> None:
+    batches = token_batches(data, budget, seed, epoch)
+    assert sorted(np.concatenate(batches)) == list(range(len(data)))
+    assert sorted(np.concatenate(in_order(data, budget))) == list(range(len(data)))
+    for rows in batches:
+        padded = len(rows) * (data.source_lengths[rows].max() + data.target_lengths[rows].max())
+        assert padded <= budget or len(rows) == 1
+    again = token_batches(data, budget, seed, epoch)
+    assert all((a == b).all() for a, b in zip(batches, again, strict=True))
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 7])
+def test_workers_share_the_same_batch(world: int) -> None:
+    rows = np.array(random.Random(0).sample(range(1000), 17))
+    parts = [share(rows, rank, world) for rank in range(world)]
+    assert sorted(np.concatenate(parts)) == sorted(rows)
+
+
+def test_going_on_from_a_step_gives_the_batches_that_would_have_come(data: PhraseData) -> None:
+    whole = from_step(data, 300, 5, 0)
+    expected = [next(whole) for _ in range(150)]
+    rest = from_step(data, 300, 5, 97)
+    for epoch, rows in expected[97:]:
+        found_epoch, found = next(rest)
+        assert found_epoch == epoch
+        assert (found == rows).all()

@@ -1,0 +1,135 @@
+"""Downloads against a real server on loopback that lies, stalls and breaks."""
+
+import gzip
+import hashlib
+import http.server
+import lzma
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data.fetch import Sources, fetch, free_space
+from data.manifest import File, read
+
+TEXT = b"".join(b"a line of text, number %d\n" % i for i in range(4000))
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Each path is a behaviour; `seen` counts requests."""
+
+    seen: dict[str, int] = {}
+    bodies = {".gz": gzip.compress(TEXT, mtime=0), ".xz": lzma.compress(TEXT), "": TEXT}
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        behaviour = self.path.strip("/").split("/")[0]
+        count = Server.seen[behaviour] = Server.seen.get(behaviour, 0) + 1
+        body = Server.bodies[Path(self.path).suffix]
+        if behaviour == "busy" and count < 3:
+            return self.send_error(503 if count == 1 else 429)
+        if behaviour == "gone":
+            return self.send_error(404)
+        if behaviour == "loop":
+            self.send_response(302)
+            self.send_header("Location", self.path)
+            return self.end_headers()
+        if behaviour == "other":
+            body = body[:-9] + b"different"
+        if behaviour == "short":
+            body = body[: len(body) // 2]
+        if behaviour == "endless":
+            body = body * 200
+        first = int(self.headers.get("Range", "bytes=0-")[6:-1])
+        self.send_response(206 if first else 200)
+        self.send_header("Content-Length", str(len(body) - first))
+        self.end_headers()
+        stop = len(body) // 3 if behaviour == "breaks" and count == 1 else len(body)
+        self.wfile.write(body[first:stop])
+        return None
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def a_file(*urls: str) -> File:
+    return File(name="t.en", sha256=hashlib.sha256(TEXT).hexdigest(), bytes=len(TEXT), urls=urls, mirror="corpus/t.en.gz")
+
+
+QUICK = Sources(wait=0.01)
+
+
+@pytest.mark.parametrize("path", ["good/t.gz", "good/t.xz", "good/t", "busy/t.gz", "breaks/t"])
+def test_what_can_be_had_is_had(url: str, path: str, tmp_path: Path) -> None:
+    Server.seen.clear()
+    assert fetch(a_file(f"{url}/{path}"), tmp_path / "t.en", QUICK) == f"{url}/{path}"
+    assert (tmp_path / "t.en").read_bytes() == TEXT
+    assert os.listdir(tmp_path) == ["t.en"]
+    assert Server.seen == {path.split("/")[0]: {"busy": 3, "breaks": 2}.get(path.split("/")[0], 1)}
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "words", "requests"),
+    [
+        ("other/t", ValueError, "sha256", 1),
+        ("short/t.gz", ValueError, "truncated", 1),
+        ("endless/t", ValueError, "the manifest promises fewer", 1),
+        ("gone/t.gz", OSError, "404", 1),
+        ("loop/t.gz", OSError, "not to be had", None),
+    ],
+)
+def test_what_is_wrong_is_said_and_leaves_nothing(url: str, path: str, error: type, words: str, requests: int | None, tmp_path: Path) -> None:
+    Server.seen.clear()
+    with pytest.raises(error, match=words):
+        fetch(a_file(f"{url}/{path}"), tmp_path / "t.en", QUICK)
+    assert not (tmp_path / "t.en").exists()
+    assert requests is None or Server.seen[path.split("/")[0]] == requests, "a wrong content is never tried again"
+
+
+def test_urls_are_tried_in_order_and_a_mirror_comes_first(url: str, tmp_path: Path) -> None:
+    file = a_file(f"{url}/gone/t.gz", f"{url}/good/t.gz")
+    assert fetch(file, tmp_path / "t.en", QUICK).endswith("good/t.gz")
+    (tmp_path / "mirror" / "corpus").mkdir(parents=True)
+    (tmp_path / "mirror" / "corpus" / "t.en.gz").write_bytes(gzip.compress(TEXT))
+    assert "mirror" in fetch(file, tmp_path / "u.en", Sources((tmp_path / "mirror",), offline=True))
+    assert (tmp_path / "u.en").read_bytes() == TEXT
+
+
+def test_a_bomb_is_stopped_at_the_promised_size(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "t.en.gz").write_bytes(gzip.compress(bytes(200_000_000)))
+    with pytest.raises(ValueError, match="of more than"):
+        fetch(a_file(), tmp_path / "t.en", Sources((tmp_path,)))
+    assert not (tmp_path / "t.en").exists()
+
+
+def test_too_little_room_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="MiB are needed"):
+        free_space(tmp_path, 1 << 60)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('nam = "x"', "did you mean 'name'"),
+        ("name = ", "Invalid value"),
+        ('[[files]]\nname = "../x"', "pattern|'..'"),
+        ('[[files]]\nname = "x"\nurls = ["file:///etc/passwd"]', "not an http"),
+    ],
+)
+def test_a_bad_manifest_is_refused_with_its_place(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=words) as error:
+        read(path)
+    assert str(path) in str(error.value)

@@ -1,0 +1,177 @@
+"""The encoder of paper 000 against a plain transcription of its equations, and its properties (section 1.7)."""
+
+import dataclasses
+import itertools
+
+import plain_000 as plain
+import pytest
+import torch
+
+from phrasemodels.encoders.hypernode import HypernodeEncoder, HypernodeEncoderConfig
+from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.layers.attention import (
+    identity,
+    sigma_on_heads,
+    sigma_on_projection,
+    softmax_hadamard,
+    softmax_within,
+)
+from phrasemodels.layers.blocks import Replace
+from phrasemodels.layers.phrases import LengthEmbedding, MeanInit, ZeroInit, phrase_graph
+from phrasemodels.models.translation import TranslationConfig
+
+D, HEADS = 12, 3
+SMALL = HypernodeEncoderConfig(d=D, heads=HEADS, layers=2, d_ff=20, dropout=0.0, longest=3)
+LENGTHS = (7, 4, 1)
+
+
+def members(lengths: tuple[int, ...], k: int) -> torch.Tensor:
+    """Phrases of 2 to k adjacent words of each sentence, padded."""
+    lists = [[list(p) + [-1] * (k - len(p)) for p in plain.phrases(n, k)] for n in lengths]
+    most = max(map(len, lists))
+    return torch.tensor([rows + [[-1] * k] * (most - len(rows)) for rows in lists], dtype=torch.long).view(
+        len(lengths), most, k
+    )
+
+
+def attention_weights(layer: torch.nn.Module) -> dict[str, torch.Tensor]:
+    names = {"q": layer.query, "k": layer.key, "v": layer.value, "o": layer.output}
+    return {n: m.weight for n, m in names.items()} | {f"{n}_b": m.bias for n, m in names.items()}
+
+
+def plain_parameters(encoder: HypernodeEncoder) -> list[dict]:
+    out = []
+    for layer in encoder.layers:
+        one = {"phase1": attention_weights(layer.across), "phase2": attention_weights(layer.inside)}
+        if isinstance(layer.feed_forward, torch.nn.Sequential):
+            ffn = layer.feed_forward
+            one["ffn"] = {"w1": ffn[0].weight, "b1": ffn[0].bias, "w2": ffn[2].weight, "b2": ffn[2].bias}
+            for index, residual in enumerate(layer.residuals, 1):
+                one[f"norm{index}"] = {"weight": residual.norm.weight, "bias": residual.norm.bias}
+        out.append(one)
+    return out
+
+
+SWITCHES = list(
+    itertools.product(
+        [("neg_inf", softmax_within), ("hadamard", softmax_hadamard)],
+        [torch.sigmoid, identity],
+        [("heads", sigma_on_heads), ("projection", sigma_on_projection)],
+        [("block", {}), ("literal", {"residual": Replace, "d_ff": 0})],
+        [("zeros", ZeroInit), ("mean", MeanInit), ("length_embedding", LengthEmbedding)],
+    )
+)
+
+
+@pytest.mark.parametrize(("mask", "sigma", "place", "style", "init"), SWITCHES)
+def test_equals_the_plain_transcription(mask, sigma, place, style, init):
+    torch.manual_seed(0)
+    config = dataclasses.replace(SMALL, attend=mask[1], sigma=sigma, readout=place[1], initialise=init[1], **style[1])
+    encoder = config.build().double().eval()
+    for parameter in encoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    words = torch.randn(len(LENGTHS), max(LENGTHS), D, dtype=torch.float64)
+    found = encoder(words, torch.tensor(LENGTHS), members(LENGTHS, 3))
+    table = encoder.initialise.table.weight if init[0] == "length_embedding" else None
+    for row, n in enumerate(LENGTHS):
+        expected = plain.encode(
+            words[row, :n],
+            plain_parameters(encoder),
+            HEADS,
+            3,
+            init[0],
+            table,
+            style[0],
+            mask[0],
+            None if sigma is identity else sigma,
+            place[0],
+        )
+        torch.testing.assert_close(found[row, :n], expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("n", [1, 2, 3, 9])
+def test_graph_is_containment_by_brute_force(n, k):
+    phrases = plain.phrases(n, k)
+    graph = phrase_graph(members((n, 9), k), torch.tensor([n, 9]), 9)
+    here = [*range(n), *range(9, 9 + len(phrases))]
+    assert torch.equal(graph.related[0][here][:, here], plain.adjacency(n, phrases))
+    assert graph.valid[0].sum() == n + len(phrases)
+    elsewhere = [i for i in range(graph.valid.shape[1]) if i not in here]
+    assert not graph.related[0][here][:, elsewhere].any(), "nothing is related to padding"
+    if n >= k - 1:
+        assert len(phrases) == sum(n - size + 1 for size in range(2, k + 1))
+
+
+def test_hypernodes_are_one_row_after_the_first_phase_and_differ_after_the_second():
+    torch.manual_seed(0)
+    encoder = SMALL.build().eval()
+    words, lengths, phrases = torch.randn(1, 6, D), torch.tensor([6]), members((6,), 3)
+    graph = phrase_graph(phrases, lengths, 6)
+    layer = encoder.layers[0]
+    nodes = torch.cat([words, words.new_zeros(1, phrases.shape[1], D)], 1)
+    first = layer.all_pairs_from_zero(graph, 6)(nodes)
+    torch.testing.assert_close(first, layer.all_pairs(graph)(nodes))
+    assert (first[:, 6:] == first[:, 6:7]).all()
+    second = layer(nodes, graph, nodes.shape[1], layer.all_pairs(graph))[0, 6:]
+    assert torch.pdist(second).min() > 1e-4
+
+
+def test_the_two_readings_of_the_mask_differ():
+    torch.manual_seed(0)
+    one = SMALL.build().eval()
+    other = dataclasses.replace(SMALL, attend=softmax_hadamard).build().eval()
+    other.load_state_dict(one.state_dict())
+    inputs = torch.randn(1, 6, D), torch.tensor([6]), members((6,), 3)
+    assert (one(*inputs) - other(*inputs)).abs().max() > 1e-3
+
+
+def test_linear_has_the_same_parameters():
+    count = [
+        sum(p.numel() for p in dataclasses.replace(SMALL, sigma=s).build().parameters())
+        for s in (torch.sigmoid, identity)
+    ]
+    assert count[0] == count[1]
+
+
+def test_too_long_a_phrase_for_the_length_embedding_is_named():
+    encoder = dataclasses.replace(SMALL, initialise=LengthEmbedding, longest=2).build()
+    with pytest.raises(ValueError, match="3 words, the encoder knows up to 2"):
+        encoder(torch.randn(1, 4, D), torch.tensor([4]), members((4,), 3))
+
+
+ENCODERS = [
+    TransformerEncoderConfig(d=D, heads=HEADS, layers=2, d_ff=20),
+    SMALL,
+    dataclasses.replace(SMALL, attend=softmax_hadamard),
+]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS, ids=["transformer", "hypernode", "hadamard"])
+def test_a_sentence_does_not_depend_on_its_batch_and_gradients_are_finite(encoder):
+    torch.manual_seed(0)
+    model = TranslationConfig(encoder, 20, 23, 2, 16).build().double().eval()
+    source, target, lengths = torch.randint(4, 20, (3, 7)), torch.randint(4, 23, (3, 5)), torch.tensor(LENGTHS)
+    together = model(source, lengths, members(LENGTHS, 3), target)
+    for row, n in enumerate(LENGTHS):
+        alone = model(source[row : row + 1, :n], lengths[row : row + 1], members((n,), 3), target[row : row + 1])
+        torch.testing.assert_close(together[row], alone[0], rtol=1e-10, atol=1e-10)
+    model.train()
+    model(source, lengths, members(LENGTHS, 3), target).square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS, ids=["transformer", "hypernode", "hadamard"])
+def test_four_sentences_are_learned_by_heart(encoder):
+    torch.manual_seed(0)
+    model = TranslationConfig(dataclasses.replace(encoder, d=24, dropout=0.0), 20, 23, 1, 32).build()
+    source, lengths = torch.randint(4, 20, (4, 7)), torch.tensor([7, 5, 4, 2])
+    target = torch.cat([torch.full((4, 1), 2), torch.randint(4, 23, (4, 6)), torch.full((4, 1), 3)], 1)
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(150):
+        scores = model(source, lengths, members((7, 5, 4, 2), 3), target[:, :-1])
+        loss = model.loss(scores, target[:, 1:], 0.0) / 28
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert loss < 0.01

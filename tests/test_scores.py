@@ -1,0 +1,87 @@
+"""Scores, intervals and verdicts against known values."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from flows.catalogue import experiments, table
+from flows.experiment import override, published_results
+from tasks.compare import interval, judge
+from tasks.metrics import bleu, bleu_counts, tokenised_bleu
+
+
+def test_bleu_of_a_hand_computed_case() -> None:
+    # 5 tokens against 5: matches 4/5, 3/4, 2/3, 1/2, no brevity penalty
+    score = bleu(tokenised_bleu(), ["A b c d e"], ["a b c d f"])
+    assert score.value == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+    assert "tok:none" in score.signature
+    assert "case:lc" in score.signature
+    shorter = bleu(tokenised_bleu(), ["a b c d"], ["a b c d e"])
+    assert shorter.value == pytest.approx(100 * math.exp(1 - 5 / 4))
+    assert bleu(tokenised_bleu(), ["a b c"], ["a b x"]).value == 0.0, "multi-bleu does not smooth"
+
+
+def test_corpus_bleu_is_a_function_of_the_summed_counts() -> None:
+    rng = np.random.default_rng(0)
+    hypotheses = [" ".join(rng.choice(list("abcd"), 8)) for _ in range(50)]
+    references = [" ".join(rng.choice(list("abcd"), 7)) for _ in range(50)]
+    hyp, ref, *rest = bleu_counts(hypotheses, references).sum(0)
+    precision = np.array(rest[:4]) / np.array(rest[4:])
+    value = 100 * min(1, math.exp(1 - ref / hyp)) * np.exp(np.log(precision).mean())
+    assert bleu(tokenised_bleu(), hypotheses, references).value == pytest.approx(value)
+
+
+def test_the_interval_is_students() -> None:
+    values = [34.1, 35.0, 33.2, 34.4]
+    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    ours = interval(values)
+    assert (ours.mean - ours.half_width, ours.mean + ours.half_width) == pytest.approx((low, high))
+    assert math.isnan(interval([1.0]).half_width)
+
+
+@pytest.mark.parametrize(
+    ("published", "values", "reason", "verdict"),
+    [
+        (34.61, [34.0, 34.5, 35.0], "", "reproduced"),
+        (20.90, [34.0, 34.5, 35.0], "", "higher"),
+        (50.00, [34.0, 34.5, 35.0], "", "lower"),
+        (34.61, [34.0, 35.0], "", "not comparable"),
+        (34.61, [34.0, 34.5, 35.0], "other data", "not comparable"),
+    ],
+)
+def test_verdicts(published: float, values: list[float], reason: str, verdict: str) -> None:
+    assert judge(published, interval(values), reason).verdict == verdict
+
+
+def test_what_has_no_run_says_so() -> None:
+    assert judge(1.0, None, "").verdict == "not run"
+
+
+def test_every_experiment_answers_one_published_number_and_only_the_papers_own_setting_is_comparable() -> None:
+    assert len(published_results()) == 442
+    for experiment in experiments():
+        assert experiment.answers.published > 0
+        assert experiment.comparable == (experiment.profile == "paper")
+    assert [e.answers.published for e in table("000", "1", "paper", 1).experiments] == [20.90, 21.60, 20.95, 34.61, 34.03]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("train.step=5", "did you mean 'steps'"),
+        ("train.steps=many", "takes int"),
+        ("train.steps", "field=value"),
+        ("train.steps.x=1", "no field 'x'"),
+        ("train.schedule=cosine", "cannot be given as text"),
+    ],
+)
+def test_a_bad_override_is_explained(assignment: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        override(experiments()[0], assignment)
+
+
+def test_overrides_reach_nested_fields() -> None:
+    changed = override(override(experiments()[0], "train.steps=7"), "model.encoder.dropout=0.3")
+    assert (changed.train.steps, changed.model.encoder.dropout) == (7, 0.3)

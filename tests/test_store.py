@@ -1,0 +1,169 @@
+"""The store: what counts as a hit, and what survives."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import PROJECT
+
+from data.store import Job, Step, Store
+
+CALLS: list[str] = []
+
+
+@dataclass(frozen=True)
+class Text:
+    text: str
+
+
+def write(job: Job, settings: Text) -> dict:
+    CALLS.append(settings.text)
+    before = "".join(job.inputs[name].file("text").read_text() for name in sorted(job.inputs))
+    (job.out / "text").write_text(before + settings.text)
+    return {}
+
+
+def test_steps_are_made_once_and_in_order(store: Store) -> None:
+    CALLS.clear()
+    first = Step(write, "first", Text("a"))
+    second = Step(write, "second", Text("b"), {"before": first})
+    assert store.run(second).file("text").read_text() == "ab"
+    store.run(second)
+    store.run(first)
+    assert CALLS == ["a", "b"]
+
+
+@pytest.mark.parametrize("damage", ["delete", "flip", "truncate", "manifest"])
+def test_a_damaged_result_is_no_hit_and_is_made_again(store: Store, damage: str) -> None:
+    step = Step(write, "step", Text("abc"))
+    file = store.run(step).file("text")
+    if damage == "delete":
+        file.unlink()
+    elif damage == "flip":
+        file.write_text("abd")
+    elif damage == "truncate":
+        file.write_text("ab")
+    else:
+        manifest = file.parent / "manifest.json"
+        manifest.write_text(manifest.read_text()[:40])
+    assert store.find(step) is None
+    assert store.run(step).file("text").read_text() == "abc"
+
+
+def test_settings_and_inputs_are_in_the_key() -> None:
+    keys = {
+        Step(write, "x", Text("a")).key,
+        Step(write, "x", Text("b")).key,
+        Step(write, "x", Text("a"), {"i": Step(write, "y", Text("c"))}).key,
+        Step(write, "x", Text("a"), {"i": Step(write, "y", Text("d"))}).key,
+    }
+    assert len(keys) == 4
+    assert Step(write, "another label", Text("a")).key in keys
+
+
+def fail(job: Job, settings: None) -> dict:
+    (job.out / "half").write_text("half")
+    raise ValueError("no")
+
+
+def test_a_failure_leaves_nothing(store: Store) -> None:
+    step = Step(fail, "fail")
+    with pytest.raises(ValueError, match="no"):
+        store.run(step)
+    assert store.find(step) is None
+    assert not list(store.root.rglob("half"))
+
+
+SLOW = """
+import sys, time
+from pathlib import Path
+from data.store import Step, Store
+def slow(job, settings):
+    with (Path(sys.argv[2])).open("a") as log:
+        log.write("made\\n")
+    (job.out / "text").write_text("x" * 100)
+    time.sleep(float(sys.argv[3]))
+    return {}
+print(Store(Path(sys.argv[1])).open().run(Step(slow, "slow")).key)
+"""
+
+
+def _start(store: Store, log: Path, seconds: float) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", SLOW, str(store.root), str(log), str(seconds)], cwd=PROJECT)
+
+
+def test_two_runs_at_once_do_the_work_once(store: Store, tmp_path: Path) -> None:
+    processes = [_start(store, tmp_path / "log", 1.0) for _ in range(2)]
+    assert [p.wait(60) for p in processes] == [0, 0]
+    assert (tmp_path / "log").read_text() == "made\n"
+
+
+def test_a_killed_run_leaves_no_half_result_and_no_lock(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = _start(store, log, 60)
+    while not log.exists():
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not list(store.artifacts())
+    assert _start(store, log, 0).wait(60) == 0
+    (artifact,) = store.artifacts()
+    assert artifact.file("text").read_text() == "x" * 100
+
+
+def test_a_store_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OSError, match=r"file/store cannot be written to .*PHRASEMODELS_STORE"):
+        Store(tmp_path / "file" / "store").open()
+
+
+EDITS = [
+    ("tasks/train.py", "PROGRESS = ", "# a comment\n\nPROGRESS = ", set()),
+    ("phrasemodels/layers/attention.py", "The activation of the *linear* variants: none.", "Other words.", set()),
+    ("flows/report.py", "EXAMPLES = 8", "EXAMPLES = 9", set()),
+    # a helper that only hypernodes reach: of the trainings, the Transformer's stays
+    ("phrasemodels/layers/phrases.py", "valid = size > 0", "valid = size >= 1", {"linear-k2", "linear-k3", "phrase-k2", "phrase-k3"}),
+]
+
+KEYS = """
+import json, sys
+from pathlib import Path
+import data.source
+from flows.catalogue import table
+from flows.session import Session
+from infra.settings import Settings
+def keys():
+    data.source.forget()
+    return {step.label: step.key for step in Session(table("000", "1", "sample", 1), Settings()).steps}
+found, project = [keys()], Path(sys.argv[1])
+for file, old, new in json.loads(sys.argv[2]):
+    text = (project / file).read_text()
+    (project / file).write_text(text.replace(old, new))
+    found.append(keys())
+    (project / file).write_text(text)
+print(json.dumps(found))
+"""
+
+
+def test_a_change_of_source_changes_the_keys_of_what_reaches_it_and_of_nothing_else(tmp_path: Path) -> None:
+    copy = tmp_path / "project"
+    for package in ("phrasemodels", "data", "tasks", "flows", "infra"):
+        shutil.copytree(PROJECT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for file, old, _, changed in EDITS:
+        assert not changed or old in (copy / file).read_text(), f"the edit of {file} must bite"
+    environment = os.environ | {"PYTHONPATH": str(copy), "PHRASEMODELS_STORE": str(tmp_path / "store")}
+    command = [sys.executable, "-c", KEYS, str(copy), json.dumps([edit[:3] for edit in EDITS])]
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    before, *after = json.loads(done.stdout)
+    for (file, _, _, changed), now in zip(EDITS, after, strict=True):
+        differing = {label for label in before if before[label] != now[label]}
+        assert {label.split("/")[-1].split()[0] for label in differing if label.startswith("train ")} == changed, file
+        assert bool(differing) == bool(changed), file
