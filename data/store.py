@@ -227,8 +227,10 @@ class Store:
                 "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
             }
             write_durably(out / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(out, ignore_errors=True)
+            if "No space left on device" in str(error):  # libraries raise it as many types, and without a path
+                raise OSError(f"the disk of {self.root} is full: free some, or choose another with PHRASEMODELS_STORE") from error
             raise
         final = self.where(step.name, step.key)
         final.parent.mkdir(parents=True, exist_ok=True)

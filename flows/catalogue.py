@@ -26,8 +26,10 @@ class Table:
         return f"Paper {self.paper}, Table {self.number}, profile {self.profile}"
 
 
-def table(paper: str, number: str, profile: str, seeds: int, overrides: Sequence[str] = ()) -> Table:
-    """A table with overrides applied to all of its experiments; a ValueError names what is unknown."""
+def table(
+    paper: str, number: str, profile: str, seeds: int, overrides: Sequence[str] = (), rows: Sequence[str] = ()
+) -> Table:
+    """A table, or only some rows of it, with overrides applied to each; a ValueError names what is unknown."""
     papers = {p for p, _ in TABLES}
     if paper not in papers:
         raise ValueError(f"no paper {paper!r}: {closest(paper, papers)}")
@@ -40,6 +42,10 @@ def table(paper: str, number: str, profile: str, seeds: int, overrides: Sequence
     if seeds < 1:
         raise ValueError(f"{seeds} seeds: at least one is needed")
     experiments = TABLES[paper, number](profile)
+    known = [experiment.name.rsplit("/", 1)[1] for experiment in experiments]
+    if unknown := [row for row in rows if row not in known]:
+        raise ValueError(f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}")
+    experiments = [e for e in experiments if not rows or e.name.rsplit("/", 1)[1] in rows]
     for assignment in overrides:
         experiments = [override(experiment, assignment) for experiment in experiments]
     return Table(paper, number, profile, tuple(experiments), tuple(range(seeds)))

@@ -34,6 +34,7 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override a field of every experiment, like train.steps=200; repeatable."),
 ]
+Rows = Annotated[list[str] | None, typer.Option("--row", help="Only this row, like phrase-k2; repeatable.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
 
 
@@ -44,6 +45,7 @@ def reproduce(
     profile: Profile = "sample",
     seeds: Seeds = 2,
     set: Overrides = None,
+    row: Rows = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="Never fetch from a URL; say at once what is missing.")
     ] = False,
@@ -55,7 +57,7 @@ def reproduce(
     """
     if offline:
         os.environ["PHRASEMODELS_OFFLINE"] = "true"
-    _session(paper, table, profile, seeds, set)  # what is wrong with the arguments is said before anything starts
+    _session(paper, table, profile, seeds, set, row)  # what is wrong with the arguments is said before anything starts
     from infra.services import services
     from infra.settings import Settings
 
@@ -63,7 +65,7 @@ def reproduce(
     with services(Settings()):
         from flows.reproduce import reproduce as flow
 
-        result = flow(paper=paper, table=table, profile=profile, seeds=seeds, set=set)
+        result = flow(paper=paper, table=table, profile=profile, seeds=seeds, set=set, rows=row)
     if as_json:
         print(json.dumps(result, indent=1))
     else:
@@ -77,12 +79,13 @@ def plan(
     profile: Profile = "sample",
     seeds: Seeds = 2,
     set: Overrides = None,
+    row: Rows = None,
     as_json: Json = False,
 ) -> None:
     """What `reproduce` would do: each step, hit or miss, and which part of its key changed."""
     from flows.session import explain
 
-    session = _session(paper, table, profile, seeds, set)
+    session = _session(paper, table, profile, seeds, set, row)
     rows: list[dict[str, Any]] = []
     for step in session.steps:
         hit, why = explain(session, step)
@@ -90,9 +93,9 @@ def plan(
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    for row in rows:
-        print(f"{'hit ' if row['hit'] else 'MISS'}  {row['label']}" + (f"  ({row['why']})" if row["why"] else ""))
-    print(f"{sum(row['hit'] for row in rows)} of {len(rows)} steps are in the store", file=sys.stderr)
+    for item in rows:
+        print(f"{'hit ' if item['hit'] else 'MISS'}  {item['label']}" + (f"  ({item['why']})" if item["why"] else ""))
+    print(f"{sum(item['hit'] for item in rows)} of {len(rows)} steps are in the store", file=sys.stderr)
 
 
 @app.command()
@@ -206,13 +209,15 @@ def doctor() -> None:
     raise typer.Exit(0 if examine() else 1)
 
 
-def _session(paper: str, table: str, profile: str, seeds: int, overrides: list[str] | None) -> "Session":
+def _session(
+    paper: str, table: str, profile: str, seeds: int, overrides: list[str] | None, rows: list[str] | None
+) -> "Session":
     import infra.environment  # noqa: F401
     from flows.catalogue import table as find_table
     from flows.session import Session
     from infra.settings import Settings
 
-    session = Session(find_table(paper, table, profile, seeds, overrides or []), Settings())
+    session = Session(find_table(paper, table, profile, seeds, overrides or [], rows or []), Settings())
     session.store  # noqa: B018  cannot be written to? then say so now
     if missing := session.missing_files():
         raise OSError("offline, and these files are missing; put each at the place named:\n  " + "\n  ".join(missing))
@@ -288,6 +293,10 @@ def main() -> None:
         if os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         sys.exit(f"phrasemodels: {error}")
+    except BaseException as error:
+        if type(error).__name__ == "TerminationSignal":  # of Prefect, which is imported only where it is needed
+            sys.exit("terminated; the same command goes on from the last checkpoint")
+        raise
 
 
 if __name__ == "__main__":

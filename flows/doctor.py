@@ -28,7 +28,8 @@ def examine() -> bool:
             ("Prefect", lambda: _prefect(settings), f"{INSTALL}; or name a server with PHRASEMODELS_PREFECT_API_URL"),
             ("corpora", _corpora, "set PHRASEMODELS_MIRROR to a folder that holds the files, or connect to a network"),
         ]
-        return all([_say(*check) for check in checks])
+        answers = [_say(*check) for check in checks]  # all of them, also after one that fails
+        return all(answers)
 
 
 def _say(name: str, check: Callable[[], str], remedy: str) -> bool:

@@ -16,7 +16,7 @@ from flows.catalogue import table as find_table
 from flows.progress import Watch
 from flows.report import write_report
 from flows.session import Session
-from infra.services import services
+from infra.services import services, stop_ray
 from infra.settings import Settings
 
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=12)
@@ -24,15 +24,20 @@ RUNNER: Any = ThreadPoolTaskRunner(max_workers=12)
 
 @flow(name="reproduce", task_runner=RUNNER, persist_result=False)
 def reproduce(
-    paper: str = "000", table: str = "1", profile: str = "sample", seeds: int = 2, set: list[str] | None = None
+    paper: str = "000",
+    table: str = "1",
+    profile: str = "sample",
+    seeds: int = 2,
+    set: list[str] | None = None,
+    rows: list[str] | None = None,
 ) -> dict[str, Any]:
     """Run a table of a paper from raw corpora to verdicts.
 
     paper, table: which numbers to reproduce. profile: sample, laptop or paper. seeds: how many of each row.
-    set: overrides of every experiment, like ["train.steps=200"].
+    set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"].
     """
     settings = Settings()
-    session = Session(find_table(paper, table, profile, seeds, set or []), settings)
+    session = Session(find_table(paper, table, profile, seeds, set or [], rows or []), settings)
     started = time.monotonic()
     if missing := session.missing_files():
         raise OSError("offline, and these files are missing; put each at the place named:\n  " + "\n  ".join(missing))
@@ -42,11 +47,11 @@ def reproduce(
         verdicts = session.store.run(session.verdicts)
         report = write_report(session, verdicts)
         session.close(verdicts, report)
-        rows = verdicts.meta["rows"]
-        create_table_artifact(key=f"verdicts-{paper}-table{table}-{profile}", table=[_flat(row) for row in rows])
+        found = verdicts.meta["rows"]
+        create_table_artifact(key=f"verdicts-{paper}-table{table}-{profile}", table=[_flat(row) for row in found])
     result = {
         "title": session.table.title,
-        "rows": rows,
+        "rows": found,
         "report": str(report),
         "stages": watch.stages(),
         "seconds": round(time.monotonic() - started, 1),
@@ -71,7 +76,11 @@ def run_steps(session: Session, watch: Watch) -> None:
     for key, step in steps.items():
         before = [futures[value.key] for value in step.inputs.values() if value.key in futures]
         futures[key] = submit(key=key, label=step.label, wait_for=before)
-    failures = [future for future in futures.values() if _failed(future)]
+    try:
+        failures = [future for future in futures.values() if _failed(future)]
+    except BaseException:  # a signal: without Ray, the threads that wait for it end at once
+        stop_ray()
+        raise
     if failures:
         failures[0].result()
 

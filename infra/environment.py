@@ -4,6 +4,7 @@ Import this before prefect, ray or mlflow. What the user has set stays.
 """
 
 import os
+import sys
 
 DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -26,8 +27,15 @@ DEFAULTS = {
     "MLFLOW_LOGGING_LEVEL": "WARNING",
 }
 
-# Ray looks for a cloud's metadata service whatever it is told; a proxy to nowhere is what stops it.
-NOWHERE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+# For the embedded Ray and all its workers. Ray looks for a cloud's metadata service whatever it is told; a proxy to
+# nowhere is what stops it. Its training workers would meet on an outside address; the switch that keeps them on
+# loopback is named after the systems where that is the default.
+LOOPBACK = {
+    "http_proxy": "http://127.0.0.1:9",
+    "https_proxy": "http://127.0.0.1:9",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0",
+}
 
 for name, value in DEFAULTS.items():
     os.environ.setdefault(name, value)

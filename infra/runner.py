@@ -100,6 +100,15 @@ class TorchTrainerLaunch:
         from ray.train.torch import TorchConfig, TorchTrainer
 
         at_once = self.room()
+        backend = "nccl" if self.gpus else "gloo"
+
+        def config(folder: str) -> TorchConfig:
+            if len(ray.nodes()) > 1:
+                return TorchConfig(backend=backend)
+            from infra.rendezvous import FileTorchConfig
+
+            return FileTorchConfig(backend=backend, folder=folder)
+
         logging.getLogger("ray.train").setLevel(logging.ERROR)
         resources = {"CPU": float(self.threads)} | ({"GPU": 1.0} if self.gpus else {})
         # Ray's own snapshots get a fresh folder: a truncated one would refuse every later start of this name
@@ -110,7 +119,7 @@ class TorchTrainerLaunch:
                 scaling_config=ScalingConfig(
                     num_workers=self.workers, use_gpu=self.gpus, resources_per_worker=resources
                 ),
-                torch_config=TorchConfig(backend="nccl" if self.gpus else "gloo"),
+                torch_config=config(storage),
                 run_config=RunConfig(
                     name=self.name,
                     storage_path=storage,

@@ -72,10 +72,21 @@ def prefect_server(home: Path) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
+        send_logs()
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(10)
         process.kill()
+
+
+def send_logs() -> None:
+    """Give the server what Prefect has not sent yet; without it, Prefect tries for a minute and complains."""
+    if "prefect.logging.handlers" in sys.modules:
+        from prefect.events.worker import EventsWorker
+        from prefect.logging.handlers import APILogWorker
+
+        APILogWorker.drain_all(timeout=5)
+        EventsWorker.drain_all(timeout=5)
 
 
 def die_with_parent() -> None:
@@ -117,7 +128,7 @@ def start_ray(settings: Settings) -> bool:
         ray.init(address=settings.ray_address, **quiet)
     else:
         hosts = [urlparse(url).hostname or "" for url in (settings.mlflow_uri, settings.prefect_api_url) if url]
-        with exported(environment.NOWHERE | {"no_proxy": ",".join(["127.0.0.1", "localhost", "::1", *hosts])}):
+        with exported(environment.LOOPBACK | {"no_proxy": ",".join(["127.0.0.1", "localhost", "::1", *hosts])}):
             ray.init(
                 address="local",
                 num_cpus=settings.cpus,

@@ -186,7 +186,7 @@ def training_loop(training: Training) -> None:
             dev_loss = _dev_loss(wrapped, dev, config, worker)
             if dev_loss < progress.best:
                 progress.best, progress.best_step, best = dev_loss, progress.step, tensors(model)
-            progress.history.append(clock.row(progress, dev_loss, optimiser))
+            progress.history.append(clock.row(progress, dev_loss, optimiser, worker))
         if worker.rank == 0:
             _tell(training, progress, best, model, optimiser, last)
 
@@ -267,12 +267,14 @@ class Clock:
         self.losses.append(loss)
         self.count += count
 
-    def row(self, progress: Progress, dev_loss: float, optimiser: torch.optim.Optimizer) -> dict[str, float]:
+    def row(
+        self, progress: Progress, dev_loss: float, optimiser: torch.optim.Optimizer, worker: Worker
+    ) -> dict[str, float]:
         now = time.monotonic()
         row = {
             "step": progress.step,
             "epoch": progress.epoch,
-            "loss": float(torch.stack(self.losses).sum()) / self.count,
+            "loss": worker.total(float(torch.stack(self.losses).sum())) / self.count,
             "dev_loss": dev_loss,
             "learning_rate": optimiser.param_groups[0]["lr"],
             "tokens_per_second": self.count / (now - self.last),
@@ -298,5 +300,5 @@ def _tell(
             training.report(progress.history)
     if last or progress.step % 10 == 0:
         training.folder.mkdir(parents=True, exist_ok=True)
-        state = {"step": progress.step, "steps": config.steps, "best": progress.best}
+        state = {"step": progress.step, "steps": config.steps, "best": progress.best, "pid": os.getpid()}
         (training.folder / PROGRESS).write_text(json.dumps(state), encoding="utf-8")

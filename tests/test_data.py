@@ -53,7 +53,9 @@ def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
     chunked = pa.concat_tables([table.slice(0, 2), table.slice(2)])
     assert content_digest(table) == content_digest(chunked) == content_digest(table.slice(0))
     assert content_digest(table) != content_digest(table.slice(1))
-    shifted = pa.table({**{k: list(v) for k, v in rows.items()}, "source": [["a"], ["b"], ["c"], ["é"], ["d"]]}, schema=TOKENS)
+    shifted = pa.table(
+        {**{k: list(v) for k, v in rows.items()}, "source": [["a"], ["b"], ["c"], ["é"], ["d"]]}, schema=TOKENS
+    )
     assert content_digest(table) != content_digest(shifted), "where a list ends is content"
     write_shard(tmp_path / "x.arrow", chunked)
     assert read_shard(tmp_path / "x.arrow").equals(table)
@@ -82,7 +84,9 @@ def stages(store: Store, corpus: SampleCorpus, enumerate_=adjacent, longest: int
     rows = {split: corpus.split(split) for split in ("train", "test")}
     tokens = {s: Step(tokenise, s, Tokenise(spaces, "en", "de"), {"rows": r}) for s, r in rows.items()}
     words = Step(vocabulary, "v", VocabularySettings(1), {"rows": tokens["train"]})
-    numbers = {s: Step(phrases, s, Phrases(enumerate_, longest), {"rows": t, "vocabulary": words}) for s, t in tokens.items()}
+    numbers = {
+        s: Step(phrases, s, Phrases(enumerate_, longest), {"rows": t, "vocabulary": words}) for s, t in tokens.items()
+    }
     return store.run(tokens["train"]), store.run(words), store.run(numbers["train"])
 
 

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -20,8 +21,8 @@ TEXT = b"".join(b"a line of text, number %d\n" % i for i in range(4000))
 class Server(http.server.BaseHTTPRequestHandler):
     """Each path is a behaviour; `seen` counts requests."""
 
-    seen: dict[str, int] = {}
-    bodies = {".gz": gzip.compress(TEXT, mtime=0), ".xz": lzma.compress(TEXT), "": TEXT}
+    seen: ClassVar[dict[str, int]] = {}
+    bodies: ClassVar[dict[str, bytes]] = {".gz": gzip.compress(TEXT, mtime=0), ".xz": lzma.compress(TEXT), "": TEXT}
 
     def log_message(self, *_: object) -> None:
         pass
@@ -63,7 +64,9 @@ def url() -> Iterator[str]:
 
 
 def a_file(*urls: str) -> File:
-    return File(name="t.en", sha256=hashlib.sha256(TEXT).hexdigest(), bytes=len(TEXT), urls=urls, mirror="corpus/t.en.gz")
+    return File(
+        name="t.en", sha256=hashlib.sha256(TEXT).hexdigest(), bytes=len(TEXT), urls=urls, mirror="corpus/t.en.gz"
+    )
 
 
 QUICK = Sources(wait=0.01)
@@ -88,7 +91,9 @@ def test_what_can_be_had_is_had(url: str, path: str, tmp_path: Path) -> None:
         ("loop/t.gz", OSError, "not to be had", None),
     ],
 )
-def test_what_is_wrong_is_said_and_leaves_nothing(url: str, path: str, error: type, words: str, requests: int | None, tmp_path: Path) -> None:
+def test_what_is_wrong_is_said_and_leaves_nothing(
+    url: str, path: str, error: type, words: str, requests: int | None, tmp_path: Path
+) -> None:
     Server.seen.clear()
     with pytest.raises(error, match=words):
         fetch(a_file(f"{url}/{path}"), tmp_path / "t.en", QUICK)

@@ -48,7 +48,9 @@ def np(word, determiner="the", plural=False, **fields):
 
 BALL = Clause(np("dog"), VERBS["kick"], "past", objects=(np("ball"),))
 PULL = Clause(np("king"), VERB_IDIOMS["pull X 's leg"].verb, idiom=VERB_IDIOMS["pull X 's leg"], slot=np("boy"))
-GIVE = Clause(PRONOUNS["i"], VERBS["give"], "future", objects=(np("boy", "a"), np("apple", adjective=ADJECTIVES["big"])))
+GIVE = Clause(
+    PRONOUNS["i"], VERBS["give"], "future", objects=(np("boy", "a"), np("apple", adjective=ADJECTIVES["big"]))
+)
 LAUGH = Clause(np("woman"), VERBS["laugh"], "perfect")
 BUCKET = Clause(np("boy"), VERB_IDIOMS["kick the bucket"].verb, idiom=VERB_IDIOMS["kick the bucket"])
 CALL = Clause(np("king"), VERBS["call"], objects=(PRONOUNS["she"],))
@@ -85,7 +87,11 @@ CASES = [
         "i say that the boy kicks the bucket .",
         "ich sage , dass der junge den löffel abgibt .",
     ),
-    (Utterance(replace(BUCKET, negated=True)), "the boy does not kick the bucket .", "der junge gibt den löffel nicht ab ."),
+    (
+        Utterance(replace(BUCKET, negated=True)),
+        "the boy does not kick the bucket .",
+        "der junge gibt den löffel nicht ab .",
+    ),
     (Utterance(CALL), "the king calls her .", "der könig ruft sie an ."),
     (
         Utterance(replace(LAUGH, tense="present", subject=replace(BOYS, relative=replace(CALL, subject=BOYS)))),
@@ -98,7 +104,9 @@ CASES = [
         "der hund hat den ball in drei gärten getreten .",
     ),
     (
-        Utterance(Clause(np("egg", "every", adjective=ADJECTIVES["bad"]), VERBS["be"], "past", complement=ADJECTIVES["hot"])),
+        Utterance(
+            Clause(np("egg", "every", adjective=ADJECTIVES["bad"]), VERBS["be"], "past", complement=ADJECTIVES["hot"])
+        ),
         "every bad egg was hot .",
         "jedes schlechte ei war heiß .",
     ),
@@ -148,7 +156,9 @@ def test_analyses_fit_the_sentence(sentences):
 
 def test_one_translation_and_one_tree_a_sentence():
     rng, reached, repeated = random.Random(0), {}, 0
-    for name in itertools.islice(itertools.cycle([None, None, *IDIOMS]), 20_000):  # with repetitions, which are what could disagree
+    for name in itertools.islice(
+        itertools.cycle([None, None, *IDIOMS]), 20_000
+    ):  # with repetitions, which are what could disagree
         if sentence := draw(rng, name):
             repeated += sentence.source in reached
             assert reached.setdefault(sentence.source, sentence) == sentence
@@ -166,7 +176,9 @@ def test_every_word_of_an_idiom_has_its_literal_translation_in_plain_sentences(s
     assert words == LITERAL.keys()
     plain = [sentence for sentence in sentences if sentence.idiom is None]
     for word, german in LITERAL.items():
-        assert any(word in sentence.source and any(token.startswith(german) for token in sentence.target) for sentence in plain), word
+        assert any(
+            word in sentence.source and any(token.startswith(german) for token in sentence.target) for sentence in plain
+        ), word
 
 
 def test_every_idiom_is_in_every_split():
@@ -192,7 +204,11 @@ def test_a_larger_training_split_keeps_everything():
 def test_same_bytes_under_any_hash_seed():
     digests = {
         subprocess.run(
-            [sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}
+            [sys.executable, "-c", DIGEST],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout.strip()
         for seed in ("1", "2")
     }

@@ -64,7 +64,9 @@ def test_pairs_have_each_label_as_often_and_trees_on_both_sides():
     assert Counter(record.label for record in records) == dict.fromkeys(LABELS, 300)
     for record in records:
         assert record.premise.source != record.hypothesis.source
-        assert all(side.tree.startswith("(S ") and side.heads.count(0) == 1 for side in (record.premise, record.hypothesis))
+        assert all(
+            side.tree.startswith("(S ") and side.heads.count(0) == 1 for side in (record.premise, record.hypothesis)
+        )
     idiomatic = Counter((record.premise.idiom, record.label) for record in records if record.premise.idiom)
     assert all(idiomatic[name, label] > 5 for name in ("give X a hand", "hit the sack") for label in LABELS)
 
@@ -73,7 +75,9 @@ def test_polarity_of_short_sentences():
     seen = Counter()
     for record in classified(1, {"train": 3_000})["train"]:
         text = " ".join(record.sentence.source)
-        if found := re.fullmatch(r"(?!.* (?:that|because|who|which) )(?!because ).*? (not )?(?:be )?(good|happy|bad|sad) \.", text):
+        if found := re.fullmatch(
+            r"(?!.* (?:that|because|who|which) )(?!because ).*? (not )?(?:be )?(good|happy|bad|sad) \.", text
+        ):
             good = (found[2] in ("good", "happy")) != bool(found[1])
         elif record.sentence.idiom and not re.search(r"\b(that|because|who)\b", text):
             good = (VERB_IDIOMS[record.sentence.idiom].polarity > 0) != (" not " in text)
@@ -131,7 +135,9 @@ def test_answers_follow_from_the_story_and_from_its_supporting_facts(support):
         thing = next((thing for thing in THINGS if f" {thing} " in " ".join(story.question)), None)
         for facts in (list(story.facts), supporting):
             if thing is None:
-                answer = next(fact[-2] for fact in reversed(facts) if fact[0] == story.question[2] and fact[-2] in ROOMS)
+                answer = next(
+                    fact[-2] for fact in reversed(facts) if fact[0] == story.question[2] and fact[-2] in ROOMS
+                )
             elif "before" in story.question:
                 rooms = rooms_of(facts, thing)
                 answer = rooms[rooms.index(story.question[-2]) - 1]

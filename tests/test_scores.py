@@ -64,7 +64,13 @@ def test_every_experiment_answers_one_published_number_and_only_the_papers_own_s
     for experiment in experiments():
         assert experiment.answers.published > 0
         assert experiment.comparable == (experiment.profile == "paper")
-    assert [e.answers.published for e in table("000", "1", "paper", 1).experiments] == [20.90, 21.60, 20.95, 34.61, 34.03]
+    assert [e.answers.published for e in table("000", "1", "paper", 1).experiments] == [
+        20.90,
+        21.60,
+        20.95,
+        34.61,
+        34.03,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,12 @@ EDITS = [
     ("phrasemodels/layers/attention.py", "The activation of the *linear* variants: none.", "Other words.", set()),
     ("flows/report.py", "EXAMPLES = 8", "EXAMPLES = 9", set()),
     # a helper that only hypernodes reach: of the trainings, the Transformer's stays
-    ("phrasemodels/layers/phrases.py", "valid = size > 0", "valid = size >= 1", {"linear-k2", "linear-k3", "phrase-k2", "phrase-k3"}),
+    (
+        "phrasemodels/layers/phrases.py",
+        "valid = size > 0",
+        "valid = size >= 1",
+        {"linear-k2", "linear-k3", "phrase-k2", "phrase-k3"},
+    ),
 ]
 
 KEYS = """

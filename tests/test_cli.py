@@ -1,0 +1,143 @@
+"""The command line as a user meets it: help that teaches, mistakes that are explained in a line."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+from conftest import PROJECT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("reproduce", "--paper", "00"), "did you mean '000'"),
+        (("reproduce", "--table", "9"), "known: 1"),
+        (("reproduce", "--profile", "labtop"), "did you mean 'laptop'"),
+        (("reproduce", "--set", "train.step=5"), "did you mean 'steps'"),
+        (("reproduce", "--row", "phrase-k4"), "did you mean 'phrase-k3'"),
+        (("reproduce", "--seeds", "0"), "at least one"),
+        (("train", "000/table1/sample/phrase-k9", "--local"), "did you mean '000/table1/sample/phrase-k"),
+        (("train", "000/table1/sample/phrase-k2", "--local", "--data", "nowhere"), "make the folder again"),
+        (("reproduce", "--profile", "laptop", "--offline"), "multi30k/test_2016_flickr.en.gz"),
+    ],
+)
+def test_a_mistake_is_explained_in_a_line(cli, arguments, words):
+    done = cli(*arguments)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_option_names_the_nearest(cli):
+    done = cli("reproduce", "--profil", "sample")
+    assert done.returncode == 2
+    assert "--profile" in done.stderr
+
+
+def test_an_unwritable_store_is_named_before_anything_runs(cli, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = cli("reproduce", PHRASEMODELS_STORE=str(tmp_path / "file" / "store"))
+    assert done.returncode == 1
+    assert "cannot be written to" in done.stderr
+
+
+def test_help_teaches_and_loads_nothing_heavy(cli):
+    for arguments in ((), ("reproduce",), ("sql",), ("train",)):
+        assert "Usage" in cli(*arguments, "--help").stdout
+    loaded = "import sys, flows.cli; print([m for m in ('torch', 'ray', 'prefect', 'mlflow', 'pyarrow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", loaded], cwd=PROJECT, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_experiments_are_listed_with_the_numbers_they_answer(cli):
+    rows = json.loads(cli("experiments", "--json").stdout)
+    assert {"experiment", "paper", "table", "system", "variant", "metric", "published", "comparable"} == rows[0].keys()
+    assert len(rows) == 15
+
+
+SMALL = (
+    "--set",
+    "train.steps=12",
+    "--set",
+    "train.evaluate_every=6",
+    "--set",
+    "corpus.train=100",
+    "--set",
+    "corpus.test=20",
+)
+BLOCKED = (
+    "ray",
+    "prefect",
+    "mlflow",
+    "pydantic_settings",
+    "sacremoses",
+    "duckdb",
+    "httpx",
+    "tenacity",
+    "scipy",
+    "jinja2",
+    "matplotlib",
+)
+
+BARE = f"""
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {BLOCKED}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Block())
+from flows.cli import main
+sys.argv[0] = "phrasemodels"
+main()
+"""
+
+
+def test_prepared_data_trains_where_only_torch_pyarrow_and_sacrebleu_are(cli, tmp_path):
+    name = "000/table1/sample/phrase-k2"
+    assert cli("prepare", name, "--to", str(tmp_path / "prepared"), *SMALL).returncode == 0
+    command = [
+        sys.executable,
+        "-c",
+        BARE,
+        "train",
+        name,
+        "--local",
+        "--data",
+        "prepared",
+        "--out",
+        "results",
+        "--seed",
+        "3",
+        *SMALL,
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(PROJECT), "PATH": ""}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["seed"], result["steps"]) == (3, 12)
+    assert result["scores"]["bleu"]["sentences"] == 20
+    assert (tmp_path / "results" / "000-table1-sample-phrase-k2-s3.json").exists()
+
+
+def test_what_local_makes_the_pipeline_finds(cli):
+    assert cli("train", "000/table1/sample/transformer", "--local", *SMALL).returncode == 0
+    rows = json.loads(cli("plan", "--seeds", "1", "--row", "transformer", *SMALL, "--json").stdout)
+    assert [row["label"] for row in rows if not row["hit"]] == ["Paper 000, Table 1, profile sample"]
+
+
+def test_a_full_disk_is_said_in_a_line_and_the_same_command_goes_on(tmp_path):
+    store = tmp_path / "store"
+    store.mkdir()
+    arguments = [sys.executable, "-m", "flows.cli", "train", "000/table1/sample/phrase-k2", "--local", *SMALL]
+    inside = f"mount -t tmpfs -o size=2500k tmpfs {store} && PHRASEMODELS_STORE={store} {shlex.join(arguments)} ; status=$?; " \
+             f"mount -o remount,size=100m {store} && PHRASEMODELS_STORE={store} {shlex.join(arguments)} && exit $status"  # fmt: skip
+    as_root = [] if os.getuid() == 0 else ["--map-root-user"]
+    done = subprocess.run(["unshare", "--mount", *as_root, "bash", "-c", inside], cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"the disk of {store} is full" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert json.loads(done.stdout)["scores"]["bleu"]["sentences"] == 20

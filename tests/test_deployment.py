@@ -1,0 +1,67 @@
+"""prefect.yaml for real: a server, a work pool, a worker, and `prefect deployment run`."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from conftest import PROJECT
+
+from infra.services import free_port
+
+TINY = ["train.steps=10", "train.evaluate_every=5", "train.batch_tokens=600", "corpus.train=100", "corpus.dev=10", "corpus.test=10"]
+
+
+@pytest.fixture
+def prefect(tmp_path: Path):
+    """Run `prefect ...` against a server and a worker of our own."""
+    port = free_port()
+    environment = os.environ | {
+        "PREFECT_HOME": str(tmp_path / "prefect"),
+        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PHRASEMODELS_STORE": str(tmp_path / "store"),
+    }
+    log = (tmp_path / "log").open("wb")
+    started: list[subprocess.Popen] = []
+
+    def start(*arguments: str) -> None:
+        command = [sys.executable, "-m", "prefect", *arguments]
+        started.append(subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=log, stderr=log))
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "prefect", "--no-prompt", *arguments]
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+
+    shutil.copy(PROJECT / "prefect.yaml", tmp_path)
+    start("server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui")
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=2).close()
+            break
+        except OSError:
+            time.sleep(0.3)
+    run.start = start
+    yield run
+    for process in reversed(started):
+        process.terminate()
+        process.wait(60)
+    log.close()
+
+
+def test_the_sample_deployment_runs_on_a_worker(prefect, tmp_path):
+    assert prefect("work-pool", "create", "local", "--type", "process").returncode == 0
+    deployed = prefect("deploy", "--all")
+    assert deployed.returncode == 0, deployed.stdout + deployed.stderr
+    assert "reproduce/weekly" in prefect("deployment", "ls").stdout.replace("\n", "")
+    prefect.start("worker", "start", "--pool", "local", "--type", "process")
+    options = ["--watch", "--watch-interval", "1", "--param", f"set={TINY}".replace("'", '"'), "--param", 'rows=["transformer"]', "--param", "seeds=1"]
+    done = prefect("deployment", "run", "reproduce/sample", *options)
+    assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "log").read_text()[-3000:]
+    assert (tmp_path / "store" / "reports" / "000-table1-sample.html").exists()
+    refused = prefect("deployment", "run", "reproduce/sample", "--param", "seeds=many")
+    assert refused.returncode == 1

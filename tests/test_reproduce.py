@@ -1,0 +1,228 @@
+"""The whole way, for real: the command line, a Prefect server, Ray, Ray Train, MLflow, DuckDB.
+
+The first run happens in a network of its own, where every packet that leaves loopback is counted.
+"""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import PROJECT
+from mlflow import MlflowClient
+
+from data.store import Store, sha256_of
+from tasks.train import PROGRESS
+
+TINY = ("--seeds", "1", "--set", "train.steps=30", "--set", "train.evaluate_every=10", "--set", "train.checkpoint_every=5",
+        "--set", "train.batch_tokens=600", "--set", "corpus.train=300", "--set", "corpus.dev=20", "--set", "corpus.test=40")  # fmt: skip
+ROWS = ("--row", "transformer", "--row", "phrase-k2")
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "flows.cli", *arguments]
+
+
+def variables(root: Path) -> dict[str, str]:
+    return os.environ | {"PHRASEMODELS_STORE": str(root), "PYTHONPATH": str(PROJECT)}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """A finished run of two rows: one as a Ray task, one through Ray Train."""
+    folder = tmp_path_factory.mktemp("world")
+    isolated = ["bash", str(PROJECT / "tests" / "isolated.sh"), str(folder / "packets")]
+    done = subprocess.run([*isolated, *command("reproduce", *TINY, *ROWS)], env=variables(folder / "store"), cwd=folder,
+                          capture_output=True, text=True, timeout=500)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return {"folder": folder, "store": folder / "store", "stdout": done.stdout, "stderr": done.stderr}
+
+
+def ask(world: dict, *arguments: str) -> str:
+    done = subprocess.run(
+        command(*arguments), env=variables(world["store"]), cwd=world["folder"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_nothing_leaves_loopback(world):
+    assert (world["folder"] / "packets").read_text().strip() == "0"
+
+
+def test_nothing_is_left_over(world):
+    assert not subprocess.run(["pgrep", "-f", str(world["store"])], capture_output=True, text=True).stdout
+    assert sorted(os.listdir(world["folder"])) == ["packets", "store"]
+    assert not list((world["store"] / "work").iterdir())
+
+
+def test_the_table_names_published_ours_and_a_verdict(world):
+    assert "20.90" in world["stdout"]
+    assert world["stdout"].count("not comparable") == 2
+    assert "reproduced" not in world["stdout"], "never on stand-in data"
+    report = Path(re.search(r"report:\s+(\S+)", world["stdout"])[1])
+    page = report.read_text()
+    assert "Generated sample corpus" in page
+    assert not re.search(r"(src|href)=[\"'](?!data:|#)", page), "the page needs nothing from elsewhere"
+
+
+def runs(world: dict) -> list:
+    client = MlflowClient(f"sqlite:///{world['store'] / 'mlflow' / 'mlflow.db'}")
+    return [run for e in client.search_experiments() for run in client.search_runs([e.experiment_id])]
+
+
+def test_mlflow_has_every_run_once_with_all_that_was_promised(world):
+    client = MlflowClient(f"sqlite:///{world['store'] / 'mlflow' / 'mlflow.db'}")
+    found = {run.info.run_name: run for run in runs(world)}
+    assert len(found) == len(runs(world)) == 3
+    parent = next(run for run in found.values() if run.data.tags["phrasemodels.kind"] == "table")
+    for run in found.values():
+        assert run.info.status == "FINISHED"
+        if run is parent:
+            continue
+        assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
+        assert run.data.params["config.steps"] == "30"
+        assert [m.step for m in client.get_metric_history(run.info.run_id, "dev_loss")[:3]] == [10, 20, 30]
+        assert len(run.data.tags["test_set"]) == 64
+        assert {"test.bleu", "test.bleu.idiom", "test.sacrebleu"} <= run.data.metrics.keys()
+        artifacts = {a.path for a in client.list_artifacts(run.info.run_id)}
+        assert artifacts == {"config.json", "scores.json", "sentences.arrow", "predictions.arrow", "learning-curve.png"}
+
+
+def test_the_same_again_is_found_whole_and_logs_nothing_twice(world):
+    plan = json.loads(ask(world, "plan", *TINY, *ROWS, "--json"))
+    assert [step["label"] for step in plan if not step["hit"]] == []
+    before = len(runs(world))
+    again = json.loads(ask(world, "reproduce", *TINY, *ROWS, "--json"))
+    assert again["stages"].get("train", 0) < 10
+    assert len(runs(world)) == before
+    test_mlflow_has_every_run_once_with_all_that_was_promised(world)
+
+
+def test_the_plan_says_what_changed(world):
+    lines = ask(world, "plan", *TINY, *ROWS, "--set", "train.learning_rate=0.1").splitlines()
+    missed = [line for line in lines if line.startswith("MISS")]
+    assert len(missed) == 7
+    assert "settings.config.learning_rate" in next(line for line in missed if "train 000" in line)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("select count(*) n from runs where kind = 'training' and status = 'FINISHED'", [{"n": 2}]),
+        ("select count(*) n from predictions", [{"n": 80}]),
+        ("select distinct grp from predictions order by grp", [{"grp": "idiom"}, {"grp": "plain"}]),
+        ("select count(*) n from metrics where metric = 'dev_loss' and step = 20", [{"n": 2}]),
+        ("select verdict, count(*) n from verdicts group by verdict", [{"verdict": "not comparable", "n": 2}]),
+        ("select sum(rows) n from shards where step = 'generate_split'", [{"n": 360}]),
+        ("select count(*) n from published where paper = '000' and table_ = 'Table 1'", [{"n": 5}]),
+    ],
+)
+def test_sql(world, question, answer):
+    assert json.loads(ask(world, "sql", question, "--json")) == answer
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["select * from read_csv('/etc/passwd')", "copy (select 1) to 'out.csv'", "install sqlite", "set enable_external_access = true",
+     "attach 'x.db'", "select * from nowhere"],
+)  # fmt: skip
+def test_sql_is_locked(world, question):
+    done = subprocess.run(
+        command("sql", question), env=variables(world["store"]), cwd=world["folder"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert sorted(os.listdir(world["folder"])) == ["packets", "store"]
+
+
+def progress(root: Path) -> dict:
+    for path in root.glob(f"work/*/checkpoints/{PROGRESS}"):
+        with contextlib.suppress(json.JSONDecodeError, FileNotFoundError):
+            return json.loads(path.read_text())
+    return {"step": -1}
+
+
+def until_step(root: Path, step: int, process: subprocess.Popen) -> dict:
+    while process.poll() is None:
+        state = progress(root)
+        if state["step"] >= step:
+            return state
+        time.sleep(0.02)
+    raise AssertionError(f"it ended before step {step}: {process.returncode}")
+
+
+@contextlib.contextmanager
+def started(root: Path, *arguments: str) -> Iterator[subprocess.Popen]:
+    with (root.parent / "log").open("ab") as log:
+        process = subprocess.Popen(command(*arguments), env=variables(root), cwd=root.parent, stdout=log, stderr=log)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_killed_workers_and_drivers_cost_no_bit_and_no_row(tmp_path):
+    more = (*TINY[:2], "--set", "train.steps=400", *TINY[4:], "--row", "phrase-k2")
+    root = tmp_path / "store"
+    with started(root, "reproduce", *more) as process:
+        first = until_step(root, 60, process)
+        os.kill(first["pid"], signal.SIGKILL)  # the Ray Train worker
+        while (second := until_step(root, 0, process))["pid"] == first["pid"]:
+            time.sleep(0.02)
+        until_step(root, second["step"] + 60, process)
+        os.kill(process.pid, signal.SIGKILL)  # the driver
+    time.sleep(5)
+    before = progress(root)["step"]
+    assert 0 < before < 400
+    done = subprocess.run(
+        command("reproduce", *more, "--json"), env=variables(root), cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+    undisturbed = subprocess.run(
+        command("train", "000/table1/sample/phrase-k2", "--local", *more[2:-2]),
+        env=variables(tmp_path / "other"), cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert undisturbed.returncode == 0, undisturbed.stderr
+
+    def weights(store: Path) -> str:
+        (artifact,) = (a for a in Store(store).artifacts() if a.manifest["step"] == "train")
+        return sha256_of(artifact.file("model.safetensors"))
+
+    assert weights(root) == weights(tmp_path / "other")
+    client = MlflowClient(f"sqlite:///{root / 'mlflow' / 'mlflow.db'}")
+    (training,) = (r for r in runs({"store": root}) if r.data.tags["phrasemodels.kind"] == "training")
+    assert training.info.status == "FINISHED"
+    assert [m.step for m in client.get_metric_history(training.info.run_id, "loss")] == list(range(10, 401, 10))
+
+
+def test_a_signal_ends_it_and_leaves_nothing_running(tmp_path):
+    root = tmp_path / "store"
+    with started(root, "reproduce", *TINY[:2], "--set", "train.steps=5000", "--row", "transformer") as process:
+        until_step(root, 10, process)
+        process.terminate()
+        assert process.wait(60) == 1
+    assert "goes on from the last checkpoint" in (tmp_path / "log").read_text()
+    time.sleep(3)
+    assert not subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True).stdout
+
+
+def test_more_workers_than_there_are_is_an_error_at_once(tmp_path):
+    started_at = time.monotonic()
+    done = subprocess.run(
+        command("reproduce", *TINY, "--row", "phrase-k2", "--set", "train.workers=64"),
+        env=variables(tmp_path / "store"), cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "64 workers need" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert time.monotonic() - started_at < 120

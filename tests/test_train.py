@@ -1,0 +1,157 @@
+"""Training: the same weights however often it is killed, and on any number of workers."""
+
+import dataclasses
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import PROJECT
+from safetensors.torch import load_file
+
+from data.store import Step, Store
+from flows.catalogue import experiment
+from flows.experiment import override
+from tasks.checkpoints import newest
+from tasks.train import PROGRESS, Training, training_loop
+
+SETTINGS = (
+    "train.steps=40",
+    "train.evaluate_every=10",
+    "train.checkpoint_every=5",
+    "train.batch_tokens=600",
+    "corpus.train=200",
+)
+
+
+def small(*more: str):
+    chosen = experiment("000/table1/sample/phrase-k2")
+    for assignment in (*SETTINGS, *more):
+        chosen = override(chosen, assignment)
+    return chosen
+
+
+def training(store: Store, folder: Path, *more: str) -> Training:
+    """What the loop is given, with data from the store."""
+    chosen = small(*more)
+    step = chosen.steps(0).trained
+    inputs = {name: store.run(value) for name, value in step.inputs.items() if isinstance(value, Step)}
+    settings = step.settings
+    paths = {name: tuple(inputs[name].path.glob("*.arrow")) for name in ("train", "dev")}
+    model = settings.problem.configure(settings.model, inputs["vocabulary"])
+    return Training(settings.problem, model, settings.config, 0, paths["train"], paths["dev"], folder, "key")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store")).open()
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    found = newest(folder, "key")
+    assert found is not None
+    return load_file(found[0] / "model.safetensors")
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(shared: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    training_loop(training(shared, folder))
+    return weights(folder)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(shared, undisturbed, tmp_path):
+    again = training(shared, tmp_path / "again")
+    training_loop(again)
+    assert same(weights(tmp_path / "again"), undisturbed)
+    training_loop(dataclasses.replace(again, seed=1, folder=tmp_path / "other"))
+    assert not same(weights(tmp_path / "other"), undisturbed)
+
+
+@pytest.mark.parametrize("damage", ["delete", "truncate", "no state"])
+def test_going_on_from_an_older_checkpoint_gives_the_same_bits(shared, undisturbed, tmp_path, damage):
+    whole = training(shared, tmp_path)
+    training_loop(whole)
+    last = sorted(tmp_path.glob("step-*"))[-1]
+    if damage == "delete":
+        shutil.rmtree(last)
+    elif damage == "truncate":
+        (last / "model.safetensors").write_bytes((last / "model.safetensors").read_bytes()[:-1])
+    else:
+        (last / "state.json").unlink()
+    assert newest(tmp_path, "key")[1]["progress"]["step"] == 35
+    training_loop(whole)
+    assert same(weights(tmp_path), undisturbed)
+
+
+KILLED = """
+import pickle, sys
+from tasks.train import training_loop
+training_loop(pickle.load(open(sys.argv[1], "rb")))
+"""
+
+
+def test_killed_at_any_time_it_ends_with_the_same_bits(shared, undisturbed, tmp_path):
+    folder = tmp_path / "checkpoints"
+    (tmp_path / "training").write_bytes(pickle.dumps(training(shared, folder)))
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "training")]
+    for until in (12, 27):
+        process = subprocess.Popen(command, cwd=PROJECT)
+        while process.poll() is None:
+            checkpoints = sorted(folder.glob("step-*"))
+            if checkpoints and int(checkpoints[-1].name[5:]) >= until:
+                os.kill(process.pid, signal.SIGKILL)
+                break
+            time.sleep(0.01)
+        process.wait()
+    assert newest(folder, "key")[1]["progress"]["step"] < 40, "it must not have ended before it was killed"
+    assert json.loads((folder / PROGRESS).read_text())["pid"]
+    assert subprocess.run(command, cwd=PROJECT).returncode == 0
+    assert same(weights(folder), undisturbed)
+    history = newest(folder, "key")[1]["progress"]["history"]
+    assert [row["step"] for row in history] == [10, 20, 30, 40]
+
+
+WORKER = """
+import pickle, sys
+from torch import distributed
+from tasks.train import training_loop
+rank, world = int(sys.argv[2]), int(sys.argv[3])
+distributed.init_process_group("gloo", init_method=f"file://{sys.argv[4]}", rank=rank, world_size=world)
+training_loop(pickle.load(open(sys.argv[1], "rb")))
+distributed.destroy_process_group()
+"""
+
+
+def test_two_workers_do_what_one_does_and_a_run_may_go_from_two_to_one(shared, tmp_path):
+    more = ("model.encoder.dropout=0.0", "train.steps=10", "train.evaluate_every=5")
+    alone, pair = training(shared, tmp_path / "alone", *more), training(shared, tmp_path / "pair", *more)
+    training_loop(alone)
+    (tmp_path / "training").write_bytes(pickle.dumps(pair))
+    commands = [
+        [sys.executable, "-c", WORKER, str(tmp_path / "training"), str(rank), "2", str(tmp_path / "rendezvous")]
+        for rank in range(2)
+    ]
+    assert [p.wait(120) for p in [subprocess.Popen(c, cwd=PROJECT) for c in commands]] == [0, 0]
+    expected = losses(alone.folder)
+    assert losses(pair.folder) == pytest.approx(expected, rel=1e-5)  # sums in another order
+    shutil.rmtree(pair.folder / "step-00000010")
+    training_loop(pair)
+    assert losses(pair.folder) == pytest.approx(expected, rel=1e-5)
+
+
+def losses(folder: Path) -> list[float]:
+    found = newest(folder, "key")
+    assert found is not None
+    return [row[name] for row in found[1]["progress"]["history"] for name in ("loss", "dev_loss")]
