@@ -12,13 +12,16 @@ import zlib
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import httpx
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
-from data.manifest import File, Manifest
+from data.archives import extract
+from data.manifest import Concatenation, File, FirstLines, Manifest, Member
 
 ATTEMPTS = 5
 CHUNK = 1 << 16
@@ -46,15 +49,14 @@ def fetch(file: File, target: Path, sources: Sources) -> str:
             _unpack(found, target, file)
             return str(found)
     failures = [] if not sources.offline else ["offline"]
-    for url in () if sources.offline else file.urls:
+    for url, save in [] if sources.offline else _ways(file):
         try:
-            _download(url, target, file, sources.wait)
+            _download(url, save, target, file, sources.wait)
             return url
         except (InterruptedDownloadError, httpx.HTTPStatusError) as error:
             failures.append(f"{url}: {error}")
-    places = (
-        " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors) or "a folder named by PHRASEMODELS_MIRROR"
-    )
+    places = " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors)
+    places = places or "a folder named by PHRASEMODELS_MIRROR"
     raise OSError(f"{file.name} is not to be had ({'; '.join(failures)}); put it at {places}")
 
 
@@ -63,23 +65,72 @@ def missing(manifest: Manifest, sources: Sources) -> list[File]:
     return [f for f in manifest.files if not any((mirror / f.mirror).is_file() for mirror in sources.mirrors)]
 
 
-def _download(url: str, target: Path, file: File, wait: float) -> None:
-    part = target.with_name(target.name + ".part" + Path(url).suffix)
-    retrying = Retrying(
-        retry=retry_if_exception_type(InterruptedDownloadError),
-        stop=stop_after_attempt(ATTEMPTS),
-        wait=wait_exponential_jitter(initial=wait, max=60, jitter=wait),
-        reraise=True,
-    )
-    retrying(_stream, url, part, 2 * file.bytes + CHUNK)
+Save = Callable[[Path, float], None]  # (where, seconds to wait) -> the upstream file, still packed
+
+
+def _ways(file: File) -> list[tuple[str, Save]]:
+    """Where a file can be downloaded and how, in order: as it is, or built from what is upstream."""
+    ways: list[tuple[str, Save]] = [(url, partial(_save, url, 2 * file.bytes + CHUNK)) for url in file.urls]
+    if file.build:
+        ways.append((file.build.url, partial(BUILDERS[file.build.transform], file.build, file.bytes)))
+    return ways
+
+
+def _download(url: str, save: Save, target: Path, file: File, wait: float) -> None:
+    suffix = Path(url).suffix if Path(url).suffix in OPENERS and not file.build else ""
+    part = target.with_name(target.name + ".part" + suffix)
+    save(part, wait)
     try:
         _unpack(part, target, file)
     finally:
         part.unlink(missing_ok=True)
 
 
+def _concatenate(build: Concatenation, size: int, part: Path, wait: float) -> None:
+    piece = part.with_name(part.name + ".piece")
+    with part.open("wb") as out:
+        for name in build.parts:
+            piece.unlink(missing_ok=True)
+            _save(build.url.replace("{}", name), size, piece, wait)
+            out.write(piece.read_bytes())
+    piece.unlink(missing_ok=True)
+
+
+def _first_lines(build: FirstLines, size: int, part: Path, wait: float) -> None:
+    whole = part.with_name(part.name + ".whole")
+    _save(build.url, 100 * size, whole, wait)
+    with whole.open("rb") as source, part.open("wb") as out:
+        out.writelines(islice(source, build.lines))
+    whole.unlink()
+
+
+def _member(build: Member, size: int, part: Path, wait: float) -> None:
+    archive = part.with_name(part.name + ".archive")
+    _save(build.url, build.most_bytes, archive, wait)
+    part.unlink(missing_ok=True)
+    extract(archive, build.member, part, size)
+    archive.unlink()
+
+
+BUILDERS: dict[str, Callable[..., None]] = {
+    "concatenate": _concatenate,
+    "first_lines": _first_lines,
+    "member": _member,
+}
+
+
+def _save(url: str, most: int, part: Path, wait: float) -> None:
+    retrying = Retrying(
+        retry=retry_if_exception_type(InterruptedDownloadError),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_exponential_jitter(initial=wait, max=60, jitter=wait),
+        reraise=True,
+    )
+    retrying(_stream, url, part, most)
+
+
 def _stream(url: str, part: Path, most: int) -> None:
-    """Go on with a download from where it stopped. Anything that another attempt may mend raises InterruptedDownloadError."""
+    """Go on with a download from where it stopped. What another attempt may mend raises InterruptedDownloadError."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={have}-"} if have else {}
     headers["Accept-Encoding"] = "identity"
@@ -139,5 +190,6 @@ def free_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(
-            f"{folder} has {free >> 20} MiB free and {needed >> 20} MiB are needed: free some, or set PHRASEMODELS_STORE"
+            f"{folder} has {free >> 20} MiB free and {needed >> 20} MiB are needed: "
+            "free some, or set PHRASEMODELS_STORE"
         )

@@ -158,8 +158,10 @@ class Store:
             probe.write_bytes(b"x")
             probe.unlink()
         except OSError as error:
-            raise OSError(f"the store {self.root} cannot be written to ({error.strerror}): "
-                          "free it, or choose another with PHRASEMODELS_STORE") from error
+            raise OSError(
+                f"the store {self.root} cannot be written to ({error.strerror}): "
+                "free it, or choose another with PHRASEMODELS_STORE"
+            ) from error
         return self
 
     def where(self, name: str, key: str) -> Path:

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data import grammar_english, grammar_german
-from data.grammar import LENGTHS, corpus, draw, read
-from data.grammar_abstract import Clause, NounPhrase, PrepositionalPhrase, Utterance
-from data.grammar_idioms import IDIOMS, VERB_IDIOMS, readings
-from data.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, PREPOSITIONS, PRONOUNS, VERBS, WHAT, WHO
+from data.grammar import english as english_grammar
+from data.grammar import german as german_grammar
+from data.grammar.abstract import Clause, NounPhrase, PrepositionalPhrase, Utterance
+from data.grammar.idioms import IDIOMS, VERB_IDIOMS, readings
+from data.grammar.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, PREPOSITIONS, PRONOUNS, VERBS, WHAT, WHO
+from data.grammar.sentences import LENGTHS, corpus, draw, read
 
 DIGEST = """
 import hashlib
@@ -114,12 +115,12 @@ CASES = [
 
 @pytest.mark.parametrize(("derivation", "english", "german"), CASES)
 def test_known_translations(derivation, english, german):
-    assert " ".join(read(grammar_english.utterance(derivation))[0]) == english
-    assert grammar_german.utterance(derivation) == german
+    assert " ".join(read(english_grammar.utterance(derivation))[0]) == english
+    assert german_grammar.utterance(derivation) == german
 
 
 def test_known_analysis():
-    tokens, tags, tree, heads, relations = read(grammar_english.utterance(CASES[7][0]))
+    tokens, tags, tree, heads, relations = read(english_grammar.utterance(CASES[7][0]))
     assert tree == (
         "(S (NP (DT the) (NN woman)) (VP (VBZ has) (VP (VBN laughed) (SBAR (IN because) (S (NP (DT the) (NN king)) "
         "(VP (VBZ pulls) (NP (NP (DT the) (NN boy) (POS 's)) (NN leg))))))) (. .))"
@@ -221,6 +222,6 @@ def test_bad_requests_say_what_to_do(sizes, share, message):
 
 
 def test_an_exhausted_grammar_says_so(monkeypatch):
-    monkeypatch.setattr("data.grammar_splits.ATTEMPTS", 0)
+    monkeypatch.setattr("data.grammar.splits.ATTEMPTS", 0)
     with pytest.raises(ValueError, match="ask for fewer"):
         corpus(0, {"a": 1})

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from data.grammar_abstract import Clause, NounPhrase
-from data.grammar_geography import questions
-from data.grammar_idioms import VERB_IDIOMS
-from data.grammar_pairs import LABELS, contradicted, extended, pairs, reduced
-from data.grammar_polarity import classified
-from data.grammar_stories import ROOMS, THINGS, stories
-from data.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, VERBS
+from data.grammar.abstract import Clause, NounPhrase
+from data.grammar.entailment import LABELS, contradicted, extended, pairs, reduced
+from data.grammar.geography import questions
+from data.grammar.idioms import VERB_IDIOMS
+from data.grammar.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, VERBS
+from data.grammar.polarity import classified
+from data.grammar.rooms import ROOMS, THINGS, stories
 
 SIZES = {"train": 900, "test": 90}
 GENERATORS = {
@@ -46,7 +46,7 @@ def dog(**fields):
 def test_steps_between_premise_and_hypothesis(monkeypatch):
     premise = Clause(dog(adjective=ADJECTIVES["old"]), VERBS["sleep"], "past", adverb=ADVERBS["yesterday"])
     assert reduced(premise) == {"subject": replace(premise, subject=dog()), "adverb": replace(premise, adverb=None)}
-    monkeypatch.setattr("data.grammar_pairs.pick", lambda rng, options: options[0])
+    monkeypatch.setattr("data.grammar.entailment.pick", lambda rng, options: options[0])
 
     class Low:
         def random(self):

@@ -1,19 +1,20 @@
 """Entailment pairs by construction: a hypothesis is its premise with something dropped, changed or added.
 
-As in natural language inference on captions, both sentences are taken to be about one event, so another agent contradicts. Negation turns
-dropping and adding round: who did not sleep did not sleep in the garden. An idiom entails what it means, not what its words mean.
+As in natural language inference on captions, both sentences are taken to be about one event, so another agent
+contradicts. Negation turns dropping and adding round: who did not sleep did not sleep in the garden. An idiom entails
+what it means, not what its words mean.
 """
 
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from data.grammar import Sentence, sentence
-from data.grammar_abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance
-from data.grammar_derivations import adjectives, adverbs, clause, nouns, pick, prepositional
-from data.grammar_idioms import readings
-from data.grammar_splits import disjoint
-from data.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, PREPOSITIONS, VERBS, Adjective
+from data.grammar.abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance
+from data.grammar.derivations import adjectives, adverbs, clause, nouns, pick, prepositional
+from data.grammar.idioms import readings
+from data.grammar.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, PREPOSITIONS, VERBS, Adjective
+from data.grammar.sentences import Sentence, sentence
+from data.grammar.splits import disjoint
 
 LABELS = ("entailment", "contradiction", "neutral")
 IDIOMATIC = 0.15  # share of the pairs whose premise holds an idiom
@@ -32,7 +33,10 @@ class SentencePair:
 def pairs(seed: int, sizes: Mapping[str, int]) -> dict[str, list[SentencePair]]:
     """Disjoint splits of pairs, the labels in turn. Raises ValueError for sizes that cannot be met."""
     return disjoint(
-        seed, sizes, lambda rng, i: _draw(rng, LABELS[i % len(LABELS)]), lambda pair: (pair.premise.source, pair.hypothesis.source)
+        seed,
+        sizes,
+        lambda rng, i: _draw(rng, LABELS[i % len(LABELS)]),
+        lambda pair: (pair.premise.source, pair.hypothesis.source),
     )
 
 
@@ -59,7 +63,9 @@ def _is_universal(phrase: Nominal) -> bool:
     if isinstance(phrase, Pair):
         return _is_universal(phrase.first) or _is_universal(phrase.second)
     if isinstance(phrase, NounPhrase):
-        return phrase.determiner.english == "every" or (phrase.possessor is not None and _is_universal(phrase.possessor))
+        return phrase.determiner.english == "every" or (
+            phrase.possessor is not None and _is_universal(phrase.possessor)
+        )
     return False
 
 
@@ -111,10 +117,16 @@ def extended(rng: random.Random, premise: Clause) -> dict[str, Clause]:
     if not any(isinstance(phrase, NounPhrase) and phrase.relative for phrase in premise.objects):
         if not (premise.place or premise.complement):
             steps["place"] = replace(premise, place=prepositional(rng, pick(rng, tuple(PREPOSITIONS.values()))))
-        suited = [adverb for adverb in adverbs(premise.tense) if adverb != ADVERBS["once"]]  # the past says "once" already
+        suited = [
+            adverb for adverb in adverbs(premise.tense) if adverb != ADVERBS["once"]
+        ]  # the past says "once" already
         if suited and not premise.adverb:
             steps["adverb"] = replace(premise, adverb=pick(rng, suited))
-    return {part: clause for part, clause in steps.items() if clause != premise and not any(map(_is_universal, _nominals(clause)))}
+    return {
+        part: clause
+        for part, clause in steps.items()
+        if clause != premise and not any(map(_is_universal, _nominals(clause)))
+    }
 
 
 def _more(rng: random.Random, phrase: Nominal) -> Nominal:

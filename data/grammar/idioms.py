@@ -7,7 +7,7 @@ grammar can keep those strings out of plain sentences and each English sentence 
 import re
 from typing import NamedTuple
 
-from data.lexicon import VERBS, Adjective, Adverb, Noun, Verb, german_verb, rows
+from data.grammar.lexicon import VERBS, Adjective, Adverb, Noun, Verb, german_verb, rows
 
 
 class Idiom(NamedTuple):
@@ -26,9 +26,13 @@ class Idiom(NamedTuple):
 _ANY = ("present", "past", "future")
 ADVERB_IDIOMS = {
     "once in a blue moon": Adverb(
-        "(ADVP/advmod (RB once) (PP/obl (IN/case in) (NP (DT/det a) (JJ/amod blue) (NN moon))))", "alle jubeljahre", _ANY
+        "(ADVP/advmod (RB once) (PP/obl (IN/case in) (NP (DT/det a) (JJ/amod blue) (NN moon))))",
+        "alle jubeljahre",
+        _ANY,
     ),
-    "out of the blue": Adverb("(PP/obl (IN/case out) (PP (IN/case of) (NP (DT/det the) (NN blue))))", "aus heiterem himmel", _ANY),
+    "out of the blue": Adverb(
+        "(PP/obl (IN/case out) (PP (IN/case of) (NP (DT/det the) (NN blue))))", "aus heiterem himmel", _ANY
+    ),
 }
 NOUN_IDIOMS = {
     "big cheese": (Adjective("big", "hoch", "hoh", "", ()), Noun("cheese", "-", "n", "tier", "-", ("person",))),

@@ -10,13 +10,16 @@ ATTEMPTS = 2_000  # draws for one new record before the source counts as exhaust
 
 
 def disjoint(
-    seed: int, sizes: Mapping[str, int], draw: Callable[[random.Random, int], T | None], identity: Callable[[T], Hashable]
+    seed: int,
+    sizes: Mapping[str, int],
+    draw: Callable[[random.Random, int], T | None],
+    identity: Callable[[T], Hashable],
 ) -> dict[str, list[T]]:
     """Splits of these sizes in which no two records have the same identity.
 
-    `draw(rng, i)` gives a candidate for the i-th record of a split, or None to be asked again. The splits are drawn in the order of their
-    sizes, so the small ones stay as they are when the largest grows, and the largest keeps what it had. Raises ValueError for a size below
-    0, and for sizes that the draws cannot fill.
+    `draw(rng, i)` gives a candidate for the i-th record of a split, or None to be asked again. The splits are drawn in
+    the order of their sizes, so the small ones stay as they are when the largest grows, and the largest keeps what it
+    had. Raises ValueError for a size below 0, and for sizes that the draws cannot fill.
     """
     for name, size in sizes.items():
         if size < 0:
@@ -29,13 +32,19 @@ def disjoint(
         for i in range(sizes[name]):
             record = _new(rng, i, draw, identity, seen)
             if record is None:
-                raise ValueError(f"{name} asks for {sizes[name]}, but the draws ran out at {i}: ask for fewer in all splits together")
+                raise ValueError(
+                    f"{name} asks for {sizes[name]}, but the draws ran out at {i}: ask for fewer in all splits together"
+                )
             drawn[name].append(record)
     return {name: drawn[name] for name in sizes}
 
 
 def _new(
-    rng: random.Random, i: int, draw: Callable[[random.Random, int], T | None], identity: Callable[[T], Hashable], seen: set[Hashable]
+    rng: random.Random,
+    i: int,
+    draw: Callable[[random.Random, int], T | None],
+    identity: Callable[[T], Hashable],
+    seen: set[Hashable],
 ) -> T | None:
     for _ in range(ATTEMPTS):
         record = draw(rng, i)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
-from data.grammar_abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance, agreement
-from data.grammar_idioms import ADVERB_IDIOMS, NOUN_IDIOMS, VERB_IDIOMS
-from data.lexicon import (
+from data.grammar.abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance, agreement
+from data.grammar.idioms import ADVERB_IDIOMS, NOUN_IDIOMS, VERB_IDIOMS
+from data.grammar.lexicon import (
     ADJECTIVES,
     ADVERBS,
     BARE,
@@ -57,7 +57,9 @@ def nouns(classes: tuple[str, ...]) -> tuple[Noun, ...]:
 @cache
 def adjectives(noun: Noun) -> tuple[Adjective, ...]:
     """Adjectives that suit a noun."""
-    return tuple(adjective for adjective in ADJECTIVES.values() if any(name in adjective.classes for name in noun.classes))
+    return tuple(
+        adjective for adjective in ADJECTIVES.values() if any(name in adjective.classes for name in noun.classes)
+    )
 
 
 @cache
@@ -86,7 +88,9 @@ def noun_phrase(rng: random.Random, noun: Noun, adjective: float = ADJECTIVE) ->
 def plain(rng: random.Random, noun: Noun) -> NounPhrase:
     """Determiner and singular noun, perhaps with an adjective: what a possessor, a pair or a slot takes."""
     suited = adjectives(noun)
-    return NounPhrase(noun, pick(rng, _SINGULAR), False, pick(rng, suited) if suited and rng.random() < ADJECTIVE / 2 else None)
+    return NounPhrase(
+        noun, pick(rng, _SINGULAR), False, pick(rng, suited) if suited and rng.random() < ADJECTIVE / 2 else None
+    )
 
 
 def nominal(rng: random.Random, classes: tuple[str, ...], relative: bool = False) -> Nominal:
@@ -100,7 +104,7 @@ def nominal(rng: random.Random, classes: tuple[str, ...], relative: bool = False
 
 
 def _relative(rng: random.Random, phrase: NounPhrase) -> Clause | None:
-    """A relative clause with nothing after its object: what follows belongs to the clause around it, in both languages."""
+    """A relative clause with nothing after its object: what follows belongs to the clause around it, in both."""
     able = _verbs(phrase.noun.classes)
     return _with_objects(rng, Clause(phrase, pick(rng, able), _tense(rng)), relative=False) if able else None
 
@@ -116,11 +120,14 @@ def _tense(rng: random.Random) -> str:
 
 
 def _with_objects(rng: random.Random, clause: Clause, relative: bool) -> Clause:
-    """The clause with objects and a governed preposition as its verb asks for; a tense that its form cannot show becomes the perfect."""
+    """The clause with objects and a governed preposition as its verb asks for; a tense that its form cannot show
+    becomes the perfect."""
     verb = clause.verb
     last = len(verb.cases) - 1
     objects = tuple(
-        _other(rng, clause.subject, verb.objects, relative) if i == last else _other(rng, clause.subject, ("person",), False)
+        _other(rng, clause.subject, verb.objects, relative)
+        if i == last
+        else _other(rng, clause.subject, ("person",), False)
         for i in range(len(verb.cases))
     )
     complement = prepositional(rng, verb.preposition) if verb.preposition else None
@@ -186,7 +193,13 @@ def _copular(rng: random.Random) -> Clause:
     suited = adjectives(phrase.noun)
     where = PREPOSITIONS[pick(rng, ("in", "behind", "near", "on"))]
     complement = pick(rng, suited) if suited and rng.random() < 0.6 else prepositional(rng, where)
-    return Clause(phrase, VERBS["be"], pick(rng, ("present", "past", "future", "must")), rng.random() < NEGATION, complement=complement)
+    return Clause(
+        phrase,
+        VERBS["be"],
+        pick(rng, ("present", "past", "future", "must")),
+        rng.random() < NEGATION,
+        complement=complement,
+    )
 
 
 def _idiomatic(rng: random.Random, name: str) -> Clause:
@@ -222,7 +235,9 @@ def _question(rng: random.Random, idiom: str | None) -> Utterance:
         verb = pick(rng, _TRANSITIVE)
         person = "person" in verb.objects and rng.random() < 0.5
         objects = (WHO if person else WHAT,)
-        return Utterance(_with_ending(rng, Clause(nominal(rng, verb.subjects), verb, _tense(rng), objects=objects)), "object")
+        return Utterance(
+            _with_ending(rng, Clause(nominal(rng, verb.subjects), verb, _tense(rng), objects=objects)), "object"
+        )
     main = replace(clause(rng, idiom), negated=False)
     if kind == "subject" and idiom not in NOUN_IDIOMS and "person" in main.verb.subjects:
         return Utterance(_unambiguous(replace(main, subject=WHO)), "subject")

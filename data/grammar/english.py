@@ -1,11 +1,12 @@
 """English linearisation of the abstract syntax: annotated Penn brackets.
 
-Annotated brackets are Penn brackets in which every node but the head of its phrase carries its relation to that head after a slash:
-`(NP/nsubj (DT/det the) (NN dog))`. `grammar.read` takes tokens, tags, heads and relations from them.
+Annotated brackets are Penn brackets in which every node but the head of its phrase carries its relation to that head
+after a slash: `(NP/nsubj (DT/det the) (NN dog))`. `data.grammar.sentences.read` takes tokens, tags, heads and relations
+from them.
 """
 
-from data.grammar_abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance, agreement, is_asked
-from data.lexicon import Adjective, Pronoun
+from data.grammar.abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance, agreement, is_asked
+from data.grammar.lexicon import Adjective, Pronoun
 
 _MODALS = {"future": "will", "can": "can", "must": "must"}
 
@@ -60,7 +61,8 @@ def _verb_phrase(clause: Clause, tail: str) -> str:
 
 
 def _verb_forms(clause: Clause, inverted: bool) -> list[tuple[str, str]]:
-    """(annotated tag, word) of the auxiliary, if any, and the verb. "do" supports negation and inversion, except of "be"."""
+    """(annotated tag, word) of the auxiliary, if any, and the verb. "do" supports negation and inversion, except of
+    "be"."""
     verb, tense = clause.verb.english, clause.tense
     person, plural = agreement(clause.subject)
     third = person == 3 and not plural
@@ -81,7 +83,8 @@ def _verb_forms(clause: Clause, inverted: bool) -> list[tuple[str, str]]:
 
 
 def _complements(clause: Clause) -> str:
-    """Everything after the verb except the adverb, each with a space before it. What follows "be" is the head of its phrase."""
+    """Everything after the verb except the adverb, each with a space before it. What follows "be" is the head of its
+    phrase."""
     parts = [""]
     if clause.idiom:
         parts.append(_idiom(clause.idiom.english, clause.slot))
@@ -144,7 +147,8 @@ def _possessive(owner: NounPhrase | Pronoun) -> str:
 
 
 def _prepositional(phrase: PrepositionalPhrase, relation: str) -> str:
-    """Brackets of a prepositional phrase, headed by its noun as in Universal Dependencies; "out of" is one phrase in another."""
+    """Brackets of a prepositional phrase, headed by its noun as in Universal Dependencies; "out of" is one phrase in
+    another."""
     first, *second = phrase.preposition.english.split()
     inner = nominal(phrase.nominal, "", objective=True)
     if second:

@@ -1,14 +1,15 @@
 """Abstract syntax of the sample grammar: what the two languages say in common, before either puts it in order.
 
-A derivation is one of these values; `grammar_english` and `grammar_german` linearise it. So the grammar is synchronous by construction.
+A derivation is one of these values; `data.grammar.english` and `data.grammar.german` linearise it. So the grammar is
+synchronous by construction.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from data.grammar_idioms import Idiom
-from data.lexicon import WHAT, WHO, Adjective, Adverb, Determiner, Noun, Preposition, Pronoun, Verb
+from data.grammar.idioms import Idiom
+from data.grammar.lexicon import WHAT, WHO, Adjective, Adverb, Determiner, Noun, Preposition, Pronoun, Verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """A sentence. `question` is "", "polar", "subject" (who) or "object" (what, who); `link` is "that", "because", "when", or "" without a
+    """A sentence. `question` is "", "polar", "subject" (who) or "object" (what, who); `link` is "that", "because",
+    "when", or "" without a
     subordinate clause."""
 
     main: Clause
@@ -68,7 +70,7 @@ class Utterance:
 
 
 def agreement(subject: Nominal) -> tuple[int, bool]:
-    """Person (1 or 3) and whether it is plural. There is no second person: English "you" would need three German ones."""
+    """Person (1 or 3) and whether it is plural. No second person: English "you" would need three German ones."""
     if isinstance(subject, Pronoun):
         return subject.person, subject.plural
     return 3, isinstance(subject, Pair) or subject.plural

@@ -84,7 +84,7 @@ class Verb(NamedTuple):
 
 
 class Adverb(NamedTuple):
-    english: str  # annotated brackets, see grammar_english
+    english: str  # annotated brackets, see data.grammar.english
     german: str
     tenses: tuple[str, ...]
 

@@ -1,7 +1,7 @@
 """The sample corpora: a seeded synchronous grammar of English-like sentences, their trees and German-like translations.
 
-A known share of the sentences holds an idiom, a phrase whose translation is not composed from its words. Every word of an idiom occurs in
-plain sentences too, so a model has to read the phrase to tell which translation is meant.
+A known share of the sentences holds an idiom, a phrase whose translation is not composed from its words. Every word of
+an idiom occurs in plain sentences too, so a model has to read the phrase to tell which translation is meant.
 """
 
 import random
@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from data import grammar_english, grammar_german
-from data.grammar_abstract import Utterance
-from data.grammar_derivations import utterance
-from data.grammar_idioms import IDIOMS, readings
-from data.grammar_splits import disjoint
+from data.grammar import english, german
+from data.grammar.abstract import Utterance
+from data.grammar.derivations import utterance
+from data.grammar.idioms import IDIOMS, readings
+from data.grammar.splits import disjoint
 
 LENGTHS = range(4, 21)  # English tokens
 
@@ -36,11 +36,15 @@ _RELATION = re.compile(r"/[^ ()]+")
 
 
 def read(brackets: str) -> tuple[tuple[str, ...], tuple[str, ...], str, tuple[int, ...], tuple[str, ...]]:
-    """(tokens, tags, Penn brackets, heads, relations) of annotated brackets, see `grammar_english`."""
+    """(tokens, tags, Penn brackets, heads, relations) of annotated brackets, see `data.grammar.english`."""
     nodes = _BRACKET.findall(brackets)
     leaves = [(tag, word) for tag, _, word in nodes if word]
     heads, relations = [0] * len(leaves), ["root"] * len(leaves)
-    position, children, above = 0, [], []  # children (token, relation) of the open phrase, and the open phrases above it
+    position, children, above = (
+        0,
+        [],
+        [],
+    )  # children (token, relation) of the open phrase, and the open phrases above it
     for tag, relation, word in nodes:
         if word:
             position += 1
@@ -61,12 +65,13 @@ def read(brackets: str) -> tuple[tuple[str, ...], tuple[str, ...], str, tuple[in
 
 def sentence(derivation: Utterance, idiom: str | None = None) -> Sentence:
     """Both linearisations of a derivation and the analyses of the English one."""
-    tokens, tags, tree, heads, relations = read(grammar_english.utterance(derivation))
-    return Sentence(tokens, tuple(grammar_german.utterance(derivation).split()), tags, tree, heads, relations, idiom)
+    tokens, tags, tree, heads, relations = read(english.utterance(derivation))
+    return Sentence(tokens, tuple(german.utterance(derivation).split()), tags, tree, heads, relations, idiom)
 
 
 def draw(rng: random.Random, idiom: str | None) -> Sentence | None:
-    """One sentence with this idiom, or a plain one for None; None where the draw is too short, too long, or could be read as an idiom."""
+    """One sentence with this idiom, or a plain one for None; None where the draw is too short, too long, or could be
+    read as an idiom."""
     drawn = sentence(utterance(rng, idiom), idiom)
     allowed = [] if idiom is None else [idiom]
     return drawn if len(drawn.source) in LENGTHS and readings(" ".join(drawn.source)) == allowed else None
@@ -75,8 +80,8 @@ def draw(rng: random.Random, idiom: str | None) -> Sentence | None:
 def corpus(seed: int, sizes: Mapping[str, int], idiom_share: float = 0.3) -> dict[str, list[Sentence]]:
     """Disjoint splits of these sizes: no two share a source sentence, and none holds a sentence twice.
 
-    Every prefix of a split holds `idiom_share` of idioms, each as often as the others. A larger split keeps what the smaller one held, see
-    `grammar_splits.disjoint`. Raises ValueError for a size or share that cannot be met.
+    Every prefix of a split holds `idiom_share` of idioms, each as often as the others. A larger split keeps what the
+    smaller one held, see `data.grammar.splits.disjoint`. Raises ValueError for a size or share that cannot be met.
     """
     if not 0 <= idiom_share <= 1:
         raise ValueError(f"idiom_share is {idiom_share}, but it is a share: give a number from 0 to 1")

@@ -1,15 +1,16 @@
 """Stories with questions whose answers need one, two or three of the facts.
 
-People walk between rooms, take things and put them down. Things are told apart by a phrase: "the blue cup", "the blue lamp", "the red cup".
-Which facts support an answer follows bAbI: the last one that tells who had the thing, and the walk that tells where that was.
+People walk between rooms, take things and put them down. Things are told apart by a phrase: "the blue cup", "the blue
+lamp", "the red cup". Which facts support an answer follows bAbI: the last one that tells who had the thing, and the
+walk that tells where that was.
 """
 
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from data.grammar_derivations import pick
-from data.grammar_splits import disjoint
+from data.grammar.derivations import pick
+from data.grammar.splits import disjoint
 
 PEOPLE = ("ada", "boris", "clara", "doran", "elsa")
 ROOMS = ("attic", "barn", "cellar", "library", "workshop", "yard")
@@ -22,7 +23,8 @@ FACTS = {1: range(3, 7), 2: range(5, 13), 3: range(8, 19)}  # by the number of s
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The facts before a question, the question, its answer in one word, and the 1-based ids of the facts that it needs, ascending."""
+    """The facts before a question, the question, its answer in one word, and the 1-based ids of the facts that it
+    needs, ascending."""
 
     facts: tuple[tuple[str, ...], ...]
     question: tuple[str, ...]
@@ -37,7 +39,9 @@ class _World:
     facts: list[str] = field(default_factory=list)
     person: dict[str, tuple[str, int]] = field(default_factory=dict)  # person: (room, fact)
     holder: dict[str, tuple[str, int]] = field(default_factory=dict)  # thing: (person, fact)
-    journey: dict[str, list[tuple[str, frozenset[int]]]] = field(default_factory=dict)  # thing: (room, facts), one entry a stay
+    journey: dict[str, list[tuple[str, frozenset[int]]]] = field(
+        default_factory=dict
+    )  # thing: (room, facts), one entry a stay
 
     def tell(self, rng: random.Random, who: str, did: tuple[str, ...], what: str) -> int:
         """Add a fact and return its id."""
@@ -54,7 +58,8 @@ class _World:
 
 
 def stories(seed: int, sizes: Mapping[str, int], support: int = 2) -> dict[str, list[Story]]:
-    """Disjoint splits of stories whose question needs `support` facts (1, 2 or 3). Raises ValueError for another number, and for sizes that
+    """Disjoint splits of stories whose question needs `support` facts (1, 2 or 3). Raises ValueError for another
+    number, and for sizes that
     cannot be met."""
     if support not in FACTS:
         raise ValueError(f"support is {support}: give 1, 2 or 3 facts")
@@ -70,7 +75,9 @@ def _draw(rng: random.Random, support: int) -> Story | None:
     if asked is None or len(asked[2]) != support:
         return None
     question, answer, facts = asked
-    return Story(tuple(tuple(fact.split()) for fact in world.facts), tuple(question.split()), answer, tuple(sorted(facts)))
+    return Story(
+        tuple(tuple(fact.split()) for fact in world.facts), tuple(question.split()), answer, tuple(sorted(facts))
+    )
 
 
 def _some(rng: random.Random, options: tuple[str, ...], count: int) -> list[str]:
@@ -79,10 +86,13 @@ def _some(rng: random.Random, options: tuple[str, ...], count: int) -> list[str]
 
 
 def _happen(rng: random.Random, world: _World, who: str, things: list[str]) -> None:
-    """One event: who knows no room yet walks; else taking or dropping something, where possible, is as likely as walking."""
+    """One event: who knows no room yet walks; else taking or dropping something, where possible, is as likely as
+    walking."""
     room = world.person.get(who, ("", 0))[0]
     held = [thing for thing in things if thing in world.holder and world.holder[thing][0] == who]
-    near = [thing for thing in things if thing not in world.holder and world.journey.get(thing, [(room,)])[-1][0] == room]
+    near = [
+        thing for thing in things if thing not in world.holder and world.journey.get(thing, [(room,)])[-1][0] == room
+    ]
     doing = rng.random()
     if room and near and doing < 0.35:
         thing = pick(rng, near)

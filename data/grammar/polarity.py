@@ -1,19 +1,20 @@
 """Classified sentences: whether what a sentence asserts is good or bad.
 
-The label hangs on phrases: an adjective, a verb or an idiom has a polarity, and "not" turns it round if that is in its scope. A second
-clause holds polar words, and at times "not", that change nothing, so counting words does not give the label.
+The label hangs on phrases: an adjective, a verb or an idiom has a polarity, and "not" turns it round if that is in its
+scope. A second clause holds polar words, and at times "not", that change nothing, so counting words does not give the
+label.
 """
 
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from data.grammar import LENGTHS, Sentence, sentence
-from data.grammar_abstract import Clause, Utterance
-from data.grammar_derivations import clause, nominal, noun_phrase, nouns, pick
-from data.grammar_idioms import VERB_IDIOMS, readings
-from data.grammar_splits import disjoint
-from data.lexicon import ADJECTIVES, VERBS
+from data.grammar.abstract import Clause, Utterance
+from data.grammar.derivations import clause, nominal, noun_phrase, nouns, pick
+from data.grammar.idioms import VERB_IDIOMS, readings
+from data.grammar.lexicon import ADJECTIVES, VERBS
+from data.grammar.sentences import LENGTHS, Sentence, sentence
+from data.grammar.splits import disjoint
 
 LABELS = ("negative", "positive")
 ADJECTIVE_POLARITY = {"good": 1, "happy": 1, "bad": -1, "sad": -1}
@@ -29,7 +30,9 @@ class ClassifiedSentence:
 
 def classified(seed: int, sizes: Mapping[str, int]) -> dict[str, list[ClassifiedSentence]]:
     """Disjoint splits of sentences, the labels in turn. Raises ValueError for sizes that cannot be met."""
-    return disjoint(seed, sizes, lambda rng, i: _draw(rng, LABELS[i % len(LABELS)]), lambda record: record.sentence.source)
+    return disjoint(
+        seed, sizes, lambda rng, i: _draw(rng, LABELS[i % len(LABELS)]), lambda record: record.sentence.source
+    )
 
 
 def _draw(rng: random.Random, label: str) -> ClassifiedSentence | None:
@@ -42,7 +45,8 @@ def _draw(rng: random.Random, label: str) -> ClassifiedSentence | None:
 
 
 def _utterance(rng: random.Random) -> tuple[Utterance, int, list[str]]:
-    """(derivation, polarity of what it asserts, idioms in it). What one says or hopes counts; a reason or a time does not."""
+    """(derivation, polarity of what it asserts, idioms in it). What one says or hopes counts; a reason or a time does
+    not."""
     inner, polarity, idiom = _polar(rng)
     idioms = [idiom] if idiom else []
     kind = rng.random()
@@ -73,10 +77,17 @@ def _polar(rng: random.Random) -> tuple[Clause, int, str | None]:
     word = pick(rng, tuple(ADJECTIVE_POLARITY))
     subject = noun_phrase(rng, pick(rng, nouns(ADJECTIVES[word].classes)), adjective=0)
     tense = pick(rng, ("present", "past", "future"))
-    return Clause(subject, VERBS["be"], tense, negated, complement=ADJECTIVES[word]), sign * ADJECTIVE_POLARITY[word], None
+    return (
+        Clause(subject, VERBS["be"], tense, negated, complement=ADJECTIVES[word]),
+        sign * ADJECTIVE_POLARITY[word],
+        None,
+    )
 
 
 def _deed(rng: random.Random, word: str) -> Clause:
     verb = VERBS[word]
-    subject, tense = noun_phrase(rng, pick(rng, nouns(verb.subjects)), adjective=0), pick(rng, ("present", "perfect", "future"))
+    subject, tense = (
+        noun_phrase(rng, pick(rng, nouns(verb.subjects)), adjective=0),
+        pick(rng, ("present", "perfect", "future")),
+    )
     return Clause(subject, verb, tense, objects=(noun_phrase(rng, pick(rng, nouns(verb.objects)), adjective=0),))

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from data.grammar_derivations import pick
-from data.grammar_splits import disjoint
+from data.grammar.derivations import pick
+from data.grammar.splits import disjoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,10 @@ def _superlative(rng: random.Random, word: str, variable: int) -> tuple[str, str
     measure = MEASURES[pick(rng, KINDS[word].measures)]
     phrase, conditions = _members(rng, word, False, variable)
     adjective, operator = pick(rng, ((measure.most, "argmax"), (measure.least, "argmin")))
-    return f"the {adjective} {phrase}", f"( {operator} ${variable} {_conjunction(conditions)} ( {measure.function} ${variable} ) )"
+    return (
+        f"the {adjective} {phrase}",
+        f"( {operator} ${variable} {_conjunction(conditions)} ( {measure.function} ${variable} ) )",
+    )
 
 
 def _related(rng: random.Random) -> tuple[str, Relation, list[str]]:
@@ -153,7 +156,10 @@ def _which(rng: random.Random) -> tuple[str, str]:
     phrase, relation, conditions = _related(rng)
     other, term = _individual(rng, relation.object, 1)
     conditions.append(f"( {relation.predicate} $0 {term} )")
-    return f"{pick(rng, ('what', 'which'))} {phrase} {relation.plural} {other}", f"( lambda $0 e {_conjunction(conditions)} )"
+    return (
+        f"{pick(rng, ('what', 'which'))} {phrase} {relation.plural} {other}",
+        f"( lambda $0 e {_conjunction(conditions)} )",
+    )
 
 
 def _count(rng: random.Random) -> tuple[str, str]:

@@ -4,8 +4,8 @@ A clause is put into fields: what stands before the finite verb (one constituent
 midfield, and the verb's rest (separable particle, participle or infinitive). In a subordinate clause the finite verb comes last.
 """
 
-from data.grammar_abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance, agreement, is_asked
-from data.lexicon import Adjective, GermanVerb, Pronoun
+from data.grammar.abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance, agreement, is_asked
+from data.grammar.lexicon import Adjective, GermanVerb, Pronoun
 
 _GENDERS = {"m": 0, "f": 1, "n": 2, "p": 3}
 
@@ -155,7 +155,9 @@ def nominal(phrase: Nominal, case: str, negative: bool = False) -> str:
         return f"{nominal(phrase.first, case)} und {nominal(phrase.second, case)}"
     gender = "p" if phrase.plural else phrase.noun.gender
     determiner, declension = _determiner(phrase, case, gender, negative)
-    adjective = phrase.adjective.stem + _ADJECTIVE_ENDINGS[declension][case][_GENDERS[gender]] if phrase.adjective else ""
+    adjective = (
+        phrase.adjective.stem + _ADJECTIVE_ENDINGS[declension][case][_GENDERS[gender]] if phrase.adjective else ""
+    )
     words = [determiner, adjective, _noun(phrase, case)]
     if phrase.content:
         words.append(phrase.content.german)

@@ -1,0 +1,103 @@
+"""From a manifest and a folder of files to a table: a reader by name, and what the manifest promises, checked."""
+
+import hashlib
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from data.corpora import aspec, babi, bitext, logical_forms, senteval, snli, treebank
+from data.manifest import Manifest, Part, Split, closest
+from data.schemas import SCHEMAS, check
+
+Reader = Callable[..., pa.Table]  # (files by the parts they play, max_words, options of the split)
+
+READERS: dict[str, Reader] = {
+    "aspec": aspec.read,
+    "babi": babi.read,
+    "bitext": bitext.read,
+    "mspars": logical_forms.read,
+    "questions": logical_forms.read_questions,
+    "senteval.classes": senteval.read_classes,
+    "senteval.paraphrases": senteval.read_paraphrases,
+    "senteval.sentiment": senteval.read_sentiment,
+    "senteval.sick": senteval.read_sick,
+    "senteval.similarity": senteval.read_similarity,
+    "senteval.trec": senteval.read_trec,
+    "snli.official": snli.read_official,
+    "snli.tokenised": snli.read_tokenised,
+    "treebank": treebank.read,
+    "treebank.tagged": treebank.read_tagged,
+}
+
+
+def read(manifest: Manifest, name: str, folder: Path) -> pa.Table:
+    """A split of a corpus whose files lie in `folder`. ValueError: anything else than the manifest says."""
+    split = manifest.split(name)
+    files = {role: folder / file for role, file in split.files.items()}
+    for role, path in files.items():
+        if not path.exists():
+            raise ValueError(_absent(manifest, split.files[role]))
+    table = read_files(reader(manifest, split), files, manifest.max_words, split.options)
+    where = f"{manifest.name} {name}"
+    return counted(take(check(table, SCHEMAS[split.schema_ or manifest.schema_], where), split.part), split, where)
+
+
+def reader(manifest: Manifest, split: Split) -> Reader:
+    """The reader of a split."""
+    name = split.reader or manifest.reader
+    if name not in READERS:
+        raise ValueError(f"{manifest.name}: no reader {name!r}: {closest(name, READERS)}")
+    return READERS[name]
+
+
+def read_files(read: Reader, files: Mapping[str, Path], max_words: int, options: Mapping[str, object]) -> pa.Table:
+    """The table of a reader; refuses options that it does not have."""
+    known = [name for name in inspect.signature(read).parameters if name not in ("files", "max_words")]
+    for option in options:
+        if option not in known:
+            raise ValueError(f"{read.__module__} has no option {option!r}: {closest(option, known)}")
+    return read(files, max_words, **options)
+
+
+def take(table: pa.Table, part: Part | None) -> pa.Table:
+    """The rows of a part, in their order. Rows are put into a fixed random order, in which those with equal values of
+    `part.by` stand together, and belong to the part that the first of them falls into."""
+    if part is None:
+        return table
+    counts = Counter(table[part.by].to_pylist())
+    stop = table.num_rows if part.stop is None else part.stop
+    begin, chosen = 0, set()
+    for value in sorted(counts, key=lambda value: (hashlib.sha256(str(value).encode()).digest(), value)):
+        if part.start <= begin < stop:
+            chosen.add(value)
+        begin += counts[value]
+    return table.filter(pc.is_in(table[part.by], pa.array(chosen, table.schema.field(part.by).type)))
+
+
+def reasons(table: pa.Table) -> dict[str, int]:
+    """How many rows cannot be used, by reason."""
+    if "reason" not in table.column_names:
+        return {}
+    return {reason: count for reason, count in sorted(Counter(table["reason"].to_pylist()).items()) if reason}
+
+
+def counted(table: pa.Table, split: Split, where: str) -> pa.Table:
+    """The table, if it has as many rows and as many that cannot be used as the manifest says."""
+    if split.rows is not None and table.num_rows != split.rows:
+        raise ValueError(
+            f"{where}: {table.num_rows} rows, the manifest says {split.rows}: another version of the corpus?"
+        )
+    if split.reasons not in ("unknown", reasons(table)):
+        raise ValueError(f"{where}: rows that cannot be used: {reasons(table)}, the manifest says {split.reasons}")
+    return table
+
+
+def _absent(manifest: Manifest, file: str) -> str:
+    for source in manifest.sources:
+        if source.name == file:
+            return f"{manifest.name}: {file} is put in by hand: {source.instructions}"
+    return f"{manifest.name}: {file} is not there; fetch the corpus again"

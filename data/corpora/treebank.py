@@ -1,0 +1,99 @@
+"""Readers of treebanks: brackets, CoNLL-U, or both for the same sentences."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from data.dependencies import Analysed, read_conllu
+from data.lines import lines
+from data.schemas import TAGGED, TREES, build, columns
+from data.trees import Tree, alike, brackets, plain, read_brackets
+
+OTHER_WORDS = "the tree has other words"
+NO_WORDS = "no words"
+_SECTION = re.compile(r"wsj_(\d\d)\d\d\.", re.IGNORECASE)
+
+
+class _Row(NamedTuple):
+    tokens: Sequence[str]
+    tags: Sequence[str]
+    universal: Sequence[str]
+    tree: str
+    heads: Sequence[int]
+    relations: Sequence[str]
+    group: str
+    reason: str
+
+
+def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
+    """TREES of `brackets`, of `conllu`, or of both: then tree N and sentence N belong together, and words and tags are
+    those of the CoNLL-U file. Brackets may be a folder of Penn Treebank files, of which `sections` are read, from the
+    first to the last (all, if not given). The group of a sentence is its document."""
+    where = str(next(iter(files.values())))
+    if "brackets" not in files:
+        rows = [_row(None, sentence, max_words, where) for sentence in _sentences(files)]
+    elif "conllu" not in files:
+        rows = [
+            _row(tree, Analysed(line, document, *_words(tree), [], [], ""), max_words, where)
+            for document, line, tree in _trees(files["brackets"], sections)
+        ]
+    else:
+        trees, sentences = list(_trees(files["brackets"], sections)), list(_sentences(files))
+        if len(trees) != len(sentences):
+            raise ValueError(
+                f"{where} has {len(trees)} trees and {files['conllu']} {len(sentences)} sentences: number N of both "
+                "must belong together"
+            )
+        rows = [_row(tree, own, max_words, where) for (_, _, tree), own in zip(trees, sentences, strict=True)]
+    return build(TREES, where, columns(_Row._fields, rows), len(rows))
+
+
+def read_tagged(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
+    """TAGGED of the same files."""
+    return tagged(read(files, max_words, sections))
+
+
+def tagged(trees: pa.Table) -> pa.Table:
+    """TAGGED of TREES: Penn tags. What is wrong with a row's tree or heads does not matter here."""
+    found: dict[str, Any] = {name: trees[name].combine_chunks() for name in ("id", "tokens", "tags", "group")}
+    found["reason"] = [NO_WORDS if reason == NO_WORDS else "" for reason in trees["reason"].to_pylist()]
+    return build(TAGGED, "a treebank", found, trees.num_rows)
+
+
+def _sentences(files: Mapping[str, Path]) -> Iterator[Analysed]:
+    return read_conllu(lines(files["conllu"]), str(files["conllu"]))
+
+
+def _trees(path: Path, sections: Sequence[int]) -> Iterator[tuple[str, int, Tree]]:
+    """(document, line, tree) of a file, or of the files of a folder in order."""
+    for file in sorted(path.rglob("*.mrg")) if path.is_dir() else [path]:
+        found = _SECTION.match(file.name)
+        if sections and not (found and sections[0] <= int(found[1]) <= sections[-1]):
+            continue
+        document = file.stem if path.is_dir() else ""
+        for line, tree in read_brackets(lines(file), str(file)):
+            yield document, line, plain(tree)
+
+
+def _words(tree: Tree) -> tuple[list[str], list[str], list[str]]:
+    return list(tree.tokens), list(tree.tags), []
+
+
+def _row(tree: Tree | None, own: Analysed, max_words: int, where: str) -> _Row:
+    """A row of a tree and what CoNLL-U says of the same sentence; what does not fit is left out, with a reason."""
+    if len(own.tokens) > max_words:
+        raise ValueError(
+            f"{where}, the sentence on line {own.line}: {len(own.tokens)} words, at most {max_words}; raise max_words"
+        )
+    reasons = [own.reason] if own.reason else []
+    text = ""
+    if not own.tokens:
+        reasons.append(NO_WORDS)
+    elif tree and len(tree.tokens) == len(own.tokens) and all(map(alike, tree.tokens, own.tokens)):
+        text = brackets(tree._replace(tokens=tuple(own.tokens)))
+    elif tree:
+        reasons.append(OTHER_WORDS)
+    return _Row(own.tokens, own.tags, own.universal, text, own.heads, own.relations, own.document, "; ".join(reasons))

@@ -1,0 +1,32 @@
+"""Text files by lines, as they come: LF or CRLF, with or without a byte order mark, in a stated encoding."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+BOM = b"\xef\xbb\xbf"
+
+
+class Line(NamedTuple):
+    """A line without its end, and its number from 1."""
+
+    number: int
+    text: str
+
+
+def lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:
+    """The lines of a file. A ValueError names the line that is not in this encoding."""
+    for number, raw in enumerate(path.read_bytes().removeprefix(BOM).splitlines(), 1):
+        try:
+            yield Line(number, raw.decode(encoding))
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}, line {number}: byte {error.start + 1} is not {encoding.upper()}; convert the file"
+            ) from error
+
+
+def bounded(text: str, where: str, number: int, max_words: int) -> str:
+    """The text, if it has at most max_words words."""
+    if len(text) > 2 * max_words and (words := len(text.split())) > max_words:
+        raise ValueError(f"{where}, line {number}: {words} words, at most {max_words}; split it, or raise max_words")
+    return text

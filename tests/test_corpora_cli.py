@@ -1,0 +1,58 @@
+"""`phrasemodels corpora`, in this process and against the mirror."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from flows.corpora import app
+
+MIRROR = Path(os.environ.get("PHRASEMODELS_MIRROR", Path(__file__).parents[2] / "shared" / "corpora"))
+mirrored = pytest.mark.skipif(not (MIRROR / "geoquery").is_dir(), reason="no mirror: set PHRASEMODELS_MIRROR")
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {
+        "PHRASEMODELS_STORE": str(tmp_path / "store"),
+        "PHRASEMODELS_MIRROR": str(MIRROR),
+        "PHRASEMODELS_OFFLINE": "true",
+    }
+
+
+def run(environment: dict[str, str], *arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env=environment)
+
+
+def test_list_has_a_stable_schema(environment: dict[str, str]) -> None:
+    rows = json.loads(run(environment, "list", "--json").stdout)
+    assert {row["name"] for row in rows} >= {"multi30k", "babi", "penn_treebank"}
+    keys = ["name", "title", "schema", "splits", "licence", "redistributable", "stand_in", "by_hand", "fetched"]
+    assert all(list(row) == keys for row in rows)
+    assert "600 / - / 280" in run(environment, "list").stdout
+
+
+def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
+    assert "did you mean 'geoquery'" in str(run(environment, "show", "geoqery").exception)
+    assert "has not been fetched" in str(run(environment, "where", "atis").exception)
+    fetched = run(environment, "fetch", "penn_treebank")
+    assert fetched.exit_code == 1
+    assert "penn_treebank: wsj is put in by hand: Copy" in fetched.stderr
+    assert run(environment, "verify", "atis").exit_code == 1
+
+
+@mirrored
+def test_fetch_verify_show_where(environment: dict[str, str]) -> None:
+    assert run(environment, "fetch", "geoquery").exit_code == 0
+    place = run(environment, "where", "geoquery").stdout.strip()
+    assert (Path(place) / "train.nl").is_file()
+    verified = run(environment, "verify", "geoquery")
+    assert verified.exit_code == 0
+    assert "geoquery\ttest\t280 rows, 115 of 280 test records (41%) stand verbatim in train" in verified.stdout
+    shown = json.loads(run(environment, "show", "geoquery", "--split", "test", "--head", "2", "--json").stdout)
+    assert [record["id"] for record in shown["head"]] == [0, 1]
+    assert shown["fetched"]
+    (Path(place) / "train.nl").write_text("changed\n")
+    assert run(environment, "verify", "geoquery").exit_code == 1

@@ -1,0 +1,217 @@
+"""Readers of every family, on records made by hand."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from data.corpora import aspec, babi, logical_forms, senteval, snli, treebank
+from data.corpora.leakage import leakage
+from data.corpora.readers import counted, read_files, take
+from data.manifest import Part, Split
+from data.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build
+
+WORDS = 100
+
+
+def put(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def block(number: int, *values: str) -> str:
+    lines = (f"<{tag} id={number}>\t{value}".rstrip(" ") for tag, value in zip(logical_forms.TAGS, values, strict=True))
+    return "\r\n".join(lines) + "\r\n" + "=" * 50 + "\r\n"
+
+
+def test_blocks_of_logical_forms(tmp_path: Path) -> None:
+    text = "".join(block(i, f"who drew it {i}", f"( lambda ?x ( mso:a.b it_{i} ?x ) )", "p", "cvt") for i in range(10))
+    path = put(tmp_path, "a.dev", text)
+    table = logical_forms.read({"blocks": path}, WORDS)
+    assert table.schema == BITEXT
+    assert table.num_rows == 10
+    assert table.slice(3, 1).to_pylist() == [
+        {"id": 3, "source": "who drew it 3", "target": "( lambda ?x ( mso:a.b it_3 ?x ) )", "group": "cvt"}
+    ]
+    assert logical_forms.read_questions({"blocks": path}, WORDS)["text"][9].as_py() == "who drew it 9"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (block(1, "q", "", "", ""), "line 1: a question without logical form"),
+        (block(1, "q", "l", "p", "t")[:-60], "line [34]: .* where <question type|line 1: the block .* cut off"),
+        (
+            block(1, "q", "l", "p", "t").replace("logical form id=1", "logical form id=2"),
+            "line 2: .* where <logical form",
+        ),
+    ],
+)
+def test_bad_blocks_are_named(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        logical_forms.read({"blocks": put(tmp_path, "a.dev", text)}, WORDS)
+
+
+def test_classes_keep_their_empty_lines(tmp_path: Path) -> None:
+    files = {"positive": put(tmp_path, "p", "good\nfine \n\n"), "negative": put(tmp_path, "n", "bad\r\n")}
+    table = senteval.read_classes(files, WORDS)
+    assert table.schema == SENTENCES
+    assert table["text"].to_pylist() == ["good", "fine", "", "bad"]
+    assert table["label"].to_pylist() == ["positive"] * 3 + ["negative"]
+    assert table["reason"].to_pylist() == ["", "", "empty", ""]
+
+
+def test_latin_1_has_to_be_said(tmp_path: Path) -> None:
+    path = put(tmp_path, "TREC", "LOC:city Where is M\xfcnchen ?\nNUM:date When ?\n".encode("latin-1"))
+    table = senteval.read_trec({"questions": path}, WORDS, "iso-8859-1")
+    assert table.select(["text", "label", "group"]).to_pylist()[0] == {
+        "text": "Where is München ?",
+        "label": "LOC",
+        "group": "city",
+    }
+    with pytest.raises(ValueError, match="TREC, line 1: byte 20 is not UTF-8"):
+        senteval.read_trec({"questions": path}, WORDS)
+
+
+def test_sentiment_with_and_without_neutral(tmp_path: Path) -> None:
+    path = put(tmp_path, "t", "(3 (2 So) (3 good))\n(2 (2 A) (2 -LRB-))\n(0 bad)\n")
+    fine = senteval.read_sentiment({"trees": path}, WORDS)
+    assert fine["label"].to_pylist() == ["3", "2", "0"]
+    assert fine["text"].to_pylist() == ["So good", "A (", "bad"]
+    binary = senteval.read_sentiment({"trees": path}, WORDS, binary=True)
+    assert binary["label"].to_pylist() == ["positive", "negative"]
+    assert binary["id"].to_pylist() == [0, 2]
+
+
+def test_pairs_between_tabs(tmp_path: Path) -> None:
+    header = "\t".join(senteval.SICK)
+    sick = put(tmp_path, "s", f"{header}\r\n1\tA dog\tA cat\t2.5\tNEUTRAL\r\n2\tA dog\tA pet\t4\tENTAILMENT\r\n")
+    table = senteval.read_sick({"pairs": sick}, WORDS)
+    assert table.schema == PAIRS
+    assert table.select(["label", "score", "family"]).to_pylist() == [
+        {"label": "neutral", "score": 2.5, "family": 0},
+        {"label": "entailment", "score": 4.0, "family": 0},
+    ]
+    para = put(tmp_path, "m", "\ufeff" + "\t".join(senteval.MRPC) + '\r\n1\t7\t8\tHe said "no.\tHe refused.\r\n')
+    assert senteval.read_paraphrases({"a": para}, WORDS)["premise"].to_pylist() == ['He said "no.']
+    score = put(tmp_path, "o", "6\ta\tb\n")
+    with pytest.raises(ValueError, match="line 1: a score of 6"):
+        senteval.read_similarity({"OnWN": score}, WORDS)
+    with pytest.raises(ValueError, match="line 1: the columns are"):
+        senteval.read_paraphrases({"a": sick}, WORDS)
+
+
+def test_stories(tmp_path: Path) -> None:
+    story = "1 Ann went out.\n2 Bob slept.\n3 Where is Ann? \tout\t1\n4 Ann came back.\n5 And now?\thome,in\t4 1\n"
+    table = babi.read({"stories": put(tmp_path, "s", story * 5)}, WORDS, "qa02")
+    assert table.schema == STORIES
+    assert table.num_rows == 10
+    last = table.slice(9, 1).to_pylist()[0]
+    assert last["facts"] == ["Ann went out.", "Bob slept.", "Ann came back."]
+    assert (last["lines"], last["support"], last["answer"], last["story"]) == ([1, 2, 4], [2, 0], "home,in", 4)
+    for text, words in (
+        ("2 x.\n", "line 1"),
+        ("1 a.\n2 b?\tc\t2\n", "line 2: .* line 2"),
+        ("1 a.\n2 \tc\t1\n", "line 2: a question"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            babi.read({"stories": put(tmp_path, "bad", text)}, WORDS)
+
+
+def official(label: str, tree: str, binary: str) -> str:
+    pair = {"gold_label": label, "sentence1": "A dog", "sentence2": "No dog"}
+    other = {"sentence2_parse": "(ROOT (NP (DT No) (NN dog)))", "sentence2_binary_parse": "( No dog )"}
+    return json.dumps(pair | other | {"sentence1_parse": tree, "sentence1_binary_parse": binary}) + "\n"
+
+
+def test_official_pairs_with_both_parses(tmp_path: Path) -> None:
+    good = "(ROOT (NP (DT A) (NN dog)))"
+    text = (
+        official("neutral", good, "( A dog )")
+        + official("-", good, "( A dog )")
+        + official("neutral", "(ROOT (", "( A dog )")
+    )
+    table = snli.read_official({"jsonl": put(tmp_path, "x.jsonl", text)}, WORDS)
+    assert table["premise"].to_pylist() == ["A dog"] * 3
+    assert table["premise_tree"].to_pylist() == [good, good, ""]
+    assert table["reason"].to_pylist() == ["", snli.UNDECIDED, "no parse of the premise"]
+    for broken in ("{}\n", "nothing\n", official("maybe", good, "( A dog )")):
+        with pytest.raises(ValueError, match=r"x\.jsonl, line 1: "):
+            snli.read_official({"jsonl": put(tmp_path, "x.jsonl", broken)}, WORDS)
+
+
+def test_tokenised_pairs_must_agree_in_length(tmp_path: Path) -> None:
+    files = {"premise": put(tmp_path, "1", "a\na\nb\n"), "hypothesis": put(tmp_path, "2", "c\nd\ne\n")}
+    labels = put(tmp_path, "l", "neutral\nneutral\nentailment\n")
+    assert snli.read_tokenised(files | {"label": labels}, WORDS)["family"].to_pylist() == [0, 0, 1]
+    with pytest.raises(ValueError, match="3, 3 and 1 lines"):
+        snli.read_tokenised(files | {"label": put(tmp_path, "s", "neutral\n")}, WORDS)
+
+
+def test_long_pairs_are_a_group(tmp_path: Path) -> None:
+    path = put(tmp_path, "train-1.txt", "0.9 ||| A ||| 1 ||| 犬だ ||| a dog\n0.8 ||| B ||| 1 ||| 犬だよね ||| a dog\n")
+    table = aspec.read({"1": path, "2": path}, WORDS, characters=3)
+    assert table["group"].to_pylist() == ["", "long", "", "long"]
+    short = aspec.read({"1": path, "2": path}, WORDS, characters=3, drop_long=True)
+    assert short["id"].to_pylist() == [0, 2]
+    assert short["source"].to_pylist() == ["犬だ", "犬だ"]
+
+
+def test_trees_and_sentences_side_by_side(tmp_path: Path) -> None:
+    row = "{}\t{}\t_\tNOUN\tNN\t_\t{}\tdep\t_\t_\n"
+    sentences = "# newdoc id = d\n" + "".join(
+        row.format(1, word, 2) + row.format(2, "dogs", head) + "\n" for word, head in (("(", 0), ("big", 0), ("big", 1))
+    )
+    trees = "( (NP (-LRB- -LRB-) (NNS dogs)) )\n( (NP (JJ small) (NNS dogs)) )\n( (NP (JJ big) (NNS dogs)) )\n"
+    files = {"brackets": put(tmp_path, "t", trees), "conllu": put(tmp_path, "c", sentences)}
+    table = treebank.read(files, WORDS)
+    assert table.schema == TREES
+    assert table["tree"].to_pylist() == ["(ROOT (NP (-LRB- -LRB-) (NNS dogs)))", "", "(ROOT (NP (JJ big) (NNS dogs)))"]
+    assert table["heads"].to_pylist() == [[2, 0], [2, 0], []]
+    assert table["reason"].to_pylist() == ["", treebank.OTHER_WORDS, "cyclic dependencies"]
+    assert set(table["group"].to_pylist()) == {"d"}
+    assert treebank.tagged(table)["reason"].to_pylist() == ["", "", ""]
+    with pytest.raises(ValueError, match="2 words, at most 1"):
+        treebank.read(files, 1)
+    with pytest.raises(ValueError, match=r"2 trees and .* 3 sentences"):
+        treebank.read(files | {"brackets": put(tmp_path, "u", trees[: trees.rindex("( (NP")])}, WORDS)
+
+
+def test_a_tree_of_traces_keeps_its_row(tmp_path: Path) -> None:
+    path = put(tmp_path, "t", "( (S (-NONE- *)) )\n( (S (X x)) )\n")
+    assert treebank.read({"brackets": path}, WORDS)["reason"].to_pylist() == [treebank.NO_WORDS, ""]
+
+
+def pairs(*premises: str) -> pa.Table:
+    return build(PAIRS, "here", {"premise": list(premises), "hypothesis": ["h"] * len(premises)}, len(premises))
+
+
+def test_parts_are_disjoint_and_keep_together() -> None:
+    table = pairs(*(f"p{i // 3}" for i in range(300)))
+    first, last = take(table, Part(by="premise", stop=50)), take(table, Part(by="premise", start=50))
+    assert first.num_rows + last.num_rows == 300
+    assert 50 <= first.num_rows <= 52
+    assert not set(first["premise"].to_pylist()) & set(last["premise"].to_pylist())
+    assert first["id"].to_pylist() == sorted(first["id"].to_pylist())
+
+
+def test_leakage_counts_whole_records() -> None:
+    train, test = pairs("a", "b"), pairs("a", "c", "a", "d")
+    assert leakage(train, test) == (2, 4)
+    assert str(leakage(train, test)) == "2 of 4 test records (50%) stand verbatim in train"
+    facts = build(STORIES, "s", {"facts": [["a", "b"]], "question": ["q"]}, 1)
+    apart = build(STORIES, "s", {"facts": [["a b"], ["a", "b"]], "question": ["q", "q"]}, 2)
+    assert leakage(facts, apart) == (1, 2)
+
+
+def test_sizes_and_reasons_are_those_of_the_manifest(tmp_path: Path) -> None:
+    table = senteval.read_classes({"p": put(tmp_path, "p", "a\n\n")}, WORDS)
+    assert counted(table, Split(rows=2, files={}, reasons={"empty": 1}), "x") is table
+    with pytest.raises(ValueError, match="x: 2 rows, the manifest says 3"):
+        counted(table, Split(rows=3, files={}), "x")
+    with pytest.raises(ValueError, match=r"x: rows that cannot be used: \{'empty': 1\}"):
+        counted(table, Split(rows=2, files={}), "x")
+    with pytest.raises(ValueError, match="no option 'taks': did you mean 'task'"):
+        read_files(babi.read, {}, WORDS, {"taks": 1})

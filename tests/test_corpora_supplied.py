@@ -1,0 +1,190 @@
+"""What a user puts in by hand, archives that mean harm, and files that are built from what is upstream."""
+
+import hashlib
+import io
+import os
+import tarfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data import archives
+from data.corpora.readers import read
+from data.fetch import Sources, fetch
+from data.manifest import File, Manifest, Source, load
+from data.supplied import digests, locate, obtain
+
+
+def put(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def smaller(manifest: Manifest, **splits: dict[str, Any]) -> Manifest:
+    """The manifest with other numbers of rows and parts."""
+    made = {name: manifest.split(name).model_copy(update=changes) for name, changes in splits.items()}
+    return manifest.model_copy(update={"splits": made})
+
+
+def test_penn_treebank_by_sections(tmp_path: Path) -> None:
+    for section in (0, 2, 21, 22, 23, 24):
+        name = f"LDC99T42/PARSED/MRG/WSJ/{section:02d}/WSJ_{section:02d}01.MRG"
+        put(tmp_path / "penn_treebank" / name, f"\n( (S (NP-SBJ (NN a{section}) ) (VP (VBZ is) )) )\n( (X (NN b)) )\n")
+    put(tmp_path / "penn_treebank/LDC99T42/RAW/WSJ/00/WSJ_0001", "raw")
+    found = smaller(load("penn_treebank"), train={"rows": 4}, dev={"rows": 2}, **{"tagging.train": {"rows": 4}})
+    sources = Sources((tmp_path,))
+    origins = obtain(found, tmp_path / "out", sources)
+    assert (
+        sorted(origins)
+        == sorted(digests(found, sources))
+        == [f"wsj/{s:02d}/wsj_{s:02d}01.mrg" for s in (0, 2, 21, 22, 23, 24)]
+    )
+    train = read(found, "train", tmp_path / "out")
+    assert train["tokens"].to_pylist() == [["a2", "is"], ["b"], ["a21", "is"], ["b"]]
+    assert train["tree"][0].as_py() == "(ROOT (S (NP (NN a2)) (VP (VBZ is))))"
+    assert train["group"].to_pylist() == ["wsj_0201", "wsj_0201", "wsj_2101", "wsj_2101"]
+    assert read(found, "dev", tmp_path / "out")["group"].to_pylist() == ["wsj_2201"] * 2
+    assert read(found, "tagging.train", tmp_path / "out")["tags"].to_pylist()[:2] == [["NN", "VBZ"], ["NN"]]
+
+
+def test_an_archive_in_the_folder_is_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "snli_official").mkdir()
+    with zipfile.ZipFile(tmp_path / "snli_official" / "snli_1.0.zip", "w") as archive:
+        for part in ("train", "dev", "test"):
+            archive.writestr(f"snli_1.0/snli_1.0_{part}.jsonl", "")
+    assert len(obtain(load("snli_official"), tmp_path / "out", Sources((tmp_path,)))) == 3
+    assert len(digests(load("snli_official"), Sources((tmp_path,)))) == 3
+
+
+def test_what_is_missing_comes_with_instructions(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"penn_treebank: wsj is put in by hand: Copy parsed/mrg/wsj .*penn_treebank\."):
+        obtain(load("penn_treebank"), tmp_path / "out", Sources((tmp_path,)))
+    with pytest.raises(ValueError, match=r"MSParS\.train is put in by hand: Take"):
+        read(load("mspars"), "official.train", tmp_path)
+
+
+def test_supplied_files_are_checked(tmp_path: Path) -> None:
+    source = Source(name="a", pattern="a.txt", instructions="", git_blob=hashlib.sha1(b"blob 2\0hi").hexdigest())
+    put(tmp_path / "x/A.txt", "hi")
+    assert locate(source, tmp_path) == {"a": tmp_path / "x/A.txt"}
+    put(tmp_path / "x/A.txt", "ho")
+    with pytest.raises(ValueError, match="git blob"):
+        locate(source, tmp_path)
+    put(tmp_path / "y/a.txt", "hi")
+    with pytest.raises(ValueError, match="are both a: remove one"):
+        locate(source, tmp_path)
+    with pytest.raises(ValueError, match="has 2 files"):
+        locate(Source(name="a", pattern="?/a.txt", count=3, instructions=""), tmp_path)
+
+
+def tar(path: Path, *members: tuple[str, bytes, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content, kind in members:
+            info = tarfile.TarInfo(name)
+            info.size, info.type, info.linkname = len(content), kind, "/etc/passwd"
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
+def zipped(path: Path, *members: str, mode: int = 0o100644) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in members:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            archive.writestr(info, b"x")
+    return path
+
+
+FILE = tarfile.REGTYPE
+HARMFUL: list[tuple[Callable[[Path], Path], str]] = [
+    (lambda p: tar(p, ("../x", b"x", FILE)), "would leave the folder"),
+    (lambda p: tar(p, ("/x", b"x", FILE)), "would leave the folder"),
+    (lambda p: zipped(p, "a/../../x"), "would leave the folder"),
+    (lambda p: zipped(p, "C:\\x"), "would leave the folder"),
+    (lambda p: tar(p, ("x", b"", tarfile.SYMTYPE)), "link or a device"),
+    (lambda p: tar(p, ("x", b"", tarfile.LNKTYPE)), "link or a device"),
+    (lambda p: tar(p, ("x", b"", tarfile.CHRTYPE)), "link or a device"),
+    (lambda p: zipped(p, "x", mode=0o120777), "link or a device"),
+    (lambda p: zipped(p, "Read", "read"), "differ in case only"),
+    (lambda p: tar(p, ("a", b"x", FILE), ("a", b"y", FILE)), "differ in case only, or not at all"),
+    (lambda p: zipped(p, "a", "a/b"), "is a file and a folder"),
+    (lambda p: tar(p, ("x", bytes(10_000_000), FILE)), "would take more than"),
+    (lambda p: put(p, "no archive"), "not a whole zip or tar archive"),
+]
+
+
+@pytest.mark.parametrize(("make", "words"), HARMFUL)
+def test_archives_that_mean_harm_leave_nothing(tmp_path: Path, make: Callable[[Path], Path], words: str) -> None:
+    archive = make(tmp_path / "archive")
+    with pytest.raises(ValueError, match=f"archive: .*{words}"):
+        archives.unpack(archive, tmp_path / "out", 1 << 30)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["archive"]
+
+
+def test_archives_are_unpacked(tmp_path: Path) -> None:
+    archive = tar(tmp_path / "a.tgz", ("./a/b", os.urandom(100), FILE), ("c", b"", FILE))
+    assert archives.unpack(archive, tmp_path / "out", 1000) == ["a/b", "c"]
+    assert (tmp_path / "out/a/b").stat().st_size == 100
+    archives.extract(archive, "a/b", tmp_path / "b", 1000)
+    with pytest.raises(ValueError, match="more than 99 bytes"):
+        archives.extract(archive, "a/b", tmp_path / "d", 99)
+    with pytest.raises(ValueError, match="holds no 'e'"):
+        archives.extract(archive, "e", tmp_path / "e", 99)
+    archive.write_bytes(archive.read_bytes()[:60])
+    with pytest.raises(ValueError, match=r"a\.tgz: "):
+        archives.unpack(archive, tmp_path / "other", 1000)
+    assert not (tmp_path / "other").exists()
+
+
+class Upstream(BaseHTTPRequestHandler):
+    """Two parts, and an archive that holds one of them."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        held = io.BytesIO()
+        with zipfile.ZipFile(held, "w") as archive:
+            archive.writestr("in/one", "1\n2\n")
+        body = {"/one": b"1\n2\n", "/two": b"3\n", "/zip": held.getvalue()}.get(self.path)
+        self.send_response(200 if body else 404)
+        self.end_headers()
+        self.wfile.write(body or b"")
+
+
+@pytest.fixture
+def upstream() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Upstream)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("build", "content"),
+    [
+        ({"transform": "concatenate", "url": "/{}", "parts": ("one", "two")}, b"1\n2\n3\n"),
+        ({"transform": "first_lines", "url": "/one", "lines": 1}, b"1\n"),
+        ({"transform": "member", "url": "/zip", "member": "in/one"}, b"1\n2\n"),
+    ],
+)
+def test_a_file_is_built_and_must_have_its_digest(
+    upstream: str, tmp_path: Path, build: dict[str, Any], content: bytes
+) -> None:
+    recipe = build | {"url": upstream + build["url"]}
+    digest = hashlib.sha256(content).hexdigest()
+    file = File(name="a", sha256=digest, bytes=len(content), mirror="x/a", build=recipe)  # type: ignore[arg-type]
+    fetch(file, tmp_path / "a", Sources(wait=0.01))
+    assert (tmp_path / "a").read_bytes() == content
+    with pytest.raises(ValueError, match="the manifest says 000"):
+        fetch(file.model_copy(update={"sha256": "0" * 64}), tmp_path / "b", Sources(wait=0.01))
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

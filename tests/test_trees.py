@@ -1,0 +1,187 @@
+"""Brackets and CoNLL-U: what they say, and what is said of them when they are wrong."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.dependencies import flaw, read_conllu
+from data.lines import Line
+from data.trees import Span, Tree, alike, brackets, parse, plain, read_brackets
+
+
+def numbered(text: str) -> list[Line]:
+    return [Line(number, line) for number, line in enumerate(text.split("\n"), 1)]
+
+
+def trees(text: str) -> list[tuple[int, Tree]]:
+    return list(read_brackets(numbered(text), "x.mrg"))
+
+
+def complaint(action: Callable[[], object]) -> str:
+    """What a ValueError says; where all is well, what every good message holds."""
+    try:
+        action()
+    except ValueError as error:
+        return str(error)
+    return "x.mrg, line 0; x.conllu, line 0"
+
+
+def test_a_penn_tree_over_several_lines() -> None:
+    text = "\n( (S (NP-SBJ-1 (DT The) (NN cat))\n   (VP=2 (VBD sat) (NP (-NONE- *-1)))\n   (-LRB- -LRB-)) )\n(NN x)"
+    (line, tree), (other, single) = trees(text)
+    assert (line, other) == (2, 5)
+    assert plain(tree) == Tree(
+        ("The", "cat", "sat", "("),
+        ("DT", "NN", "VBD", "-LRB-"),
+        (Span("ROOT", 0, 4), Span("S", 0, 4), Span("NP", 0, 2), Span("VP", 2, 3)),
+    )
+    assert brackets(plain(tree)) == "(ROOT (S (NP (DT The) (NN cat)) (VP (VBD sat)) (-LRB- -LRB-)))"
+    assert brackets(plain(single)) == "(ROOT (NN x))"
+
+
+def test_a_sentiment_tree_and_spaces_of_unicode() -> None:
+    assert parse("(3 (2 It) (4 (2 's\u2009so) (4 good)))").tokens == ("It", "'s\u2009so", "good")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("(S (NP (DT a))", "line 1: the tree that begins here lacks 1 closing bracket"),
+        ("(S (DT a))\n\n(S (X b)", "line 3: the tree that begins here lacks 1 closing bracket"),
+        ("(S (DT a)))", r"line 1: '\)' outside of all brackets"),
+        ("word", "line 1: 'word' outside of all brackets"),
+        ("(S\n(NP ))", "line 2: a bracket 'NP' with nothing in it"),
+        ("(S (DT a b))", "line 1: 'b' beside other words"),
+        ("(S (DT a) b)", "line 1: 'b' beside other words"),
+        ("(S (DT a (NN b)))", "line 1: a bracket after the word 'a'"),
+    ],
+)
+def test_bad_brackets_are_named(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=r"x\.mrg, " + words):
+        trees(text)
+
+
+@pytest.mark.parametrize("text", ["", "(S (A a)) (S (B b))"])
+def test_one_tree_is_one_tree(text: str) -> None:
+    with pytest.raises(ValueError, match="trees, not one"):
+        parse(text)
+
+
+def test_no_depth_and_no_length_is_too_much() -> None:
+    deep = "(S " * 50_000 + "(X x)" + ")" * 50_000
+    assert len(parse(deep).spans) == 50_000
+    assert brackets(parse(deep)) == deep
+    assert len(parse("(S " + " ".join(f"(X w{i})" for i in range(500)) + ")").tokens) == 500
+
+
+leaves = st.tuples(st.sampled_from(["NN", "-LRB-", "VB"]), st.sampled_from(["a", "(", "b/c", ")", "d\u200ae"]))
+phrases = st.recursive(
+    leaves,
+    lambda inner: st.tuples(st.sampled_from(["NP", "S"]), st.lists(inner, min_size=1, max_size=4)),
+    max_leaves=30,
+)
+
+
+def linear(node: tuple[str, str | list]) -> str:
+    label, content = node
+    if isinstance(content, str):
+        content = content.replace("(", "-LRB-").replace(")", "-RRB-")
+        return f"({label} {content})"
+    return f"({label} " + " ".join(map(linear, content)) + ")"
+
+
+@given(phrases)
+def test_what_is_written_is_what_was_read(node: tuple[str, str | list]) -> None:
+    assert brackets(parse(linear(node))) == linear(node)
+
+
+@settings(max_examples=300)
+@given(st.text(alphabet="()ab -\n\t", max_size=200))
+def test_any_text_is_brackets_or_an_error_with_a_line(text: str) -> None:
+    assert "x.mrg, line " in complaint(lambda: [brackets(tree) for _, tree in trees(text)])
+
+
+def test_words_are_alike_but_for_quotes_and_escapes() -> None:
+    assert alike("``", '"')
+    assert alike("-LRB-", "(")
+    assert alike("and\\/or", "and/or")
+    assert not alike("b", "c")
+
+
+def conllu(*heads: object) -> str:
+    rows = (f"{i}\tw{i}\t_\tNOUN\tNN\t_\t{head}\tdep\t_\t_" for i, head in enumerate(heads, 1))
+    return "# newdoc id = one\n" + "\n".join(rows) + "\n\n"
+
+
+def test_sentences_with_all_that_stands_between_tokens() -> None:
+    text = (
+        conllu(2, 0)
+        + "1-2\tdon't"
+        + "\t_" * 8
+        + "\n"
+        + "1\tdo"
+        + "\t_" * 8
+        + "\n1.1\tx"
+        + "\t_" * 8
+        + "\n2\tn't"
+        + "\t_" * 8
+    )
+    first, second = read_conllu(numbered(text), "x.conllu")
+    assert first == (2, "one", ["w1", "w2"], ["NN", "NN"], ["NOUN", "NOUN"], [2, 0], ["dep", "dep"], "")
+    assert second == (5, "one", ["do", "n't"], [], [], [], [], "")
+
+
+@pytest.mark.parametrize(
+    ("heads", "reason"),
+    [
+        ((2, 1), "cyclic dependencies"),
+        ((0, 3, 2), "cyclic dependencies"),
+        ((1,), "cyclic dependencies"),
+        ((0, 0), "2 roots"),
+    ],
+)
+def test_heads_that_make_no_tree_are_a_reason(heads: tuple[int, ...], reason: str) -> None:
+    (sentence,) = read_conllu(numbered(conllu(*heads)), "x")
+    assert (sentence.reason, sentence.heads, sentence.relations) == (reason, [], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (conllu("2|3", 0), "line 2: head '2|3' is not one number".replace("|", r"\|")),
+        (conllu(0, 9), "line 3: head 9 in a sentence of 2 tokens"),
+        (conllu("_", 0), "line 2: head '_' is not one number"),
+        ("1\ta\n", "line 1: 2 columns"),
+        (conllu(0).replace("1\tw1", "2\tw1"), "line 2: token 2 where 1 should be"),
+        (conllu(0).replace("1\tw1", "1\t"), "line 2: token 1 has no form"),
+        (conllu(0).replace("1\tw1", "x\tw1"), "line 2: 'x' is no token number"),
+        ("# only\n\n", "line 1: comments on a sentence without words"),
+        ("1-2" + "\tx" * 9, "line 1: a sentence without tokens"),
+        (conllu(0).rstrip() + "\n# inside\n", "line 3: a comment inside of a sentence"),
+    ],
+)
+def test_bad_conllu_is_named(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=rf"x\.conllu, {words}"):
+        list(read_conllu(numbered(text), "x.conllu"))
+
+
+fields = st.sampled_from(["1", "2", "3", "0", "_", "1-2", "1.1", "", "x", "٣", "²", "-", "#"])
+
+
+@settings(max_examples=300)
+@given(st.lists(st.one_of(st.just(""), st.lists(fields, min_size=9, max_size=11).map("\t".join), st.text(max_size=5))))
+def test_any_lines_are_conllu_or_an_error_with_a_line(rows: list[str]) -> None:
+    lines = [Line(i, row) for i, row in enumerate(rows, 1)]
+    assert "x.conllu, line " in complaint(lambda: [sentence.tokens[0] for sentence in read_conllu(lines, "x.conllu")])
+
+
+@given(st.integers(1, 6).flatmap(lambda n: st.lists(st.integers(0, n), min_size=n, max_size=n)))
+def test_a_flaw_is_what_following_every_head_finds(heads: list[int]) -> None:
+    def reaches_root(token: int) -> bool:
+        for _ in heads:
+            token = heads[token - 1] if token else 0
+        return token == 0
+
+    assert (flaw(heads) == "") == (heads.count(0) == 1 and all(map(reaches_root, range(1, len(heads) + 1))))
