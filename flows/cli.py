@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flows.corpora import app as corpora_app
+
 if TYPE_CHECKING:
     from flows.session import Session
 
@@ -20,6 +22,8 @@ app = typer.Typer(
     epilog="Results go to stdout, progress to stderr. Settings: PHRASEMODELS_STORE, _MIRROR, _OFFLINE, _MLFLOW_URI, "
     "_RAY_ADDRESS, _PREFECT_API_URL, _CPUS; PHRASEMODELS_DEBUG=1 shows tracebacks.",
 )
+
+app.add_typer(corpora_app, name="corpora")
 
 Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
 TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]
