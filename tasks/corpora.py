@@ -29,23 +29,23 @@ class Fetch:
 
 def fetch_corpus(job: Job, settings: Fetch) -> dict[str, Any]:
     """Download a corpus of data/manifests: every file whole and verified, or an error."""
-    from data.fetch import fetch, free_space
+    from data.fetch import free_space
     from data.manifest import load
+    from data.supplied import obtain
 
     manifest = load(settings.corpus)
     free_space(job.out, 3 * sum(file.bytes for file in manifest.files))
-    origins = {}
-    for file in manifest.files:
-        target = job.out / file.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        origins[file.name] = fetch(file, target, job.places.sources)
+    origins = obtain(manifest, job.out, job.places.sources)
     return {
         "corpus": manifest.name,
-        "from": {name: origin if "://" in origin else "a mirror folder" for name, origin in origins.items()},
-        "licences": [manifest.licence],
-        "redistributable": manifest.redistributable,
-        "stand_in": False,
+        "from": {name: origin if "://" in origin else "a folder" for name, origin in origins.items()},
+        **_terms(manifest.licence, manifest.redistributable, manifest.stand_in),
     }
+
+
+def _terms(licence: str, redistributable: bool, stand_in: bool) -> dict[str, Any]:
+    """What travels with everything that is made from a corpus."""
+    return {"licences": [licence], "redistributable": redistributable, "stand_in": stand_in}
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class ReadSplit:
     target: str
     rows: int
     max_words: int
+    terms: tuple[str, bool, bool]
 
 
 def read_split(job: Job, settings: ReadSplit) -> dict[str, Any]:
@@ -64,7 +65,7 @@ def read_split(job: Job, settings: ReadSplit) -> dict[str, Any]:
 
     corpus: Artifact = job.inputs["corpus"]
     table = read_bitext(corpus.file(settings.source), corpus.file(settings.target), settings.rows, settings.max_words)
-    return write_stage(job.out, table)
+    return {**_terms(*settings.terms), **write_stage(job.out, table)}
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,7 @@ def generate_split(job: Job, settings: Generate) -> dict[str, Any]:
         pa.array(["idiom" if s.idiom else "plain" for s in sentences]),
     ]
     table = check(pa.Table.from_arrays(columns, schema=BITEXT), BITEXT, "the sample grammar")
-    terms = {"licences": ["Apache-2.0"], "redistributable": True, "stand_in": True}
-    return {"corpus": "sample", **terms, **write_stage(job.out, table)}
+    return {"corpus": "sample", **_terms("Apache-2.0", True, True), **write_stage(job.out, table)}
 
 
 @dataclass(frozen=True)
@@ -105,11 +105,13 @@ class BitextCorpus:
         from data.manifest import load
 
         manifest = load(self.name)
-        division = manifest.splits[split]
+        division = manifest.split(split)
+        if division.rows is None:
+            raise ValueError(f"{self.name} {split}: the manifest does not say how many rows there must be; give `rows`")
         files = (division.files[self.direction.source], division.files[self.direction.target])
         digests = {file.name: file.sha256 for file in manifest.files}
         corpus = Step(fetch_corpus, f"fetch {self.name}", Fetch(self.name, digests))
-        settings = ReadSplit(*files, division.rows, manifest.max_words)
+        settings = ReadSplit(*files, division.rows, manifest.max_words, tuple(manifest.terms(split)))
         return Step(read_split, f"read {self.name} {split}", settings, {"corpus": corpus})
 
 
