@@ -136,7 +136,9 @@ def test_a_full_disk_is_said_in_a_line_and_the_same_command_goes_on(tmp_path):
     inside = f"mount -t tmpfs -o size=2500k tmpfs {store} && PHRASEMODELS_STORE={store} {shlex.join(arguments)} ; status=$?; " \
              f"mount -o remount,size=100m {store} && PHRASEMODELS_STORE={store} {shlex.join(arguments)} && exit $status"  # fmt: skip
     as_root = [] if os.getuid() == 0 else ["--map-root-user"]
-    done = subprocess.run(["unshare", "--mount", *as_root, "bash", "-c", inside], cwd=PROJECT, capture_output=True, text=True)
+    done = subprocess.run(
+        ["unshare", "--mount", *as_root, "bash", "-c", inside], cwd=PROJECT, capture_output=True, text=True
+    )
     assert done.returncode == 1
     assert f"the disk of {store} is full" in done.stderr
     assert "Traceback" not in done.stderr

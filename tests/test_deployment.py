@@ -1,5 +1,6 @@
 """prefect.yaml for real: a server, a work pool, a worker, and `prefect deployment run`."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,7 +14,14 @@ from conftest import PROJECT
 
 from infra.services import free_port
 
-TINY = ["train.steps=10", "train.evaluate_every=5", "train.batch_tokens=600", "corpus.train=100", "corpus.dev=10", "corpus.test=10"]
+TINY = [
+    "train.steps=10",
+    "train.evaluate_every=5",
+    "train.batch_tokens=600",
+    "corpus.train=100",
+    "corpus.dev=10",
+    "corpus.test=10",
+]
 
 
 @pytest.fixture
@@ -59,7 +67,8 @@ def test_the_sample_deployment_runs_on_a_worker(prefect, tmp_path):
     assert deployed.returncode == 0, deployed.stdout + deployed.stderr
     assert "reproduce/weekly" in prefect("deployment", "ls").stdout.replace("\n", "")
     prefect.start("worker", "start", "--pool", "local", "--type", "process")
-    options = ["--watch", "--watch-interval", "1", "--param", f"set={TINY}".replace("'", '"'), "--param", 'rows=["transformer"]', "--param", "seeds=1"]
+    parameters = (f"set={json.dumps(TINY)}", 'rows=["transformer"]', "seeds=1")
+    options = ["--watch", "--watch-interval", "1", *(word for p in parameters for word in ("--param", p))]
     done = prefect("deployment", "run", "reproduce/sample", *options)
     assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "log").read_text()[-3000:]
     assert (tmp_path / "store" / "reports" / "000-table1-sample.html").exists()
