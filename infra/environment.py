@@ -17,6 +17,8 @@ DEFAULTS = {
     "RAY_AUTH_MODE": "disabled",  # for the embedded cluster, which is on loopback; a real one sets `token`
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.25",
+    # a group may have to wait for other work to end; what can never be met is refused before (infra/runner.py)
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "86400",
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
