@@ -9,22 +9,30 @@ Arguments of every function:
 last unary score. Memory and time of the reference grow with B·T·C².
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from phrasemodels.structs import inference
+from phrasemodels.structs import inference, kernels
+from phrasemodels.structs.kernels import chain as kernel
 from phrasemodels.structs.semiring import Log
 
 
 def log_partition(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
     """log Z, (B,)."""
     inside, scores = _prepare(unary, pairwise, lengths)
+    if _has_kernel(unary, pairwise):
+        reference = partial(log_partition, lengths=lengths)
+        return kernel.LogPartition.apply(reference, unary, pairwise, inside.lengths)
     return inference.log_partition(inside, *scores)
 
 
 def marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
     """p(z_t = c), (B, T, C); 0 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
+    if _has_kernel(unary, pairwise):
+        return kernel.Marginals.apply(partial(marginals, lengths=lengths), unary, pairwise, inside.lengths)
     return inference.marginals(inside, *scores)[0]
 
 
@@ -84,6 +92,11 @@ def _prepare(unary: Tensor, pairwise: Tensor, lengths: Tensor | None) -> tuple[_
         raise ValueError(f"pairwise must be {(C, C)} or {(B, T - 1, C, C)}, not {tuple(pairwise.shape)}")
     lengths = inference.check_lengths(lengths, B, T, unary.device)
     return _Inside(lengths), (unary, pairwise.expand(B, T - 1, C, C))
+
+
+def _has_kernel(unary: Tensor, pairwise: Tensor) -> bool:
+    # with one score for each position, tags are few steps or few in the models at hand
+    return pairwise.dim() == 2 and kernels.usable(unary, pairwise)
 
 
 def _selected(scores: Tensor, parts: Tensor) -> Tensor:
