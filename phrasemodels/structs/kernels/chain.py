@@ -6,24 +6,21 @@ from numba import njit, prange
 from torch import Tensor
 
 from phrasemodels.structs.kernels import lanes, reference_vjp, torch_threads
+from phrasemodels.structs.kernels.lanes import LANES
 from phrasemodels.structs.kernels.vector import COMPILE
-
-# a row of 16 float64 is 4 vectors: enough to hide the cost of a loop, few enough that a step stays in the L1 cache
-MOST_LANES = 16
 
 
 @njit(parallel=True, **COMPILE)
 def _forward_backward(unary, A, order, lengths, charts, log_z, marginals):
-    """charts: u, α, a, s of the forward pass, β, b, s of the backward pass, p; each (blocks, C, T, lanes)."""
-    _, blocks, _, _, L = charts.shape
+    """charts: u, α, a, s, p, r as in `lanes`, each (blocks, C, T, LANES)."""
+    blocks = charts.shape[1]
     for block in prange(blocks):
-        ours = order[block * L : (block + 1) * L]
-        u, alpha, a, s, beta, b, r, p = _block(charts, block)
-        m, z = _lane_lengths(ours, lengths, L), np.empty(L)
+        ours = order[block * LANES : (block + 1) * LANES]
+        u, alpha, a, s, p, r = _block(charts, block)
+        m, z = _lane_lengths(ours, lengths), np.empty(LANES)
         _gather(unary, ours, lengths, u)
         lanes.forward(u, A, alpha, a, s, m, z)
-        lanes.backward(u, A, beta, b, r, m)
-        lanes.posterior(alpha, beta, m, z, p)
+        lanes.marginals(alpha, a, s, A, m, p, r)
         for lane in range(len(ours)):
             log_z[ours[lane]] = z[lane]
         _scatter(p, ours, marginals)
@@ -32,46 +29,42 @@ def _forward_backward(unary, A, order, lengths, charts, log_z, marginals):
 @njit(parallel=True, **COMPILE)
 def _covariance(grad, A, order, lengths, charts, work, unary_grad, marked):
     """The gradient to unary, and in `work` and `marked` what the gradient to A is summed from."""
-    _, blocks, _, _, L = charts.shape
+    blocks = charts.shape[1]
     for block in prange(blocks):
-        ours = order[block * L : (block + 1) * L]
-        u, alpha, a, s, beta, b, r, p = _block(charts, block)
-        g, E, F, x = work[0, block], work[1, block], work[2, block], work[3, block]
-        m = _lane_lengths(ours, lengths, L)
+        ours = order[block * LANES : (block + 1) * LANES]
+        g, alpha, a, s, p, r = _block(charts, block)  # u is not needed any more
+        e, d, h = work[0, block], work[1, block], work[2, block]
         _gather(grad, ours, lengths, g)
-        lanes.expectation_before(a, s, alpha, A, g, E)
-        lanes.expectation_after(b, r, beta, u, A, g, F, m)
-        lanes.center(p, E, F)
-        _scatter_gradient(p, E, F, ours, unary_grad)
-        lanes.marked_pairs(p, r, u, beta, A, m, E, g, marked[block])
-        lanes.pair_factors(p, r, b, m, E, g, x, F)
+        lanes.expectation(alpha, a, s, p, A, g, e)
+        lanes.covariance(alpha, a, s, p, A, g, e, d, h, g)
+        _scatter(g, ours, unary_grad)
+        lanes.marked_pairs(alpha, s, p, d, A, e, marked[block])
+        e *= a
 
 
 @njit(parallel=True, **COMPILE)
-def _counts(weight, A, order, lengths, charts, work, marked):
+def _counts(weight, A, order, charts, work, marked):
     """In `work` and `marked` what the sum of weighted pair marginals is summed from."""
-    _, blocks, C, T, L = charts.shape
+    blocks = charts.shape[1]
     for block in prange(blocks):
-        ours = order[block * L : (block + 1) * L]
-        u, alpha, a, s, beta, b, r, p = _block(charts, block)
-        left, right, x, y = work[0, block], work[1, block], work[2, block], work[3, block]
-        m = _lane_lengths(ours, lengths, L)
-        left[:], right[:] = 0.0, 0.0
+        ours = order[block * LANES : (block + 1) * LANES]
+        u, alpha, a, s, p, r = _block(charts, block)
+        left, zero = work[0, block], work[1, block]
+        left[:], zero[:] = 0.0, 0.0
         for lane in range(len(ours)):
             left[:, :, lane] = weight[ours[lane]]
-        lanes.marked_pairs(p, r, u, beta, A, m, left, right, marked[block])
-        lanes.pair_factors(p, r, b, m, left, right, x, y)
+        lanes.marked_pairs(alpha, s, p, zero, A, left, marked[block])
+        left *= a
 
 
 @njit(**COMPILE)
 def _block(charts, i):
-    return (charts[0, i], charts[1, i], charts[2, i], charts[3, i],
-            charts[4, i], charts[5, i], charts[6, i], charts[7, i])  # fmt: skip
+    return charts[0, i], charts[1, i], charts[2, i], charts[3, i], charts[4, i], charts[5, i]
 
 
 @njit(**COMPILE)
-def _lane_lengths(ours, lengths, L):
-    out = np.ones(L, np.int64)  # lanes without a sequence have one word
+def _lane_lengths(ours, lengths):
+    out = np.ones(LANES, np.int64)  # lanes without a sequence have one word
     for lane in range(len(ours)):
         out[lane] = lengths[ours[lane]]
     return out
@@ -79,30 +72,23 @@ def _lane_lengths(ours, lengths, L):
 
 @njit(**COMPILE)
 def _gather(x, ours, lengths, out):
-    out[:] = 0.0
-    C = len(out)
-    for lane in range(len(ours)):
-        for t in range(lengths[ours[lane]]):
-            for c in range(C):
-                out[c, t, lane] = x[ours[lane], t, c]
+    C, T, _ = out.shape
+    for t in range(T):
+        for c in range(C):
+            row = out[c, t]
+            row[len(ours) :] = 0.0
+            for lane in range(len(ours)):
+                row[lane] = x[ours[lane], t, c] if t < lengths[ours[lane]] else 0.0
 
 
 @njit(**COMPILE)
 def _scatter(p, ours, out):
     C, T, _ = p.shape
-    for lane in range(len(ours)):
-        for t in range(T):
-            for c in range(C):
-                out[ours[lane], t, c] = p[c, t, lane]
-
-
-@njit(**COMPILE)
-def _scatter_gradient(p, E, F, ours, out):
-    C, T, _ = p.shape
-    for lane in range(len(ours)):
-        for t in range(T):
-            for c in range(C):
-                out[ours[lane], t, c] = p[c, t, lane] * (E[c, t, lane] + F[c, t, lane])
+    for t in range(T):
+        for c in range(C):
+            row = p[c, t]
+            for lane in range(len(ours)):
+                out[ours[lane], t, c] = row[lane]
 
 
 class _Pass:
@@ -110,51 +96,47 @@ class _Pass:
 
     def __init__(self, unary: Tensor, A: Tensor, lengths: Tensor):
         B, T, C = unary.shape
-        L = min(MOST_LANES, -(-B // torch.get_num_threads()))
-        blocks = -(-B // L)
+        blocks = -(-B // LANES)
         self.dtype = unary.dtype
         self.A = np.ascontiguousarray(A.detach().numpy(), np.float64)
         self.lengths = lengths.numpy()
         # like lengths in one block: a block takes as many steps as its longest
         self.order = np.argsort(self.lengths, kind="stable")
-        self.charts = np.empty((8, blocks, C, T, L))
+        self.charts = np.empty((6, blocks, C, T, LANES))
         self.log_z = np.empty(B)
         self.marginals = np.empty((B, T, C), unary.detach().numpy().dtype)
+        scores = unary.detach().numpy()
         with torch_threads():
-            _forward_backward(unary.detach().numpy(), *self._where(), self.log_z, self.marginals)
-
-    def _where(self) -> tuple[np.ndarray, ...]:
-        return self.A, self.order, self.lengths, self.charts
+            _forward_backward(scores, self.A, self.order, self.lengths, self.charts, self.log_z, self.marginals)
 
     def pairs(self, weight: Tensor) -> Tensor:
         """Σ_b weight_b Σ_t p(z_t = j, z_t+1 = k), (C, C)."""
-        work, marked = self._work()
+        work, marked = self._work(2)
         with torch_threads():
-            _counts(weight.double().numpy(), *self._where(), work, marked)
-        return self._pair_sum([(work[2], self.charts[5])], marked)
+            _counts(weight.double().numpy(), self.A, self.order, self.charts, work, marked)
+        return self._pair_sum([(work[0], self.charts[5])], marked)
 
     def covariance(self, grad: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients to unary and pairwise from the gradient to the marginals."""
-        work, marked = self._work()
-        unary_grad = np.empty_like(self.marginals)
+        work, marked = self._work(3)
+        out = np.empty_like(self.marginals)
         with torch_threads():
-            _covariance(grad.numpy(), *self._where(), work, unary_grad, marked)
-        factors = [(work[3], self.charts[5]), (work[2], work[0])]
-        return torch.from_numpy(unary_grad), self._pair_sum(factors, marked)
+            _covariance(grad.numpy(), self.A, self.order, self.lengths, self.charts, work, out, marked)
+        factors = [(work[0], self.charts[5]), (self.charts[2], work[2])]
+        return torch.from_numpy(out), self._pair_sum(factors, marked)
 
-    def _work(self) -> tuple[np.ndarray, np.ndarray]:
-        _, blocks, C, T, L = self.charts.shape
-        return np.empty((4, blocks, C, T, L)), np.zeros((blocks, C, C))
+    def _work(self, fields: int) -> tuple[np.ndarray, np.ndarray]:
+        _, blocks, C, T, _ = self.charts.shape
+        return np.empty((fields, blocks, C, T, LANES)), np.zeros((blocks, C, C))
 
     def _pair_sum(self, factors: list[tuple[np.ndarray, np.ndarray]], marked: np.ndarray) -> Tensor:
-        L = self.charts.shape[-1]
+        """Σ_t p_t(j, k) (...) = E_jk Σ_t x_t(j) y_t+1(k), for each pair of factors."""
         total = 0
         for x, y in factors:
             left, right = torch.from_numpy(x).flatten(2), torch.from_numpy(y).flatten(2)
-            total = total + (left[:, :, :-L] @ right[:, :, L:].mT).sum(0)
-        top = self.A.max(1, keepdims=True)
-        scaled = torch.from_numpy(np.exp(self.A - np.where(top == -np.inf, 0, top)))
-        return (scaled * total + torch.from_numpy(marked.sum(0))).to(self.dtype)
+            total = total + (left[:, :, :-LANES] @ right[:, :, LANES:].mT).sum(0)
+        E = lanes.scaled(self.A.T.copy())[1].T
+        return (torch.from_numpy(E) * total + torch.from_numpy(marked.sum(0))).to(self.dtype)
 
 
 class LogPartition(torch.autograd.Function):
