@@ -9,8 +9,19 @@ import torch
 from scipy.stats import chisquare
 
 from phrasemodels.structs import chain, eisner, joint, spans
+from phrasemodels.structs.kernels import reference_only
 
 F64 = torch.float64
+
+
+@pytest.fixture(autouse=True, params=["kernels", "reference"])
+def path(request):
+    if request.param == "kernels":
+        yield
+    else:
+        with reference_only():
+            yield
+
 
 
 def bracketings(i, j):
@@ -45,27 +56,27 @@ def cross(a, b):
 
 
 def joint_trees(n):
-    """(spans with the labels each may have, arcs) for every bracketing and choice of heads."""
+    """(spans with whether each must have a real label, arcs) for every bracketing and choice of heads."""
     for tree in bracketings(0, n - 1):
         merges = [s for s in tree if s[1] is not None]
         for sides in product((0, 1), repeat=len(merges)):
-            side = dict(zip(merges, sides, strict=True))
-            arcs, real = [], {(0, n - 1)} if n > 1 else set()
+            real, arcs = {(0, n - 1)} if n > 1 else set(), []
+            choices = {(i, j): (k, side) for (i, k, j), side in zip(merges, sides, strict=True)}
+            top = attach(0, n - 1, choices, real, arcs)
+            yield [(i, j, (i, j) in real) for i, _, j in tree], [*arcs, (0, top + 1)]
 
-            def head(i, j):
-                if i == j:
-                    return i
-                _, k, _ = span = next(s for s in merges if (s[0], s[2]) == (i, j))
-                left, right = head(i, k), head(k + 1, j)
-                loser = (i, k) if side[span] else (k + 1, j)
-                if loser[0] < loser[1]:
-                    real.add(loser)
-                winner, other = (right, left) if side[span] else (left, right)
-                arcs.append((winner + 1, other + 1))
-                return winner
 
-            arcs.append((0, head(0, n - 1) + 1))
-            yield [(i, j, (i, j) in real) for i, _, j in tree], arcs
+def attach(i, j, merges, real, arcs):
+    """The head of words i..j; adds the arcs between them, and the spans that must have a real label."""
+    if i == j:
+        return i
+    k, side = merges[i, j]
+    heads = attach(i, k, merges, real, arcs), attach(k + 1, j, merges, real, arcs)
+    loser = (i, k) if side else (k + 1, j)
+    if loser[0] < loser[1]:
+        real.add(loser)
+    arcs.append((heads[side] + 1, heads[1 - side] + 1))
+    return heads[side]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Linear-chain CRF: tags z of a sequence with score Σ_t unary[t, z_t] + Σ_t pairwise[z_t, z_t+1] (Lafferty et al. 2001).
+"""Linear-chain CRF (Lafferty et al. 2001): tags z of a sequence score Σ_t unary[t, z_t] + Σ_t pairwise[z_t, z_t+1].
 
 Arguments of every function:
     unary     (B, T, C)

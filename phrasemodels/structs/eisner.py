@@ -1,4 +1,4 @@
-"""Projective dependency trees (Eisner 1996), with any number of root arcs (`multi_root`) or exactly one (`single_root`).
+"""Projective dependency trees (Eisner 1996), with any number of root arcs (`multi_root`) or one (`single_root`).
 
 Arguments of every function:
     arcs     (B, n+1, n+1): arcs[b, h, m] is the score of word h as the head of word m; position 0 is the root.
@@ -9,12 +9,14 @@ Arguments of every function:
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from phrasemodels.structs import inference
+from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.charts import Chart
+from phrasemodels.structs.kernels import eisner as kernel
 from phrasemodels.structs.semiring import Log
 
 # which sentences may end with words 1..d below the root: (lengths, d) → (B,) of bool
@@ -26,14 +28,23 @@ class Projective:
 
     def __init__(self, root_rule: RootRule):
         self._root_rule = root_rule
+        self._one_root = root_rule is _exactly_one
 
     def log_partition(self, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
         """log Z, (B,)."""
-        return inference.log_partition(self._inside(arcs, lengths), arcs)
+        inside = self._inside(arcs, lengths)
+        if kernels.usable(arcs):
+            reference = partial(self.log_partition, lengths=lengths)
+            return kernel.LogPartition.apply(reference, arcs, inside.lengths, self._one_root)
+        return inference.log_partition(inside, arcs)
 
     def marginals(self, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
         """p(h is the head of m), (B, n+1, n+1); 0 on the diagonal, into the root and in the padding."""
-        return inference.marginals(self._inside(arcs, lengths), arcs)[0]
+        inside = self._inside(arcs, lengths)
+        if kernels.usable(arcs):
+            reference = partial(self.marginals, lengths=lengths)
+            return kernel.Marginals.apply(reference, arcs, inside.lengths, self._one_root)
+        return inference.marginals(inside, arcs)[0]
 
     def argmax(self, arcs: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Score (B,), differentiable, and heads (B, n+1) of a best tree; -1 at the root and in the padding."""

@@ -64,7 +64,7 @@ def check_lengths(lengths: Tensor | None, batch: int, longest: int, device: torc
     if lengths is None:
         return torch.full((batch,), longest, dtype=torch.int64, device=device)
     if lengths.shape != (batch,) or lengths.is_floating_point():
-        raise ValueError(f"lengths must be {batch} integers, one a sequence, not {lengths.dtype} {tuple(lengths.shape)}")
+        raise ValueError(f"lengths must be {batch} integers, not {lengths.dtype} {tuple(lengths.shape)}")
     if batch and (lengths.min() < 1 or lengths.max() > longest):
         raise ValueError(f"lengths must lie in 1..{longest}, not {lengths.min().item()}..{lengths.max().item()}")
     return lengths.to(device=device, dtype=torch.int64)

@@ -18,9 +18,10 @@ O(n⁵). The reference takes as much memory.
 import torch
 from torch import Tensor
 
-from phrasemodels.structs import inference
+from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.eisner import score_heads
+from phrasemodels.structs.kernels import decode
 from phrasemodels.structs.semiring import Log
 from phrasemodels.structs.spans import preorder, score_cells
 
@@ -38,8 +39,12 @@ def marginals(labels: Tensor, arcs: Tensor, lengths: Tensor | None = None) -> tu
 
 def argmax(labels: Tensor, arcs: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """Score (B,), differentiable, cells (B, 2n-1, 3) as in `spans.argmax` and heads (B, n+1) as in `eisner`."""
-    best, parts = inference.argmax(_Inside(_check(labels, arcs, lengths)), labels, arcs)
-    cells, heads = _trees(*parts)
+    lengths = _check(labels, arcs, lengths)
+    if kernels.usable(labels, arcs):
+        best, cells, heads = decode.joint(labels, arcs, lengths)
+    else:
+        best, parts = inference.argmax(_Inside(lengths), labels, arcs)
+        cells, heads = _trees(*parts)
     score = score_cells(labels, cells) + score_heads(arcs, heads)
     return score.masked_fill(best == -torch.inf, -torch.inf), cells, heads
 
@@ -103,7 +108,7 @@ def _trees(spans: Tensor, arcs: Tensor) -> tuple[Tensor, Tensor]:
 
 def _check(labels: Tensor, arcs: Tensor, lengths: Tensor | None) -> Tensor:
     if labels.dim() != 4 or labels.shape[1] != labels.shape[2] or labels.shape[3] < 2:
-        raise ValueError(f"labels must be (B, n, n, L) with the empty label and at least one more, not {tuple(labels.shape)}")
+        raise ValueError(f"labels must be (B, n, n, L) with the empty label and others, not {tuple(labels.shape)}")
     B, n = labels.shape[:2]
     if arcs.shape != (B, n + 1, n + 1):
         raise ValueError(f"arcs must be {(B, n + 1, n + 1)} with the root at 0, not {tuple(arcs.shape)}")

@@ -4,6 +4,8 @@ A lifted tensor has one more, leading, dimension of size S. In every semiring he
 tensors, so an inside pass needs only `lift`, `sum`, `zero_like` and `lower`.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -82,14 +84,14 @@ class Sample(Log):
 
 class _SampleSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, dim: int, generator: torch.Generator | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, dim: int, generator: torch.Generator | None) -> Tensor:
         total = logsumexp(x, dim)
         ctx.save_for_backward(x, total)
         ctx.dim, ctx.generator = dim, generator
         return total
 
     @staticmethod
-    def backward(ctx, grad: Tensor):
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         x, total = ctx.saved_tensors
         # float64: a float32 cumulative sum can end below the uniform draw
         p = (x - total.masked_fill(total == -torch.inf, 0).unsqueeze(ctx.dim)).double().exp()

@@ -11,8 +11,9 @@ The score of a tree is the sum over its spans. An empty label is any label whose
 import torch
 from torch import Tensor
 
-from phrasemodels.structs import inference
+from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.charts import Chart
+from phrasemodels.structs.kernels import decode
 from phrasemodels.structs.semiring import Log
 
 
@@ -32,8 +33,12 @@ def argmax(labels: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tenso
     A cell is (i, j, label); cells are in pre-order, and -1 after a sentence's last. A model that scores only the
     chosen cells trains with O(n) instead of O(n²) label scores.
     """
-    best, (parts,) = inference.argmax(_Inside(_check(labels, lengths)), labels)
-    cells = preorder(parts)
+    lengths = _check(labels, lengths)
+    if kernels.usable(labels):
+        best, cells = decode.spans(labels, lengths)
+    else:
+        best, (parts,) = inference.argmax(_Inside(lengths), labels)
+        cells = preorder(parts)
     return score_cells(labels, cells).masked_fill(best == -torch.inf, -torch.inf), cells
 
 

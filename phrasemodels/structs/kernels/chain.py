@@ -1,3 +1,4 @@
+# mypy: disallow-untyped-defs=False
 """Linear chains with shared pairwise scores on the CPU: blocks of sequences, and their place in autograd."""
 
 import numpy as np
@@ -32,7 +33,7 @@ def _covariance(grad, A, order, lengths, charts, work, unary_grad, marked):
     blocks = charts.shape[1]
     for block in prange(blocks):
         ours = order[block * LANES : (block + 1) * LANES]
-        g, alpha, a, s, p, r = _block(charts, block)  # u is not needed any more
+        g, alpha, a, s, p, _ = _block(charts, block)  # u is not needed any more
         e, d, h = work[0, block], work[1, block], work[2, block]
         _gather(grad, ours, lengths, g)
         lanes.expectation(alpha, a, s, p, A, g, e)
@@ -48,7 +49,7 @@ def _counts(weight, A, order, charts, work, marked):
     blocks = charts.shape[1]
     for block in prange(blocks):
         ours = order[block * LANES : (block + 1) * LANES]
-        u, alpha, a, s, p, r = _block(charts, block)
+        _, alpha, a, s, p, _ = _block(charts, block)
         left, zero = work[0, block], work[1, block]
         left[:], zero[:] = 0.0, 0.0
         for lane in range(len(ours)):

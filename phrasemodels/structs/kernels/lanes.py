@@ -1,3 +1,4 @@
+# mypy: disallow-untyped-defs=False
 """Recursions over linear chains with shared pairwise scores, LANES sequences at a time.
 
 Arrays are (C, T, LANES), and every inner loop runs over lanes, so it vectorises for any number of states.
@@ -13,13 +14,13 @@ marks it for the later passes. No path depends on what scores usually are.
 
 All later passes use only q_t(j | k) = a_t(j) E_jk / s_t+1(k), the posterior of a state given the next one:
 
-    marginals               p_t(j) = Σ_k p_t+1(k) q_t(j | k)
-    expectation up to t     e_t(k) = g_t(k) + Σ_j q_t-1(j | k) e_t-1(j)                = E[Σ_{v ≤ t} g_v(z_v) | z_t = k]
-    expectation after t     d_t(j) = Σ_k q_t(j | k) (d_t+1(k) + p_t+1(k) g_t+1(k))     = p_t(j) E[Σ_{v > t} g_v(z_v) | z_t = j]
+    marginals      p_t(j) = Σ_k p_t+1(k) q_t(j | k)
+    up to t        e_t(k) = g_t(k) + Σ_j q_t-1(j | k) e_t-1(j)             = E[Σ_{v ≤ t} g_v(z_v) | z_t = k]
+    after t        d_t(j) = Σ_k q_t(j | k) (d_t+1(k) + p_t+1(k) g_t+1(k))  = p_t(j) E[Σ_{v > t} g_v(z_v) | z_t = j]
 
-With g the gradient to the marginals and G = Σ_t g_t(z_t), backpropagation is a covariance: the gradient to unary_t(c) is
-p_t(c) (E[G | z_t = c] − E[G]) = p_t(c) (e_t(c) − E[G]) + d_t(c). These are convex combinations: nothing overflows. A
-marked cell with p < NEGLIGIBLE counts as never taken, which changes p by less than 1e-60 · C · T.
+With g the gradient to the marginals and G = Σ_t g_t(z_t), backpropagation is a covariance: the gradient to unary_t(c)
+is p_t(c) (E[G | z_t = c] − E[G]) = p_t(c) (e_t(c) − E[G]) + d_t(c). These are convex combinations: nothing overflows.
+A marked cell with p < NEGLIGIBLE counts as never taken, which changes p by less than 1e-60 · C · T.
 """
 
 import numpy as np

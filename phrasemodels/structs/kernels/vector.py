@@ -1,3 +1,4 @@
+# mypy: disallow-untyped-defs=False
 """exp and log that LLVM can vectorise: no branches, no table, no call.
 
 Range reduction by ln 2 and a polynomial, after Cody and Waite (1980). Adding 1.5·2^52 (or 1.5·2^23) rounds to an
