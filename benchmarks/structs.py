@@ -44,7 +44,7 @@ def load_peers() -> Peers:
     return peers
 
 
-def compare(title: str, runs: dict[str, Run], threads: int, seconds: float = 3.0) -> None:
+def compare(title: str, runs: dict[str, Run], threads: int, seconds: float = 2.0) -> None:
     """Interleave for about so many seconds and print how many times longer each takes than the first, by medians."""
     torch.set_num_threads(threads)
     clock = time.process_time if threads == 1 else time.perf_counter
@@ -150,7 +150,9 @@ def eisner_runs(peers: Peers, B: int, n: int, std: float, roots: str = "multi_ro
 def eisner_section(peers: Peers) -> None:
     for std in (1.0, 100.0):
         for B, n in ((32, 20), (16, 40), (8, 80)):
-            compare(f"Eisner marginals+backward {B}x{n} std {std:g}", eisner_runs(peers, B, n, std), 2)
+            runs = eisner_runs(peers, B, n, std)
+            for threads in (1, 2):
+                compare(f"Eisner marginals+backward {B}x{n} std {std:g}", runs, threads)
     compare("Eisner single-root 16x40 std 1", eisner_runs(peers, 16, 40, 1.0, "single_root"), 2)
 
 

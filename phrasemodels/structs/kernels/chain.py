@@ -92,6 +92,10 @@ def _scatter(p, ours, out):
                 out[ours[lane], t, c] = row[lane]
 
 
+def _float64(x: Tensor) -> np.ndarray:
+    return np.ascontiguousarray(x.detach().double().numpy())
+
+
 class _Pass:
     """The charts of one batch, and what follows from them."""
 
@@ -99,32 +103,33 @@ class _Pass:
         B, T, C = unary.shape
         blocks = -(-B // LANES)
         self.dtype = unary.dtype
-        self.A = np.ascontiguousarray(A.detach().numpy(), np.float64)
+        # one dtype for all, so that there is one thing to compile
+        scores, self.A = _float64(unary), _float64(A)
         self.lengths = lengths.numpy()
         # like lengths in one block: a block takes as many steps as its longest
         self.order = np.argsort(self.lengths, kind="stable")
         self.charts = np.empty((6, blocks, C, T, LANES))
-        self.log_z = np.empty(B)
-        self.marginals = np.empty((B, T, C), unary.detach().numpy().dtype)
-        scores = unary.detach().numpy()
+        log_z, marginals = np.empty(B), np.empty((B, T, C))
         with torch_threads():
-            _forward_backward(scores, self.A, self.order, self.lengths, self.charts, self.log_z, self.marginals)
+            _forward_backward(scores, self.A, self.order, self.lengths, self.charts, log_z, marginals)
+        self.log_z = torch.from_numpy(log_z).to(unary.dtype)
+        self.marginals = torch.from_numpy(marginals).to(unary.dtype)
 
     def pairs(self, weight: Tensor) -> Tensor:
         """Σ_b weight_b Σ_t p(z_t = j, z_t+1 = k), (C, C)."""
         work, marked = self._work(2)
         with torch_threads():
-            _counts(weight.double().numpy(), self.A, self.order, self.charts, work, marked)
+            _counts(_float64(weight), self.A, self.order, self.charts, work, marked)
         return self._pair_sum([(work[0], self.charts[5])], marked)
 
     def covariance(self, grad: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients to unary and pairwise from the gradient to the marginals."""
         work, marked = self._work(3)
-        out = np.empty_like(self.marginals)
+        out = np.empty(grad.shape)
         with torch_threads():
-            _covariance(grad.numpy(), self.A, self.order, self.lengths, self.charts, work, out, marked)
+            _covariance(_float64(grad), self.A, self.order, self.lengths, self.charts, work, out, marked)
         factors = [(work[0], self.charts[5]), (self.charts[2], work[2])]
-        return torch.from_numpy(out), self._pair_sum(factors, marked)
+        return torch.from_numpy(out).to(self.dtype), self._pair_sum(factors, marked)
 
     def _work(self, fields: int) -> tuple[np.ndarray, np.ndarray]:
         _, blocks, C, T, _ = self.charts.shape
@@ -147,13 +152,13 @@ class LogPartition(torch.autograd.Function):
     def forward(ctx, reference, unary, pairwise, lengths):
         ctx.reference, ctx.run = reference, _Pass(unary, pairwise, lengths)
         ctx.save_for_backward(unary, pairwise)
-        return torch.from_numpy(ctx.run.log_z).to(unary.dtype)
+        return ctx.run.log_z
 
     @staticmethod
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        unary = torch.from_numpy(ctx.run.marginals) * grad[:, None, None]
+        unary = ctx.run.marginals * grad[:, None, None]
         return None, unary, ctx.run.pairs(grad), None
 
 
@@ -164,7 +169,7 @@ class Marginals(torch.autograd.Function):
     def forward(ctx, reference, unary, pairwise, lengths):
         ctx.reference, ctx.run = reference, _Pass(unary, pairwise, lengths)
         ctx.save_for_backward(unary, pairwise)
-        return torch.from_numpy(ctx.run.marginals)
+        return ctx.run.marginals
 
     @staticmethod
     def backward(ctx, grad):

@@ -56,22 +56,24 @@ class _Pass:
     """The posteriors of one batch, and what follows from them."""
 
     def __init__(self, arcs: Tensor, lengths: Tensor, one_root: bool):
-        scores = arcs.detach().numpy()
-        B, N, _ = scores.shape
+        B, N, _ = arcs.shape
+        scores = np.ascontiguousarray(arcs.detach().double().numpy())
+        dtype = arcs.detach().numpy().dtype
         self.lengths = lengths.numpy()
-        self.posteriors = np.empty((B, 3 * trees.number_of_splits(int(self.lengths.max()) + 1)), scores.dtype)
-        self.log_z, self.cells = np.empty(B), np.empty((2, B, N, N))
+        self.posteriors = np.empty((B, 3 * trees.number_of_splits(int(self.lengths.max()) + 1)), dtype)
+        log_z, self.cells = np.empty(B), np.empty((2, B, N, N))
         with torch_threads():
-            _marginals(scores, self.lengths, one_root, self.posteriors, self.log_z, self.cells)
-        # in the dtype of the scores, and a copy even in float64: users may change it
-        self.marginals = self.cells[1].astype(scores.dtype)
+            _marginals(scores, self.lengths, one_root, self.posteriors, log_z, self.cells)
+        self.log_z = torch.from_numpy(log_z).to(arcs.dtype)
+        # a copy even in float64: users may change it
+        self.marginals = torch.from_numpy(self.cells[1].astype(dtype))
 
     def covariance(self, grad: Tensor) -> Tensor:
         """Gradient to the scores from the gradient to the marginals."""
-        out = np.empty_like(self.marginals)
+        out = np.empty(grad.shape)
         with torch_threads():
-            _covariance(grad.numpy(), self.lengths, self.posteriors, self.cells, out)
-        return torch.from_numpy(out)
+            _covariance(np.ascontiguousarray(grad.double().numpy()), self.lengths, self.posteriors, self.cells, out)
+        return torch.from_numpy(out).to(grad.dtype)
 
 
 class LogPartition(torch.autograd.Function):
@@ -80,9 +82,9 @@ class LogPartition(torch.autograd.Function):
     @staticmethod
     def forward(ctx, reference, arcs, lengths, one_root):
         run = _Pass(arcs, lengths, one_root)
-        ctx.reference, ctx.marginals = reference, torch.from_numpy(run.marginals)
+        ctx.reference, ctx.marginals = reference, run.marginals
         ctx.save_for_backward(arcs)
-        return torch.from_numpy(run.log_z).to(arcs.dtype)
+        return run.log_z
 
     @staticmethod
     def backward(ctx, grad):
@@ -98,7 +100,7 @@ class Marginals(torch.autograd.Function):
     def forward(ctx, reference, arcs, lengths, one_root):
         ctx.reference, ctx.run = reference, _Pass(arcs, lengths, one_root)
         ctx.save_for_backward(arcs)
-        return torch.from_numpy(ctx.run.marginals)
+        return ctx.run.marginals
 
     @staticmethod
     def backward(ctx, grad):
