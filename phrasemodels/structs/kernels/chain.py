@@ -3,19 +3,19 @@
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.kernels import lanes, reference_vjp, torch_threads
+from phrasemodels.structs.kernels import lanes, over_batch, reference_vjp
 from phrasemodels.structs.kernels.lanes import LANES
 from phrasemodels.structs.kernels.vector import COMPILE
 
 
-@njit(parallel=True, **COMPILE)
-def _forward_backward(unary, A, order, lengths, charts, log_z, marginals):
+@njit(**COMPILE)
+def _forward_backward(first, step, unary, A, order, lengths, charts, log_z, marginals):
     """charts: u, α, a, s, p, r as in `lanes`, each (blocks, C, T, LANES)."""
     blocks = charts.shape[1]
-    for block in prange(blocks):
+    for block in range(first, blocks, step):
         ours = order[block * LANES : (block + 1) * LANES]
         u, alpha, a, s, p, r = _block(charts, block)
         m, z = _lane_lengths(ours, lengths), np.empty(LANES)
@@ -27,11 +27,11 @@ def _forward_backward(unary, A, order, lengths, charts, log_z, marginals):
         _scatter(p, ours, marginals)
 
 
-@njit(parallel=True, **COMPILE)
-def _covariance(grad, A, order, lengths, charts, work, unary_grad, marked):
+@njit(**COMPILE)
+def _covariance(first, step, grad, A, order, lengths, charts, work, unary_grad, marked):
     """The gradient to unary, and in `work` and `marked` what the gradient to A is summed from."""
     blocks = charts.shape[1]
-    for block in prange(blocks):
+    for block in range(first, blocks, step):
         ours = order[block * LANES : (block + 1) * LANES]
         g, alpha, a, s, p, _ = _block(charts, block)  # u is not needed any more
         e, d, h = work[0, block], work[1, block], work[2, block]
@@ -43,11 +43,11 @@ def _covariance(grad, A, order, lengths, charts, work, unary_grad, marked):
         e *= a
 
 
-@njit(parallel=True, **COMPILE)
-def _counts(weight, A, order, charts, work, marked):
+@njit(**COMPILE)
+def _counts(first, step, weight, A, order, charts, work, marked):
     """In `work` and `marked` what the sum of weighted pair marginals is summed from."""
     blocks = charts.shape[1]
-    for block in prange(blocks):
+    for block in range(first, blocks, step):
         ours = order[block * LANES : (block + 1) * LANES]
         _, alpha, a, s, p, _ = _block(charts, block)
         left, zero = work[0, block], work[1, block]
@@ -110,24 +110,23 @@ class _Pass:
         self.order = np.argsort(self.lengths, kind="stable")
         self.charts = np.empty((6, blocks, C, T, LANES))
         log_z, marginals = np.empty(B), np.empty((B, T, C))
-        with torch_threads():
-            _forward_backward(scores, self.A, self.order, self.lengths, self.charts, log_z, marginals)
+        work = scores, self.A, self.order, self.lengths, self.charts, log_z, marginals
+        over_batch(_forward_backward, blocks, *work)
         self.log_z = torch.from_numpy(log_z).to(unary.dtype)
         self.marginals = torch.from_numpy(marginals).to(unary.dtype)
 
     def pairs(self, weight: Tensor) -> Tensor:
         """Σ_b weight_b Σ_t p(z_t = j, z_t+1 = k), (C, C)."""
         work, marked = self._work(2)
-        with torch_threads():
-            _counts(_float64(weight), self.A, self.order, self.charts, work, marked)
+        over_batch(_counts, len(marked), _float64(weight), self.A, self.order, self.charts, work, marked)
         return self._pair_sum([(work[0], self.charts[5])], marked)
 
     def covariance(self, grad: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients to unary and pairwise from the gradient to the marginals."""
         work, marked = self._work(3)
         out = np.empty(grad.shape)
-        with torch_threads():
-            _covariance(_float64(grad), self.A, self.order, self.lengths, self.charts, work, out, marked)
+        given = _float64(grad), self.A, self.order, self.lengths, self.charts
+        over_batch(_covariance, len(marked), *given, work, out, marked)
         factors = [(work[0], self.charts[5]), (self.charts[2], work[2])]
         return torch.from_numpy(out).to(self.dtype), self._pair_sum(factors, marked)
 
