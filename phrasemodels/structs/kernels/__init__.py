@@ -4,11 +4,13 @@ Charts of sums are float64 whatever the scores are. Nothing here is called by us
 `joint` choose kernels themselves. `reference_only()` switches the choice off, for tests and comparisons.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 
-import numba
 import torch
 from torch import Tensor
 
@@ -36,15 +38,25 @@ def usable(*scores: Tensor) -> bool:
     )
 
 
-@contextmanager
-def torch_threads() -> Iterator[None]:
-    """Run kernels on as many threads as torch uses, so that `torch.set_num_threads` governs both."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
+def over_batch(kernel: Callable[..., None], size: int, *arguments: object) -> None:
+    """Run kernel(first, step, *arguments), which does items first, first + step, ... of `size`.
+
+    On as many threads as torch uses, so that `torch.set_num_threads` governs both. Python's threads, since kernels
+    release the lock: unlike OpenMP's they survive a fork, do not spin while idle, and may be used by several threads.
+    """
+    step = min(torch.get_num_threads(), size)
+    others = [_threads().submit(kernel, first, step, *arguments) for first in range(1, step)]
+    kernel(0, step, *arguments)
+    for other in others:
+        other.result()
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="structs")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def reference_vjp(function: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor) -> list[Tensor | None]:

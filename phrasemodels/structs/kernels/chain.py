@@ -3,21 +3,21 @@
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.kernels import lanes, reference_vjp, torch_threads
+from phrasemodels.structs.kernels import lanes, over_batch, reference_vjp
 from phrasemodels.structs.kernels.lanes import LANES
 from phrasemodels.structs.kernels.vector import COMPILE
 
 
-@njit(parallel=True, **COMPILE)
-def _forward_backward(unary, A, order, lengths, charts, log_z, marginals):
-    """charts: u, α, a, s, p, r as in `lanes`, each (blocks, C, T, LANES)."""
+@njit(**COMPILE)
+def _forward_backward(first, step, unary, A, order, lengths, charts, log_z, marginals):
+    """charts: u, α, a, s, p, r as in `lanes`, each (blocks, T · C · LANES)."""
     blocks = charts.shape[1]
-    for block in prange(blocks):
+    for block in range(first, blocks, step):
         ours = order[block * LANES : (block + 1) * LANES]
-        u, alpha, a, s, p, r = _block(charts, block)
+        u, alpha, a, s, p, r = _block(charts, block, lengths[ours].max(), len(A))
         m, z = _lane_lengths(ours, lengths), np.empty(LANES)
         _gather(unary, ours, lengths, u)
         lanes.forward(u, A, alpha, a, s, m, z)
@@ -27,40 +27,42 @@ def _forward_backward(unary, A, order, lengths, charts, log_z, marginals):
         _scatter(p, ours, marginals)
 
 
-@njit(parallel=True, **COMPILE)
-def _covariance(grad, A, order, lengths, charts, work, unary_grad, marked):
-    """The gradient to unary, and in `work` and `marked` what the gradient to A is summed from."""
+@njit(**COMPILE)
+def _covariance(first, step, grad, A, order, lengths, charts, unary_grad, pair_grads):
+    """The gradient to unary, and that to A from each block."""
     blocks = charts.shape[1]
-    for block in prange(blocks):
+    for block in range(first, blocks, step):
         ours = order[block * LANES : (block + 1) * LANES]
-        g, alpha, a, s, p, _ = _block(charts, block)  # u is not needed any more
-        e, d, h = work[0, block], work[1, block], work[2, block]
+        g, alpha, a, s, p, r = _block(charts, block, lengths[ours].max(), len(A))  # u is not needed any more
+        e, d, h = np.empty_like(p), np.empty_like(p), np.empty_like(p)
         _gather(grad, ours, lengths, g)
         lanes.expectation(alpha, a, s, p, A, g, e)
         lanes.covariance(alpha, a, s, p, A, g, e, d, h, g)
         _scatter(g, ours, unary_grad)
-        lanes.marked_pairs(alpha, s, p, d, A, e, marked[block])
-        e *= a
-
-
-@njit(parallel=True, **COMPILE)
-def _counts(weight, A, order, charts, work, marked):
-    """In `work` and `marked` what the sum of weighted pair marginals is summed from."""
-    blocks = charts.shape[1]
-    for block in prange(blocks):
-        ours = order[block * LANES : (block + 1) * LANES]
-        _, alpha, a, s, p, _ = _block(charts, block)
-        left, zero = work[0, block], work[1, block]
-        left[:], zero[:] = 0.0, 0.0
-        for lane in range(len(ours)):
-            left[:, :, lane] = weight[ours[lane]]
-        lanes.marked_pairs(alpha, s, p, zero, A, left, marked[block])
-        left *= a
+        lanes.marked_pairs(alpha, s, p, d, A, e, pair_grads[block])
+        lanes.pairs(a, e, r, h, A, pair_grads[block])
 
 
 @njit(**COMPILE)
-def _block(charts, i):
-    return charts[0, i], charts[1, i], charts[2, i], charts[3, i], charts[4, i], charts[5, i]
+def _counts(first, step, weight, A, order, lengths, charts, counts):
+    """Weighted sums of pair marginals of each block."""
+    blocks = charts.shape[1]
+    for block in range(first, blocks, step):
+        ours = order[block * LANES : (block + 1) * LANES]
+        _, alpha, a, s, p, r = _block(charts, block, lengths[ours].max(), len(A))
+        left, zero = np.zeros_like(p), np.zeros_like(p)
+        for lane in range(len(ours)):
+            left[:, :, lane] = weight[ours[lane]]
+        lanes.marked_pairs(alpha, s, p, zero, A, left, counts[block])
+        lanes.pairs(a, left, r, zero, A, counts[block])
+
+
+@njit(**COMPILE)
+def _block(charts, i, T, C):
+    """Charts of block i, whose longest sequence has T positions."""
+    size, shape = T * C * LANES, (T, C, LANES)
+    return (charts[0, i][:size].reshape(shape), charts[1, i][:size].reshape(shape), charts[2, i][:size].reshape(shape),
+            charts[3, i][:size].reshape(shape), charts[4, i][:size].reshape(shape), charts[5, i][:size].reshape(shape))  # fmt: skip
 
 
 @njit(**COMPILE)
@@ -73,10 +75,10 @@ def _lane_lengths(ours, lengths):
 
 @njit(**COMPILE)
 def _gather(x, ours, lengths, out):
-    C, T, _ = out.shape
+    T, C, _ = out.shape
     for t in range(T):
         for c in range(C):
-            row = out[c, t]
+            row = out[t, c]
             row[len(ours) :] = 0.0
             for lane in range(len(ours)):
                 row[lane] = x[ours[lane], t, c] if t < lengths[ours[lane]] else 0.0
@@ -84,10 +86,12 @@ def _gather(x, ours, lengths, out):
 
 @njit(**COMPILE)
 def _scatter(p, ours, out):
-    C, T, _ = p.shape
+    T, C, _ = p.shape
+    for lane in range(len(ours)):
+        out[ours[lane], T:] = 0.0
     for t in range(T):
         for c in range(C):
-            row = p[c, t]
+            row = p[t, c]
             for lane in range(len(ours)):
                 out[ours[lane], t, c] = row[lane]
 
@@ -108,41 +112,29 @@ class _Pass:
         self.lengths = lengths.numpy()
         # like lengths in one block: a block takes as many steps as its longest
         self.order = np.argsort(self.lengths, kind="stable")
-        self.charts = np.empty((6, blocks, C, T, LANES))
+        self.charts = np.empty((6, blocks, T * C * LANES))
         log_z, marginals = np.empty(B), np.empty((B, T, C))
-        with torch_threads():
-            _forward_backward(scores, self.A, self.order, self.lengths, self.charts, log_z, marginals)
+        work = scores, self.A, self.order, self.lengths, self.charts, log_z, marginals
+        over_batch(_forward_backward, blocks, *work)
         self.log_z = torch.from_numpy(log_z).to(unary.dtype)
         self.marginals = torch.from_numpy(marginals).to(unary.dtype)
 
     def pairs(self, weight: Tensor) -> Tensor:
         """Σ_b weight_b Σ_t p(z_t = j, z_t+1 = k), (C, C)."""
-        work, marked = self._work(2)
-        with torch_threads():
-            _counts(_float64(weight), self.A, self.order, self.charts, work, marked)
-        return self._pair_sum([(work[0], self.charts[5])], marked)
+        counts = self._pair_sums()
+        given = _float64(weight), self.A, self.order, self.lengths, self.charts
+        over_batch(_counts, len(counts), *given, counts)
+        return torch.from_numpy(counts.sum(0)).to(self.dtype)
 
     def covariance(self, grad: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients to unary and pairwise from the gradient to the marginals."""
-        work, marked = self._work(3)
-        out = np.empty(grad.shape)
-        with torch_threads():
-            _covariance(_float64(grad), self.A, self.order, self.lengths, self.charts, work, out, marked)
-        factors = [(work[0], self.charts[5]), (self.charts[2], work[2])]
-        return torch.from_numpy(out).to(self.dtype), self._pair_sum(factors, marked)
+        out, pairs = np.empty(grad.shape), self._pair_sums()
+        given = _float64(grad), self.A, self.order, self.lengths, self.charts
+        over_batch(_covariance, len(pairs), *given, out, pairs)
+        return torch.from_numpy(out).to(self.dtype), torch.from_numpy(pairs.sum(0)).to(self.dtype)
 
-    def _work(self, fields: int) -> tuple[np.ndarray, np.ndarray]:
-        _, blocks, C, T, _ = self.charts.shape
-        return np.empty((fields, blocks, C, T, LANES)), np.zeros((blocks, C, C))
-
-    def _pair_sum(self, factors: list[tuple[np.ndarray, np.ndarray]], marked: np.ndarray) -> Tensor:
-        """Σ_t p_t(j, k) (...) = E_jk Σ_t x_t(j) y_t+1(k), for each pair of factors."""
-        total = 0
-        for x, y in factors:
-            left, right = torch.from_numpy(x).flatten(2), torch.from_numpy(y).flatten(2)
-            total = total + (left[:, :, :-LANES] @ right[:, :, LANES:].mT).sum(0)
-        E = lanes.scaled(self.A.T.copy())[1].T
-        return (torch.from_numpy(E) * total + torch.from_numpy(marked.sum(0))).to(self.dtype)
+    def _pair_sums(self) -> np.ndarray:
+        return np.zeros((self.charts.shape[1], *self.A.shape))
 
 
 class LogPartition(torch.autograd.Function):

@@ -3,10 +3,10 @@
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.kernels import torch_threads
+from phrasemodels.structs.kernels import over_batch
 from phrasemodels.structs.kernels.vector import COMPILE
 
 LARGEST = COMPILE | {"fastmath": {"nnan", "nsz"}}
@@ -43,9 +43,9 @@ def _fill_spans(labels, n, best, best_t):
             best_t[j, i] = best[i, j]
 
 
-@njit(parallel=True, **COMPILE)
-def _spans(labels, lengths, score, cells):
-    for b in prange(len(lengths)):
+@njit(**COMPILE)
+def _spans(first, step, labels, lengths, score, cells):
+    for b in range(first, len(lengths), step):
         n = lengths[b]
         best, best_t = np.empty((n, n)), np.empty((n, n))
         _fill_spans(labels[b], n, best, best_t)
@@ -67,8 +67,7 @@ def spans(labels: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Score (B,) and cells (B, 2n-1, 3) as `spans.argmax` gives them."""
     B, n, _, _ = labels.shape
     score, cells = np.empty(B), np.full((B, 2 * n - 1, 3), -1)
-    with torch_threads():
-        _spans(labels.detach().numpy(), lengths.numpy(), score, cells)
+    over_batch(_spans, B, labels.detach().numpy(), lengths.numpy(), score, cells)
     return torch.from_numpy(score), torch.from_numpy(cells)
 
 
@@ -167,9 +166,9 @@ def _follow(labels, arcs_t, free, body, hooks, todo, cells, heads):
             size += 2
 
 
-@njit(parallel=True, **COMPILE)
-def _joint(labels, arcs, lengths, score, cells, heads):
-    for b in prange(len(lengths)):
+@njit(**COMPILE)
+def _joint(first, step, labels, arcs, lengths, score, cells, heads):
+    for b in range(first, len(lengths), step):
         n = lengths[b]
         real, free = np.empty((n, n), labels.dtype), np.empty((n, n), labels.dtype)
         _label_scores(labels[b], real, free)
@@ -190,6 +189,5 @@ def joint(labels: Tensor, arcs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor
     B, n, _, _ = labels.shape
     score, cells, heads = np.empty(B), np.full((B, 2 * n - 1, 3), -1), np.full((B, n + 1), -1)
     scores = labels.detach().numpy(), arcs.detach().numpy()
-    with torch_threads():
-        _joint(*scores, lengths.numpy(), score, cells, heads)
+    over_batch(_joint, B, *scores, lengths.numpy(), score, cells, heads)
     return torch.from_numpy(score), torch.from_numpy(cells), torch.from_numpy(heads)

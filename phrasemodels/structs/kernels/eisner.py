@@ -3,10 +3,10 @@
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.kernels import reference_vjp, torch_threads, trees
+from phrasemodels.structs.kernels import over_batch, reference_vjp, trees
 from phrasemodels.structs.kernels.vector import COMPILE
 
 
@@ -16,12 +16,12 @@ def _splits(row, N):
     return row[: 3 * size].reshape((3, size))
 
 
-@njit(parallel=True, **COMPILE)
-def _marginals(scores, lengths, one_root, posteriors, log_z, cells):
+@njit(**COMPILE)
+def _marginals(first, step, scores, lengths, one_root, posteriors, log_z, cells):
     """cells: marginals of complete spans and of arcs, (2, B, N, N)."""
-    cells[:] = 0.0
-    for b in prange(len(lengths)):
+    for b in range(first, len(lengths), step):
         N = lengths[b] + 1
+        cells[:, b] = 0.0
         theta, c = np.full((N, N), -np.inf), np.empty((6, N, N))
         for h in range(N):
             for m in range(1, N):
@@ -33,9 +33,9 @@ def _marginals(scores, lengths, one_root, posteriors, log_z, cells):
             trees.marginals(q, c, cells[0, b, :N, :N], cells[1, b, :N, :N])
 
 
-@njit(parallel=True, **COMPILE)
-def _covariance(grad, lengths, posteriors, cells, out):
-    for b in prange(len(lengths)):
+@njit(**COMPILE)
+def _covariance(first, step, grad, lengths, posteriors, cells, out):
+    for b in range(first, len(lengths), step):
         N = lengths[b] + 1
         q = _splits(posteriors[b], N)
         g, result = np.zeros((N, N)), np.zeros((N, N))
@@ -62,8 +62,7 @@ class _Pass:
         self.lengths = lengths.numpy()
         self.posteriors = np.empty((B, 3 * trees.number_of_splits(int(self.lengths.max()) + 1)), dtype)
         log_z, self.cells = np.empty(B), np.empty((2, B, N, N))
-        with torch_threads():
-            _marginals(scores, self.lengths, one_root, self.posteriors, log_z, self.cells)
+        over_batch(_marginals, B, scores, self.lengths, one_root, self.posteriors, log_z, self.cells)
         self.log_z = torch.from_numpy(log_z).to(arcs.dtype)
         # a copy even in float64: users may change it
         self.marginals = torch.from_numpy(self.cells[1].astype(dtype))
@@ -71,8 +70,8 @@ class _Pass:
     def covariance(self, grad: Tensor) -> Tensor:
         """Gradient to the scores from the gradient to the marginals."""
         out = np.empty(grad.shape)
-        with torch_threads():
-            _covariance(np.ascontiguousarray(grad.double().numpy()), self.lengths, self.posteriors, self.cells, out)
+        given = np.ascontiguousarray(grad.double().numpy()), self.lengths, self.posteriors, self.cells
+        over_batch(_covariance, len(out), *given, out)
         return torch.from_numpy(out).to(grad.dtype)
 
 

@@ -1,7 +1,7 @@
 # mypy: disallow-untyped-defs=False
 """Recursions over linear chains with shared pairwise scores, LANES sequences at a time.
 
-Arrays are (C, T, LANES), and every inner loop runs over lanes, so it vectorises for any number of states.
+Arrays are (T, C, LANES), and every inner loop runs over lanes, so it vectorises for any number of states.
 
 A log-space step log Σ_j exp(α_j + A_jk) costs C exponentials instead of C², by a product:
 
@@ -32,6 +32,7 @@ LANES = 16  # float64: 4 vectors, enough to hide the cost of a loop, few enough 
 TINY = 1e-250
 NEGLIGIBLE = 1e-60
 LOG_NEGLIGIBLE = -140.0
+STEPS = 16  # what `pairs` keeps in cache; even
 
 
 @njit(**COMPILE)
@@ -49,22 +50,22 @@ def scaled(rows):
 
 @njit(**COMPILE)
 def _mix(weights, x, t, out, v):
-    """out[k, v] = Σ_j weights[k, j] x[j, t], for every lane."""
-    C = len(x)
+    """out[v, k] = Σ_j weights[k, j] x[t, j], for every lane."""
+    C = x.shape[1]
     for k in range(C):
-        target, row = out[k, v], weights[k]
-        w0, x0 = row[0], x[0, t]
+        target, row = out[v, k], weights[k]
+        w0, x0 = row[0], x[t, 0]
         for lane in range(LANES):
             target[lane] = w0 * x0[lane]
         j = 1
         while j + 4 <= C:
             w0, w1, w2, w3 = row[j], row[j + 1], row[j + 2], row[j + 3]
-            x0, x1, x2, x3 = x[j, t], x[j + 1, t], x[j + 2, t], x[j + 3, t]
+            x0, x1, x2, x3 = x[t, j], x[t, j + 1], x[t, j + 2], x[t, j + 3]
             for lane in range(LANES):
                 target[lane] += (w0 * x0[lane] + w1 * x1[lane]) + (w2 * x2[lane] + w3 * x3[lane])
             j += 4
         while j < C:
-            w0, x0 = row[j], x[j, t]
+            w0, x0 = row[j], x[t, j]
             for lane in range(LANES):
                 target[lane] += w0 * x0[lane]
             j += 1
@@ -72,15 +73,15 @@ def _mix(weights, x, t, out, v):
 
 @njit(**COMPILE)
 def _exact(alpha, t, lane, column):
-    """logsumexp_j alpha[j, t, lane] + column[j]."""
+    """logsumexp_j alpha[t, j, lane] + column[j]."""
     top = -np.inf
     for j in range(len(column)):
-        top = max(top, alpha[j, t, lane] + column[j])
+        top = max(top, alpha[t, j, lane] + column[j])
     if top == -np.inf:
         return -np.inf
     total = 0.0
     for j in range(len(column)):
-        x = alpha[j, t, lane] + column[j] - top
+        x = alpha[t, j, lane] + column[j] - top
         if x > -50.0:  # the rest together are less than C · 2e-22 of the sum
             total += np.exp(x)
     return top + np.log(total)
@@ -89,16 +90,16 @@ def _exact(alpha, t, lane, column):
 @njit(**COMPILE)
 def _posterior(alpha, t, lane, column, j, log_s):
     """q_t(j | k) of a marked cell, 0 where it is negligible."""
-    x = alpha[j, t, lane] + column[j] - log_s
+    x = alpha[t, j, lane] + column[j] - log_s
     return np.exp(x) if x > LOG_NEGLIGIBLE else 0.0
 
 
 @njit(**COMPILE)
 def _repair(alpha, t, column, s, out, first, second):
-    """out = logsumexp_j alpha[j, t] + column[j] in the lanes where s < TINY, which are marked."""
+    """out = logsumexp_j alpha[t, j] + column[j] in the lanes where s < TINY, which are marked."""
     first[:], second[:] = -np.inf, -np.inf
     for j in range(len(column)):
-        row, add = alpha[j, t], column[j]
+        row, add = alpha[t, j], column[j]
         for lane in range(LANES):
             x = row[lane] + add
             less = x if x < first[lane] else first[lane]
@@ -114,7 +115,7 @@ def _repair(alpha, t, column, s, out, first, second):
 @njit(**COMPILE)
 def forward(u, A, alpha, a, s, lengths, log_z):
     """α up to a constant for each t, a = exp α with maximum 1, s as above, log Z."""
-    C, T, _ = u.shape
+    T, C, _ = u.shape
     rows, offset = np.empty((3, LANES)), np.zeros(LANES)
     top = rows[0]
     columns = A.T.copy()
@@ -124,23 +125,23 @@ def forward(u, A, alpha, a, s, lengths, log_z):
             _mix(E, a, t - 1, s, t)
             _log_step(u, t, scale, columns, alpha, s, rows)
         else:
-            alpha[:, 0] = u[:, 0]
+            alpha[0, :] = u[0, :]
             top[:] = -np.inf
             for c in range(C):
                 for lane in range(LANES):
-                    top[lane] = max(top[lane], u[c, 0, lane])
+                    top[lane] = max(top[lane], u[0, c, lane])
         for lane in range(LANES):
             top[lane] = 0.0 if top[lane] == -np.inf else top[lane]
             offset[lane] += top[lane]
         for c in range(C):
-            row, target = alpha[c, t], a[c, t]
+            row, target = alpha[t, c], a[t, c]
             for lane in range(LANES):
                 x = row[lane] - top[lane]
                 row[lane] = x
                 target[lane] = exp64(x)
         for lane in range(LANES):
             if lengths[lane] == t + 1:
-                log_z[lane] = offset[lane] + np.log(a[:, t, lane].sum())
+                log_z[lane] = offset[lane] + np.log(a[t, :, lane].sum())
 
 
 @njit(**COMPILE)
@@ -148,8 +149,8 @@ def _log_step(u, t, scale, columns, alpha, s, rows):
     """α_t(k) = log s_k + scale_k + u_t(k), its maximum over k in rows[0]."""
     top, first, second = rows[0], rows[1], rows[2]
     top[:] = -np.inf
-    for k in range(len(u)):
-        row, target, unary, low, add = s[k, t], alpha[k, t], u[k, t], 0, scale[k]
+    for k in range(u.shape[1]):
+        row, target, unary, low, add = s[t, k], alpha[t, k], u[t, k], 0, scale[k]
         for lane in range(LANES):
             low += row[lane] < TINY
             target[lane] = log64(row[lane]) + add
@@ -164,67 +165,67 @@ def _log_step(u, t, scale, columns, alpha, s, rows):
 @njit(**COMPILE)
 def marginals(alpha, a, s, A, lengths, p, r):
     """p as above, and r = p / s, 0 in marked cells; both are 0 in the padding and where log Z is -inf."""
-    C, T, _ = p.shape
+    T, C, _ = p.shape
     columns = A.T.copy()
     weights = scaled(columns)[1].T.copy()
     for t in range(T - 1, -1, -1):
         if t + 1 < T:
             _backward_step(weights, columns, alpha, a, s, p, t, r, p)
         else:
-            p[:, t] = 0.0
+            p[t, :] = 0.0
         for lane in range(LANES):
             if lengths[lane] == t + 1:
-                total = a[:, t, lane].sum()
+                total = a[t, :, lane].sum()
                 for c in range(C):
-                    p[c, t, lane] = a[c, t, lane] / total if total > 0.0 else 0.0
+                    p[t, c, lane] = a[t, c, lane] / total if total > 0.0 else 0.0
 
 
 @njit(**COMPILE)
 def _backward_step(weights, columns, alpha, a, s, x, t, r, out):
     """out_t(j) = Σ_k q_t(j | k) x_t+1(k), and r_t+1 = x / s."""
-    C = len(a)
+    C = a.shape[1]
     marked = 0
     for k in range(C):
-        row, total, target = x[k, t + 1], s[k, t + 1], r[k, t + 1]
+        row, total, target = x[t + 1, k], s[t + 1, k], r[t + 1, k]
         for lane in range(LANES):
             marked += total[lane] == 0.0
             target[lane] = row[lane] / total[lane] if total[lane] > 0.0 else 0.0
     _mix(weights, r, t + 1, out, t)
     for j in range(C):
-        row, factor = out[j, t], a[j, t]
+        row, factor = out[t, j], a[t, j]
         for lane in range(LANES):
             row[lane] *= factor[lane]
     if marked > 0:
         for k in range(C):
             for lane in range(LANES):
-                if s[k, t + 1, lane] == 0.0 and abs(x[k, t + 1, lane]) > NEGLIGIBLE:
+                if s[t + 1, k, lane] == 0.0 and abs(x[t + 1, k, lane]) > NEGLIGIBLE:
                     log_s = _exact(alpha, t, lane, columns[k])
                     for j in range(C):
                         q = _posterior(alpha, t, lane, columns[k], j, log_s)
-                        out[j, t, lane] += q * x[k, t + 1, lane]
+                        out[t, j, lane] += q * x[t + 1, k, lane]
 
 
 @njit(**COMPILE)
 def expectation(alpha, a, s, p, A, g, e):
     """e as above; 0 in marked cells that are never taken."""
-    C, T, _ = g.shape
+    T, C, _ = g.shape
     columns = A.T.copy()
     E = scaled(columns)[1]
-    x = np.empty((C, 1, LANES))
-    e[:, 0] = g[:, 0]
+    x = np.empty((1, C, LANES))
+    e[0, :] = g[0, :]
     for t in range(1, T):
         for j in range(C):
-            left, right, row = a[j, t - 1], e[j, t - 1], x[j, 0]
+            left, right, row = a[t - 1, j], e[t - 1, j], x[0, j]
             for lane in range(LANES):
                 row[lane] = left[lane] * right[lane]
         _mix(E, x, 0, e, t)
         for k in range(C):
-            row, total, own, marked = e[k, t], s[k, t], g[k, t], 0
+            row, total, own, marked = e[t, k], s[t, k], g[t, k], 0
             for lane in range(LANES):
                 marked += total[lane] == 0.0
                 row[lane] = row[lane] / total[lane] if total[lane] > 0.0 else 0.0
             if marked > 0:
-                _repair_mean(alpha, t, columns[k], total, p[k, t], e, row)
+                _repair_mean(alpha, t, columns[k], total, p[t, k], e, row)
             for lane in range(LANES):
                 row[lane] += own[lane]
 
@@ -235,20 +236,20 @@ def _repair_mean(alpha, t, column, s, p, e, out):
         if s[lane] == 0.0 and p[lane] > NEGLIGIBLE:
             log_s = _exact(alpha, t - 1, lane, column)
             for j in range(len(column)):
-                out[lane] += _posterior(alpha, t - 1, lane, column, j, log_s) * e[j, t - 1, lane]
+                out[lane] += _posterior(alpha, t - 1, lane, column, j, log_s) * e[t - 1, j, lane]
 
 
 @njit(**COMPILE)
 def covariance(alpha, a, s, p, A, g, e, d, h, grad):
     """d, h = (d + p g) / s with 0 in marked cells, and the gradient to the unary scores; e becomes e − E[G]."""
-    C, T, _ = p.shape
+    T, C, _ = p.shape
     columns = A.T.copy()
     weights = scaled(columns)[1].T.copy()
     mean = np.zeros(LANES)
-    d[:, T - 1] = 0.0
+    d[T - 1, :] = 0.0
     for t in range(T - 1, -1, -1):
         for k in range(C):
-            row, mine, own = d[k, t], p[k, t], g[k, t]
+            row, mine, own = d[t, k], p[t, k], g[t, k]
             for lane in range(LANES):
                 row[lane] += mine[lane] * own[lane]
         if t > 0:
@@ -256,10 +257,10 @@ def covariance(alpha, a, s, p, A, g, e, d, h, grad):
     for c in range(C):
         for lane in range(LANES):
             # d holds p g too, which e counts already
-            mean[lane] += p[c, 0, lane] * (e[c, 0, lane] - g[c, 0, lane]) + d[c, 0, lane]
+            mean[lane] += p[0, c, lane] * (e[0, c, lane] - g[0, c, lane]) + d[0, c, lane]
     for c in range(C):
         for t in range(T):
-            before, after, mine, own, target = e[c, t], d[c, t], p[c, t], g[c, t], grad[c, t]
+            before, after, mine, own, target = e[t, c], d[t, c], p[t, c], g[t, c], grad[t, c]
             for lane in range(LANES):
                 before[lane] -= mean[lane]
                 target[lane] = mine[lane] * (before[lane] - own[lane]) + after[lane]
@@ -268,18 +269,46 @@ def covariance(alpha, a, s, p, A, g, e, d, h, grad):
 @njit(**COMPILE)
 def marked_pairs(alpha, s, x, y, A, left, out):
     """out[j, k] += Σ_t q_t(j | k) (left_t(j) x_t+1(k) + y_t+1(k)) over the marked cells."""
-    C, T, _ = x.shape
+    T, C, _ = x.shape
     columns = A.T.copy()
     for t in range(1, T):
         for k in range(C):
-            total, marked = s[k, t], 0
+            total, marked = s[t, k], 0
             for lane in range(LANES):
                 marked += total[lane] == 0.0
             if marked == 0:
                 continue
             for lane in range(LANES):
-                if total[lane] == 0.0 and abs(x[k, t, lane]) > NEGLIGIBLE:
+                if total[lane] == 0.0 and abs(x[t, k, lane]) > NEGLIGIBLE:
                     log_s = _exact(alpha, t - 1, lane, columns[k])
                     for j in range(C):
                         q = _posterior(alpha, t - 1, lane, columns[k], j, log_s)
-                        out[j, k] += q * (left[j, t - 1, lane] * x[k, t, lane] + y[k, t, lane])
+                        out[j, k] += q * (left[t - 1, j, lane] * x[t, k, lane] + y[t, k, lane])
+
+
+@njit(**COMPILE)
+def pairs(a, left, x, y, A, out):
+    """out[j, k] += Σ_t q_t(j | k) (left_t(j) x_t+1(k) + y_t+1(k)), with x and y divided by s, so not in marked cells."""
+    T, C, _ = a.shape
+    E = scaled(A.T.copy())[1].T
+    total = np.zeros((C, C, LANES))
+    for begin in range(1, T, STEPS):
+        for j in range(C):
+            for t in range(begin, min(begin + STEPS, T) - 1, 2):
+                _add_two_steps(a, left, x, y, t, j, total[j])
+    if T % 2 == 0:  # STEPS is even, so only the very last can be left over
+        last = a[T - 2].reshape((C, 1, LANES)) * (left[T - 2].reshape((C, 1, LANES)) * x[T - 1] + y[T - 1])
+        total += last
+    for j in range(C):
+        for k in range(C):
+            out[j, k] += E[j, k] * total[j, k].sum()
+
+
+@njit(**COMPILE)
+def _add_two_steps(a, left, x, y, t, j, total):
+    a0, a1, left0, left1 = a[t - 1, j], a[t, j], left[t - 1, j], left[t, j]
+    for k in range(len(total)):
+        row, x0, x1, y0, y1 = total[k], x[t, k], x[t + 1, k], y[t, k], y[t + 1, k]
+        for lane in range(LANES):
+            one = a0[lane] * (left0[lane] * x0[lane] + y0[lane])
+            row[lane] += one + a1[lane] * (left1[lane] * x1[lane] + y1[lane])
