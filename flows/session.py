@@ -157,7 +157,7 @@ class Session:
         trained, predicted = self.store.find(pipeline.trained), self.store.find(pipeline.predicted)
         assert trained is not None and predicted is not None, "a score rests on weights and predictions"
         metrics = {f"test/{name}".replace("/", "."): score["value"] for name, score in scored.meta["scores"].items()}
-        metrics |= {name: float(trained.meta[name]) for name in ("parameters", "dev_loss", "train_seconds")}
+        metrics |= {name: float(trained.meta[name]) for name in ("parameters", "dev_loss", "train_seconds", "peak_memory_mib")}
         tags = {
             "test_set": digest_of([s["content"] for s in scored.meta["test_set"]]),
             "score": scored.key,

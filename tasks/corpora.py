@@ -111,7 +111,7 @@ class BitextCorpus:
         files = (division.files[self.direction.source], division.files[self.direction.target])
         digests = {file.name: file.sha256 for file in manifest.files}
         corpus = Step(fetch_corpus, f"fetch {self.name}", Fetch(self.name, digests))
-        settings = ReadSplit(*files, division.rows, manifest.max_words, tuple(manifest.terms(split)))
+        settings = ReadSplit(*files, division.rows, manifest.max_words, (*manifest.terms(split),))
         return Step(read_split, f"read {self.name} {split}", settings, {"corpus": corpus})
 
 

@@ -7,6 +7,7 @@ CPU), and sees the same batches on any number of workers.
 import ctypes
 import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -132,6 +133,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         "dev_loss": progress.best,
         "seed": settings.seed,
         "train_seconds": progress.history[-1]["seconds"],
+        "peak_memory_mib": progress.history[-1]["peak_memory_mib"],
     }
 
 
@@ -278,6 +280,7 @@ class Clock:
             "dev_loss": dev_loss,
             "learning_rate": optimiser.param_groups[0]["lr"],
             "tokens_per_second": self.count / (now - self.last),
+            "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "seconds": self.before + now - self.started,
         }
         self.losses, self.count, self.last = [], 0, now
