@@ -14,14 +14,14 @@ from phrasemodels.structs.kernels import reference_only
 F64 = torch.float64
 
 
-@pytest.fixture(autouse=True, params=["kernels", "reference"])
+# the kernels take minutes to compile on a machine that has not run them before
+@pytest.fixture(autouse=True, params=[pytest.param("kernels", marks=pytest.mark.slow), "reference"])
 def path(request):
     if request.param == "kernels":
         yield
     else:
         with reference_only():
             yield
-
 
 
 def bracketings(i, j):
@@ -94,13 +94,19 @@ def members(name, n):
         return (out,)
     L = 2 if n < 6 else 1
     if name == "spans":
-        trees = [[(i, j, c) for (i, _, j), c in zip(t, ls, strict=True)]
-                 for t in bracketings(0, n - 1) for ls in product(range(L), repeat=2 * n - 1)]
+        trees = [
+            [(i, j, c) for (i, _, j), c in zip(t, ls, strict=True)]
+            for t in bracketings(0, n - 1)
+            for ls in product(range(L), repeat=2 * n - 1)
+        ]
         return (indicators(trees, (n, n, L)),)
     L = 3 if n < 4 else 2
     empty = 0 if n < 6 else 1  # six words have 10⁶ members with empty labels; `problem` forbids them
-    trees = [([(i, j, c) for (i, j, _), c in zip(cells, ls, strict=True)], arcs) for cells, arcs in joint_trees(n)
-             for ls in product(*(range(1 if real else empty, L) for *_, real in cells))]
+    trees = [
+        ([(i, j, c) for (i, j, _), c in zip(cells, ls, strict=True)], arcs)
+        for cells, arcs in joint_trees(n)
+        for ls in product(*(range(1 if real else empty, L) for *_, real in cells))
+    ]
     return indicators([t for t, _ in trees], (n, n, L)), indicators([a for _, a in trees], (n + 1, n + 1))
 
 
@@ -111,8 +117,13 @@ def indicators(trees, shape):
     return out
 
 
-MODULES = {"chain": chain, "multi_root": eisner.multi_root, "single_root": eisner.single_root,
-           "spans": spans, "joint": joint}
+MODULES = {
+    "chain": chain,
+    "multi_root": eisner.multi_root,
+    "single_root": eisner.single_root,
+    "spans": spans,
+    "joint": joint,
+}
 SIZES = [(name, n) for name in MODULES for n in range(1, 7)]
 
 
@@ -124,8 +135,9 @@ def problem(name, n, std=1.0, seed=0, B=2):
     total = sum(torch.einsum("b...,m...->bm", s, p) for s, p in zip(scores, parts, strict=True))
     if name == "joint" and n == 6:
         scores[0][..., 0] = -torch.inf
-    return SimpleNamespace(module=MODULES[name], parts=parts, scores=scores, total=total,
-                           log_z=total.logsumexp(1), p=total.softmax(1))
+    return SimpleNamespace(
+        module=MODULES[name], parts=parts, scores=scores, total=total, log_z=total.logsumexp(1), p=total.softmax(1)
+    )
 
 
 def all_marginals(name, module, *args, **kw):
@@ -177,10 +189,13 @@ def test_samples_follow_the_distribution(name):
     assert chisquare(observed, wanted).pvalue > 1e-3
 
 
-@pytest.mark.parametrize(("roots", "counts"), [
-    ("multi_root", [1, 3, 12, 55, 273, 1428]),  # C(3n, n) / (2n+1)
-    ("single_root", [1, 2, 7, 30, 143, 728]),  # C(3n-2, n-1) / n
-])
+@pytest.mark.parametrize(
+    ("roots", "counts"),
+    [
+        ("multi_root", [1, 3, 12, 55, 273, 1428]),  # C(3n, n) / (2n+1)
+        ("single_root", [1, 2, 7, 30, 143, 728]),  # C(3n-2, n-1) / n
+    ],
+)
 def test_numbers_of_trees(roots, counts):
     for n, count in enumerate(counts, 1):
         log_z = MODULES[roots].log_partition(torch.zeros(1, n + 1, n + 1, dtype=F64))

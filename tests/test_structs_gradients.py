@@ -6,14 +6,24 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from phrasemodels.structs import chain, eisner, joint, spans
 
+pytestmark = pytest.mark.slow  # the kernels take minutes to compile on a machine that has not run them before
+
 F64 = torch.float64
-MODULES = {"chain": chain, "multi_root": eisner.multi_root, "single_root": eisner.single_root,
-           "spans": spans, "joint": joint}
+MODULES = {
+    "chain": chain,
+    "multi_root": eisner.multi_root,
+    "single_root": eisner.single_root,
+    "spans": spans,
+    "joint": joint,
+}
 
 
 def scores_of(name, B=2, n=4, std=1.0, seed=0, dtype=F64, pairwise="each"):
-    shapes = {"chain": [(B, n, 3), (B, n - 1, 3, 3) if pairwise == "each" else (3, 3)],
-              "spans": [(B, n, n, 2)], "joint": [(B, n, n, 2), (B, n + 1, n + 1)]}
+    shapes = {
+        "chain": [(B, n, 3), (B, n - 1, 3, 3) if pairwise == "each" else (3, 3)],
+        "spans": [(B, n, n, 2)],
+        "joint": [(B, n, n, 2), (B, n + 1, n + 1)],
+    }
     gen = torch.Generator().manual_seed(seed)
     draw = [torch.randn(*s, generator=gen, dtype=F64) for s in shapes.get(name, [(B, n + 1, n + 1)])]
     return [(x * std).to(dtype).requires_grad_() for x in draw]
@@ -98,8 +108,9 @@ def test_unequal_lengths_equal_one_by_one(name):
             if name == "joint" and i == 1:
                 size = m + 1
             x = s[b : b + 1].detach()
-            cut.append(x[:, : m - 1] if name == "chain" and i == 1 else x[:, :size] if name == "chain"
-                       else x[:, :size, :size])
+            cut.append(
+                x[:, : m - 1] if name == "chain" and i == 1 else x[:, :size] if name == "chain" else x[:, :size, :size]
+            )
         return [x.clone().requires_grad_() for x in cut]
 
     padded = [s.detach().clone() for s in scores]
@@ -134,16 +145,19 @@ def test_float32_stays_float32(name):
     assert {x.dtype for x in outcome} == {torch.float32}
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda: chain.marginals(torch.zeros(2, 3), torch.zeros(3, 3)), "unary must be"),
-    (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(3, 3)), "pairwise must be"),
-    (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(4, 4), torch.tensor([1, 4])), "lie in 1..3"),
-    (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(4, 4), torch.tensor([1])), "2 integers"),
-    (lambda: eisner.multi_root.marginals(torch.zeros(2, 3, 4)), "root at 0"),
-    (lambda: spans.marginals(torch.zeros(2, 3, 4, 1)), "labels must be"),
-    (lambda: joint.marginals(torch.zeros(2, 3, 3, 1), torch.zeros(2, 4, 4)), "empty label"),
-    (lambda: joint.marginals(torch.zeros(2, 3, 3, 2), torch.zeros(2, 3, 3)), "arcs must be"),
-])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: chain.marginals(torch.zeros(2, 3), torch.zeros(3, 3)), "unary must be"),
+        (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(3, 3)), "pairwise must be"),
+        (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(4, 4), torch.tensor([1, 4])), "lie in 1..3"),
+        (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(4, 4), torch.tensor([1])), "2 integers"),
+        (lambda: eisner.multi_root.marginals(torch.zeros(2, 3, 4)), "root at 0"),
+        (lambda: spans.marginals(torch.zeros(2, 3, 4, 1)), "labels must be"),
+        (lambda: joint.marginals(torch.zeros(2, 3, 3, 1), torch.zeros(2, 4, 4)), "empty label"),
+        (lambda: joint.marginals(torch.zeros(2, 3, 3, 2), torch.zeros(2, 3, 3)), "arcs must be"),
+    ],
+)
 def test_mistakes_are_explained(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -10,6 +10,8 @@ import torch
 from phrasemodels.structs import chain, eisner, joint, spans
 from phrasemodels.structs.kernels import reference_only
 
+pytestmark = pytest.mark.slow  # the kernels take minutes to compile on a machine that has not run them before
+
 F32, F64 = torch.float32, torch.float64
 LENGTHS = torch.tensor([24, 1, 24, 9, 2, 17])
 
@@ -39,8 +41,12 @@ class Chain:
         self.C, self.log_partition, self.marginals = C, chain.log_partition, chain.marginals
 
 
-STRUCTURES = {"chain-2": Chain(2), "chain-20": Chain(20),
-              "multi-root": eisner.multi_root, "single-root": eisner.single_root}
+STRUCTURES = {
+    "chain-2": Chain(2),
+    "chain-20": Chain(20),
+    "multi-root": eisner.multi_root,
+    "single-root": eisner.single_root,
+}
 
 
 @pytest.mark.parametrize("std", [1e-3, 1, 5, 10, 50, 100, 1000])
