@@ -1,0 +1,108 @@
+"""Linear-chain CRF (Lafferty et al. 2001): tags z of a sequence score Σ_t unary[t, z_t] + Σ_t pairwise[z_t, z_t+1].
+
+Arguments of every function:
+    unary     (B, T, C)
+    pairwise  (C, C) shared by all positions, or (B, T-1, C, C); [from, to]
+    lengths   (B,) integers in 1..T, T where None
+
+-inf forbids a tag or a transition; +inf and NaN are not allowed. Scores of a start or an end belong in the first or the
+last unary score. Memory and time of the reference grow with B·T·C².
+"""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from phrasemodels.structs import inference, kernels
+from phrasemodels.structs.kernels import chain as kernel
+from phrasemodels.structs.semiring import Log
+
+
+def log_partition(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """log Z, (B,)."""
+    inside, scores = _prepare(unary, pairwise, lengths)
+    if _has_kernel(unary, pairwise):
+        reference = partial(log_partition, lengths=lengths)
+        return kernel.LogPartition.apply(reference, unary, pairwise, inside.lengths)
+    return inference.log_partition(inside, *scores)
+
+
+def marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """p(z_t = c), (B, T, C); 0 in the padding."""
+    inside, scores = _prepare(unary, pairwise, lengths)
+    if _has_kernel(unary, pairwise):
+        return kernel.Marginals.apply(partial(marginals, lengths=lengths), unary, pairwise, inside.lengths)
+    return inference.marginals(inside, *scores)[0]
+
+
+def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """p(z_t = c, z_t+1 = d), (B, T-1, C, C); 0 in the padding."""
+    inside, scores = _prepare(unary, pairwise, lengths)
+    return inference.marginals(inside, *scores)[1]
+
+
+def argmax(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Score (B,), differentiable, and tags (B, T) of a best sequence; tags are -1 in the padding."""
+    inside, scores = _prepare(unary, pairwise, lengths)
+    best, (parts, pairs) = inference.argmax(inside, *scores)
+    score = _selected(scores[0], parts).sum((1, 2)) + _selected(scores[1], pairs).sum((1, 2, 3))
+    return score.masked_fill(best == -torch.inf, -torch.inf), _tags(parts)
+
+
+def sample(
+    unary: Tensor, pairwise: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None
+) -> Tensor:
+    """Tags of k independent samples, (k, B, T); -1 in the padding."""
+    inside, scores = _prepare(unary, pairwise, None)
+    lengths = inference.check_lengths(lengths, unary.shape[0], unary.shape[1], unary.device)
+    inside = _Inside(lengths.repeat(k))
+    return _tags(inference.sample(inside, *scores, k=k, generator=generator)[0])
+
+
+def entropy(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """−Σ p log p over sequences, in nats, (B,)."""
+    inside, scores = _prepare(unary, pairwise, lengths)
+    return inference.entropy(inside, *scores)
+
+
+class _Inside:
+    """The forward recursion α_t(d) = unary_t(d) ⊗ ⊕_c α_t-1(c) ⊗ pairwise_t-1(c, d)."""
+
+    def __init__(self, lengths: Tensor):
+        self.lengths = lengths
+
+    def __call__(self, semiring: Log, unary: Tensor, pairwise: Tensor) -> Tensor:
+        # padding holds anything, so it is replaced and not only left out: 0 · NaN is NaN
+        inside = torch.arange(unary.shape[1], device=unary.device) < self.lengths[:, None]
+        unary = semiring.lift(torch.where(inside[:, :, None], unary, 0))
+        pairwise = semiring.lift(torch.where(inside[:, 1:, None, None], pairwise, 0))
+        alpha = unary[:, :, 0]
+        for t in range(1, unary.shape[2]):
+            step = semiring.sum(alpha[..., None] + pairwise[:, :, t - 1], -2) + unary[:, :, t]
+            alpha = torch.where(inside[None, :, t, None], step, alpha)
+        return semiring.sum(alpha, -1)
+
+
+def _prepare(unary: Tensor, pairwise: Tensor, lengths: Tensor | None) -> tuple[_Inside, tuple[Tensor, Tensor]]:
+    if unary.dim() != 3:
+        raise ValueError(f"unary must be (B, T, C), not {tuple(unary.shape)}")
+    B, T, C = unary.shape
+    if pairwise.shape not in ((C, C), (B, T - 1, C, C)):
+        raise ValueError(f"pairwise must be {(C, C)} or {(B, T - 1, C, C)}, not {tuple(pairwise.shape)}")
+    lengths = inference.check_lengths(lengths, B, T, unary.device)
+    return _Inside(lengths), (unary, pairwise.expand(B, T - 1, C, C))
+
+
+def _has_kernel(unary: Tensor, pairwise: Tensor) -> bool:
+    # with one score for each position, tags are few steps or few in the models at hand
+    return pairwise.dim() == 2 and kernels.usable(unary, pairwise)
+
+
+def _selected(scores: Tensor, parts: Tensor) -> Tensor:
+    # a product would give 0 · -inf at forbidden parts
+    return torch.where(parts > 0, scores, 0)
+
+
+def _tags(parts: Tensor) -> Tensor:
+    return torch.where(parts.sum(-1) > 0, parts.argmax(-1), -1)

@@ -1,0 +1,70 @@
+"""What follows from an inside pass alone: marginals, best structure, samples and entropy.
+
+An inside pass is a function `(semiring, *scores) → (S, B)` of lifted log Z. These functions define the result of
+everything in this folder, run on any device, and can be differentiated any number of times.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from phrasemodels.structs.semiring import Entropy, Log, Max, Sample
+
+Inside = Callable[..., Tensor]
+
+
+def log_partition(inside: Inside, *scores: Tensor) -> Tensor:
+    """log Z, (B,); -inf where every structure is forbidden."""
+    return _run(inside, Log(), scores)
+
+
+def marginals(inside: Inside, *scores: Tensor) -> tuple[Tensor, ...]:
+    """∂ log Z / ∂ scores, one tensor in the shape of each; 0 where every structure is forbidden."""
+    keep_graph = torch.is_grad_enabled() and any(s.requires_grad for s in scores)
+    return _gradient(inside, Log(), scores, keep_graph)
+
+
+def argmax(inside: Inside, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Score (B,), no gradient, and indicators (0 or 1) of a best structure's parts, in the shape of each score tensor.
+
+    Where every structure is forbidden the score is -inf and the parts are of no meaning.
+    """
+    leaves = tuple(s.detach().requires_grad_() for s in scores)
+    with torch.enable_grad():
+        best = _run(inside, Max(), leaves)
+        return best.detach(), torch.autograd.grad(best.sum(), leaves, materialize_grads=True)
+
+
+def sample(inside: Inside, *scores: Tensor, k: int, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+    """Indicators of k independent samples, (k, B, ...) for each score tensor (B, ...)."""
+    repeated = tuple(s.detach().repeat(k, *(1 for _ in s.shape[1:])) for s in scores)
+    parts = _gradient(inside, Sample(generator), repeated, keep_graph=False)
+    return tuple(p.view(k, *s.shape) for p, s in zip(parts, scores, strict=True))
+
+
+def entropy(inside: Inside, *scores: Tensor) -> Tensor:
+    """−Σ p log p over structures, in nats, (B,); 0 where every structure is forbidden."""
+    return _run(inside, Entropy(), scores)
+
+
+def _run(inside: Inside, semiring: Log, scores: tuple[Tensor, ...]) -> Tensor:
+    return semiring.lower(inside(semiring, *scores))
+
+
+def _gradient(inside: Inside, semiring: Log, scores: tuple[Tensor, ...], keep_graph: bool) -> tuple[Tensor, ...]:
+    with torch.enable_grad():
+        leaves = tuple(s if keep_graph and s.requires_grad else s.detach().requires_grad_() for s in scores)
+        total = _run(inside, semiring, leaves).sum()
+        return torch.autograd.grad(total, leaves, create_graph=keep_graph, materialize_grads=True)
+
+
+def check_lengths(lengths: Tensor | None, batch: int, longest: int, device: torch.device) -> Tensor:
+    """Lengths as int64 on `device`, the longest where None. ValueError where one is not in 1..longest."""
+    if lengths is None:
+        return torch.full((batch,), longest, dtype=torch.int64, device=device)
+    if lengths.shape != (batch,) or lengths.is_floating_point():
+        raise ValueError(f"lengths must be {batch} integers, not {lengths.dtype} {tuple(lengths.shape)}")
+    if batch and (lengths.min() < 1 or lengths.max() > longest):
+        raise ValueError(f"lengths must lie in 1..{longest}, not {lengths.min().item()}..{lengths.max().item()}")
+    return lengths.to(device=device, dtype=torch.int64)

@@ -1,0 +1,102 @@
+"""Semirings over tensors of log potentials (Goodman 1999, "Semiring Parsing").
+
+A lifted tensor has one more, leading, dimension of size S. In every semiring here the product is `+` on lifted
+tensors, so an inside pass needs only `lift`, `sum`, `zero_like` and `lower`.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def logsumexp(x: Tensor, dim: int) -> Tensor:
+    """log Σ exp x over `dim`. Unlike `torch.logsumexp`, all derivatives are 0, not NaN, where every term is -inf."""
+    top = x.detach().amax(dim, keepdim=True)
+    top = top.masked_fill(top == -torch.inf, 0)
+    total = (x - top).exp().sum(dim)
+    empty = total == 0
+    return torch.where(empty, -torch.inf, total.masked_fill(empty, 1).log() + top.squeeze(dim))
+
+
+class Log:
+    """(logsumexp, +): the inside pass gives log Z, its gradient the marginals."""
+
+    def lift(self, x: Tensor) -> Tensor:
+        """(...) → (S, ...)"""
+        return x[None]
+
+    def lower(self, x: Tensor) -> Tensor:
+        """(S, ...) → (...). Gradients stop at -inf: else they would reach the factors of an impossible product."""
+        return x[0].masked_fill(x[0] == -torch.inf, -torch.inf)
+
+    def zero_like(self, x: Tensor) -> Tensor:
+        """The semiring's zero in the shape of the lifted tensor x."""
+        return torch.full_like(x, -torch.inf)
+
+    def sum(self, x: Tensor, dim: int) -> Tensor:
+        """⊕ over `dim`, which is negative because dimension 0 is the semiring's."""
+        return logsumexp(x, dim)
+
+
+class Max(Log):
+    """(max, +): the gradient of the inside pass marks the parts of one best structure, ties included."""
+
+    def lower(self, x: Tensor) -> Tensor:
+        return x[0]
+
+    def sum(self, x: Tensor, dim: int) -> Tensor:
+        # not amax: its gradient is shared out among ties
+        return x.max(dim).values
+
+
+class Entropy(Log):
+    """Pairs (log Z, H) (Li and Eisner 2009). H is a sum of terms ≥ 0, so no large numbers cancel in it."""
+
+    def lift(self, x: Tensor) -> Tensor:
+        return torch.stack([x, torch.zeros_like(x)])
+
+    def lower(self, x: Tensor) -> Tensor:
+        return x[1].masked_fill(x[0] == -torch.inf, 0)
+
+    def zero_like(self, x: Tensor) -> Tensor:
+        return self.lift(torch.full_like(x[0], -torch.inf))
+
+    def sum(self, x: Tensor, dim: int) -> Tensor:
+        log_weight, entropy = x[0], x[1]
+        log_z = logsumexp(log_weight, dim)
+        finite_z = log_z.masked_fill(log_z == -torch.inf, 0).unsqueeze(dim)
+        forbidden = log_weight == -torch.inf
+        log_p = (log_weight - finite_z).masked_fill(forbidden, 0)
+        p = log_p.exp().masked_fill(forbidden, 0)
+        return torch.stack([log_z, (p * (entropy - log_p)).sum(dim)])
+
+
+class Sample(Log):
+    """The inside pass of `Log`, with a gradient that marks the parts of one exact sample."""
+
+    def __init__(self, generator: torch.Generator | None = None):
+        self.generator = generator
+
+    def sum(self, x: Tensor, dim: int) -> Tensor:
+        return _SampleSum.apply(x, dim, self.generator)
+
+
+class _SampleSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int, generator: torch.Generator | None) -> Tensor:
+        total = logsumexp(x, dim)
+        ctx.save_for_backward(x, total)
+        ctx.dim, ctx.generator = dim, generator
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        x, total = ctx.saved_tensors
+        # float64: a float32 cumulative sum can end below the uniform draw
+        p = (x - total.masked_fill(total == -torch.inf, 0).unsqueeze(ctx.dim)).double().exp()
+        upto = p.cumsum(ctx.dim)
+        draw = torch.rand(total.shape, generator=ctx.generator, dtype=torch.float64, device=x.device)
+        reached = upto > draw.unsqueeze(ctx.dim) * upto.select(ctx.dim, -1).unsqueeze(ctx.dim)
+        chosen = reached & (reached.cumsum(ctx.dim) == 1)
+        return chosen * grad.unsqueeze(ctx.dim), None, None

@@ -1,0 +1,89 @@
+"""Kernels against the float64 reference, for scores of any spread.
+
+Error of a tensor x with reference y: max |x − y| / max(1, max |y|). For marginals, whose maximum is at most 1, that is
+the absolute error of a probability; for gradients, whose size follows the loss, it is relative to the largest.
+"""
+
+import pytest
+import torch
+
+from phrasemodels.structs import chain, eisner, joint, spans
+from phrasemodels.structs.kernels import reference_only
+
+pytestmark = pytest.mark.slow  # the kernels take minutes to compile on a machine that has not run them before
+
+F32, F64 = torch.float32, torch.float64
+LENGTHS = torch.tensor([24, 1, 24, 9, 2, 17])
+
+
+def error(got, want):
+    return ((got.double() - want).abs().max() / want.abs().max().clamp(min=1)).item()
+
+
+def outcome(module, scores, weight):
+    """log Z and marginals, and the gradients of a loss on each."""
+    log_z, p = module.log_partition(*scores, lengths=LENGTHS), module.marginals(*scores, lengths=LENGTHS)
+    loss = (p * weight.to(p.dtype)).sum()
+    return log_z, p, torch.autograd.grad(loss, scores), torch.autograd.grad(log_z.sum(), scores)
+
+
+def scores_of(module, std, dtype, seed=0):
+    gen = torch.Generator().manual_seed(seed)
+    B, n = len(LENGTHS), int(LENGTHS.max())
+    shapes = [(B, n, module.C), (module.C, module.C)] if isinstance(module, Chain) else [(B, n + 1, n + 1)]
+    return [(torch.randn(*s, generator=gen, dtype=F64) * std).to(dtype).requires_grad_() for s in shapes]
+
+
+class Chain:
+    """The chain functions, with a number of states."""
+
+    def __init__(self, C):
+        self.C, self.log_partition, self.marginals = C, chain.log_partition, chain.marginals
+
+
+STRUCTURES = {
+    "chain-2": Chain(2),
+    "chain-20": Chain(20),
+    "multi-root": eisner.multi_root,
+    "single-root": eisner.single_root,
+}
+
+
+@pytest.mark.parametrize("std", [1e-3, 1, 5, 10, 50, 100, 1000])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=["float32", "float64"])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_precision_at_any_spread(name, dtype, std):
+    module = STRUCTURES[name]
+    scores = scores_of(module, std, dtype)
+    weight = torch.randn(scores[0].shape, generator=torch.Generator().manual_seed(1), dtype=F64)
+    log_z, p, grads, log_z_grads = outcome(module, scores, weight)
+    with reference_only():
+        exact = outcome(module, [s.detach().double().requires_grad_() for s in scores], weight)
+    small = dtype == F64
+    assert error(log_z, exact[0]) < (1e-12 if small else 1e-6)
+    assert error(p, exact[1]) < (1e-10 if small else 1e-6)
+    for got, want in zip((*grads, *log_z_grads), (*exact[2], *exact[3]), strict=True):
+        assert error(got, want) < (1e-9 if small else 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=["float32", "float64"])
+def test_decoders_give_the_reference_trees(dtype):
+    gen = torch.Generator().manual_seed(0)
+    B, n = len(LENGTHS), int(LENGTHS.max())
+    labels = torch.randn(B, n, n, 5, generator=gen, dtype=F64).to(dtype).requires_grad_()
+    arcs = torch.randn(B, n + 1, n + 1, generator=gen, dtype=F64).to(dtype).requires_grad_()
+    for module, scores in ((spans, [labels]), (joint, [labels, arcs])):
+        score, *tree = module.argmax(*scores, lengths=LENGTHS)
+        with reference_only():
+            exact, *expected = module.argmax(*scores, lengths=LENGTHS)
+        torch.testing.assert_close(score, exact)
+        assert all(torch.equal(a, b) for a, b in zip(tree, expected, strict=True))
+
+
+def test_kernels_answer_inside_no_grad_and_for_strided_scores():
+    arcs = torch.randn(3, 8, 8, dtype=F64).mT
+    with torch.no_grad():
+        torch.testing.assert_close(eisner.multi_root.marginals(arcs), eisner.multi_root.marginals(arcs.contiguous()))
+    unary, labels = torch.randn(3, 4, 6).mT, torch.randn(2, 3, 5, 5).permute(0, 2, 3, 1)
+    torch.testing.assert_close(chain.marginals(unary, torch.zeros(4, 4)), unary.softmax(-1))
+    assert torch.equal(spans.argmax(labels)[1], spans.argmax(labels.contiguous())[1])
