@@ -55,7 +55,7 @@ def sample(
 ) -> Tensor:
     """Tags of k independent samples, (k, B, T); -1 in the padding."""
     inside, scores = _prepare(unary, pairwise, None)
-    lengths = inference.check_lengths(lengths, *unary.shape[:2], unary.device)
+    lengths = inference.check_lengths(lengths, unary.shape[0], unary.shape[1], unary.device)
     inside = _Inside(lengths.repeat(k))
     return _tags(inference.sample(inside, *scores, k=k, generator=generator)[0])
 

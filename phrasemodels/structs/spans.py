@@ -100,4 +100,4 @@ class _Inside:
 def _check(labels: Tensor, lengths: Tensor | None) -> Tensor:
     if labels.dim() != 4 or labels.shape[1] != labels.shape[2]:
         raise ValueError(f"labels must be (B, n, n, L), not {tuple(labels.shape)}")
-    return inference.check_lengths(lengths, *labels.shape[:2], labels.device)
+    return inference.check_lengths(lengths, labels.shape[0], labels.shape[1], labels.device)

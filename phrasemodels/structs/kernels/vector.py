@@ -6,11 +6,13 @@ integer and leaves it in the low bits, from where a shift makes it an exponent; 
 with `reassoc`. Measured against libm over their range: relative error ≤ 4e-16 (exp64, log64) and ≤ 8e-8 (exp32).
 """
 
+from typing import Any
+
 import numba as nb
 import numpy as np
 from numba.extending import intrinsic
 
-COMPILE = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, "cache": True}
+COMPILE: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, "cache": True}
 
 
 @intrinsic
