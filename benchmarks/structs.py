@@ -5,6 +5,7 @@ process; 2T is two threads, wall clock, which needs a quiet machine. Peers that 
 Install them beside torch: `pip install --no-deps torch-struct supar pytorch-crf benepar`.
 """
 
+import ctypes
 import gc
 import importlib.util
 import statistics
@@ -64,11 +65,12 @@ def compare(title: str, runs: dict[str, Run], threads: int, seconds: float = 2.0
 
 
 def peak_memory(title: str, runs: dict[str, Run]) -> None:
-    """Growth of the resident set in one run, MB; Linux only. Start with MALLOC_MMAP_THRESHOLD_=65536."""
+    """Growth of the resident set in one run, MB; Linux with glibc only."""
     parts = []
     for name, run in runs.items():
         run()
         gc.collect()
+        ctypes.CDLL("libc.so.6").malloc_trim(0)  # else freed pages are used again and not counted
         Path("/proc/self/clear_refs").write_text("5")
         before = _status("VmRSS")
         run()
