@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -293,6 +294,10 @@ def main() -> None:
         app(standalone_mode=True)
     except KeyboardInterrupt:
         sys.exit("interrupted; the same command goes on from the last checkpoint")
+    except SystemExit as end:
+        if end.code == signal.SIGTERM:  # how Ray answers the signal
+            sys.exit("terminated; the same command goes on from the last checkpoint")
+        raise
     except (ValueError, OSError) as error:
         if os.environ.get("PHRASEMODELS_DEBUG"):
             raise
