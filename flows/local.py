@@ -130,7 +130,7 @@ def _run(store: Store, key: str, make: Any, settings: Any, inputs: dict[str, Art
         out,
         {
             "key": key,
-            "meta": {**meta, "licences": inputs.get("rows", out) and [], "redistributable": False, "stand_in": False},
+            "meta": {**meta, "licences": [], "redistributable": False, "stand_in": False},
         },
     )
 

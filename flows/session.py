@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -157,7 +156,9 @@ class Session:
         trained, predicted = self.store.find(pipeline.trained), self.store.find(pipeline.predicted)
         assert trained is not None and predicted is not None, "a score rests on weights and predictions"
         metrics = {f"test/{name}".replace("/", "."): score["value"] for name, score in scored.meta["scores"].items()}
-        metrics |= {name: float(trained.meta[name]) for name in ("parameters", "dev_loss", "train_seconds", "peak_memory_mib")}
+        metrics |= {
+            name: float(trained.meta[name]) for name in ("parameters", "dev_loss", "train_seconds", "peak_memory_mib")
+        }
         tags = {
             "test_set": digest_of([s["content"] for s in scored.meta["test_set"]]),
             "score": scored.key,
@@ -191,9 +192,6 @@ def _plot(trained: Artifact, path: Path) -> Path:
 
     learning_curve(json.loads(trained.file("history.json").read_text(encoding="utf-8")), path)
     return path
-
-
-Progress = Callable[[str, str], None]
 
 
 def explain(session: Session, step: Step) -> tuple[bool, str]:

@@ -1,7 +1,6 @@
 """Where the parts of a step run: Ray tasks over shards, Ray Train for trainings. The one place that uses Ray."""
 
 import contextlib
-import itertools
 import logging
 import tempfile
 import threading
@@ -32,8 +31,7 @@ def ray_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> l
     results: dict[Any, Any] = {}
     pending: dict[Any, int] = {}
     try:
-        numbered = enumerate(items)
-        for index, item in itertools.chain(numbered):
+        for index, item in enumerate(items):
             if len(pending) >= limit:
                 _collect(pending, results)
             pending[remote.remote(function, *item)] = index
