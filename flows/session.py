@@ -11,10 +11,11 @@ from data.fetch import Sources
 from data.store import MANIFEST, Artifact, Places, Step, Store, digest_of
 from flows.catalogue import Table
 from flows.experiment import Pipeline, closure_of
-from infra.runner import TorchTrainerLaunch, on_ray, ray_map
+from infra.runner import TorchTrainerLaunch, actor_map, on_ray, ray_map
 from infra.settings import Settings
 from infra.tracking import StepMetrics, Tracker, flatten
 from tasks.compare import CompareSettings, RowSettings, compare
+from tasks.parse import parse
 from tasks.train import train
 
 
@@ -89,7 +90,8 @@ class Session:
             return self._train(step)
         pipeline = self.by_step.get(step.key)
         if pipeline is None or step.key in pipeline.spread:
-            artifact = self.store.run(step, Places(map=ray_map, sources=self.sources))
+            spread = actor_map if step.make is parse else ray_map
+            artifact = self.store.run(step, Places(map=spread, sources=self.sources))
         else:
             artifact = self.store.find(step) or on_ray(_run, self.store, step, Places())
         if pipeline is not None and step.key == pipeline.scored.key:
