@@ -9,12 +9,32 @@ from dataclasses import dataclass
 from typing import Any
 
 
+class Slots:
+    """How many of a kind may be under way at once. What waits, waits here and not in Ray: there a group of Ray Train
+    would stand behind every task that was submitted before it, and complain."""
+
+    def __init__(self) -> None:
+        self.free: dict[tuple[str, int], threading.BoundedSemaphore] = {}
+        self.guard = threading.Lock()
+
+    @contextlib.contextmanager
+    def take(self, kind: str, at_once: int) -> Iterator[None]:
+        with self.guard:
+            slot = self.free.setdefault((kind, at_once), threading.BoundedSemaphore(at_once))
+        with slot:
+            yield
+
+
+SLOTS = Slots()
+
+
 def on_ray(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a Ray worker with one processor and wait; a user's error comes back as itself."""
     import ray
 
     try:
-        return ray.get(_task().remote(function, *arguments))
+        with SLOTS.take("task", max(1, int(ray.cluster_resources().get("CPU", 1)))):
+            return ray.get(_task().remote(function, *arguments))
     except ray.exceptions.RayTaskError as error:
         raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
 
@@ -60,24 +80,6 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
-class Slots:
-    """How many trainings may hold workers at once: Ray Train complains of groups that wait for room."""
-
-    def __init__(self) -> None:
-        self.free: dict[int, threading.BoundedSemaphore] = {}
-        self.guard = threading.Lock()
-
-    @contextlib.contextmanager
-    def take(self, at_once: int) -> Iterator[None]:
-        with self.guard:
-            slot = self.free.setdefault(at_once, threading.BoundedSemaphore(at_once))
-        with slot:
-            yield
-
-
-SLOTS = Slots()
-
-
 @dataclass(frozen=True)
 class TorchTrainerLaunch:
     """Launch a training loop on Ray Train workers, each a process of a torch.distributed group (gloo, or nccl on GPUs).
@@ -110,7 +112,7 @@ class TorchTrainerLaunch:
         logging.getLogger("ray.train").setLevel(logging.ERROR)
         resources = {"CPU": float(self.threads)} | ({"GPU": 1.0} if self.gpus else {})
         # Ray's own snapshots get a fresh folder: a truncated one would refuse every later start of this name
-        with SLOTS.take(at_once), tempfile.TemporaryDirectory(prefix="pm-train-") as storage:
+        with SLOTS.take("group", at_once), tempfile.TemporaryDirectory(prefix="pm-train-") as storage:
             trainer = TorchTrainer(
                 _run,
                 train_loop_config={"function": function, "arguments": arguments},
