@@ -128,7 +128,7 @@ class Session:
             max(1, config.workers),
             config.threads,
         )
-        launch.room()
+        launch.check()
         return self.store.run(step, replace(places, launch=launch))
 
     def run_of(self, pipeline: Pipeline) -> str:
