@@ -16,10 +16,11 @@ from infra.settings import Settings
 from infra.tracking import StepMetrics, Tracker, flatten
 from tasks.compare import CompareSettings, RowSettings, compare
 from tasks.metrics import score_translations
+from tasks.significance import Statistic, bleu_of
 from tasks.train import train
 from tasks.translation import translate
 
-METRICS = {"BLEU": "bleu"}  # the paper's metric and ours
+METRICS = {"BLEU": ("bleu", Statistic("bleu_counts", bleu_of))}  # the paper's metric; ours, and what it is made of
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,9 @@ class Session:
                 e.answers.system,
                 e.answers.variant,
                 e.answers.published,
-                METRICS[e.answers.metric],
+                METRICS[e.answers.metric][0],
                 "" if e.comparable else f"smaller than the paper's setting (profile {e.profile})",
+                METRICS[e.answers.metric][1],
             )
             for e in self.table.experiments
         )
