@@ -55,7 +55,7 @@ def _runs(store: Store, tracker: Tracker) -> pa.Table:
     text = ("run_id", "name", "kind", "status", "experiment", "paper", "system", "corpus", "profile", "seed")
     columns = dict.fromkeys(text, pa.string()) | {"started": pa.timestamp("ms"), "seconds": pa.float64()}
     rows = []
-    for run in _all_runs(tracker):
+    for run in tracker.runs():
         tags, info = run.data.tags, run.info
         rows.append(
             {
@@ -71,22 +71,11 @@ def _runs(store: Store, tracker: Tracker) -> pa.Table:
     return _table(columns, rows)
 
 
-def _all_runs(tracker: Tracker) -> list[Any]:
-    client = tracker.client()
-    where = [experiment.experiment_id for experiment in client.search_experiments()]
-    runs, token = [], None
-    while True:
-        page = client.search_runs(where, max_results=1000, page_token=token)
-        runs += page
-        if not (token := page.token):
-            return runs
-
-
 def _metrics(store: Store, tracker: Tracker) -> pa.Table:
     client = tracker.client()
     columns = {"run_id": pa.string(), "metric": pa.string(), "step": pa.int64(), "value": pa.float64()}
     rows = {}
-    for run in _all_runs(tracker):
+    for run in tracker.runs():
         for name in run.data.metrics:
             for metric in client.get_metric_history(run.info.run_id, name):
                 rows[run.info.run_id, name, metric.step] = metric.value

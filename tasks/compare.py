@@ -22,11 +22,13 @@ class Verdict:
     reason: str
 
 
-def judge(published: float, ours: SeedGroup | None, reason_not: str) -> Verdict:
+def judge(published: float | None, ours: SeedGroup | None, reason_not: str) -> Verdict:
     """The verdict on a number. `reason_not` says why it cannot be compared, or is empty; nothing on stand-in data or at
     a smaller size is ever called reproduced."""
     if ours is None:
         return Verdict("not run", "no run of this experiment is in the store")
+    if published is None:
+        return Verdict("not comparable", "the paper prints no such number")
     if reason_not:
         return Verdict("not comparable", reason_not)
     if ours.warning:
@@ -47,7 +49,7 @@ class RowSettings:
     experiment: str
     system: str
     variant: str
-    published: float
+    published: float | None
     metric: str
     reason_not: str
     statistic: Statistic | None = None
@@ -73,7 +75,7 @@ def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
             row.metric,
             str(found[0].meta["test_set"]),
             row.statistic,
-            [read_shard(artifact.file("sentences.arrow")) for artifact in found],
+            [read_shard(artifact.file("sentences.arrow")) for artifact in found if row.statistic],
         )
         for row, found in zip(settings.rows, scores, strict=True)
     ]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 Array = NDArray[np.float64]
 FEWEST_SEEDS = 3
@@ -37,6 +36,8 @@ class SeedGroup:
 
 def seed_group(values: Sequence[float]) -> SeedGroup:
     """The seed group of one value a seed."""
+    from scipy import stats
+
     n = len(values)
     if n < 2:
         return SeedGroup(float(np.mean(values)), math.nan, math.nan, n)
@@ -84,6 +85,9 @@ def correlation_statistics(x: Array, y: Array) -> Array:
     return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], -1)
 
 
+BLEU = Statistic("bleu_counts", bleu_of)
+
+
 @dataclass(frozen=True)
 class Difference:
     """A system minus its baseline: mean over seeds, 95 % interval and p of the two-level bootstrap, and p of approximate
@@ -102,6 +106,8 @@ def difference(ours: Array, base: Array, value: Callable[[Array], Array], resamp
     """Compare two systems by the statistics of their seeds (S, n, K) on the same sentences. Deterministic."""
     if ours.shape[1:] != base.shape[1:]:
         raise ValueError(f"the systems were tested on other sentences: {ours.shape[1]} and {base.shape[1]}")
+    from scipy import stats  # here, so that a box that only trains does without it
+
     rng = np.random.default_rng(0)
     found, error, freedom = two_level_bootstrap(ours, base, value, resamples, rng)
     half = float(stats.t.ppf(0.975, freedom)) * error

@@ -1,0 +1,83 @@
+"""The commands that ask what was found: sql, verdicts."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from data.store import Store
+    from infra.tracking import Tracker
+
+app = typer.Typer()
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
+
+
+@app.command()
+def sql(
+    question: Annotated[
+        str, typer.Argument(help="SQL of DuckDB, over: runs, metrics, predictions, shards, verdicts, published.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Ask anything of runs, metrics, predictions, shards and verdicts.
+
+    Example: phrasemodels sql "select system, ours, half_width, verdict from verdicts order by ours desc"
+    """
+    import infra.environment  # noqa: F401
+    from flows.query import query
+    from flows.show import print_rows
+    from infra.services import start_mlflow
+    from infra.settings import Settings
+
+    start_mlflow(Settings())
+    columns, rows = query(*_opened(), question)
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    if as_json:
+        print(json.dumps(found, indent=1, default=str))
+    else:
+        print_rows("", columns, found)
+
+
+@app.command()
+def verdicts(
+    paper: Annotated[str, typer.Option(help="Only this paper, like 000.")] = "",
+    as_json: Json = False,
+) -> None:
+    """A verdict on every number that the papers printed: one line each, with its reason and the runs it rests on.
+
+    Example: phrasemodels verdicts --paper 000
+    """
+    from flows.results import all_results
+    from flows.verdicts import summary
+    from flows.verdicts import verdicts as find
+
+    rows = find(all_results(*_opened()), paper)
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        print(_line(row))
+    for name, counts in summary(rows).items():
+        print(f"paper {name}: " + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+
+
+def _line(row: dict[str, Any]) -> str:
+    ours = "" if row["ours"] is None else f"{row['ours']:.2f}"
+    half = "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
+    what = " ".join(part for part in (row["system"], row["variant"], row["dataset"], row["metric"]) if part)
+    runs = " ".join(f"seed {run['seed']}: {run['run'] or run['train']}" for run in row["runs"] if run["train"])
+    where = f"  [{row['source']}{'; ' + runs if runs else ''}]" if row["source"] else ""
+    numbers = f"{row['published']:>9g} {ours + half:>14}"
+    return f"{row['paper']} {row['table']:<14} {numbers}  {row['verdict']:<14} {what}: {row['reason']}{where}"
+
+
+def _opened() -> tuple["Store", "Tracker"]:
+    import infra.environment  # noqa: F401
+    from data.store import Store
+    from infra.settings import Settings
+    from infra.tracking import Tracker
+
+    settings = Settings()
+    return Store(settings.root).open(), Tracker(settings.tracking_uri)
