@@ -63,6 +63,14 @@ def verdicts(
         print(f"paper {name}: " + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
 
 
+@app.command()
+def report() -> None:
+    """Write one page over all papers: verdicts in the papers' own layout, systems across papers, kept results."""
+    from flows.overview import write_overview
+
+    print(write_overview(*_opened()))
+
+
 def _line(row: dict[str, Any]) -> str:
     ours = "" if row["ours"] is None else f"{row['ours']:.2f}"
     half = "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"

@@ -21,7 +21,7 @@ KEPT = Path(__file__).parent.parent / "results"
 @dataclass(frozen=True)
 class Result:
     """A row of a compared table: where it stands (a store key, or the folder of a kept result), its experiment and
-    answer, the row as `compare` makes it, and for each seed {seed, train, run}: store key and MLflow run."""
+    answer, the row as `compare` makes it, and {seed, score, train, run} of each seed: store keys and MLflow run."""
 
     source: str
     title: str
@@ -75,14 +75,15 @@ def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]
 def _run(
     artifacts: Mapping[str, Artifact], compared: Artifact, row: dict[str, Any], seed: int, run_ids: Mapping[str, str]
 ) -> dict[str, str]:
-    """The training that a score of a comparison rests on: the one among all that its inputs rest on."""
-    queue = [compared.manifest["parts"]["inputs"][f"{row['experiment']} seed {seed}"]]
+    """Score and training of a seed: the training is the one that the score rests on."""
+    score = compared.manifest["parts"]["inputs"][f"{row['experiment']} seed {seed}"]
+    queue = [score]
     while queue:
         found = artifacts.get(key := queue.pop(0))
         if found is not None and found.manifest["step"] == "train":
-            return {"train": key, "run": run_ids.get(key, "")}
+            return {"score": score, "train": key, "run": run_ids.get(key, "")}
         queue += found.manifest["parts"]["inputs"].values() if found else []
-    return {"train": "", "run": ""}
+    return {"score": score, "train": "", "run": ""}
 
 
 def kept_results(folder: Path = KEPT) -> Iterator[Result]:
@@ -96,7 +97,7 @@ def kept_results(folder: Path = KEPT) -> Iterator[Result]:
                 known.append(answer)
         tested = [_tested(path.parent, row, answer) for row, (_, answer) in zip(rows, known, strict=True)]
         for row, answer, against in zip(rows, known, differences(tested), strict=True):
-            runs = [{"seed": seed, "train": "", "run": ""} for seed in row["seeds"]]
+            runs = [{"seed": seed, "score": "", "train": "", "run": ""} for seed in row["seeds"]]
             yield Result(f"results/{path.parent.name}", result["title"], *answer, {**row, "against": against}, runs)
 
 

@@ -23,6 +23,15 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
+def _against(row: dict[str, Any]) -> str:
+    """Difference from the baseline, its interval, and the corrected p."""
+    if not row["against"]:
+        return ""
+    found = row["against"]["differences"][row["metric"]]
+    p = "<.001" if found["p_holm"] < 0.001 else f"{found['p_holm']:.3f}".removeprefix("0")
+    return f"{found['difference']:+.2f} [{found['low']:+.2f}, {found['high']:+.2f}] p {p}"
+
+
 def print_table(result: dict[str, Any]) -> None:
     """Published, ours, verdict; times; where to look further."""
     from infra.settings import Settings
@@ -42,6 +51,7 @@ def print_table(result: dict[str, Any]) -> None:
                 "variant": row["variant"],
                 "published": "–" if row["published"] is None else f"{row['published']:.2f}",
                 "ours": f"{ours['mean']:.2f}{half}",
+                "− baseline": _against(row),
                 **groups,
                 "seeds": len(row["seeds"]),
                 "verdict": row["verdict"],
