@@ -1,4 +1,4 @@
-"""The commands that ask what was found: sql, verdicts."""
+"""The commands that ask what was found: sql, verdicts, report, trace, diff."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable sch
 @app.command()
 def sql(
     question: Annotated[
-        str, typer.Argument(help="SQL of DuckDB, over: runs, metrics, predictions, shards, verdicts, published.")
+        str,
+        typer.Argument(
+            help="SQL of DuckDB, over: runs, metrics, seeds, predictions, phrases, shards, lineage, verdicts, published."
+        ),
     ],
     as_json: Json = False,
 ) -> None:
@@ -69,6 +72,58 @@ def report() -> None:
     from flows.overview import write_overview
 
     print(write_overview(*_opened()))
+
+
+What = Annotated[
+    str, typer.Argument(help="A store key (its first six digits are enough), a label, or a run of MLflow.")
+]
+
+
+@app.command()
+def trace(what: What, as_json: Json = False) -> None:
+    """Where a result is from, down to the digests of archives; and all that was made from it, or from a file's sha256.
+
+    Example: phrasemodels trace "000/table1/sample/phrase-k2 seed 0"
+    """
+    from flows.lineage import Lineage, described
+    from flows.lineage import as_json as plain
+
+    store, tracker = _opened()
+    lineage = Lineage(store)
+    holding = lineage.holding(what)
+    artifact = holding[0] if holding else lineage.find(what, tracker.keys())
+    back, forward = list(lineage.back(artifact)), lineage.forward(artifact)
+    if as_json:
+        steps = [{"depth": depth, "role": role, **plain(found)} for depth, role, found, again in back if not again]
+        print(json.dumps({"back": steps, "forward": [plain(found) for found in forward]}, indent=1))
+        return
+    for depth, role, found, again in back:
+        name = f"{role}: " if role else ""
+        print("  " * depth + name + (f"{found.manifest['label']}  (above)" if again else described(found)))  # type: ignore[union-attr]
+    print(f"\nmade from it: {len(forward) or 'nothing'}")
+    for found in forward:
+        print("  " + described(found))
+
+
+@app.command()
+def diff(one: What, other: What, as_json: Json = False) -> None:
+    """In what two trainings, scores or stages differ: settings, inputs, libraries, source, results.
+
+    Example: phrasemodels diff "train 000/table1/sample/transformer seed 0" "train 000/table1/sample/phrase-k2 seed 0"
+    """
+    from flows.lineage import Lineage, difference
+    from flows.show import print_rows
+
+    store, tracker = _opened()
+    lineage, run_ids = Lineage(store), tracker.keys()
+    first, second = (lineage.find(what, run_ids) for what in (one, other))
+    rows = [{"": name, "one": mine, "other": theirs} for name, mine, theirs in difference(first, second)]
+    if as_json:
+        print(json.dumps([dict(zip(("name", "one", "other"), row.values(), strict=True)) for row in rows], indent=1))
+    elif rows:
+        print_rows(f"{first.manifest['label']} | {second.manifest['label']}", ["", "one", "other"], rows)
+    else:
+        print("nothing")
 
 
 def _line(row: dict[str, Any]) -> str:

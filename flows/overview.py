@@ -77,7 +77,7 @@ def _layout(paper: str, table: str, rows: list[dict[str, Any]]) -> dict[str, Any
         column = f"{column}, {row['split']}" if column in lines.get(system, {}) else column
         lines.setdefault(system, {})[column] = row
         columns[column] = None
-    if len(columns) > len(lines):  # wider than high: turned, so that it can be read
+    if len(columns) > max(6, len(lines)):  # wider than high: turned, so that it can be read
         turned = {column: {s: line[column] for s, line in lines.items() if column in line} for column in columns}
         return {"paper": paper, "table": table, "columns": list(lines), "lines": turned}
     return {"paper": paper, "table": table, "columns": list(columns), "lines": lines}
