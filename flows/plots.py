@@ -146,6 +146,37 @@ def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> s
     return svg(figure, f"{unit}, by kind of sentence: " + ", ".join(row["label"] for row in rows))
 
 
+def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, said: str) -> str:
+    """Weights (q, k) over tokens and phrases, as SVG: each phrase stands amid its words, the tree over them above."""
+    nodes = [*([i] for i in range(len(tokens))), *phrases]
+    order = sorted(range(len(nodes)), key=lambda node: (sum(nodes[node]) / len(nodes[node]), len(nodes[node])))
+    columns = [node for node in order if node < weights.shape[1]]
+    rows = [node for node in order if node < weights.shape[0]]
+    place = {node: column for column, node in enumerate(columns)}
+    names = [" ".join(tokens[i] for i in node) for node in nodes]
+    height, deepest = 0.24 * len(rows), max(map(len, nodes))
+    figure, (above, axes) = plt.subplots(
+        2,
+        1,
+        figsize=(2.4 + 0.24 * len(columns), 1.9 + 0.2 * deepest + height),
+        height_ratios=(0.25 + 0.2 * deepest, height),
+        sharex=True,
+        layout="constrained",
+    )
+    for node in columns:
+        joined = nodes[node] if len(nodes[node]) > 1 else ()
+        for member in joined:
+            above.plot([place[member], place[node]], [1, len(joined)], color="#777777", linewidth=0.6)
+        above.plot(place[node], len(nodes[node]), "s" if joined else "o", color="black", markersize=3)
+    above.axis("off")
+    shown = axes.imshow(weights[rows][:, columns], cmap="Greys", vmin=0, aspect="auto")
+    axes.set_xticks(range(len(columns)), [names[node] for node in columns], rotation=90, fontsize=7)
+    axes.set_yticks(range(len(rows)), [names[node] for node in rows], fontsize=7)
+    axes.set(xlabel="attended to", ylabel="from")
+    figure.colorbar(shown, ax=axes, label="weight", fraction=0.03)
+    return svg(figure, said)
+
+
 def svg(figure: Figure, said: str) -> str:
     """A figure as an SVG element without the XML header; `said` is what a screen reader reads in its place."""
     buffer = io.StringIO()

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 from markupsafe import Markup
 
 from data.shards import read_shard
 from data.store import Artifact, digest_of, write_durably
 from flows.experiment import Pipeline
-from flows.plots import curves, differences, groups, intervals
+from flows.plots import attention, curves, differences, groups, intervals
 from flows.session import Session
 
 EXAMPLES = 8
@@ -143,3 +144,30 @@ def _examples(session: Session) -> list[dict[str, Any]]:
         for group, indices in sorted(chosen.items())
         for i in indices[: EXAMPLES // len(chosen)]
     ]
+
+
+def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A figure for each attention of each sentence: mean over heads; nothing where no phrases were looked at."""
+    return [
+        {
+            "group": row["group"],
+            "sentence": " ".join(row["tokens"][1:-1]),
+            "module": row["module"],
+            "plot": Markup(
+                attention(row["tokens"], row["phrases"], _weights(row), f"Attention {row['module']}, mean over heads")
+            ),
+        }
+        for row in rows
+    ]
+
+
+def _weights(row: dict[str, Any]) -> Any:
+    """Mean over heads (q, k)."""
+    return np.array(row["weights"], np.float32).reshape(row["shape"]).mean(0)
+
+
+def write_attention(card: dict[str, Any], rows: list[dict[str, Any]], to: Path) -> Path:
+    """The page of one sentence: every attention of the encoder."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(to, render("attention.html.jinja", card=card, figures=attention_figures(rows)))
+    return to
