@@ -8,7 +8,9 @@ from flows.experiment import Experiment, override
 from flows.experiments import paper_000
 
 PROFILES = ("sample", "laptop", "paper")
-TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {("000", "1"): paper_000.table_1}
+TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
+    (paper.PAPER, number): make for paper in (paper_000,) for number, make in paper.TABLES.items()
+}
 
 
 @dataclass(frozen=True)
