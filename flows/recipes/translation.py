@@ -6,6 +6,7 @@ from typing import Self
 
 from data.store import Step
 from flows.experiment import Stage
+from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.models.translation import TranslationConfig
 from tasks.corpora import BitextCorpus, SampleCorpus
@@ -31,12 +32,13 @@ class Text:
 
 @dataclass(frozen=True)
 class TranslationRecipe:
-    """A parallel corpus, its phrases, its text, and how to search."""
+    """A parallel corpus, its phrases, its text, how to search, and what the loss is a mean of."""
 
     corpus: BitextCorpus | SampleCorpus
     phrases: Phrases
     text: Text = field(default_factory=Text)
     search: BeamSearch = field(default_factory=BeamSearch)
+    problem: Translation = field(default_factory=Translation)
 
     @property
     def name(self) -> str:
@@ -63,8 +65,8 @@ class TranslationRecipe:
         }
         return {**numbers, "vocabulary": words, "tokens": tokens["test"], "raw": raw["test"]}
 
-    def stages(self, model: TranslationConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        problem = Translation()
+    def stages(self, model: TranslationConfig | RecurrentConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        problem = self.problem
         return {
             "model": Stage(
                 train,
