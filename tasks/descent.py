@@ -1,4 +1,4 @@
-"""Optimisers and schedules of the papers, beside those of tasks.train."""
+"""Optimisers and schedules of paper 003, beside those of tasks.train."""
 
 from collections.abc import Iterable
 
