@@ -5,10 +5,16 @@ from dataclasses import dataclass
 
 from data.manifest import closest
 from flows.experiment import Experiment, override
-from flows.experiments import paper_000
+from flows.experiments import paper_000, paper_003, paper_003_answering, paper_003_syntax
 
 PROFILES = ("sample", "laptop", "paper")
-TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {("000", "1"): paper_000.table_1}
+TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
+    ("000", "1"): paper_000.table_1,
+    ("003", "nmt"): paper_003.table_nmt,
+    ("003", "babi"): paper_003_answering.table_babi,
+    ("003", "snli"): paper_003_syntax.table_snli,
+    ("003", "trees"): paper_003_syntax.table_trees,
+}
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,7 @@ def score_answers(job: Job, settings: AnswerScoring) -> dict[str, Any]:
     statistics = {"answer_right": right[0], "facts_right": sound[:averaged].mean(0)}
     n = right.shape[1]
     columns = {"id": table["id"][:n], "group": table["group"][:n]}
-    columns |= {name: pa.array([[float(v)] for v in values]) for name, values in statistics.items()}
+    columns |= {name: pa.array([[float(v), 1.0] for v in values]) for name, values in statistics.items()}
     write_shard(job.out / "sentences.arrow", pa.table(columns))
     write_durably(job.out / "scores.json", json.dumps(scores, indent=1))
     return {"scores": scores, "test_set": job.inputs["stories"].meta["shards"]}

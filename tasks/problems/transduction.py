@@ -45,7 +45,7 @@ def score_prefixes(job: Job, settings: PrefixScoring) -> dict[str, Any]:
         for group in sorted(set(groups) - {""}):
             chosen = of_rows[groups == group]
             scores[f"{name}/{group}"] = asdict(Score(float(chosen.mean()), "mean of rows, in %", len(chosen)))
-    statistics = {name: pa.array([[float(v)] for v in of_rows]) for name, of_rows in values.items()}
+    statistics = {name: pa.array([[float(v) / 100, 1.0] for v in of_rows]) for name, of_rows in values.items()}
     write_shard(job.out / "sentences.arrow", pa.table({"id": table["id"], "group": table["group"], **statistics}))
     write_durably(job.out / "scores.json", json.dumps(scores, indent=1))
     return {"scores": scores, "test_set": job.inputs["rows"].meta["shards"]}
