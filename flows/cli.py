@@ -111,15 +111,17 @@ def experiments(as_json: Json = False) -> None:
     rows = [
         {
             "experiment": e.name,
-            "paper": e.answers.paper,
-            "table": e.answers.table,
-            "system": e.answers.system,
-            "variant": e.answers.variant,
-            "metric": e.answers.metric,
-            "published": e.answers.published,
+            "paper": e.paper,
+            "table": answer.cell.table if answer.cell else None,
+            "system": e.system,
+            "variant": e.variant,
+            "dataset": answer.cell.dataset if answer.cell else None,
+            "metric": answer.metric,
+            "published": answer.cell.published if answer.cell else None,
             "comparable": e.comparable,
         }
         for e in all_experiments()
+        for answer in e.answers
     ]
     if as_json:
         print(json.dumps(rows, indent=1))
@@ -265,7 +267,7 @@ def _print_table(result: dict[str, Any]) -> None:
             {
                 "system": row["system"],
                 "variant": row["variant"],
-                "published": f"{row['published']:.2f}",
+                "published": "–" if row["published"] is None else f"{row['published']:.2f}",
                 "ours": f"{ours['mean']:.2f}{half}",
                 **groups,
                 "seeds": len(row["seeds"]),

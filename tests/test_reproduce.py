@@ -21,8 +21,9 @@ from mlflow import MlflowClient
 from data.store import Store, sha256_of
 from tasks.train import PROGRESS
 
-TINY = ("--seeds", "1", "--set", "train.steps=30", "--set", "train.evaluate_every=10", "--set", "train.checkpoint_every=5",
-        "--set", "train.batch_tokens=600", "--set", "corpus.train=300", "--set", "corpus.dev=20", "--set", "corpus.test=40")  # fmt: skip
+OVERRIDES = ("train.steps=30", "train.evaluate_every=10", "train.checkpoint_every=5", "train.batch_tokens=600",
+             "recipe.corpus.train=300", "recipe.corpus.dev=20", "recipe.corpus.test=40")  # fmt: skip
+TINY = ("--seeds", "1", *(word for override in OVERRIDES for word in ("--set", override)))
 ROWS = ("--row", "transformer", "--row", "phrase-k2")
 
 
