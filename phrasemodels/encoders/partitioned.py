@@ -3,7 +3,7 @@
 Shapes: B batch, N positions (START and STOP are two of them), d model width.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
@@ -32,7 +32,7 @@ class PartitionedEncoderConfig:
     d_ff: int = 1024
     dropout: float = 0.2
     scale: Scale = by_model_width
-    top: LabelAttentionConfig | None = LabelAttentionConfig()
+    top: LabelAttentionConfig | None = field(default_factory=LabelAttentionConfig)
 
     def build(self) -> "PartitionedEncoder":
         return PartitionedEncoder(self)

@@ -4,7 +4,7 @@ Shapes: B batch, n words, N = n + 2 positions, L labels (0 is empty, 1 is `<H>`)
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -53,7 +53,7 @@ class ParserConfig:
     are 0 come from the treebank.
     """
 
-    encoder: PartitionedEncoderConfig = PartitionedEncoderConfig()
+    encoder: PartitionedEncoderConfig = field(default_factory=PartitionedEncoderConfig)
     inputs: tuple[InputConfig, ...] = (WordsConfig(), CharactersConfig(), TagsConfig())
     positions: Callable[[int], nn.Module] = Sinusoids
     look: Look = from_head
@@ -202,19 +202,20 @@ class Parser(nn.Module):
             truth[sentence, i, j] = label
             labels += 1
             labels.scatter_add_(3, truth[..., None], labels.new_full((1,), -1.0).expand(*truth.shape, 1))
-            _, best = spans.argmax(labels, lengths)
+            best = spans.argmax(labels.cpu(), lengths.cpu())[1].to(labels.device)
             i, j, label = best.clamp(min=0).unbind(-1)
             own = truth[torch.arange(len(best), device=best.device)[:, None], i, j]
             wrong = ((own != label) & (best[..., 0] >= 0)).sum(1)
         scores = self.span_scores.cells(posts, torch.cat([best, gold], 1)).split([best.shape[1], gold.shape[1]], 1)
         return (scores[0].sum(1) + wrong - scores[1].sum(1)).relu()
 
-    @torch.inference_mode()
-    def parse(self, sentences: Sentences, decode: Decode = Jointly()) -> Parses:
-        """The best trees."""
+    @torch.no_grad()
+    def parse(self, sentences: Sentences, decode: Decode) -> Parses:
+        """The best trees; searched for on the CPU, where that is compiled."""
         states, posts = self.encode(sentences)
-        labels, arcs = self.labels(posts, sentences.lengths).float(), self.arc_scores(posts).float()
-        cells, heads = decode(labels, arcs, sentences.lengths)
+        scores = self.labels(posts, sentences.lengths), self.arc_scores(posts)
+        cells, heads = decode(*(x.float().cpu() for x in scores), sentences.lengths.cpu())
+        cells, heads = cells.to(posts.device), heads.to(posts.device)
         relations = self.relation_scores(posts, heads, self.look).argmax(-1)
         tags = sentences.tags[:, :-1] if self.tag_scores is None else self.tag_scores(states[:, :-1]).argmax(-1)
         none = heads < 0
@@ -225,4 +226,4 @@ class Parser(nn.Module):
 
 def _nats(scores: Tensor, gold: Tensor) -> Tensor:
     """Summed cross entropy of scores (B, N, K) at gold (B, N), but where gold is -1."""
-    return F.cross_entropy(scores.flatten(0, 1).float(), gold.flatten(), ignore_index=-1, reduction="sum")
+    return F.cross_entropy(scores.flatten(0, 1), gold.flatten(), ignore_index=-1, reduction="sum")
