@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.corpora import app as corpora_app
+from infra.signals import ENDED, Stopped
 
 if TYPE_CHECKING:
     from flows.session import Session
@@ -295,19 +296,17 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except KeyboardInterrupt:
-        sys.exit("interrupted; the same command goes on from the last checkpoint")
+        sys.exit(f"interrupted; {ENDED}")
+    except Stopped as reason:
+        sys.exit(str(reason))
     except SystemExit as end:
-        if end.code == signal.SIGTERM:  # how Ray answers the signal
-            sys.exit("terminated; the same command goes on from the last checkpoint")
+        if end.code == signal.SIGTERM:  # how Ray answers the signal while the services start
+            sys.exit(f"terminated; {ENDED}")
         raise
     except (ValueError, OSError) as error:
         if os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         sys.exit(f"phrasemodels: {error}")
-    except BaseException as error:
-        if type(error).__name__ == "TerminationSignal":  # of Prefect, which is imported only where it is needed
-            sys.exit("terminated; the same command goes on from the last checkpoint")
-        raise
 
 
 if __name__ == "__main__":
