@@ -5,10 +5,15 @@ from dataclasses import dataclass
 
 from data.manifest import closest
 from flows.experiment import Experiment, override
-from flows.experiments import paper_000
+from flows.experiments import paper_000, paper_004
 
 PROFILES = ("sample", "laptop", "paper")
-TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {("000", "1"): paper_000.table_1}
+TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
+    ("000", "1"): paper_000.table_1,
+    ("004", "1"): paper_004.table_1,
+    ("004", "2"): paper_004.table_2,
+    ("004", "3"): paper_004.table_3,
+}
 
 
 @dataclass(frozen=True)

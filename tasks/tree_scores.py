@@ -68,7 +68,7 @@ def compare(gold: Tree, found: Tree) -> Brackets:
         return Brackets(0, 0, 0, 0, NO_PARSE)
     if words != others:
         return Brackets(0, 0, 0, 0, WRONG_WORDS)
-    crossing = sum(count for span, count in theirs.items() if any(map(lambda own, span=span: _cross(own, span), ours)))
+    crossing = sum(count for span, count in theirs.items() if any(_cross(own, span) for own in ours))
     return Brackets((ours & theirs).total(), ours.total(), theirs.total(), crossing, SCORED)
 
 
@@ -145,22 +145,23 @@ class Breakdown:
     lengths: dict[str, list[int]] = field(default_factory=dict)
     relations: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, gold: Tree, found: Tree, own: Arcs, guess: Arcs, skipped: Sequence[bool]) -> None:
-        """Count a sentence that EVALB scores."""
+    def add_tree(self, gold: Tree, found: Tree) -> None:
+        """Count the brackets of a sentence that EVALB scores."""
         (words, ours), (_, theirs) = brackets(gold), brackets(found)
-        triples = (((ours & theirs), 0), (ours, 1), (theirs, 2))
-        for counter, place in triples:
+        for place, counter in enumerate((ours & theirs, ours, theirs)):
             for span, count in counter.items():
                 self.labels.setdefault(span.label, [0, 0, 0])[place] += count
                 self.lengths.setdefault(_bucket(len(words)), [0, 0, 0])[place] += count
-        right = [
-            (a, r) == (b, s) for a, b, r, s in zip(own.heads, guess.heads, own.relations, guess.relations, strict=True)
-        ]
-        for relation, name, same, skip in zip(own.relations, guess.relations, right, skipped, strict=True):
+
+    def add_arcs(self, gold: Arcs, found: Arcs, skipped: Sequence[bool]) -> None:
+        """Count the arcs to the words that are not skipped."""
+        pairs = (zip(arcs.heads, arcs.relations, strict=True) for arcs in (gold, found))
+        for (head, relation), (guess, name), skip in zip(*pairs, skipped, strict=True):
             if not skip:
-                self.relations.setdefault(relation, [0, 0, 0])[1] += 1
+                own = self.relations.setdefault(relation, [0, 0, 0])
+                own[0] += (head, relation) == (guess, name)
+                own[1] += 1
                 self.relations.setdefault(name, [0, 0, 0])[2] += 1
-                self.relations[relation][0] += same
 
     def rates(self) -> dict[str, dict[str, dict[str, float]]]:
         """Precision, recall and F1 of each, with how many there are in the gold trees."""

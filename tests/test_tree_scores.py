@@ -89,7 +89,8 @@ def test_breakdown() -> None:
     breakdown = Breakdown()
     gold, found = parse(GOLD), parse(GOLD.replace("PP", "VP"))
     own, guess = Arcs([2, 3, 0, 3, 4, 3], list("abcdef")), Arcs([2, 3, 0, 3, 3, 3], list("abcdde"))
-    breakdown.add(gold, found, own, guess, [False] * 5 + [True])
+    breakdown.add_tree(gold, found)
+    breakdown.add_arcs(own, guess, [False] * 5 + [True])
     result = breakdown.rates()
     assert result["labels"]["VP"] == {"precision": 50.0, "recall": 100.0, "f1": pytest.approx(200 / 3), "gold": 1}
     assert result["labels"]["PP"]["recall"] == 0

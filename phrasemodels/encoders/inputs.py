@@ -32,8 +32,8 @@ class Sentences:
     piece_lengths: Tensor
     last: Tensor
 
-    def to(self, device: torch.device) -> "Sentences":
-        return Sentences(*(getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)))
+    def to(self, device: torch.device, non_blocking: bool = False) -> "Sentences":
+        return Sentences(*(getattr(self, f.name).to(device, non_blocking=non_blocking) for f in fields(self)))
 
 
 class InputConfig(Protocol):

@@ -101,7 +101,14 @@ class InputQueries(LearnedQueries):
         return weights @ self.value(x)
 
 
-class PerLabel(nn.Module):
+class Combine(nn.Module):
+    """Contexts (B, L, Q, dk) and words x (B, N, d) to states (B, N, width), of `groups` equal groups of features."""
+
+    width: int
+    groups: int
+
+
+class PerLabel(Combine):
     """o_l = [c_l^c P; c_l^p P'], r_li = LN((Drop(o_l) + x_i) R) (Eq 3 to 5); a word is [r_1i; ...; r_Li].
 
     o_l is the same for every word where queries are learned, so differences of words see it through LN alone.
@@ -116,13 +123,12 @@ class PerLabel(nn.Module):
         self.width, self.groups = labels * out, labels
 
     def forward(self, contexts: Tensor, x: Tensor) -> Tensor:
-        """contexts (B, L, Q, dk), x (B, N, d) -> (B, N, L·out)."""
         o = self.dropout(self.project(contexts))
         r = self.norm(self.reduce(o) + self.reduce(x)[:, None])  # (o + x) R, without o + x
         return r.transpose(1, 2).flatten(2)
 
 
-class AsSelfAttention(nn.Module):
+class AsSelfAttention(Combine):
     """LN(x + Drop([c_1; ...; c_L] P)): labels as the heads of one more layer of self-attention."""
 
     def __init__(self, labels: int, d: int, dk: int, out: int, dropout: float) -> None:
@@ -132,7 +138,6 @@ class AsSelfAttention(nn.Module):
         self.width, self.groups = d, d // 2
 
     def forward(self, contexts: Tensor, x: Tensor) -> Tensor:
-        """contexts (B, L, Q, dk), x (B, N, d) -> (B, N, d)."""
         content, position = contexts.transpose(1, 2).chunk(2, -1)
         heads = torch.cat([content.flatten(2), position.flatten(2)], -1)
         return self.residual(x, lambda _: self.project(heads).expand_as(x))
@@ -156,7 +161,7 @@ class LabelAttentionConfig:
     scale: Scale = by_head_width
     align: Align = own_query
     query: Callable[[int, int, int, Align], LearnedQueries] = LearnedQueries
-    combine: Callable[[int, int, int, int, float], nn.Module] = PerLabel
+    combine: Callable[[int, int, int, int, float], Combine] = PerLabel
 
     def build(self, d: int) -> "LabelAttention":
         return LabelAttention(self, d)
@@ -173,7 +178,7 @@ class LabelAttention(nn.Module):
         self.attend = config.query(*sizes, config.align)
         self.combine = config.combine(*sizes, config.d_out, config.residual_dropout)
         self.scale, self.dropout = config.scale(d, config.d_kv), config.dropout
-        self.width, self.groups = int(self.combine.width), int(self.combine.groups)
+        self.width, self.groups = self.combine.width, self.combine.groups
         self.feed_forward = self.residual = None
         if config.d_ff:
             # the last d/2 features have units of their own, as if they were position: a trait of the released code

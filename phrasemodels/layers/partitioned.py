@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.layers.blocks import AddNorm
+from phrasemodels.layers.blocks import Sublayer
 
 Scale = Callable[[int, int], float]
 
@@ -52,12 +52,15 @@ class SharedDropout(nn.Module):
         return x * F.dropout(torch.ones_like(x[..., :1, :]), self.p)
 
 
-class SharedAddNorm(AddNorm):
+class SharedAddNorm(nn.Module):
     """LN(x + Drop(f(x))) with the norm and the dropout of paper 004."""
 
     def __init__(self, d: int, dropout: float) -> None:
-        nn.Module.__init__(self)
+        super().__init__()
         self.norm, self.dropout = StandardNorm(d), SharedDropout(dropout)
+
+    def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
+        return self.norm(x + self.dropout(sublayer(x)))
 
 
 class Partitioned(nn.Module):

@@ -72,8 +72,8 @@ class ParserConfig:
         if encoder.top is not None and not encoder.top.labels:
             encoder = replace(encoder, top=replace(encoder.top, labels=sizes["labels"]))
         inputs = tuple(part.sized(sizes) for part in self.inputs)
-        own = {name: sizes[name] for name in ("labels", "relations", "tags")}
-        return replace(self, encoder=encoder, inputs=inputs, **own)
+        labels, relations, tags = (sizes[name] for name in ("labels", "relations", "tags"))
+        return replace(self, encoder=encoder, inputs=inputs, labels=labels, relations=relations, tags=tags)
 
     def build(self) -> "Parser":
         return Parser(self)
@@ -88,8 +88,8 @@ class Gold(NamedTuple):
     relations: Tensor
     tags: Tensor
 
-    def to(self, device: torch.device) -> "Gold":
-        return Gold(*(x.to(device, non_blocking=True) for x in self))
+    def to(self, device: torch.device, non_blocking: bool = False) -> "Gold":
+        return Gold(*(x.to(device, non_blocking=non_blocking) for x in self))
 
 
 class Parses(NamedTuple):
@@ -213,8 +213,8 @@ class Parser(nn.Module):
     def parse(self, sentences: Sentences, decode: Decode) -> Parses:
         """The best trees; searched for on the CPU, where that is compiled."""
         states, posts = self.encode(sentences)
-        scores = self.labels(posts, sentences.lengths), self.arc_scores(posts)
-        cells, heads = decode(*(x.float().cpu() for x in scores), sentences.lengths.cpu())
+        labels, arcs = self.labels(posts, sentences.lengths).float(), self.arc_scores(posts).float()
+        cells, heads = decode(labels.cpu(), arcs.cpu(), sentences.lengths.cpu())
         cells, heads = cells.to(posts.device), heads.to(posts.device)
         relations = self.relation_scores(posts, heads, self.look).argmax(-1)
         tags = sentences.tags[:, :-1] if self.tag_scores is None else self.tag_scores(states[:, :-1]).argmax(-1)
