@@ -88,7 +88,8 @@ class Recipe(Protocol):
 @dataclass(frozen=True)
 class Experiment:
     """One row of a result table, at one size. `comparable` says whether corpus and size are the paper's own, so that a
-    verdict may be given at all; the first answer is the one that the row is known by."""
+    verdict may be given at all; the first answer is the one that the row is known by. ray_train: the seeds whose
+    trainings go through Ray Train (None: all); the others are plain Ray tasks, with the same loop."""
 
     name: str
     paper: str
@@ -100,7 +101,7 @@ class Experiment:
     recipe: Recipe
     model: Any
     train: TrainConfig = field(default_factory=TrainConfig)
-    ray_train: bool = True
+    ray_train: tuple[int, ...] | None = None
 
     @property
     def row(self) -> str:
