@@ -40,9 +40,11 @@ NUMBERS = pa.schema(
 
 @dataclass(frozen=True)
 class TreebankVocabulary:
-    """Words, in lower case, and characters that occur fewer than min_count times are unknown."""
+    """Words, in lower case, and characters that occur fewer than min_count times are unknown; labels that occur fewer
+    than min_label times are never found, and the spans that have them are not learned."""
 
     min_count: int = 2
+    min_label: int = 1
 
 
 def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any]:
@@ -60,7 +62,8 @@ def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any
         if row["tree"]:
             found["labels"].update(span.label for span in joint(parse(row["tree"]), row["heads"]))
     first = {"labels": ("", GROUP), "relations": ()}
-    kept = {side: settings.min_count if side in ("words", "characters") else 1 for side in SIDES}
+    kept = dict.fromkeys(SIDES, 1) | dict.fromkeys(("words", "characters"), settings.min_count)
+    kept["labels"] = settings.min_label
     sizes = {}
     for side, counts in found.items():
         begin = first.get(side, SPECIAL)

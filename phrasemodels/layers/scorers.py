@@ -26,6 +26,22 @@ def fenceposts(states: Tensor, groups: int) -> Tensor:
     return torch.cat([forward[:, :-1], backward[:, 1:]], -1)
 
 
+def contributions(posts: Tensor, groups: int, spans: Tensor) -> Tensor:
+    """What each label adds to each span: the mean of its features, forward and backward, of the span's vector.
+
+    posts (B, n+1, D) as of `fenceposts`, spans (B, m, 2) = words i..j, both included -> (B, m, groups).
+    """
+    means = posts.unflatten(-1, (2, groups, -1)).mean((-3, -1))
+    sentence = torch.arange(len(posts), device=posts.device)[:, None]
+    return means[sentence, spans[..., 1] + 1] - means[sentence, spans[..., 0]]
+
+
+def shares(contributed: Tensor) -> Tensor:
+    """Contributions (..., L) scaled to 0..1 over labels, then softmax: how the released code of paper 004 shows them."""
+    low, high = contributed.amin(-1, keepdim=True), contributed.amax(-1, keepdim=True)
+    return ((contributed - low) / (high - low).clamp(min=1e-12)).softmax(-1)
+
+
 class SpanScorer(nn.Module):
     """W2 ReLU(LN(W1 (F_j − F_i) + b1)) + b2 for each label but the empty one, whose score is 0 (Eq 5 and 6).
 

@@ -149,7 +149,7 @@ class Parser(nn.Module):
         self.relation_scores = RelationScorer(d, config.hidden, config.relations, config.arc_dropout)
         self.tag_scores = None
         if config.tag_weight:
-            hidden = nn.Linear(d, config.hidden)
+            hidden = nn.Linear(config.encoder.d, config.hidden)
             self.tag_scores = nn.Sequential(hidden, nn.ReLU(), nn.Linear(config.hidden, config.tags))
         self.look = config.look
         self.dependency_weight, self.tag_weight = config.dependency_weight, config.tag_weight
@@ -161,9 +161,10 @@ class Parser(nn.Module):
         return self.norm(self.dropout(torch.cat([content, position], -1)))
 
     def encode(self, sentences: Sentences) -> tuple[Tensor, Tensor]:
-        """States (B, N, D), and fenceposts (B, n+1, D)."""
-        states = self.encoder(self.embed(sentences), sentences.lengths + 2)
-        return states, fenceposts(states, self.encoder.groups)
+        """States below the label layer (B, N, d), which tags are found by, and fenceposts (B, n+1, D)."""
+        states, valid = self.encoder.below(self.embed(sentences), sentences.lengths + 2)
+        top = self.encoder.top(states, valid) if self.encoder.top is not None else states
+        return states, fenceposts(top, self.encoder.groups)
 
     def labels(self, posts: Tensor, lengths: Tensor) -> Tensor:
         """Scores (B, n, n, L) of labelled spans. `<H>` is no label of a word or a sentence, which has a label."""

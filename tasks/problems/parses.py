@@ -1,8 +1,7 @@
-"""Parses: finding them with a trained parser, and scoring them."""
+"""Parses: what a trained parser finds."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -10,18 +9,16 @@ import torch
 from safetensors.torch import load_file
 
 from data.hpsg import restore
-from data.shards import read_shard, write_shard
-from data.store import Artifact, Job, write_durably
-from data.trees import Span, Tree, brackets, parse
+from data.shards import write_shard
+from data.store import Artifact, Job
+from data.trees import Span, Tree, brackets
 from phrasemodels.models.parser import ParserConfig, Parses
-from tasks import tree_scores
-from tasks.batches import in_order
+from tasks.batches import Columns, in_order
 from tasks.checkpoints import load_tensors
-from tasks.joint_trees import read_side
-from tasks.metrics import Score
-from tasks.problems.parsing import Parsing
+from tasks.joint_trees import NUMBERS, SIDES, Ids, read_side
+from tasks.pieces import Divide, no_pieces
+from tasks.problems.parsing import COLUMNS, ParseExamples, Parsing
 from tasks.stages import shards, stage_table
-from tasks.tree_scores import Arcs, Breakdown
 
 PARSES = pa.schema(
     [
@@ -71,9 +68,45 @@ class Names:
         return Parse(tokens, tags, tree, heads, [self.relations[k] for k in relations])
 
 
+class TreeParser:
+    """A trained parser, ready for sentences of tokens: weights of a training, with its configuration and vocabulary."""
+
+    def __init__(self, problem: Parsing, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> None:
+        self.problem, self.names = problem, Names.read(vocabulary)
+        self.ids = Ids({side: read_side(vocabulary, side) for side in SIDES})
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = problem.configure(model, vocabulary).build()
+        load_tensors(self.model, load_file(weights.file("model.safetensors")))
+        self.model.eval().to(self.device)
+
+    def numbers(self, sentences: Sequence[list[str]], divide: Divide = no_pieces) -> pa.Table:
+        """NUMBERS of sentences."""
+        rows = [
+            {**self.ids.sentence(tokens), **divide(tokens), "id": row, "cells": [], "heads": [], "relations": []}
+            for row, tokens in enumerate(sentences)
+        ]
+        return pa.Table.from_pylist(rows, schema=NUMBERS)
+
+    def parse(
+        self, sentences: Sequence[list[str]], divide: Divide = no_pieces, batch_tokens: int = 2000
+    ) -> list[Parse]:
+        """The parses of sentences, none of them empty, in their order."""
+        columns = Columns.of(self.numbers(sentences, divide), COLUMNS)
+        return self.answer(ParseExamples(columns, self.problem.tagged), sentences, batch_tokens)
+
+    def answer(self, data: ParseExamples, sentences: Sequence[list[str]], batch_tokens: int) -> list[Parse]:
+        """The parses of rows that are numbers already; batch_tokens bounds memory and does not change the result."""
+        found: dict[int, Parse] = {}
+        for rows in in_order(data, batch_tokens) if len(data) else []:
+            parses = self.model.parse(data.batch(rows).to(self.device).sentences, self.problem.decode)
+            cpu = Parses(*(x.cpu() for x in parses))
+            found |= {row: self.names.parse(sentences[row], place, cpu) for place, row in enumerate(rows.tolist())}
+        return [found[row] for row in range(len(sentences))]
+
+
 @dataclass(frozen=True)
 class ParseSettings:
-    """A model's configuration; batch_tokens bounds memory and does not change the result."""
+    """A model's configuration, and how many tokens are parsed at a time."""
 
     problem: Parsing
     model: ParserConfig
@@ -82,23 +115,14 @@ class ParseSettings:
 
 def parse_sentences(job: Job, settings: ParseSettings) -> dict[str, Any]:
     """predictions.arrow: the parse of every row of job.inputs["numbers"], beside the tokens of ["rows"]."""
-    model = settings.problem.configure(settings.model, job.inputs["vocabulary"]).build()
-    load_tensors(model, load_file(job.inputs["model"].file("model.safetensors")))
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model.eval().to(device)
-    table, names = stage_table(job.inputs["rows"]), Names.read(job.inputs["vocabulary"])
+    parser = TreeParser(settings.problem, settings.model, job.inputs["model"], job.inputs["vocabulary"])
+    table = stage_table(job.inputs["rows"])
     data = settings.problem.examples([shard.path for shard in shards(job.inputs["numbers"])])
-    tokens = table["tokens"].to_pylist()
-    found: dict[int, Parse] = {}
-    for rows in in_order(data, settings.batch_tokens):
-        parses = model.parse(data.batch(rows).to(device).sentences, settings.problem.decode)
-        for place, row in enumerate(rows.tolist()):
-            found[row] = names.parse(tokens[row], place, parses)
-    return {"predictions": write_shard(job.out / "predictions.arrow", _predictions(table, found))}
+    parses = parser.answer(data, table["tokens"].to_pylist(), settings.batch_tokens)
+    return {"predictions": write_shard(job.out / "predictions.arrow", _predictions(table, parses))}
 
 
-def _predictions(table: pa.Table, found: dict[int, Parse]) -> pa.Table:
-    parses = [found[row] for row in range(table.num_rows)]
+def _predictions(table: pa.Table, parses: list[Parse]) -> pa.Table:
     columns = {
         "id": table["id"],
         "group": table["group"],
@@ -109,76 +133,3 @@ def _predictions(table: pa.Table, found: dict[int, Parse]) -> pa.Table:
         "relations": [parse.relations for parse in parses],
     }
     return pa.table(columns, schema=PARSES)
-
-
-@dataclass(frozen=True)
-class ParseScoring:
-    """Which words UAS and LAS leave out."""
-
-    punctuation: tree_scores.Punctuation = tree_scores.penn
-
-
-def score_parses(job: Job, settings: ParseScoring) -> dict[str, Any]:
-    """scores.json, breakdown.json and sentences.arrow of job.inputs["predictions"] against TREES of ["rows"].
-
-    EVALB leaves words out by their tags, so both trees get the gold ones; tags are scored by themselves.
-    """
-    gold = stage_table(job.inputs["rows"]).to_pylist()
-    found = read_shard(job.inputs["predictions"].file("predictions.arrow")).to_pylist()
-    breakdown, counts = Breakdown(), []
-    for own, guess in zip(gold, found, strict=True):
-        counts.append(_sentence(own, guess, settings.punctuation, breakdown))
-    names = ("brackets", "exact", "heads", "arcs", "heads_unicode", "arcs_unicode", "tags")
-    columns = {name: [row[place] for row in counts] for place, name in enumerate(names)}
-    ids = {name: [row[name] for row in gold] for name in ("id", "group")}
-    write_shard(job.out / "sentences.arrow", pa.table(ids | columns))
-    scores = {name: asdict(score) for name, score in _scores(columns, settings).items()}
-    write_durably(job.out / "scores.json", json.dumps(scores, indent=1))
-    write_durably(job.out / "breakdown.json", json.dumps(breakdown.rates(), indent=1))
-    return {"scores": scores, "test_set": job.inputs["rows"].meta["shards"]}
-
-
-def _sentence(
-    own: dict[str, Any], guess: dict[str, Any], rule: tree_scores.Punctuation, breakdown: Breakdown
-) -> tuple[list[int], ...]:
-    """What adds up over sentences: (matched, found, gold) brackets, and (right, all) of the rest."""
-    words = list(zip(own["tokens"], own["tags"], strict=True))
-    skipped = [rule(*word) for word in words]
-    arcs, guessed = Arcs(own["heads"], own["relations"]), Arcs(guess["heads"], guess["relations"])
-    phrases, exact, attached = [0, 0, 0], [0, 0], [[0, 0]] * 4
-    if own["tree"] and guess["tree"]:
-        trees = [parse(tree)._replace(tags=tuple(own["tags"])) for tree in (own["tree"], guess["tree"])]
-        result = tree_scores.compare(*trees)
-        assert result.status != tree_scores.WRONG_WORDS, f"row {own['id']}: the parse has other words"
-        phrases, exact = [result.matched, result.found, result.gold], [int(result.exact), 1]
-        breakdown.add_tree(*trees)
-    if arcs.heads and guessed.heads:
-        attached = []
-        for skip in (skipped, [tree_scores.unicode(*word) for word in words]):
-            total, heads, labelled = tree_scores.attachments(arcs, guessed, skip)
-            attached += [[heads, total], [labelled, total]]
-        breakdown.add_arcs(arcs, guessed, skipped)
-    right = sum(tag == other for tag, other in zip(own["tags"], guess["tags"], strict=True))
-    return phrases, exact, *attached, [right, len(words)]
-
-
-def _scores(columns: dict[str, list[list[int]]], settings: ParseScoring) -> dict[str, Score]:
-    sums = {name: tree_scores.total(map(tuple, rows)) for name, rows in columns.items()}
-    matched, guessed, gold = sums["brackets"]
-    sentences = sums["exact"][1]
-    rates = tree_scores.rates(matched, gold, guessed)
-    evalb = "EVALB COLLINS+S1?!, gold tags"
-    found = {name: Score(value, evalb, sentences) for name, value in rates._asdict().items()}
-    rule = getattr(settings.punctuation, "__name__", "")
-    shares = {
-        "exact": ("exact", evalb),
-        "uas": ("heads", f"without punctuation: {rule}"),
-        "las": ("arcs", f"without punctuation: {rule}"),
-        "uas_unicode": ("heads_unicode", "without punctuation: unicode"),
-        "las_unicode": ("arcs_unicode", "without punctuation: unicode"),
-        "tags": ("tags", "all words"),
-    }
-    for name, (column, signature) in shares.items():
-        right, total = sums[column]
-        found[name] = Score(100 * right / total if total else 0.0, signature, len(columns["tags"]))
-    return found

@@ -29,9 +29,8 @@ class ParseBatch(Batch):
 class ParseExamples:
     """Rows of tasks.joint_trees.NUMBERS."""
 
-    def __init__(self, paths: Sequence[Path], tagged: bool = True) -> None:
-        self.columns = Columns(paths, COLUMNS)
-        self.tagged = tagged
+    def __init__(self, columns: Columns, tagged: bool = True) -> None:
+        self.columns, self.tagged = columns, tagged
         self.lengths = self.columns.lengths("words")[:, None]
 
     def __len__(self) -> int:
@@ -97,7 +96,7 @@ class Parsing:
 
     def examples(self, paths: Sequence[Path]) -> ParseExamples:
         """Rows of numbers."""
-        return ParseExamples(paths, self.tagged)
+        return ParseExamples(Columns(paths, COLUMNS), self.tagged)
 
     def loss(self, model: Parser, batch: ParseBatch, smoothing: float) -> Tensor:
         """Margin and cross entropies, which are not smoothed: forbidden heads have no probability."""
