@@ -153,6 +153,10 @@ def restored(template: Any, saved: Any, where: str) -> Any:
             for f in dataclasses.fields(template)
         }
         return dataclasses.replace(template, **values)
+    if isinstance(template, tuple) and any(map(dataclasses.is_dataclass, template)):
+        if len(template) != len(saved):
+            raise ValueError(f"{where}: the model was made with {len(saved)} parts, there are {len(template)} now")
+        return tuple(restored(part, one, where) for part, one in zip(template, saved, strict=True))
     if callable(template):
         if saved != jsonable(template):
             raise ValueError(f"{where}: the model was made with {saved}, which is {jsonable(template)} now")
