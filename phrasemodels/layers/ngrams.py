@@ -115,6 +115,12 @@ def residual_gate(grams: Tensor, states: Tensor) -> Tensor:
     return torch.lerp(states, grams, states.sigmoid())
 
 
+def _slice(places: list[int]) -> slice | list[int]:
+    """Adjacent places as a slice, which copies nothing."""
+    first, last = places[0], places[-1]
+    return slice(first, last + 1) if places == list(range(first, last + 1)) else places
+
+
 class PhraseHeads(nn.Module):
     """Phrase(·) of Eq 7: every head by the encoder of its gram size, size 0 as it is (the text prints it reversed).
 
@@ -125,26 +131,26 @@ class PhraseHeads(nn.Module):
         super().__init__()
         if min(sizes) < 0:
             raise ValueError(f"gram sizes {tuple(sizes)}: a size is 0 (the word alone) or the words of a window")
-        self.sizes, self.gate = tuple(sizes), gate
+        self.gate = gate
+        by_size = sorted(range(len(sizes)), key=lambda head: sizes[head])
+        self.groups = {s: _slice([head for head in by_size if sizes[head] == s]) for s in sorted(set(sizes))}
+        self.order = _slice([by_size.index(head) for head in range(len(sizes))])
         self.encoders = nn.ModuleDict({str(s): encoder(width, readout) for s in sorted(set(sizes)) if s})
 
-    def forward(self, heads: Tensor) -> Tensor:
-        """(..., B, n, h, w) -> the same shape; padding must stand right of the words, and reaches none of them."""
-        return torch.stack(self.split(heads), -2)
+    def forward(self, *heads: Tensor) -> list[Tensor]:
+        """q, k, v, or any number of tensors (B, n, h, w), to the same shapes, heads in the same order.
 
-    def split(self, heads: Tensor) -> list[Tensor]:
-        """The heads (..., B, n, w), one by one in their order."""
-        found: list[Tensor] = list(heads.unbind(-2))
+        Padding must stand right of the words: then no word's n-gram reaches it.
+        """
+        parts = [[x[..., self.groups[0], :]] for x in heads] if 0 in self.groups else [[] for _ in heads]
         for name, encoder in self.encoders.items():
             size = int(name)
-            places = [place for place, own in enumerate(self.sizes) if own == size]
-            states = torch.stack([found[place] for place in places])  # (heads, ..., B, n, w)
-            time_first = states.movedim(-2, 0)
-            padded = F.pad(time_first.flatten(1, -2), (0, 0, 0, 0, size - 1, 0))
-            grams = encoder(padded, size).view(time_first.shape).movedim(0, -2)
-            for place, gram in zip(places, self.gate(grams, states), strict=True):
-                found[place] = gram
-        return found
+            words = torch.stack([x[..., self.groups[size], :].transpose(0, 1) for x in heads], 1)  # (n, 3, B, own, w)
+            padded = F.pad(words.flatten(1, -2), (0, 0, 0, 0, size - 1, 0))
+            grams = self.gate(encoder(padded, size), padded[size - 1 :]).view(words.shape)
+            for part, gram in zip(parts, grams.transpose(0, 2).unbind(1), strict=True):
+                part.append(gram)
+        return [torch.cat(part, -2)[..., self.order, :] for part in parts]
 
 
 class PhraseAttention(MultiHeadAttention):
@@ -157,9 +163,7 @@ class PhraseAttention(MultiHeadAttention):
     def forward(self, queries: Tensor, memory: Tensor, *masks: Tensor) -> Tensor:
         """x (B, n, d) twice, and allowed keys as softmax_attention takes them -> (B, n, d)."""
         assert memory is queries, "a gram is made of the words before it: this is self-attention"
-        q, k, v = self.phrases(self.project(queries)).transpose(-2, -3)
-        return self.output(self.attend(q, k, v, *masks).transpose(1, 2).flatten(2))
-
-    def project(self, x: Tensor) -> Tensor:
-        """(B, n, d) -> q, k, v of every head (3, B, n, h, w)."""
-        return torch.stack([layer(x).unflatten(-1, (self.heads, -1)) for layer in (self.query, self.key, self.value)])
+        layers = (self.query, self.key, self.value)
+        q, k, v = self.phrases(*(layer(queries).unflatten(-1, (self.heads, -1)) for layer in layers))
+        heads = self.attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), *masks)
+        return self.output(heads.transpose(1, 2).flatten(2))
