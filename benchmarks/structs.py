@@ -35,8 +35,12 @@ def load_peers() -> Peers:
         stub.Tree = object  # what benepar names of nltk
         sys.modules[package] = stub
     peers = {}
-    for name, module in (("torch-struct", "torch_struct"), ("supar", "supar.structs"), ("pytorch-crf", "torchcrf"),
-                         ("benepar", "benepar.decode_chart")):
+    for name, module in (
+        ("torch-struct", "torch_struct"),
+        ("supar", "supar.structs"),
+        ("pytorch-crf", "torchcrf"),
+        ("benepar", "benepar.decode_chart"),
+    ):
         try:
             peers[name] = importlib.import_module(module)
         except ImportError as missing:
@@ -259,8 +263,10 @@ def growth_section(peers: Peers) -> None:
         ("Eisner 16x40", eisner.multi_root, (torch.randn(16, 41, 41),), 40),
     ):
         lengths = torch.randint(1, longest + 1, (len(scores[0]),))
-        runs = {"lengths 1..n": partial(module.marginals, *scores, lengths=lengths),
-                "all of length n": partial(module.marginals, *scores)}
+        runs = {
+            "lengths 1..n": partial(module.marginals, *scores, lengths=lengths),
+            "all of length n": partial(module.marginals, *scores),
+        }
         compare(f"{title}, mean length {lengths.float().mean():.0f}", runs, 1, 1.0)
 
 
@@ -273,8 +279,14 @@ def memory_section(peers: Peers) -> None:
             peak_memory(f"Eisner {B}x{n} std {std:g}", eisner_runs(peers, B, n, std))
 
 
-SECTIONS = {"chain": chain_section, "eisner": eisner_section, "spans": spans_section, "joint": joint_section,
-            "growth": growth_section, "memory": memory_section}
+SECTIONS = {
+    "chain": chain_section,
+    "eisner": eisner_section,
+    "spans": spans_section,
+    "joint": joint_section,
+    "growth": growth_section,
+    "memory": memory_section,
+}
 
 if __name__ == "__main__":
     torch.manual_seed(0)

@@ -230,7 +230,9 @@ class Store:
         except BaseException as error:
             shutil.rmtree(out, ignore_errors=True)
             if "No space left on device" in str(error):  # libraries raise it as many types, and without a path
-                raise OSError(f"the disk of {self.root} is full: free some, or choose another with PHRASEMODELS_STORE") from error
+                raise OSError(
+                    f"the disk of {self.root} is full: free some, or choose another with PHRASEMODELS_STORE"
+                ) from error
             raise
         final = self.where(step.name, step.key)
         final.parent.mkdir(parents=True, exist_ok=True)

@@ -42,10 +42,10 @@ def table(
     if seeds < 1:
         raise ValueError(f"{seeds} seeds: at least one is needed")
     experiments = TABLES[paper, number](profile)
-    known = [experiment.name.rsplit("/", 1)[1] for experiment in experiments]
+    known = [experiment.row for experiment in experiments]
     if unknown := [row for row in rows if row not in known]:
         raise ValueError(f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}")
-    experiments = [e for e in experiments if not rows or e.name.rsplit("/", 1)[1] in rows]
+    experiments = [e for e in experiments if not rows or e.row in rows]
     for assignment in overrides:
         experiments = [override(experiment, assignment) for experiment in experiments]
     return Table(paper, number, profile, tuple(experiments), tuple(range(seeds)))

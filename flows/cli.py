@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.corpora import app as corpora_app
+from infra.signals import ENDED, Stopped
 
 if TYPE_CHECKING:
     from flows.session import Session
@@ -111,15 +112,17 @@ def experiments(as_json: Json = False) -> None:
     rows = [
         {
             "experiment": e.name,
-            "paper": e.answers.paper,
-            "table": e.answers.table,
-            "system": e.answers.system,
-            "variant": e.answers.variant,
-            "metric": e.answers.metric,
-            "published": e.answers.published,
+            "paper": e.paper,
+            "table": answer.cell.table if answer.cell else None,
+            "system": e.system,
+            "variant": e.variant,
+            "dataset": answer.cell.dataset if answer.cell else None,
+            "metric": answer.metric,
+            "published": answer.cell.published if answer.cell else None,
             "comparable": e.comparable,
         }
         for e in all_experiments()
+        for answer in e.answers
     ]
     if as_json:
         print(json.dumps(rows, indent=1))
@@ -265,7 +268,7 @@ def _print_table(result: dict[str, Any]) -> None:
             {
                 "system": row["system"],
                 "variant": row["variant"],
-                "published": f"{row['published']:.2f}",
+                "published": "–" if row["published"] is None else f"{row['published']:.2f}",
                 "ours": f"{ours['mean']:.2f}{half}",
                 **groups,
                 "seeds": len(row["seeds"]),
@@ -293,19 +296,17 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except KeyboardInterrupt:
-        sys.exit("interrupted; the same command goes on from the last checkpoint")
+        sys.exit(f"interrupted; {ENDED}")
+    except Stopped as reason:
+        sys.exit(str(reason))
     except SystemExit as end:
-        if end.code == signal.SIGTERM:  # how Ray answers the signal
-            sys.exit("terminated; the same command goes on from the last checkpoint")
+        if end.code == signal.SIGTERM:  # how Ray answers the signal while the services start
+            sys.exit(f"terminated; {ENDED}")
         raise
     except (ValueError, OSError) as error:
         if os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         sys.exit(f"phrasemodels: {error}")
-    except BaseException as error:
-        if type(error).__name__ == "TerminationSignal":  # of Prefect, which is imported only where it is needed
-            sys.exit("terminated; the same command goes on from the last checkpoint")
-        raise
 
 
 if __name__ == "__main__":

@@ -1,42 +1,39 @@
-"""An experiment: a corpus, a problem, a model, a training, and the published number that it answers."""
+"""An experiment: a problem on a corpus, a model, a training, and the published numbers that it answers."""
 
 import csv
 import dataclasses
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Any, get_args, get_origin
+from typing import Any, Protocol, Self, get_args, get_origin
 
 from data.manifest import closest
-from data.store import Step
-from phrasemodels.models.search import BeamSearch
-from phrasemodels.models.translation import TranslationConfig
-from tasks.corpora import BitextCorpus, SampleCorpus
-from tasks.metrics import Detokenise, ScoreSettings, score_translations
-from tasks.phrases import Phrases, phrases
-from tasks.tokenise import Tokenise, Tokeniser, detokenise_moses, moses_lower, tokenise
-from tasks.train import TrainConfig, TrainSettings, train
-from tasks.translation import TranslateSettings, Translation, translate
-from tasks.vocabulary import VocabularySettings, vocabulary
+from data.store import Job, Step
+from tasks.train import TrainConfig
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number that a paper printed; it identifies one row of data/published_results.csv."""
+    """A number that a paper printed; it identifies one row of data/published_results.csv. What is empty is any."""
 
     paper: str
     table: str
     system: str
     variant: str
     metric: str
+    dataset: str = ""
+    split: str = ""
 
     @cached_property
     def published(self) -> float:
-        """The value in the paper; a KeyError if there is no such row, or more than one."""
-        (row,) = (row for row in published_results() if all(row[k] == v for k, v in dataclasses.asdict(self).items()))
-        return float(row["value"])
+        """The value in the paper; a ValueError if there is no such row, or more than one."""
+        wanted = {name: value for name, value in dataclasses.asdict(self).items() if value}
+        found = [row for row in published_results() if all(row[name] == value for name, value in wanted.items())]
+        if len(found) != 1:
+            raise ValueError(f"{len(found)} rows of data/published_results.csv are {wanted}: a cell names one")
+        return float(found[0]["value"])
 
 
 @cache
@@ -47,85 +44,101 @@ def published_results() -> list[dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Text:
-    """From text to tokens, ids and back. max_tokens drops longer sentences from training alone (0: none)."""
+class Answer:
+    """A metric of ours, and the published number that it answers, if there is one."""
 
-    tokeniser: Tokeniser = moses_lower
-    detokenise: Detokenise = detokenise_moses
-    source_language: str = "en"
-    target_language: str = "de"
-    min_count: int = 1
-    max_tokens: int = 0
+    metric: str
+    cell: Cell | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of one model: its inputs by the names of data, or of stages before it.
+
+    spread: it runs where the flow runs, and gives its parts to the cluster by `places.map`.
+    """
+
+    make: Callable[[Job, Any], dict[str, Any]]
+    settings: Any
+    inputs: Mapping[str, str]
+    spread: bool = False
+
+
+class Recipe(Protocol):
+    """A problem on a corpus: what an experiment is made of besides its model and its training."""
+
+    @property
+    def name(self) -> str:
+        """Problem and corpus: what is compared with one another."""
+
+    @property
+    def corpus(self) -> Any:
+        """What it is run on; has a name."""
+
+    def data(self) -> dict[str, Step]:
+        """The steps that the stages rest on, whatever the seed, by name."""
+
+    def stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        """`model`, `predictions` and `scores`, and others, in the order in which they rest on one another."""
+
+    def bare(self) -> Self:
+        """The same without what needs more than torch, pyarrow and sacrebleu."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One row of a result table, at one size. `steps` is all of its pipeline; `comparable` says whether corpus and
-    size are the paper's own, so that a verdict may be given at all."""
+    """One row of a result table, at one size. `comparable` says whether corpus and size are the paper's own, so that a
+    verdict may be given at all; the first answer is the one that the row is known by. ray_train: the seeds whose
+    trainings go through Ray Train (None: all); the others are plain Ray tasks, with the same loop."""
 
     name: str
-    answers: Cell
+    paper: str
+    system: str
+    variant: str
+    answers: tuple[Answer, ...]
     profile: str
     comparable: bool
-    corpus: BitextCorpus | SampleCorpus
-    model: TranslationConfig
-    phrases: Phrases
+    recipe: Recipe
+    model: Any
     train: TrainConfig = field(default_factory=TrainConfig)
-    text: Text = field(default_factory=Text)
-    search: BeamSearch = field(default_factory=BeamSearch)
-    ray_train: bool = True
+    ray_train: tuple[int, ...] | None = None
+
+    @property
+    def row(self) -> str:
+        """Its name within the table."""
+        return self.name.rsplit("/", 1)[1]
 
     def steps(self, seed: int) -> "Pipeline":
         """The steps of one seed."""
-        raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
-        name = f"{self.corpus.name}"
-        division = Tokenise(self.text.tokeniser, self.text.source_language, self.text.target_language)
-        tokens = {split: Step(tokenise, f"tokenise {name} {split}", division, {"rows": raw[split]}) for split in raw}
-        words = Step(
-            vocabulary, f"vocabulary {name}", VocabularySettings(self.text.min_count), {"rows": tokens["train"]}
-        )
-        limits = {"train": self.text.max_tokens, "dev": 0, "test": 0}
-        numbers = {
-            split: Step(
-                phrases,
-                f"phrases {name} {split} ({self.phrases.enumerate.__name__} {self.phrases.longest})",
-                dataclasses.replace(self.phrases, max_tokens=limits[split]),
-                {"rows": tokens[split], "vocabulary": words},
-            )
-            for split in raw
-        }
-        label = f"{self.name} seed {seed}"
-        problem = Translation()
-        trained = Step(
-            train,
-            f"train {label}",
-            TrainSettings(problem, self.model, self.train, seed),
-            {"train": numbers["train"], "dev": numbers["dev"], "vocabulary": words},
-        )
-        predicted = Step(
-            translate,
-            f"translate {label}",
-            TranslateSettings(problem, self.model, self.search),
-            {"model": trained, "phrases": numbers["test"], "rows": tokens["test"], "vocabulary": words},
-        )
-        scored = Step(
-            score_translations,
-            f"score {label}",
-            ScoreSettings(self.text.detokenise, self.text.target_language),
-            {"predictions": predicted, "rows": raw["test"]},
-        )
-        return Pipeline(self, seed, trained, predicted, scored)
+        known = self.recipe.data()
+        stages = self.recipe.stages(self.model, self.train, seed)
+        for name, stage in stages.items():
+            inputs = {ours: known[theirs] for ours, theirs in stage.inputs.items()}
+            known[name] = Step(stage.make, f"{stage.make.__name__} {self.name} seed {seed}", stage.settings, inputs)
+        spread = frozenset(known[name].key for name, stage in stages.items() if stage.spread)
+        return Pipeline(self, seed, {name: known[name] for name in stages}, spread)
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The steps of one experiment and seed that others ask for by name."""
+    """The stages of one experiment and seed; `spread` holds the keys of those that run where the flow runs."""
 
     experiment: Experiment
     seed: int
-    trained: Step
-    predicted: Step
-    scored: Step
+    stages: Mapping[str, Step]
+    spread: frozenset[str] = frozenset()
+
+    @property
+    def trained(self) -> Step:
+        return self.stages["model"]
+
+    @property
+    def predicted(self) -> Step:
+        return self.stages["predictions"]
+
+    @property
+    def scored(self) -> Step:
+        return self.stages["scores"]
 
 
 def closure_of(steps: Sequence[Step]) -> list[Step]:

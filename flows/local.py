@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from data.store import Artifact, Job, Places, Step, Store, digest_of
-from flows.experiment import Experiment, Pipeline
-
-INPUTS = ("train", "dev", "test", "vocabulary", "rows", "raw")
+from data.store import Artifact, Job, Places, Store, digest_of
+from flows.experiment import Experiment, Pipeline, Stage
 
 
 def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str, Any]:
@@ -28,7 +26,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     try:
         name = f"{pipeline.trained.key[:12]}-{experiment.name.replace('/', '-')}-s{seed}"
         launch = TorchTrainerLaunch(name, max(1, experiment.train.workers), experiment.train.threads)
-        launch.room()
+        launch.check()
         for step in pipeline.trained.inputs.values():
             store.resolve(step, places)
         store.run(pipeline.trained, Places(launch=launch))
@@ -50,17 +48,6 @@ def _summary(store: Store, pipeline: Pipeline, places: Places) -> dict[str, Any]
     }
 
 
-def _parts(pipeline: Pipeline) -> dict[str, Step]:
-    """The steps whose results a training and its test need."""
-    found = {
-        **pipeline.trained.inputs,
-        "test": pipeline.predicted.inputs["phrases"],
-        "rows": pipeline.predicted.inputs["rows"],
-        "raw": pipeline.scored.inputs["rows"],
-    }
-    return {name: step for name, step in found.items() if isinstance(step, Step)}
-
-
 def prepare_folder(experiment: Experiment, to: Path) -> Path:
     """Copy what an experiment trains and is tested on into one folder."""
     import shutil
@@ -71,42 +58,29 @@ def prepare_folder(experiment: Experiment, to: Path) -> Path:
     settings = Settings()
     store = Store(settings.root).open()
     places = Places(sources=Sources((settings.mirror.absolute(),) if settings.mirror else (), settings.offline))
-    for name, step in _parts(experiment.steps(0)).items():
+    for name, step in experiment.recipe.data().items():
         shutil.copytree(store.run(step, places).path, to / name, dirs_exist_ok=True)
     return to
 
 
 def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> dict[str, Any]:
-    """Train, decode and score from a prepared folder; imports torch, pyarrow and sacrebleu alone.
+    """Train, answer and score from a prepared folder; imports torch, pyarrow and sacrebleu alone.
 
     Checkpoints stand in `out` while it runs, so that it goes on after an interruption.
     """
-    from tasks.metrics import ScoreSettings, score_translations
-    from tasks.tokenise import join
-    from tasks.train import TrainSettings, train
-    from tasks.translation import TranslateSettings, Translation, translate
-
     store = Store(out)
-    inputs = {name: _load(store, data / name) for name in INPUTS}
-    settings = TrainSettings(Translation(), experiment.model, experiment.train, seed)
-    key = digest_of([settings, {name: artifact.key for name, artifact in inputs.items()}])[:32]
-    trained = _run(store, key, train, settings, inputs)
-    search = TranslateSettings(Translation(), experiment.model, experiment.search)
-    predicted = _run(store, key, translate, search, {"model": trained, "phrases": inputs["test"], **inputs})
-    # running text needs a detokeniser, which may not be installed here; the token scores do not
-    scored = _run(
-        store,
-        key,
-        score_translations,
-        ScoreSettings(join, experiment.text.target_language),
-        {"predictions": predicted, "rows": inputs["raw"]},
-    )
-    bleu = {name: score for name, score in scored.meta["scores"].items() if name.startswith("bleu")}
+    stages = experiment.recipe.bare().stages(experiment.model, experiment.train, seed)
+    known = {
+        name: _load(store, data / name) for stage in stages.values() for name in stage.inputs.values() - stages.keys()
+    }
+    key = digest_of([experiment.model, experiment.train, seed, {name: known[name].key for name in sorted(known)}])[:32]
+    for name, stage in stages.items():
+        known[name] = _run(store, key, stage, {ours: known[theirs] for ours, theirs in stage.inputs.items()})
     result = {
         "experiment": experiment.name,
         "seed": seed,
-        **{k: v for k, v in trained.meta.items() if k != "shards"},
-        "scores": bleu,
+        **{k: v for k, v in known["model"].meta.items() if k != "shards"},
+        "scores": known["scores"].meta["scores"],
     }
     (out / f"{experiment.name.replace('/', '-')}-s{seed}.json").write_text(
         json.dumps(result, indent=1), encoding="utf-8"
@@ -120,19 +94,14 @@ def _load(store: Store, folder: Path) -> Artifact:
     return found
 
 
-def _run(store: Store, key: str, make: Any, settings: Any, inputs: dict[str, Artifact]) -> Artifact:
+def _run(store: Store, key: str, stage: Stage, inputs: dict[str, Artifact]) -> Artifact:
     """A step outside the store: its key needs no source of what is not installed here."""
-    out = store.root / make.__name__ / key
+    out = store.root / stage.make.__name__ / key
     out.mkdir(parents=True, exist_ok=True)
-    report = _print if make.__name__ == "train" else None
-    meta = make(Job(out, store.root / "checkpoints" / key, inputs, store, Places(report=report), key), settings)
-    return Artifact(
-        out,
-        {
-            "key": key,
-            "meta": {**meta, "licences": [], "redistributable": False, "stand_in": False},
-        },
-    )
+    job = Job(out, store.root / "checkpoints" / key, inputs, store, Places(report=_print), key)
+    meta = stage.make(job, stage.settings)
+    terms = {"licences": [], "redistributable": False, "stand_in": False}
+    return Artifact(out, {"key": key, "meta": {**meta, **terms}})
 
 
 def _print(history: list[dict[str, float]]) -> None:

@@ -27,7 +27,7 @@ def write_report(session: Session, verdicts: Artifact) -> Path:
     page = environment.from_string((files("flows") / "report.html.jinja").read_text(encoding="utf-8")).render(
         table=session.table,
         rows=rows,
-        cell=session.table.experiments[0].answers,
+        cell=session.table.experiments[0].answers[0].cell,
         plots=_plots(session, rows),
         lineage=[_lineage(session, pipeline) for pipeline in session.pipelines],
         examples=_examples(session),
@@ -48,6 +48,7 @@ def _name(row: dict[str, Any]) -> str:
 
 def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Markup]:
     """SVG drawn by us, from numbers and our own names: safe to put into the page as it is."""
+    metric = rows[0]["metric"]
     shown = [
         {
             "name": _name(r),
@@ -58,8 +59,8 @@ def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Markup]:
         for r in rows
     ]
     first_seed = [p for p in session.pipelines if p.seed == session.table.seeds[0]]
-    histories = {p.experiment.name.rsplit("/", 1)[1]: _history(session, p) for p in first_seed}
-    plots = {"intervals": Markup(intervals(shown, "BLEU")), "curves": Markup(curves(histories))}
+    histories = {p.experiment.row: _history(session, p) for p in first_seed}
+    plots = {"intervals": Markup(intervals(shown, metric)), "curves": Markup(curves(histories))}
     names = [name.removeprefix("bleu/") for name in rows[0]["intervals"] if name.startswith("bleu/")]
     if names:
         bars = [
@@ -98,7 +99,9 @@ def _examples(session: Session) -> list[dict[str, Any]]:
     if any(a is None or not a.meta["redistributable"] for a in artifacts):
         return []
     tables = [read_shard(a.file("predictions.arrow")).to_pylist() for a in artifacts if a is not None]
-    names = [p.experiment.name.rsplit("/", 1)[1] for p in first]
+    if not {"source", "reference", "hypothesis", "group"} <= tables[0][0].keys():
+        return []
+    names = [p.experiment.row for p in first]
     chosen: dict[str, list[int]] = {}
     for index, row in enumerate(tables[0]):
         chosen.setdefault(row["group"], []).append(index)

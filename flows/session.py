@@ -8,18 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from data.fetch import Sources
-from data.store import Artifact, Places, Step, Store, digest_of
+from data.store import MANIFEST, Artifact, Places, Step, Store, digest_of
 from flows.catalogue import Table
 from flows.experiment import Pipeline, closure_of
 from infra.runner import TorchTrainerLaunch, on_ray, ray_map
 from infra.settings import Settings
 from infra.tracking import StepMetrics, Tracker, flatten
 from tasks.compare import CompareSettings, RowSettings, compare
-from tasks.metrics import score_translations
 from tasks.train import train
-from tasks.translation import translate
-
-METRICS = {"BLEU": "bleu"}  # the paper's metric and ours
 
 
 @dataclass(frozen=True)
@@ -49,8 +45,8 @@ class Session:
 
     @cached_property
     def by_step(self) -> dict[str, Pipeline]:
-        """The pipeline that a training or a score belongs to."""
-        return {step.key: p for p in self.pipelines for step in (p.trained, p.scored)}
+        """The pipeline that a stage belongs to."""
+        return {step.key: p for p in self.pipelines for step in p.stages.values()}
 
     @cached_property
     def verdicts(self) -> Step:
@@ -58,13 +54,14 @@ class Session:
         rows = tuple(
             RowSettings(
                 e.name,
-                e.answers.system,
-                e.answers.variant,
-                e.answers.published,
-                METRICS[e.answers.metric],
+                e.system,
+                e.variant,
+                answer.cell.published if answer.cell else None,
+                answer.metric,
                 "" if e.comparable else f"smaller than the paper's setting (profile {e.profile})",
             )
             for e in self.table.experiments
+            for answer in e.answers
         )
         inputs = {f"{p.experiment.name} seed {p.seed}": p.scored for p in self.pipelines}
         return Step(compare, self.table.title, CompareSettings(self.table.title, rows, self.table.seeds), inputs)
@@ -90,17 +87,19 @@ class Session:
         """Run one step where it belongs: shards and searches in Ray, trainings in Ray or Ray Train, the rest here."""
         if step.make is train:
             return self._train(step)
-        if step.make in (translate, score_translations):
-            artifact: Artifact = self.store.find(step) or on_ray(_run, self.store, step, Places())
-            if step.key in self.by_step:
-                self._finish(self.by_step[step.key], artifact)
-            return artifact
-        return self.store.run(step, Places(map=ray_map, sources=self.sources))
+        pipeline = self.by_step.get(step.key)
+        if pipeline is None or step.key in pipeline.spread:
+            artifact = self.store.run(step, Places(map=ray_map, sources=self.sources))
+        else:
+            artifact = self.store.find(step) or on_ray(_run, self.store, step, Places())
+        if pipeline is not None and step.key == pipeline.scored.key:
+            self._finish(pipeline, artifact)
+        return artifact
 
     @cached_property
     def experiment_name(self) -> str:
         """The MLflow experiment: one for each problem and corpus."""
-        return f"translation-{self.table.experiments[0].corpus.name}"
+        return self.table.experiments[0].recipe.name
 
     @cached_property
     def parent(self) -> str:
@@ -121,15 +120,15 @@ class Session:
         return artifact
 
     def _launch(self, step: Step, pipeline: Pipeline, places: Places) -> Artifact:
-        config = pipeline.experiment.train
-        if not pipeline.experiment.ray_train:
+        config, through = pipeline.experiment.train, pipeline.experiment.ray_train
+        if through is not None and pipeline.seed not in through:
             return on_ray(_run, self.store, step, places)
         launch = TorchTrainerLaunch(
             f"{step.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}",
             max(1, config.workers),
             config.threads,
         )
-        launch.room()
+        launch.check()
         return self.store.run(step, replace(places, launch=launch))
 
     def run_of(self, pipeline: Pipeline) -> str:
@@ -138,16 +137,14 @@ class Session:
         tags = {
             "mlflow.parentRunId": self.parent,
             "phrasemodels.kind": "training",
-            "paper": e.answers.paper,
-            "system": f"{e.answers.system} {e.answers.variant}",
-            "corpus": e.corpus.name,
+            "paper": e.paper,
+            "system": f"{e.system} {e.variant}",
+            "corpus": e.recipe.corpus.name,
             "profile": e.profile,
             "experiment": e.name,
             "seed": str(pipeline.seed),
         }
-        run_id = self.tracker.open_run(
-            self.experiment_name, f"{e.name} seed {pipeline.seed}", pipeline.trained.key, tags
-        )
+        run_id = self.tracker.open_run(e.recipe.name, f"{e.name} seed {pipeline.seed}", pipeline.trained.key, tags)
         self.tracker.parameters(run_id, flatten(pipeline.trained.parts["settings"]))
         return run_id
 
@@ -164,9 +161,10 @@ class Session:
             "score": scored.key,
             "licences": ", ".join(scored.meta["licences"]),
         }
-        files = [trained.file("config.json"), scored.file("scores.json"), scored.file("sentences.arrow")]
+        files = [trained.file("config.json"), *sorted(scored.path.glob("*.json")), *sorted(scored.path.glob("*.arrow"))]
+        files = [file for file in files if file.name != MANIFEST]
         if scored.meta["redistributable"]:
-            files.append(predicted.file("predictions.arrow"))
+            files += sorted(predicted.path.glob("*.arrow"))
         with tempfile.TemporaryDirectory() as folder:
             files.append(_plot(trained, Path(folder) / "learning-curve.png"))
             self.tracker.finish(self.run_of(pipeline), metrics, files, tags)
@@ -175,7 +173,9 @@ class Session:
         """The table's own run: means, verdicts, report."""
         rows = verdicts.meta["rows"]
         metrics = {
-            f"{row['experiment'].rsplit('/', 1)[1]}.{row['metric']}": row["intervals"][row["metric"]]["mean"]
+            f"{row['experiment'].rsplit('/', 1)[1]}.{row['metric']}".replace("/", "."): row["intervals"][row["metric"]][
+                "mean"
+            ]
             for row in rows
         }
         self.tracker.finish(self.parent, metrics, [verdicts.file("verdicts.json"), report], {"verdicts": verdicts.key})

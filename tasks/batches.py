@@ -1,12 +1,11 @@
-"""Arrow to tensors, in this one place; and which rows make a batch.
+"""Arrow to tensors, in this one place; and which rows make a batch. B is the number of its rows."""
 
-Shapes: B batch, n source tokens, t target tokens, m phrases, k words of the longest phrase.
-"""
-
+import dataclasses
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -29,51 +28,54 @@ def stream(seed: int, *name: object) -> int:
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded ids: source (B, n) and target (B, t) with their lengths (B), phrases (B, m, k) filled up with -1."""
+    """Tensors of some rows; each problem adds its own."""
 
-    source: Tensor
-    lengths: Tensor
-    members: Tensor
-    target: Tensor
-
-    def to(self, device: torch.device) -> "Batch":
-        return Batch(*(x.to(device, non_blocking=True) for x in (self.source, self.lengths, self.members, self.target)))
+    def to(self, device: torch.device) -> Self:
+        moved = {f.name: getattr(self, f.name).to(device, non_blocking=True) for f in dataclasses.fields(self)}
+        return type(self)(**moved)
 
 
-class PhraseData:
-    """The rows of phrase shards, mapped into memory."""
+class Examples(Protocol):
+    """What is trained on, or answered: rows that can be put into batches.
 
-    def __init__(self, paths: list[Path]) -> None:
+    `lengths` (rows, sides) counts what the token budget counts.
+    """
+
+    lengths: Rows
+
+    def __len__(self) -> int: ...
+    def batch(self, rows: Rows) -> Batch: ...
+
+
+class Columns:
+    """Columns of shards, mapped into memory: lists of numbers, or of lists of one length; rows run through all shards."""
+
+    def __init__(self, paths: Sequence[Path], names: Sequence[str]) -> None:
         tables = [read_shard(path) for path in paths]
         self.first = np.cumsum([0, *(table.num_rows for table in tables)])
-        self.columns = {name: [_ragged(table[name]) for table in tables] for name in ("source", "target", "phrases")}
-        self.width = self.columns["phrases"][0][1].shape[1]
-        self.source_lengths = self._lengths("source")
-        self.target_lengths = self._lengths("target")
+        self.lists = {name: [_ragged(table[name]) for table in tables] for name in names}
 
     def __len__(self) -> int:
         return int(self.first[-1])
 
-    def _lengths(self, name: str) -> Rows:
-        return np.concatenate([np.diff(offsets) for offsets, _ in self.columns[name]]).astype(np.int64)
+    def lengths(self, name: str) -> Rows:
+        """How long each row's list is."""
+        return np.concatenate([np.diff(offsets) for offsets, _ in self.lists[name]]).astype(np.int64)
 
-    def _row(self, name: str, row: int) -> NDArray[np.int32]:
+    def row(self, name: str, row: int) -> NDArray[np.int32]:
+        """One list, as a view of the mapped file."""
         shard = int(np.searchsorted(self.first, row, "right")) - 1
-        offsets, values = self.columns[name][shard]
+        offsets, values = self.lists[name][shard]
         row -= int(self.first[shard])
         return values[offsets[row] : offsets[row + 1]]
 
-    def batch(self, rows: Rows) -> Batch:
-        """The given rows, padded to the longest of them."""
-        source = [self._row("source", row) for row in rows]
-        target = [self._row("target", row) for row in rows]
-        members = [self._row("phrases", row) for row in rows]
-        return Batch(
-            _pad(source, (), 0),
-            torch.tensor([len(x) for x in source]),
-            _pad(members, (self.width,), -1),
-            _pad(target, (), 0),
-        )
+    def padded(self, name: str, rows: Rows, fill: int = 0) -> Tensor:
+        """The lists of some rows (B, longest, ...), filled up."""
+        lists = [self.row(name, row) for row in rows]
+        out = np.full((len(rows), max(len(x) for x in lists), *lists[0].shape[1:]), fill, np.int64)
+        for padded, values in zip(out, lists, strict=True):
+            padded[: len(values)] = values
+        return torch.from_numpy(out)
 
 
 def _ragged(column: object) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -85,40 +87,35 @@ def _ragged(column: object) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return lists.offsets.to_numpy(), values.to_numpy()
 
 
-def _pad(rows: list[NDArray[np.int32]], tail: tuple[int, ...], fill: int) -> Tensor:
-    longest = max(len(row) for row in rows)
-    out = np.full((len(rows), longest, *tail), fill, np.int64)
-    for padded, row in zip(out, rows, strict=True):
-        padded[: len(row)] = row
-    return torch.from_numpy(out)
-
-
-def token_batches(data: PhraseData, budget: int, seed: int, epoch: int) -> list[Rows]:
-    """The batches of one epoch: rows of similar length, at most `budget` padded tokens of both sides, in random order.
+def token_batches(data: Examples, budget: int, seed: int, epoch: int, most: int = 0) -> list[Rows]:
+    """The batches of one epoch: rows of similar length, as `cut` divides them, in random order.
 
     The same for every number of workers; each takes its share of a batch with `share`.
     """
     rng = np.random.default_rng(stream(seed, "order", epoch))
-    length = data.source_lengths + data.target_lengths
+    length = data.lengths.sum(1)
     order = np.argsort(length + rng.random(len(length)), kind="stable")  # random among equal lengths
-    batches = cut(data, order, budget)
+    batches = cut(data, order, budget, most)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def cut(data: PhraseData, order: Rows, budget: int) -> list[Rows]:
-    """Divide rows, in the given order, into batches of at most `budget` padded tokens, but at least one row."""
-    batches, first, source, target = [], 0, 0, 0
+def cut(data: Examples, order: Rows, budget: int, most: int = 0) -> list[Rows]:
+    """Divide rows, in the given order, into batches of at most `budget` padded tokens of all sides and `most` rows (0:
+    any number), but at least one row."""
+    batches, first = [], 0
+    longest = np.zeros(data.lengths.shape[1], np.int64)
     for index, row in enumerate(order):
-        source, target = max(source, data.source_lengths[row]), max(target, data.target_lengths[row])
-        if index > first and (index - first + 1) * (source + target) > budget:
+        longest = np.maximum(longest, data.lengths[row])
+        count = index - first + 1
+        if index > first and (count * longest.sum() > budget or 0 < most < count):
             batches.append(order[first:index])
-            first, source, target = index, data.source_lengths[row], data.target_lengths[row]
+            first, longest = index, data.lengths[row]
     return [*batches, order[first:]]
 
 
-def in_order(data: PhraseData, budget: int) -> list[Rows]:
+def in_order(data: Examples, budget: int) -> list[Rows]:
     """Every row once, similar lengths together, nothing shuffled: for evaluation."""
-    return cut(data, np.argsort(data.source_lengths + data.target_lengths, kind="stable"), budget)
+    return cut(data, np.argsort(data.lengths.sum(1), kind="stable"), budget)
 
 
 def share(rows: Rows, rank: int, world: int) -> Rows:
@@ -126,10 +123,10 @@ def share(rows: Rows, rank: int, world: int) -> Rows:
     return rows[rank::world]
 
 
-def from_step(data: PhraseData, budget: int, seed: int, step: int) -> Iterator[tuple[int, Rows]]:
+def from_step(data: Examples, budget: int, seed: int, step: int, most: int = 0) -> Iterator[tuple[int, Rows]]:
     """Endless (epoch, batch), from the batch of the given step on: what has been seen is skipped, not read."""
     epoch, skip = 0, step
     while True:
-        batches = token_batches(data, budget, seed, epoch)
+        batches = token_batches(data, budget, seed, epoch, most)
         yield from ((epoch, rows) for rows in batches[skip:])
         epoch, skip = epoch + 1, max(0, skip - len(batches))

@@ -44,11 +44,13 @@ class Verdict:
     reason: str
 
 
-def judge(published: float, ours: Interval | None, reason_not: str) -> Verdict:
+def judge(published: float | None, ours: Interval | None, reason_not: str) -> Verdict:
     """The verdict on a number. `reason_not` says why it cannot be compared, or is empty; nothing on stand-in data or at
     a smaller size is ever called reproduced."""
     if ours is None:
         return Verdict("not run", "no run of this experiment is in the store")
+    if published is None:
+        return Verdict("not comparable", "the paper prints no such number")
     if reason_not:
         return Verdict("not comparable", reason_not)
     if ours.n < FEWEST_SEEDS:
@@ -66,7 +68,7 @@ class RowSettings:
     experiment: str
     system: str
     variant: str
-    published: float
+    published: float | None
     metric: str
     reason_not: str
 

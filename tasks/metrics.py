@@ -49,9 +49,9 @@ def bleu_counts(hypotheses: list[str], references: list[str]) -> NDArray[np.int6
 
 @dataclass(frozen=True)
 class ScoreSettings:
-    """How hypotheses become running text, for scorers that tokenise for themselves."""
+    """How hypotheses become running text, for scorers that tokenise for themselves (None: those are left out)."""
 
-    detokenise: Detokenise
+    detokenise: Detokenise | None
     language: str
 
 
@@ -65,12 +65,11 @@ def score_translations(job: Job, settings: ScoreSettings) -> dict[str, Any]:
     raw = stage_table(job.inputs["rows"])["target"].to_pylist()
     hypotheses = [" ".join(tokens) for tokens in table["hypothesis"].to_pylist()]
     references = [" ".join(tokens) for tokens in table["reference"].to_pylist()]
-    text = [settings.detokenise(tokens, settings.language) for tokens in table["hypothesis"].to_pylist()]
-    scores = {
-        "bleu": bleu(tokenised_bleu(), hypotheses, references),
-        "sacrebleu": bleu(BLEU(force=True), text, raw),
-        "sacrebleu_lc": bleu(BLEU(lowercase=True, force=True), text, raw),
-    }
+    scores = {"bleu": bleu(tokenised_bleu(), hypotheses, references)}
+    if settings.detokenise:
+        text = [settings.detokenise(tokens, settings.language) for tokens in table["hypothesis"].to_pylist()]
+        scores["sacrebleu"] = bleu(BLEU(force=True), text, raw)
+        scores["sacrebleu_lc"] = bleu(BLEU(lowercase=True, force=True), text, raw)
     groups = np.array(table["group"].to_pylist())
     for group in sorted(set(groups) - {""}):
         rows = np.flatnonzero(groups == group)

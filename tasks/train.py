@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, distributed, nn
 
 from data.store import Artifact, Job, jsonable, write_durably
-from tasks.batches import Batch, PhraseData, Rows, from_step, in_order, share, stream
+from tasks.batches import Batch, Examples, Rows, from_step, in_order, share, stream
 from tasks.checkpoints import Progress, newest, resume, save, tensors
 from tasks.stages import shards
 
@@ -38,10 +38,17 @@ def linear_decay(step: int, warmup: int, steps: int) -> float:
     return min((step + 1) / warmup, (steps - step) / max(1, steps - warmup))
 
 
+def adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
+    """Adam with the betas and epsilon of the configuration."""
+    return torch.optim.Adam(parameters, config.learning_rate, config.betas, config.epsilon, fused=True)
+
+
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train. batch_tokens counts padded tokens of both sides in the global batch, whatever the number of workers.
+    """How to train. batch_tokens counts padded tokens of all sides in the global batch, whatever the number of workers;
+    batch_rows bounds its rows (0: any number).
 
+    patience: evaluations without a better one after which it ends (0: it goes on to the last step).
     precision: what products are computed in (torch.bfloat16 by autocast; weights stay float32). threads: of torch, a
     worker; part of the settings because it changes sums in their last bits.
     """
@@ -50,7 +57,9 @@ class TrainConfig:
     batch_tokens: int = 2048
     learning_rate: float = 1e-3
     warmup: int = 100
+    batch_rows: int = 0
     schedule: Callable[[int, int, int], float] = inverse_sqrt
+    optimiser: Callable[[Iterable[nn.Parameter], "TrainConfig"], torch.optim.Optimizer] = adam
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-9
     clip: float = 1.0
@@ -58,6 +67,7 @@ class TrainConfig:
     precision: str = "float32"
     evaluate_every: int = 100
     checkpoint_every: int = 200
+    patience: int = 0
     workers: int = 0
     threads: int = 1
 
@@ -68,11 +78,17 @@ class Problem(Protocol):
     def configure(self, model: Any, vocabulary: Artifact) -> Any:
         """The model's configuration, completed by what the data decides."""
 
-    def loss(self, model: Any, batch: Batch, smoothing: float) -> Tensor:
+    def examples(self, paths: Sequence[Path]) -> Any:
+        """The rows of shards: tasks.batches.Examples."""
+
+    def loss(self, model: Any, batch: Any, smoothing: float) -> Tensor:
         """Summed loss (nats) of a batch."""
 
-    def count(self, data: PhraseData, rows: Rows) -> int:
-        """How many things the loss is summed over."""
+    def criterion(self, model: Any, batch: Any) -> Tensor:
+        """Summed over a batch of dev, what the best weights have least of: the loss, or errors."""
+
+    def count(self, data: Any, rows: Rows) -> int:
+        """How many things loss and criterion are summed over."""
 
 
 @dataclass(frozen=True)
@@ -167,30 +183,35 @@ def training_loop(training: Training) -> None:
     torch.set_num_threads(config.threads)
     keep_freed_memory()
     torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
-    data, dev = PhraseData(list(training.train)), PhraseData(list(training.dev))
+    data, dev = (training.problem.examples(paths) for paths in (training.train, training.dev))
     torch.manual_seed(stream(training.seed, "init"))
     model = training.model.build().to(worker.device)
-    optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=config.betas, eps=config.epsilon)
+    optimiser = config.optimiser(model.parameters(), config)
     progress, best = resume(training.folder, model, optimiser, training.key)
     wrapped = Objective(model, training.problem, config.smoothing)
     ddp = nn.parallel.DistributedDataParallel(wrapped) if worker.world > 1 else wrapped
     clock = Clock(progress)
-    order = from_step(data, config.batch_tokens, training.seed, progress.step)
+    order = from_step(data, config.batch_tokens, training.seed, progress.step, config.batch_rows)
     for progress.epoch, rows in order:
-        if progress.step >= config.steps:
+        if _ended(progress, config):
             break
         torch.manual_seed(stream(training.seed, "dropout", progress.step, worker.rank))
         loss = _update(ddp, optimiser, training, data, rows, worker, progress.step)
         clock.add(loss, training.problem.count(data, rows))
         progress.step += 1
-        last = progress.step == config.steps
-        if last or progress.step % config.evaluate_every == 0:
+        if progress.step == config.steps or progress.step % config.evaluate_every == 0:
             dev_loss = _dev_loss(wrapped, dev, config, worker)
             if dev_loss < progress.best:
                 progress.best, progress.best_step, best = dev_loss, progress.step, tensors(model)
             progress.history.append(clock.row(progress, dev_loss, optimiser, worker))
         if worker.rank == 0:
-            _tell(training, progress, best, model, optimiser, last)
+            _tell(training, progress, best, model, optimiser)
+
+
+def _ended(progress: Progress, config: TrainConfig) -> bool:
+    """After the last step, or when nothing has become better for long enough."""
+    without = progress.step - progress.best_step
+    return progress.step >= config.steps or 0 < config.patience * config.evaluate_every <= without
 
 
 def keep_freed_memory() -> None:
@@ -222,7 +243,7 @@ def _update(
     objective: nn.Module,
     optimiser: torch.optim.Optimizer,
     training: Training,
-    data: PhraseData,
+    data: Examples,
     rows: Rows,
     worker: Worker,
     step: int,
@@ -245,13 +266,13 @@ def _update(
 
 
 @torch.inference_mode()
-def _dev_loss(objective: Objective, dev: PhraseData, config: TrainConfig, worker: Worker) -> float:
-    """Mean loss (nats) without smoothing; every row counts once, on one worker."""
+def _dev_loss(objective: Objective, dev: Examples, config: TrainConfig, worker: Worker) -> float:
+    """The mean of the problem's criterion; every row counts once, on one worker."""
     objective.eval()
     loss, count = 0.0, 0
     for rows in in_order(dev, config.batch_tokens)[worker.rank :: worker.world]:
         with _precision(config, worker.device):
-            loss += float(objective.problem.loss(objective.model, dev.batch(rows).to(worker.device), 0.0))
+            loss += float(objective.problem.criterion(objective.model, dev.batch(rows).to(worker.device)))
         count += objective.problem.count(dev, rows)
     return worker.total(loss) / worker.total(count)
 
@@ -293,10 +314,10 @@ def _tell(
     best: dict[str, Tensor],
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
-    last: bool,
 ) -> None:
     """Checkpoint, trackers, and a small file that anybody may watch. What is reported has been saved before."""
     config = training.config
+    last = _ended(progress, config)
     if last or progress.step % config.checkpoint_every == 0:
         save(training.folder, model, best, optimiser, progress, training.key)
         if training.report is not None:

@@ -54,7 +54,17 @@ def test_help_teaches_and_loads_nothing_heavy(cli):
 
 def test_experiments_are_listed_with_the_numbers_they_answer(cli):
     rows = json.loads(cli("experiments", "--json").stdout)
-    assert {"experiment", "paper", "table", "system", "variant", "metric", "published", "comparable"} == rows[0].keys()
+    assert {
+        "experiment",
+        "paper",
+        "table",
+        "system",
+        "variant",
+        "dataset",
+        "metric",
+        "published",
+        "comparable",
+    } == rows[0].keys()
     assert len(rows) == 15
 
 
@@ -64,9 +74,9 @@ SMALL = (
     "--set",
     "train.evaluate_every=6",
     "--set",
-    "corpus.train=100",
+    "recipe.corpus.train=100",
     "--set",
-    "corpus.test=20",
+    "recipe.corpus.test=20",
 )
 BLOCKED = (
     "ray",

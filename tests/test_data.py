@@ -15,9 +15,10 @@ from data.schemas import TOKENS
 from data.shards import content_digest, read_shard, write_shard
 from data.store import Step, Store
 from phrasemodels.models.translation import BEGIN, END
-from tasks.batches import PhraseData, from_step, in_order, share, token_batches
+from tasks.batches import from_step, in_order, share, token_batches
 from tasks.corpora import SampleCorpus
 from tasks.phrases import Phrases, adjacent, no_phrases, phrases
+from tasks.problems.translation import PhraseExamples
 from tasks.stages import shards, stage_table
 from tasks.tokenise import Tokenise, detokenise_moses, moses_lower, spaces, tokenise
 from tasks.vocabulary import VocabularySettings, read_words, vocabulary
@@ -110,20 +111,22 @@ def test_a_larger_corpus_keeps_the_shards_that_it_had(store: Store) -> None:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> PhraseData:
+def data(tmp_path_factory: pytest.TempPathFactory) -> PhraseExamples:
     store = Store(tmp_path_factory.mktemp("store")).open()
     numbers = stages(store, SampleCorpus(train=300, dev=5, test=5), no_phrases, 2)[2]
-    return PhraseData([shard.path for shard in shards(numbers)])
+    return PhraseExamples([shard.path for shard in shards(numbers)])
 
 
 @settings(max_examples=20)
 @given(budget=st.integers(40, 2000), seed=st.integers(0, 99), epoch=st.integers(0, 3))
-def test_an_epoch_holds_every_row_once_within_the_budget(data: PhraseData, budget: int, seed: int, epoch: int) -> None:
+def test_an_epoch_holds_every_row_once_within_the_budget(
+    data: PhraseExamples, budget: int, seed: int, epoch: int
+) -> None:
     batches = token_batches(data, budget, seed, epoch)
     assert sorted(np.concatenate(batches)) == list(range(len(data)))
     assert sorted(np.concatenate(in_order(data, budget))) == list(range(len(data)))
     for rows in batches:
-        padded = len(rows) * (data.source_lengths[rows].max() + data.target_lengths[rows].max())
+        padded = len(rows) * (data.lengths[rows].max(0).sum())
         assert padded <= budget or len(rows) == 1
     again = token_batches(data, budget, seed, epoch)
     assert all((a == b).all() for a, b in zip(batches, again, strict=True))
@@ -136,7 +139,7 @@ def test_workers_share_the_same_batch(world: int) -> None:
     assert sorted(np.concatenate(parts)) == sorted(rows)
 
 
-def test_going_on_from_a_step_gives_the_batches_that_would_have_come(data: PhraseData) -> None:
+def test_going_on_from_a_step_gives_the_batches_that_would_have_come(data: PhraseExamples) -> None:
     whole = from_step(data, 300, 5, 0)
     expected = [next(whole) for _ in range(150)]
     rest = from_step(data, 300, 5, 97)

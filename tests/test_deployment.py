@@ -18,9 +18,9 @@ TINY = [
     "train.steps=10",
     "train.evaluate_every=5",
     "train.batch_tokens=600",
-    "corpus.train=100",
-    "corpus.dev=10",
-    "corpus.test=10",
+    "recipe.corpus.train=100",
+    "recipe.corpus.dev=10",
+    "recipe.corpus.test=10",
 ]
 
 

@@ -21,8 +21,9 @@ from mlflow import MlflowClient
 from data.store import Store, sha256_of
 from tasks.train import PROGRESS
 
-TINY = ("--seeds", "1", "--set", "train.steps=30", "--set", "train.evaluate_every=10", "--set", "train.checkpoint_every=5",
-        "--set", "train.batch_tokens=600", "--set", "corpus.train=300", "--set", "corpus.dev=20", "--set", "corpus.test=40")  # fmt: skip
+OVERRIDES = ("train.steps=30", "train.evaluate_every=10", "train.checkpoint_every=5", "train.batch_tokens=600",
+             "recipe.corpus.train=300", "recipe.corpus.dev=20", "recipe.corpus.test=40")  # fmt: skip
+TINY = ("--seeds", "1", *(word for override in OVERRIDES for word in ("--set", override)))
 ROWS = ("--row", "transformer", "--row", "phrase-k2")
 
 
@@ -205,12 +206,12 @@ def test_killed_workers_and_drivers_cost_no_bit_and_no_row(tmp_path):
     assert [m.step for m in client.get_metric_history(training.info.run_id, "loss")] == list(range(10, 401, 10))
 
 
-@pytest.mark.slow  # it ends, but not always within the minute
-def test_a_signal_ends_it_and_leaves_nothing_running(tmp_path):
+@pytest.mark.parametrize(("row", "number"), [("transformer", signal.SIGINT), ("phrase-k2", signal.SIGTERM)])
+def test_a_signal_ends_it_and_leaves_nothing_running(tmp_path, row, number):
     root = tmp_path / "store"
-    with started(root, "reproduce", *TINY[:2], "--set", "train.steps=5000", "--row", "transformer") as process:
+    with started(root, "reproduce", *TINY[:2], "--set", "train.steps=5000", "--row", row) as process:
         until_step(root, 10, process)
-        process.terminate()
+        process.send_signal(number)
         assert process.wait(60) == 1
     assert "goes on from the last checkpoint" in (tmp_path / "log").read_text()
     time.sleep(3)

@@ -27,7 +27,7 @@ SETTINGS = (
     "train.evaluate_every=10",
     "train.checkpoint_every=5",
     "train.batch_tokens=600",
-    "corpus.train=200",
+    "recipe.corpus.train=200",
 )
 
 

@@ -42,9 +42,7 @@ def argmax(labels: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tenso
     return score_cells(labels, cells).masked_fill(best == -torch.inf, -torch.inf), cells
 
 
-def sample(
-    labels: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None
-) -> Tensor:
+def sample(labels: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None) -> Tensor:
     """Cells of k independent samples, (k, B, 2n-1, 3), as in `argmax`."""
     inside = _Inside(_check(labels, lengths).repeat(k))
     parts = inference.sample(inside, labels, k=k, generator=generator)[0]

@@ -1,6 +1,8 @@
 """The problem of translation: its loss, its decoding, its scores."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,37 @@ from data.store import Artifact, Job
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.models.search import translate as search_batch
 from phrasemodels.models.translation import TranslationConfig, Translator
-from tasks.batches import Batch, PhraseData, Rows, in_order
+from tasks.batches import Batch, Columns, Rows, in_order
 from tasks.checkpoints import load_tensors
 from tasks.stages import shards, stage_table
 from tasks.vocabulary import read_words
+
+
+@dataclass(frozen=True)
+class PhraseBatch(Batch):
+    """Padded ids: source (B, n) and target (B, t), lengths (B) of the source, phrases (B, m, k) filled up with -1."""
+
+    source: Tensor
+    lengths: Tensor
+    members: Tensor
+    target: Tensor
+
+
+class PhraseExamples:
+    """Rows of phrase shards."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.columns = Columns(paths, ("source", "target", "phrases"))
+        self.lengths = np.stack([self.columns.lengths(side) for side in ("source", "target")], 1)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def batch(self, rows: Rows) -> PhraseBatch:
+        """The given rows, padded to the longest of them."""
+        lengths = torch.from_numpy(self.lengths[rows, 0])
+        source, target = (self.columns.padded(side, rows) for side in ("source", "target"))
+        return PhraseBatch(source, lengths, self.columns.padded("phrases", rows, -1), target)
 
 
 @dataclass(frozen=True)
@@ -28,14 +57,22 @@ class Translation:
         """The model with the sizes of the vocabularies."""
         return replace(model, source_vocabulary=vocabulary.meta["source"], target_vocabulary=vocabulary.meta["target"])
 
-    def loss(self, model: Translator, batch: Batch, smoothing: float) -> Tensor:
+    def examples(self, paths: Sequence[Path]) -> PhraseExamples:
+        """Rows of phrase shards."""
+        return PhraseExamples(paths)
+
+    def loss(self, model: Translator, batch: PhraseBatch, smoothing: float) -> Tensor:
         """Summed cross entropy of each target token after BEGIN."""
         scores = model(batch.source, batch.lengths, batch.members, batch.target[:, :-1])
         return model.loss(scores, batch.target[:, 1:], smoothing)
 
-    def count(self, data: PhraseData, rows: Rows) -> int:
+    def criterion(self, model: Translator, batch: PhraseBatch) -> Tensor:
+        """The same without smoothing."""
+        return self.loss(model, batch, 0.0)
+
+    def count(self, data: PhraseExamples, rows: Rows) -> int:
         """Target tokens, END counted, BEGIN not."""
-        return int((data.target_lengths[rows] - 1).sum())
+        return int((data.lengths[rows, 1] - 1).sum())
 
 
 PREDICTIONS = pa.schema(
@@ -67,7 +104,7 @@ def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
     load_tensors(model, load_file(job.inputs["model"].file("model.safetensors")))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.eval().to(device)
-    data = PhraseData([shard.path for shard in shards(job.inputs["phrases"])])
+    data = settings.problem.examples([shard.path for shard in shards(job.inputs["phrases"])])
     words = np.array(read_words(vocabulary, "target"), dtype=object)
     found: dict[int, tuple[list[str], float]] = {}
     for rows in in_order(data, settings.batch_tokens):
