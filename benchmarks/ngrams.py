@@ -139,6 +139,8 @@ if __name__ == "__main__":
         print("peak of a layer's step, MiB")
         for name in ("plain", "released", "ours"):
             command = [sys.executable, __file__, "--peak", name]
-            malloc = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}  # freed blocks go back, so the peak is of live ones
+            malloc = os.environ | {
+                "MALLOC_MMAP_THRESHOLD_": "65536"
+            }  # freed blocks go back, so the peak is of live ones
             done = subprocess.run(command, capture_output=True, text=True, check=True, env=malloc)
             print(f"  {name:22} {done.stdout.strip()}")
