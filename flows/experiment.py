@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self, get_args, get_origin
 
 from data.manifest import closest
 from data.store import Job, Step
+from tasks.significance import Statistic
 from tasks.train import TrainConfig
 
 
@@ -45,10 +46,12 @@ def published_results() -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Answer:
-    """A metric of ours, and the published number that it answers, if there is one."""
+    """A metric of ours, and the published number that it answers, if there is one; with a statistic, rows are tested
+    against the first of their table."""
 
     metric: str
     cell: Cell | None = None
+    statistic: Statistic | None = None
 
 
 @dataclass(frozen=True)

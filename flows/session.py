@@ -59,6 +59,7 @@ class Session:
                 answer.cell.published if answer.cell else None,
                 answer.metric,
                 "" if e.comparable else f"smaller than the paper's setting (profile {e.profile})",
+                answer.statistic,
             )
             for e in self.table.experiments
             for answer in e.answers

@@ -12,6 +12,7 @@ from phrasemodels.layers.attention import identity
 from phrasemodels.models.translation import EncoderConfig, TranslationConfig
 from tasks.corpora import BitextCorpus, SampleCorpus
 from tasks.phrases import Phrases, adjacent, no_phrases
+from tasks.significance import BLEU
 from tasks.tokenise import join, spaces
 from tasks.train import TrainConfig, linear_decay
 
@@ -132,7 +133,7 @@ def table_1(profile: str) -> list[Experiment]:
             paper=PAPER,
             system=row.system,
             variant=row.variant,
-            answers=(Answer("bleu", Cell(PAPER, "Table 1", row.system, row.variant, "BLEU")),),
+            answers=(Answer("bleu", Cell(PAPER, "Table 1", row.system, row.variant, "BLEU"), BLEU),),
             profile=profile,
             comparable=chosen.comparable,
             recipe=TranslationRecipe(chosen.corpus, row.phrases, chosen.text),
