@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
-from data.schemas import BITEXT, check
-from data.store import Artifact, Job, Step
+from data.corpora import readers
+from data.corpora.readers import Reader
+from data.grammar.records import Records, Translations
+from data.manifest import Split, load
+from data.store import Job, Step
 from tasks.stages import write_stage
 
 
@@ -30,7 +31,6 @@ class Fetch:
 def fetch_corpus(job: Job, settings: Fetch) -> dict[str, Any]:
     """Download a corpus of data/manifests: every file whole and verified, or an error."""
     from data.fetch import free_space
-    from data.manifest import load
     from data.supplied import obtain
 
     manifest = load(settings.corpus)
@@ -50,47 +50,57 @@ def _terms(licence: str, redistributable: bool, stand_in: bool) -> dict[str, Any
 
 @dataclass(frozen=True)
 class ReadSplit:
-    """One division of a corpus: its two files, how many rows it must have, how long a line may be."""
+    """A division of a corpus: its reader, and what the manifest says of it (fields of data.manifest.Split)."""
 
-    source: str
-    target: str
-    rows: int
+    read: Reader
+    name: str
+    division: Mapping[str, Any]
     max_words: int
     terms: tuple[str, bool, bool]
 
 
 def read_split(job: Job, settings: ReadSplit) -> dict[str, Any]:
-    """BITEXT shards of two files of job.inputs["corpus"]."""
-    from data.corpora.bitext import read_bitext
-
-    corpus: Artifact = job.inputs["corpus"]
-    table = read_bitext(corpus.file(settings.source), corpus.file(settings.target), settings.rows, settings.max_words)
-    return {**_terms(*settings.terms), **write_stage(job.out, table)}
+    """Shards of a division of job.inputs["corpus"]: exactly the rows that the manifest promises."""
+    split = Split.model_validate(settings.division)
+    table = readers.read_split(settings.read, split, job.inputs["corpus"].path, settings.max_words, settings.name)
+    unusable = readers.reasons(table)
+    return {**_terms(*settings.terms), "record": split.schema_, "unusable": unusable, **write_stage(job.out, table)}
 
 
 @dataclass(frozen=True)
 class Generate:
-    """A split of the sample corpus."""
+    """A split of a sample corpus."""
 
+    records: Records
     split: str
     sizes: Mapping[str, int]
     seed: int
-    idiom_share: float
 
 
 def generate_split(job: Job, settings: Generate) -> dict[str, Any]:
-    """BITEXT shards of the sample grammar; a sentence's group is `idiom` or `plain`."""
-    from data.grammar import corpus
-
-    sentences = corpus(settings.seed, settings.sizes, settings.idiom_share)[settings.split]
-    columns = [
-        pa.array(range(len(sentences)), pa.int64()),
-        pa.array([" ".join(s.source) for s in sentences]),
-        pa.array([" ".join(s.target) for s in sentences]),
-        pa.array(["idiom" if s.idiom else "plain" for s in sentences]),
-    ]
-    table = check(pa.Table.from_arrays(columns, schema=BITEXT), BITEXT, "the sample grammar")
+    """Shards of the sample grammar."""
+    table = settings.records.tables(settings.seed, settings.sizes)[settings.split]
     return {"corpus": "sample", **_terms("Apache-2.0", True, True), **write_stage(job.out, table)}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus of data/manifests, or the part of it whose splits are called PART.train and so on.
+
+    supplied: digests of what a user put in by hand (data.supplied.digests), for corpora that cannot be downloaded.
+    """
+
+    name: str
+    part: str = ""
+    supplied: Mapping[str, str] = field(default_factory=dict)
+
+    def split(self, split: str) -> Step:
+        """The step that yields the rows of train, dev or test."""
+        return _read(self.name, f"{self.part}.{split}" if self.part else split, {}, self.supplied)
+
+    def has(self, split: str) -> bool:
+        """Whether there is such a split: not every corpus has a dev set."""
+        return (f"{self.part}.{split}" if self.part else split) in load(self.name).splits
 
 
 @dataclass(frozen=True)
@@ -102,31 +112,39 @@ class BitextCorpus:
 
     def split(self, split: str) -> Step:
         """The step that yields the rows of train, dev or test."""
-        from data.manifest import load
+        return _read(self.name, split, {"source": self.direction.source, "target": self.direction.target}, {})
 
-        manifest = load(self.name)
-        division = manifest.split(split)
-        if division.rows is None:
-            raise ValueError(f"{self.name} {split}: the manifest does not say how many rows there must be; give `rows`")
-        files = (division.files[self.direction.source], division.files[self.direction.target])
-        digests = {file.name: file.sha256 for file in manifest.files}
-        corpus = Step(fetch_corpus, f"fetch {self.name}", Fetch(self.name, digests))
-        settings = ReadSplit(*files, division.rows, manifest.max_words, (*manifest.terms(split),))
-        return Step(read_split, f"read {self.name} {split}", settings, {"corpus": corpus})
+
+def _read(corpus: str, split: str, options: Mapping[str, str], supplied: Mapping[str, str]) -> Step:
+    """The step that reads a split; a ValueError if its files are put in by hand and are not among the supplied."""
+    manifest = load(corpus)
+    division = readers.complete(manifest, split)
+    digests = {file.name: file.sha256 for file in manifest.files} | dict(supplied)
+    for file in division.files.values():
+        if not any(name == file or name.startswith(f"{file}/") for name in digests):
+            raise ValueError(readers.absent(manifest, file))
+    division = division.model_copy(update={"options": {**division.options, **options}})
+    told = division.model_dump(by_alias=True, exclude_defaults=True, exclude={"note"})
+    settings = ReadSplit(
+        readers.reader(manifest, division), f"{corpus} {split}", told, manifest.max_words, (*manifest.terms(split),)
+    )
+    fetched = Step(fetch_corpus, f"fetch {corpus}", Fetch(corpus, digests))
+    return Step(read_split, f"read {corpus} {split}", settings, {"corpus": fetched})
 
 
 @dataclass(frozen=True)
 class SampleCorpus:
-    """The generated corpus: how many sentences a split has, and the share that holds an idiom."""
+    """A generated corpus: how many records a split has, and of which type they are (data.grammar.records)."""
 
     train: int = 4000
     dev: int = 300
     test: int = 600
     seed: int = 0
-    idiom_share: float = 0.3
+    records: Records = field(default_factory=Translations)
     name: str = "sample"
 
     def split(self, split: str) -> Step:
         """The step that yields the rows of train, dev or test."""
         sizes = {"train": self.train, "dev": self.dev, "test": self.test}
-        return Step(generate_split, f"generate {split}", Generate(split, sizes, self.seed, self.idiom_share))
+        label = f"generate {type(self.records).__name__.lower()} {split}"
+        return Step(generate_split, label, Generate(self.records, split, sizes, self.seed))

@@ -37,13 +37,25 @@ READERS: dict[str, Reader] = {
 def read(manifest: Manifest, name: str, folder: Path) -> pa.Table:
     """A split of a corpus whose files lie in `folder`. ValueError: anything else than the manifest says."""
     split = manifest.split(name)
-    files = {role: folder / file for role, file in split.files.items()}
-    for role, path in files.items():
-        if not path.exists():
-            raise ValueError(_absent(manifest, split.files[role]))
-    table = read_files(reader(manifest, split), files, manifest.max_words, split.options)
+    for file in split.files.values():
+        if not (folder / file).exists():
+            raise ValueError(absent(manifest, file))
     where = f"{manifest.name} {name}"
-    return counted(take(check(table, SCHEMAS[split.schema_ or manifest.schema_], where), split.part), split, where)
+    return read_split(reader(manifest, split), complete(manifest, name), folder, manifest.max_words, where)
+
+
+def complete(manifest: Manifest, name: str) -> Split:
+    """A split with its record type, which may be that of the manifest."""
+    split = manifest.split(name)
+    return split.model_copy(update={"schema_": split.schema_ or manifest.schema_})
+
+
+def read_split(table_of: Reader, split: Split, folder: Path, max_words: int, where: str) -> pa.Table:
+    """A split of files that are there, by its reader."""
+    assert split.schema_ is not None, "see `complete`"
+    files = {role: folder / file for role, file in split.files.items()}
+    table = check(read_files(table_of, files, max_words, split.options), SCHEMAS[split.schema_], where)
+    return counted(take(table, split.part), split, where)
 
 
 def reader(manifest: Manifest, split: Split) -> Reader:
@@ -54,13 +66,13 @@ def reader(manifest: Manifest, split: Split) -> Reader:
     return READERS[name]
 
 
-def read_files(read: Reader, files: Mapping[str, Path], max_words: int, options: Mapping[str, object]) -> pa.Table:
+def read_files(table_of: Reader, files: Mapping[str, Path], max_words: int, options: Mapping[str, object]) -> pa.Table:
     """The table of a reader; refuses options that it does not have."""
-    known = [name for name in inspect.signature(read).parameters if name not in ("files", "max_words")]
+    known = [name for name in inspect.signature(table_of).parameters if name not in ("files", "max_words")]
     for option in options:
         if option not in known:
-            raise ValueError(f"{read.__module__} has no option {option!r}: {closest(option, known)}")
-    return read(files, max_words, **options)
+            raise ValueError(f"{table_of.__module__} has no option {option!r}: {closest(option, known)}")
+    return table_of(files, max_words, **options)
 
 
 def take(table: pa.Table, part: Part | None) -> pa.Table:
@@ -96,7 +108,8 @@ def counted(table: pa.Table, split: Split, where: str) -> pa.Table:
     return table
 
 
-def _absent(manifest: Manifest, file: str) -> str:
+def absent(manifest: Manifest, file: str) -> str:
+    """What to do for a file that is not there."""
     for source in manifest.sources:
         if source.name == file:
             return f"{manifest.name}: {file} is put in by hand: {source.instructions}"

@@ -1,0 +1,126 @@
+"""Corpora as steps: any record type of the sample grammar and of a manifest."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data.corpora.readers import read
+from data.fetch import Sources
+from data.grammar.records import (
+    Entailment,
+    LogicalForms,
+    Polarity,
+    Records,
+    Stories,
+    Tags,
+    Translations,
+    Treebank,
+)
+from data.manifest import load, names
+from data.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TAGGED, TREES
+from data.shards import content_digest
+from data.store import Places, Store
+from data.supplied import digests
+from data.trees import parse
+from tasks.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
+from tasks.stages import stage_table
+
+MIRROR = Path(os.environ.get("PHRASEMODELS_MIRROR", Path(__file__).parents[2] / "shared" / "corpora"))
+SAMPLES = {
+    Translations(): BITEXT,
+    LogicalForms(): BITEXT,
+    Tags(): TAGGED,
+    Entailment(): PAIRS,
+    Polarity(): SENTENCES,
+    Stories(3): STORIES,
+    Treebank(): TREES,
+}
+
+
+@pytest.mark.parametrize("records", SAMPLES, ids=lambda r: type(r).__name__)
+def test_the_grammar_makes_every_record_type(store: Store, records: Records) -> None:
+    corpus = SampleCorpus(train=40, dev=5, test=10, records=records)
+    made = {split: store.run(corpus.split(split)) for split in ("train", "dev", "test")}
+    assert {split: artifact.meta["rows"] for split, artifact in made.items()} == {"train": 40, "dev": 5, "test": 10}
+    assert stage_table(made["train"]).schema.equals(SAMPLES[records])
+    assert made["train"].meta["redistributable"] and made["train"].meta["stand_in"]
+
+
+def test_trees_fit_their_tokens() -> None:
+    for row in Treebank().tables(0, {"test": 50})["test"].to_pylist():
+        assert list(parse(row["tree"]).tokens) == row["tokens"]
+        assert list(parse(row["tree"]).tags) == row["tags"]
+        assert row["heads"].count(0) == 1 and len(row["heads"]) == len(row["relations"]) == len(row["tokens"])
+    for row in Stories(2).tables(0, {"test": 20})["test"].to_pylist():
+        assert len(row["support"]) == 2 and max(row["support"]) < len(row["facts"]) == len(row["lines"])
+
+
+def test_same_seed_same_bytes_in_any_process() -> None:
+    """Neither the order of a set nor anything else of a process decides what is generated."""
+    code = (
+        "from test_corpora_steps import SAMPLES, content_digest;"
+        "print(*[content_digest(r.tables(7, {'train': 30})['train']) for r in SAMPLES])"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = os.environ | {"PYTHONHASHSEED": "12345", "PYTHONPATH": path}
+    other = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    here = [content_digest(r.tables(7, {"train": 30})["train"]) for r in SAMPLES]
+    assert other.stdout.split() == here
+    assert len(set(here)) == len(here)
+
+
+@pytest.mark.skipif(not MIRROR.is_dir(), reason="no mirror: set PHRASEMODELS_MIRROR")
+@pytest.mark.parametrize(
+    ("corpus", "split", "rows"),
+    [
+        (Corpus("geoquery", "holdout"), "dev", 60),
+        (Corpus("babi", "qa15"), "test", 1000),
+        (Corpus("snli"), "dev", 1000),
+        (Corpus("gum", "tagging"), "test", 1464),
+        (Corpus("senteval", "TREC"), "test", 500),
+        (BitextCorpus("small_parallel_enja", Direction("en", "ja")), "test", 500),
+    ],
+    ids=lambda c: getattr(c, "name", None),
+)
+def test_a_corpus_is_a_step(store: Store, corpus: Corpus, split: str, rows: int) -> None:
+    artifact = store.run(corpus.split(split), Places(sources=Sources((MIRROR,), offline=True)))
+    manifest = load(corpus.name)
+    part = getattr(corpus, "part", "")
+    name = f"{part}.{split}" if part else split
+    table = read(manifest, name, store.run(corpus.split(split).inputs["corpus"]).path)
+    assert artifact.meta["rows"] == rows == table.num_rows
+    assert artifact.meta["licences"] == [manifest.terms(name).licence]
+    if isinstance(corpus, Corpus):
+        assert stage_table(artifact).equals(table)
+    else:
+        assert stage_table(artifact)["source"].to_pylist() == table["target"].to_pylist()
+
+
+def test_what_the_user_puts_in_decides_the_key(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="wsj is put in by hand"):
+        Corpus("penn_treebank").split("train")
+    keys = set()
+    for word in ("a", "b"):
+        for section in (0, 22):
+            path = tmp_path / word / "penn_treebank" / f"wsj/{section:02d}/wsj_{section:02d}01.mrg"
+            path.parent.mkdir(parents=True)
+            path.write_text(f"( (S (NN {word}) ))\n")
+        known = digests(load("penn_treebank"), Sources((tmp_path / word,)))
+        keys.add(Corpus("penn_treebank", supplied=known).split("dev").key)
+    assert len(keys) == 2
+
+
+def test_a_reader_changes_the_keys_of_its_corpora_alone() -> None:
+    for name in names():
+        manifest = load(name)
+        files = {file.name for file in manifest.files}
+        for split, division in manifest.splits.items():
+            if set(division.files.values()) <= files:
+                source = Corpus(name).split(split).parts["source"]
+                readers = {n.split(":")[0] for n in source if n.startswith("data.corpora.")} - {"data.corpora.readers"}
+                assert len(readers) <= 2 and readers, (name, split, readers)
