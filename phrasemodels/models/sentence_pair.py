@@ -6,7 +6,7 @@ Shapes: B sentences, n tokens, k rows of integers a token, D width of a sentence
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from safetensors.torch import load_file
@@ -97,7 +97,8 @@ class SentencePair(nn.Module):
         self.embed = WordVectors(config.words, config.encoder.d, config.vectors)
         self.encoder = config.encoder.build()
         self.compare = config.compare
-        self.classify = config.classifier(4 * int(self.encoder.width), config.classes, config.hidden, config.dropout)
+        self.width = cast(int, self.encoder.width)
+        self.classify = config.classifier(4 * self.width, config.classes, config.hidden, config.dropout)
 
     def encode(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
         """tokens (B, n), lengths (B), structure (B, k, n) -> sentence vectors (B, D)."""
