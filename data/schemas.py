@@ -97,8 +97,16 @@ SCHEMAS = {
 def phrase_schema(width: int) -> pa.Schema:
     """Token ids, and phrases by the positions of their words: `width` of them, filled up with -1."""
     ids = _list(pa.int32())
-    members = _list(pa.list_(pa.field("item", pa.int32(), nullable=False), width))
-    return _record(id=pa.int64(), source=ids, target=ids, phrases=members, group=pa.string())
+    return _record(id=pa.int64(), source=ids, target=ids, phrases=_rows(width), group=pa.string())
+
+
+def level_schema(levels: int) -> pa.Schema:
+    """For each token the number of its phrase at each of so many levels, from 0 in every sentence."""
+    return _record(id=pa.int64(), levels=_rows(levels), group=pa.string(), reason=pa.string())
+
+
+def _rows(width: int) -> pa.DataType:
+    return _list(pa.list_(pa.field("item", pa.int32(), nullable=False), width))
 
 
 def check(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:

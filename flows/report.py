@@ -1,17 +1,17 @@
 """One self-contained HTML page of a table: verdicts, intervals, curves, examples, and where every number is from."""
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 from markupsafe import Markup
 
 from data.shards import read_shard
 from data.store import Artifact, digest_of, write_durably
 from flows.experiment import Pipeline
-from flows.plots import curves, groups, intervals
+from flows.plots import attention, curves, differences, groups, intervals
 from flows.session import Session
 
 EXAMPLES = 8
@@ -20,15 +20,13 @@ EXAMPLES = 8
 def write_report(session: Session, verdicts: Artifact) -> Path:
     """The page, in the store's folder `reports`. Sentences of corpora that may not be passed on are left out."""
     rows = verdicts.meta["rows"]
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["number"] = lambda value: "–" if value is None else f"{value:.2f}"
-    page = environment.from_string((files("flows") / "report.html.jinja").read_text(encoding="utf-8")).render(
+    page = render(
+        "table.html.jinja",
         table=session.table,
         rows=rows,
         cell=session.table.experiments[0].answers[0].cell,
         plots=_plots(session, rows),
+        tested=tested(rows),
         lineage=[_lineage(session, pipeline) for pipeline in session.pipelines],
         examples=_examples(session),
         licences=verdicts.meta["licences"],
@@ -40,6 +38,32 @@ def write_report(session: Session, verdicts: Artifact) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, page)
     return path
+
+
+def render(template: str, **values: Any) -> str:
+    """A page of `pages/`; corpus text and names are escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("flows", "pages"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = lambda value: "–" if value is None else f"{value:.2f}"
+    environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return environment.get_template(template).render(**values)
+
+
+def tested(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Metrics in which rows were tested against a baseline, the whole test set first, with the number of sentences."""
+    found = [row["against"]["differences"] for row in rows if row["against"]]
+    return {name: difference["sentences"] for one in found for name, difference in one.items()}
+
+
+def difference_plot(rows: list[dict[str, Any]]) -> Markup:
+    """Differences of all rows from their baselines, by metric."""
+    compared = {_name(row): row["against"]["differences"] for row in rows if row["against"]}
+    return Markup(differences(compared))
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -62,6 +86,8 @@ def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Markup]:
     histories = {p.experiment.row: _history(session, p) for p in first_seed}
     plots = {"intervals": Markup(intervals(shown, metric)), "curves": Markup(curves(histories))}
     names = [name.removeprefix("bleu/") for name in rows[0]["intervals"] if name.startswith("bleu/")]
+    if tested(rows):
+        plots["differences"] = difference_plot(rows)
     if names:
         bars = [
             {"label": r["experiment"].rsplit("/", 1)[1], **{n: r["intervals"][f"bleu/{n}"]["mean"] for n in names}}
@@ -118,3 +144,30 @@ def _examples(session: Session) -> list[dict[str, Any]]:
         for group, indices in sorted(chosen.items())
         for i in indices[: EXAMPLES // len(chosen)]
     ]
+
+
+def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A figure for each attention of each sentence: mean over heads; nothing where no phrases were looked at."""
+    return [
+        {
+            "group": row["group"],
+            "sentence": " ".join(row["tokens"][1:-1]),
+            "module": row["module"],
+            "plot": Markup(
+                attention(row["tokens"], row["phrases"], _weights(row), f"Attention {row['module']}, mean over heads")
+            ),
+        }
+        for row in rows
+    ]
+
+
+def _weights(row: dict[str, Any]) -> Any:
+    """Mean over heads (q, k)."""
+    return np.array(row["weights"], np.float32).reshape(row["shape"]).mean(0)
+
+
+def write_attention(card: dict[str, Any], rows: list[dict[str, Any]], to: Path) -> Path:
+    """The page of one sentence: every attention of the encoder."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(to, render("attention.html.jinja", card=card, figures=attention_figures(rows)))
+    return to

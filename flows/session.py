@@ -59,6 +59,7 @@ class Session:
                 answer.cell.published if answer.cell else None,
                 answer.metric,
                 "" if e.comparable else f"smaller than the paper's setting (profile {e.profile})",
+                answer.statistic,
             )
             for e in self.table.experiments
             for answer in e.answers
@@ -120,15 +121,15 @@ class Session:
         return artifact
 
     def _launch(self, step: Step, pipeline: Pipeline, places: Places) -> Artifact:
-        config = pipeline.experiment.train
-        if not pipeline.experiment.ray_train:
+        config, through = pipeline.experiment.train, pipeline.experiment.ray_train
+        if through is not None and pipeline.seed not in through:
             return on_ray(_run, self.store, step, places)
         launch = TorchTrainerLaunch(
             f"{step.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}",
             max(1, config.workers),
             config.threads,
         )
-        launch.room()
+        launch.check()
         return self.store.run(step, replace(places, launch=launch))
 
     def run_of(self, pipeline: Pipeline) -> str:

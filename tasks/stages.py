@@ -48,11 +48,29 @@ def write_stage(out: Path, table: pa.Table) -> dict[str, Any]:
     return {"rows": table.num_rows, "shards": made}
 
 
-def map_shards(job: Job, make: Callable[[Job, Any], dict[str, Any]], settings: Any, **others: HasKey) -> dict[str, Any]:
-    """Run a step on every shard of job.inputs["rows"], each kept in the store by itself; returns a stage's meta."""
+def map_shards(
+    job: Job,
+    make: Callable[[Job, Any], dict[str, Any]],
+    settings: Any,
+    beside: Mapping[str, Artifact] | None = None,
+    **others: HasKey,
+) -> dict[str, Any]:
+    """Run a step on every shard of job.inputs["rows"], each kept in the store by itself; returns a stage's meta.
+
+    Stages `beside` have the same rows: a shard is given theirs under their names. `others` are given to every shard.
+    """
+    rows = shards(job.inputs["rows"])
+    columns = {"shard": rows, **{name: shards(stage) for name, stage in (beside or {}).items()}}
+    if any(len(column) != len(rows) for column in columns.values()):
+        raise ValueError(f"{make.__name__}: {', '.join(columns)} do not have the same rows")
     steps = [
-        Step(make, f"{make.__name__} {shard.path.parent.name}/{shard.path.stem}", settings, {"shard": shard, **others})
-        for shard in shards(job.inputs["rows"])
+        Step(
+            make,
+            f"{make.__name__} {shard.path.parent.name}/{shard.path.stem}",
+            settings,
+            {name: column[index] for name, column in columns.items()} | others,
+        )
+        for index, shard in enumerate(rows)
     ]
     made = []
     for index, artifact in enumerate(job.places.map(run_step, [(job.store, step) for step in steps])):

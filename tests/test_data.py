@@ -17,7 +17,7 @@ from data.store import Step, Store
 from phrasemodels.models.translation import BEGIN, END
 from tasks.batches import from_step, in_order, share, token_batches
 from tasks.corpora import SampleCorpus
-from tasks.phrases import Phrases, adjacent, no_phrases, phrases
+from tasks.phrases import Phrases, Sentences, adjacent, no_phrases, phrases
 from tasks.problems.translation import PhraseExamples
 from tasks.stages import shards, stage_table
 from tasks.tokenise import Tokenise, detokenise_moses, moses_lower, spaces, tokenise
@@ -66,9 +66,10 @@ def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
         read_shard(tmp_path / "x.arrow")
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 12), max_size=6), st.integers(2, 4))
 def test_adjacent_spans_by_brute_force(lengths: list[int], k: int) -> None:
-    counts, members = adjacent(np.array(lengths, np.int64), k)
+    counts, members = adjacent(Sentences(np.array(lengths, np.int64)), k)
     expected = [plain.phrases(n, k) for n in lengths]
     assert counts.tolist() == [len(p) for p in expected]
     assert [tuple(x for x in row if x >= 0) for row in members.tolist()] == [p for ps in expected for p in ps]

@@ -1,0 +1,257 @@
+"""Phrases of trees, against enumeration and against plain loops over parsed trees."""
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.dependencies import flaw
+from data.grammar.records import Treebank
+from data.shards import read_shard
+from data.store import Step, Store
+from data.trees import Span, parse
+from tasks.constituents import (
+    Divide,
+    binarised,
+    blocks,
+    bracketed,
+    divide,
+    equal_blocks,
+    nary,
+    nodes,
+    numbered,
+    syntactic,
+    syntactic_binarised,
+    validate,
+)
+from tasks.corpora import SampleCorpus
+from tasks.heads import between_marks, parents
+from tasks.phrases import Phrases, Sentences, adjacent, no_phrases, phrases
+from tasks.stages import shards, stage_table
+from tasks.subtrees import subtrees
+from tasks.tokenise import Tokenise, spaces, tokenise
+from tasks.vocabulary import VocabularySettings, vocabulary
+
+LEVELS = (1, 2, 3)
+FIGURE_1 = (
+    "(ROOT (S (NP (NP (DT A) (JJ little) (NN girl)) (VP (VBG wearing) (NP (DT a) (JJ green) (NN dress))"
+    " (PP (IN with) (NP (JJ blue) (NNS dots))))) (VP (VBZ carries) (NP (DT a) (NN box)) (PP (IN by) (NP (PRP$ its)"
+    " (NN handle))))))"
+)
+
+
+@st.composite
+def heads(draw: st.DrawFn) -> list[int]:
+    """Heads of a tree over up to 7 tokens, counted from 1; or none."""
+    n = draw(st.integers(0, 7))
+    found = [draw(st.integers(0, n)) for _ in range(n)]
+    return found if found and not flaw(found) else [] if draw(st.booleans()) else [0, *range(1, n)][:n]
+
+
+@st.composite
+def brackets(draw: st.DrawFn, deepest: int = 5) -> str:
+    """A tree in brackets, with unary chains and wide nodes."""
+
+    def node(depth: int) -> str:
+        if depth == 0 or draw(st.integers(0, 3)) == 0:
+            return "(NN w)"
+        return f"(X {' '.join(node(depth - 1) for _ in range(draw(st.integers(1, 4))))})"
+
+    return f"(ROOT {node(deepest)})"
+
+
+def connected(words: tuple[int, ...], head: list[int]) -> bool:
+    """Whether words hang together by edges among themselves."""
+    seen, front = {words[0]}, [words[0]]
+    while front:
+        word = front.pop()
+        near = [w for w in words if head[w] == word or head[word] == w]
+        front += [w for w in near if w not in seen]
+        seen |= set(near)
+    return len(seen) == len(words)
+
+
+@settings(deadline=None)
+@given(st.lists(heads(), max_size=5), st.sampled_from([2, 3]))
+def test_subtrees_are_all_that_hangs_together(trees: list[list[int]], longest: int) -> None:
+    lengths = np.array([len(t) or 4 for t in trees], np.int64)
+    flat = parents(pa.chunked_array([trees], pa.list_(pa.int32())), lengths)
+    counts, members = subtrees(Sentences(lengths, flat), longest)
+    made = [tuple(x for x in row if x >= 0) for row in members.tolist()]
+    ends = np.cumsum(counts)
+    for tree, end, count in zip(trees, ends, counts, strict=True):
+        head = [h - 1 for h in tree]
+        sizes = range(2, longest + 1) if tree else ()
+        expected = [p for k in sizes for p in combinations(range(len(tree)), k) if connected(p, head)]
+        assert sorted(made[end - count : end]) == sorted(expected)
+
+
+def test_subtrees_refuse_what_they_cannot_do() -> None:
+    with pytest.raises(ValueError, match="up to 4 words"):
+        subtrees(Sentences(np.array([2]), np.array([-1, 0])), 4)
+    with pytest.raises(ValueError, match="give the phrases step an input `trees`"):
+        subtrees(Sentences(np.array([2])), 2)
+    with pytest.raises(ValueError, match="row 1: 2 heads for 3 tokens"):
+        parents(pa.chunked_array([[[0], [0, 1]]], pa.list_(pa.int32())), np.array([1, 3]))
+    with pytest.raises(ValueError, match="outside of its sentence"):
+        parents(pa.chunked_array([[[0], [0, 3]]], pa.list_(pa.int32())), np.array([1, 2]))
+
+
+def test_marks_have_no_head() -> None:
+    found = between_marks(pa.chunked_array([[[2, 0], [], [0]]], pa.list_(pa.int32())), np.array([4, 3, 3]))
+    assert found.tolist() == [-1, 2, -1, -1, -1, -1, -1, -1, -1, -1]
+
+
+def children(spans: list[Span], span: Span) -> list[Span]:
+    """The widest spans within a span, left to right; unary chains have been taken out."""
+    inside = [s for s in spans if s != span and span.start <= s.start and s.end <= span.end]
+    return sorted(
+        (s for s in inside if not any(o.start <= s.start and s.end <= o.end for o in inside if o != s)),
+        key=lambda s: s.start,
+    )
+
+
+def spans_of(tree: str) -> list[Span]:
+    """Distinct spans of a tree, words among them."""
+    found = parse(tree)
+    ends = {(s.start, s.end) for s in found.spans} | {(i, i + 1) for i in range(len(found.tokens))}
+    return [Span("", *ends_) for ends_ in sorted(ends)]
+
+
+def halves(spans: list[Span]) -> list[Span]:
+    """The same with nodes of more than two children binarised to the right."""
+    rest = [
+        Span("", c.start, span.end) for span in spans for c in children(spans, span)[1:-1] if span.end - span.start > 1
+    ]
+    return spans + rest
+
+
+def plain_levels(spans: list[Span], n: int, deepest: int) -> list[list[int]]:
+    """Where the phrases of each level begin, by expanding phrase after phrase."""
+    level, found = [Span("", 0, n)], []
+    for depth in range(deepest):
+        level = [
+            part
+            for span in level
+            for part in ((children(spans, span) or [span]) if depth == 0 or span.end - span.start > 3 else [span])
+        ]
+        found.append([span.start for span in level])
+    return found
+
+
+@settings(deadline=None)
+@given(st.lists(brackets(), min_size=1, max_size=4))
+def test_levels_are_those_of_a_plain_loop(trees: list[str]) -> None:
+    lengths = np.array([len(parse(tree).tokens) for tree in trees], np.int64)
+    column = pa.chunked_array([pa.array(trees)])
+    for partition, prepare in ((syntactic, lambda s: s), (syntactic_binarised, halves)):
+        numbers = partition(column, lengths, LEVELS)
+        validate(numbers, lengths, "here")
+        first = 0
+        for tree, n in zip(trees, lengths.tolist(), strict=True):
+            here = numbers[first : first + n]
+            begins = [[0, *(np.flatnonzero(np.diff(here[:, t])) + 1).tolist()] for t in range(len(LEVELS))]
+            assert begins == plain_levels(prepare(spans_of(tree)), n, len(LEVELS))
+            first += n
+
+
+def test_figure_1() -> None:
+    """The figure of paper 001: two, five and seven phrases."""
+    words = parse(FIGURE_1).tokens
+    numbers = syntactic(pa.chunked_array([[FIGURE_1]]), np.array([len(words)]), LEVELS)
+    phrases_ = [
+        [" ".join(np.array(words)[numbers[:, t] == p]) for p in range(numbers[:, t].max() + 1)] for t in range(3)
+    ]
+    assert phrases_[0] == ["A little girl wearing a green dress with blue dots", "carries a box by its handle"]
+    assert phrases_[1][0] == "A little girl" and phrases_[1][2:] == ["carries", "a box", "by its handle"]
+    assert phrases_[2] == [
+        "A little girl", "wearing", "a green dress", "with blue dots", "carries", "a box", "by its handle",
+    ]  # fmt: skip
+    halved = syntactic_binarised(pa.chunked_array([[FIGURE_1]]), np.array([len(words)]), LEVELS)
+    assert (halved.max(0) + 1).tolist() == [2, 4, 6]
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.data())
+def test_blocks_differ_by_one_word(sizes: list[int], data: st.DataObject) -> None:
+    lengths = np.array(sizes, np.int64)
+    begins = np.array([data.draw(st.integers(1, 4)) for _ in range(int(lengths.sum()))], np.int64)
+    begins[(np.cumsum(lengths) - lengths)[lengths > 0]] = 0
+    numbers = numbered(begins, lengths, LEVELS)
+    equal = blocks(numbers, lengths)
+    validate(equal, lengths, "here")
+    first = 0
+    for n in sizes:
+        for t in range(len(LEVELS) if n else 0):
+            wanted, got = (np.bincount(x[first : first + n, t]) for x in (numbers, equal))
+            assert len(wanted) == len(got) and got.max() - got.min() <= 1
+        first += n
+
+
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    [("(ROOT (X (NN a)", 1), ("(ROOT (NN a))) (", 1), ("(X (NN a)) (X (NN b))", 2), ("(X (NN a))", 2)],
+)
+def test_misshapen_trees_are_named(tree: str, words: int) -> None:
+    with pytest.raises(ValueError, match=r"row 1: .* is no tree of"):
+        nodes(pa.chunked_array([["(X (NN a))", tree]]), np.array([1, words]))
+
+
+def test_levels_that_are_no_partition_are_named() -> None:
+    for numbers in ([[0], [2]], [[0], [-1]], [[1], [1]]):
+        with pytest.raises(ValueError, match="here: a level of row 1 is no partition"):
+            validate(np.array([[0], *numbers], np.int32), np.array([1, 2]), "here")
+
+
+def test_a_sentence_without_a_tree_is_one_phrase() -> None:
+    lengths = np.array([3, 0, 2])
+    numbers = syntactic(pa.chunked_array([["", "", "(X (A a) (B b))"]]), lengths, LEVELS)
+    assert numbers.tolist() == [[0, 0, 0]] * 4 + [[1, 1, 1]]
+    assert nary(nodes(pa.chunked_array([[""]]), np.array([1])), np.array([1])).tolist() == [0]
+
+
+def test_binary_trees_without_tags() -> None:
+    lengths = np.array([4])
+    trees = bracketed(pa.chunked_array([["( ( A girl ) ( runs . ) )"]]))
+    assert syntactic(trees, lengths, LEVELS).tolist() == [[0, 0, 0], [0, 0, 0], [1, 1, 1], [1, 1, 1]]
+    found = nodes(trees, lengths)
+    assert binarised(found, lengths).tolist() == nary(found, lengths).tolist()
+
+
+def test_levels_and_subtrees_of_the_sample_treebank(store: Store) -> None:
+    trees = SampleCorpus(train=200, dev=20, test=20, records=Treebank()).split("train")
+    levels = store.run(Step(divide, "levels", Divide(), {"rows": trees}))
+    equal = store.run(Step(divide, "blocks", Divide(equal_blocks), {"rows": trees}))
+    most = [np.array([np.array(r)[:, t].max() for r in stage_table(a)["levels"].to_pylist()]) for a in (levels, equal)
+            for t in range(3)]  # fmt: skip
+    assert all((a == b).all() for a, b in zip(most[:3], most[3:], strict=True))
+    assert (most[0] <= most[1]).all() and (most[1] <= most[2]).all() and most[0].mean() > 1
+
+    tokens = Step(tokenise, "t", Tokenise(spaces, "en", "de"), {"rows": SampleCorpus(200, 20, 20).split("train")})
+    words = Step(vocabulary, "v", VocabularySettings(), {"rows": tokens})
+    made = Step(phrases, "p", Phrases(subtrees, 3), {"rows": tokens, "vocabulary": words, "trees": trees})
+    table = read_shard(shards(store.run(made))[0].path)
+    for row, tree in zip(table.to_pylist(), stage_table(store.run(trees)).to_pylist(), strict=True):
+        head = [-1, *(h for h in tree["heads"]), -1]
+        head = [-1 if h <= 0 else h for h in head]
+        n = len(row["source"])
+        assert {tuple(p[:2]) for p in row["phrases"] if p[2] < 0} == {
+            tuple(sorted((i, head[i]))) for i in range(n) if head[i] > 0
+        }
+    other = Step(phrases, "p", Phrases(subtrees, 3), {
+        "rows": tokens, "vocabulary": words,
+        "trees": SampleCorpus(200, 20, 20, seed=1, records=Treebank()).split("train")})  # fmt: skip
+    with pytest.raises(ValueError, match="the trees are not those of the sources"):
+        store.run(other)
+
+
+def test_no_sentences_no_phrases(tmp_path: Path) -> None:
+    none = Sentences(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    for enumerate_ in (adjacent, no_phrases, subtrees):
+        counts, members = enumerate_(none, 3)
+        assert counts.shape == (0,) and members.shape == (0, 3)
+    assert syntactic(pa.chunked_array([pa.array([], pa.string())]), none.lengths, LEVELS).shape == (0, 3)
