@@ -1,7 +1,7 @@
-"""Trees to integers a token: levels of phrases for PSAN, heads and relations for TBCNN, and what stands in for trees.
+"""What a sentence encoder is told of each token: the levels of phrases for PSAN, heads and relations for TBCNN.
 
-A structure is a function (tokens, tree) -> (n, k) integers, where the tree is Penn brackets with the n tokens as leaves,
-or empty where there is none. In a level the neighbours of one number are one phrase.
+A structure is a function of S sentences (tokens, trees in brackets or empty strings, lengths) to k integers a token.
+Where no tree is to be had, or none is wanted, others are made of the words alone.
 """
 
 import random
@@ -10,24 +10,107 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from data.trees import Tree, parse
+from tasks.constituents import Partition, syntactic
+from tasks.heads import Ints
 
-Ints = NDArray[np.int32]
 Span = tuple[int, int]
 Division = Mapping[Span, Sequence[Span]]  # phrases of several parts to their parts, in order
-SMALL = 4  # words from which on a phrase of a level is divided in the next (paper 001, footnote 1)
+Sentences = Sequence[Sequence[str]]
+Numbers = NDArray[np.int32]
 
 
 class Structure(Protocol):
-    """Integers a token; `k` of them, `reads_trees` where it has to be given a tree."""
+    """Integers a token, `k` of them; `reads_trees` where there have to be trees."""
 
     @property
     def k(self) -> int: ...
     @property
     def reads_trees(self) -> bool: ...
-    def __call__(self, tokens: Sequence[str], tree: str) -> Ints: ...
+    def __call__(self, tokens: Sentences, trees: pa.ChunkedArray, lengths: Ints) -> Numbers: ...
+
+
+Trees = Callable[[Sentences, pa.ChunkedArray], pa.ChunkedArray]
+
+
+def given(tokens: Sentences, trees: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The trees of the corpus."""
+    return trees
+
+
+def none(tokens: Sentences, trees: pa.ChunkedArray) -> pa.ChunkedArray:
+    """No trees: every level is the sentence as one phrase (paper 001, Table 4, rows 4 and 7)."""
+    return pa.chunked_array([[""] * len(tokens)], pa.string())
+
+
+def right_branching(tokens: Sentences, trees: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Every phrase is a word and the rest."""
+    made = [f"(X {'(X)(X ' * (len(row) - 2)}{'(X)' * min(len(row), 2)}{')' * max(1, len(row) - 1)}" for row in tokens]
+    return pa.chunked_array([made], pa.string())
+
+
+@dataclass(frozen=True)
+class AtRandom:
+    """Random binary trees: the same for the same words and seed."""
+
+    seed: int = 0
+
+    def __call__(self, tokens: Sentences, trees: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pa.chunked_array([[self.tree(row) for row in tokens]], pa.string())
+
+    def tree(self, tokens: Sequence[str]) -> str:
+        """Every place to divide a phrase at is as likely as another."""
+        rng = random.Random(f"{self.seed} {' '.join(tokens)}")
+        made, left = [], [len(tokens)]  # what is still to be written: a phrase of so many words, or 0 for a bracket
+        while left:
+            size = left.pop()
+            made.append(")" if size == 0 else "(X)" if size == 1 else "(X ")
+            if size > 1:
+                first = rng.randrange(1, size)
+                left += [0, size - first, first]
+        return f"(X {''.join(made)})"
+
+
+Stop = Callable[[Numbers, Sentences, Ints], Numbers]
+
+
+def apart(numbers: Numbers, tokens: Sentences, lengths: Ints) -> Numbers:
+    """A full stop is a phrase of its own, as the tree has it."""
+    return numbers
+
+
+def attached(numbers: Numbers, tokens: Sentences, lengths: Ints) -> Numbers:
+    """A full stop belongs to the phrase before it."""
+    stops = [len(row) > 1 and not any(letter.isalnum() for letter in row[-1]) for row in tokens]
+    last = (np.cumsum(lengths) - 1)[np.array(stops, bool)]
+    numbers[last] = numbers[last - 1]
+    return numbers
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Levels of phrases. partition: syntactic, syntactic_binarised or equal_blocks of tasks.constituents. trees: given,
+    none, right_branching or AtRandom. stop: apart or attached."""
+
+    partition: Partition = syntactic
+    levels: tuple[int, ...] = (1, 2, 3)
+    trees: Trees = given
+    stop: Stop = apart
+
+    @property
+    def k(self) -> int:
+        return len(self.levels)
+
+    @property
+    def reads_trees(self) -> bool:
+        return self.trees is given
+
+    def __call__(self, tokens: Sentences, trees: pa.ChunkedArray, lengths: Ints) -> Numbers:
+        numbers = self.partition(self.trees(tokens, trees), lengths, self.levels)
+        return self.stop(numbers, tokens, lengths)
 
 
 def division(spans: Iterable[Span], n: int) -> Division:
@@ -54,141 +137,6 @@ def _with_words(node: Span, parts: list[Span]) -> list[Span]:
     return found
 
 
-def nary(phrases: Division) -> Division:
-    """Phrases as the tree has them (Figure 1)."""
-    return phrases
-
-
-def binarised(phrases: Division) -> Division:
-    """The first part of each phrase, and all others as one."""
-    found = {}
-    for node, parts in phrases.items():
-        for index in range(len(parts) - 1):
-            rest = (parts[index + 1][0], node[1])
-            found[parts[index][0], node[1]] = [parts[index], rest]
-    return found
-
-
-def levels(phrases: Division, n: int, depths: Sequence[int]) -> list[list[Span]]:
-    """The phrases of each depth: the parts of the sentence, then those of all that have SMALL words or more."""
-    found = {1: list(phrases.get((0, n), [(0, n)]))}
-    for depth in range(2, max(depths) + 1):
-        found[depth] = [
-            part
-            for phrase in found[depth - 1]
-            for part in (phrases.get(phrase, [phrase]) if phrase[1] - phrase[0] >= SMALL else [phrase])
-        ]
-    return [found[depth] for depth in depths]
-
-
-def numbered(found: Sequence[Sequence[Span]]) -> Ints:
-    """Levels of spans as (n, levels) numbers."""
-    columns = [np.repeat(np.arange(len(level)), [end - start for start, end in level]) for level in found]
-    return np.stack(columns, 1).astype(np.int32)
-
-
-def apart(numbers: Ints, tokens: Sequence[str]) -> Ints:
-    """The full stop is a phrase of its own, as the tree has it."""
-    return numbers
-
-
-def attached(numbers: Ints, tokens: Sequence[str]) -> Ints:
-    """The full stop belongs to the phrase before it."""
-    if len(tokens) > 1 and not any(letter.isalnum() for letter in tokens[-1]):
-        numbers[-1] = numbers[-2]
-    return numbers
-
-
-@dataclass(frozen=True)
-class TreeLevels:
-    """Levels of a tree. form: nary or binarised. stop: apart or attached. spans: those of a tree by default, or other
-    ones made for its tokens."""
-
-    depths: tuple[int, ...] = (1, 2, 3)
-    form: Callable[[Division], Division] = nary
-    stop: Callable[[Ints, Sequence[str]], Ints] = apart
-
-    @property
-    def k(self) -> int:
-        return len(self.depths)
-
-    @property
-    def reads_trees(self) -> bool:
-        return True
-
-    def spans(self, tokens: Sequence[str], tree: str) -> Iterable[Span]:
-        """Spans of the tree; none where there is no tree."""
-        return ((span.start, span.end) for span in parse(tree).spans) if tree else ()
-
-    def __call__(self, tokens: Sequence[str], tree: str) -> Ints:
-        n = len(tokens)
-        phrases = self.form(division(self.spans(tokens, tree), n))
-        return self.stop(numbered(levels(phrases, n, self.depths)), tokens)
-
-
-@dataclass(frozen=True)
-class RightBranching(TreeLevels):
-    """Levels of the tree in which every phrase is a word and the rest."""
-
-    @property
-    def reads_trees(self) -> bool:
-        return False
-
-    def spans(self, tokens: Sequence[str], tree: str) -> Iterable[Span]:
-        return ((start, len(tokens)) for start in range(len(tokens) - 1))
-
-
-@dataclass(frozen=True)
-class RandomTrees(TreeLevels):
-    """Levels of a random binary tree, the same for the same sentence and seed."""
-
-    seed: int = 0
-
-    @property
-    def reads_trees(self) -> bool:
-        return False
-
-    def spans(self, tokens: Sequence[str], tree: str) -> Iterable[Span]:
-        rng, found, open_ = random.Random(f"{self.seed} {' '.join(tokens)}"), [], [(0, len(tokens))]
-        while open_:
-            start, end = open_.pop()
-            if end - start > 1:
-                found.append((start, end))
-                middle = rng.randrange(start + 1, end)
-                open_ += [(start, middle), (middle, end)]
-        return found
-
-
-@dataclass(frozen=True)
-class EqualBlocks:
-    """As many phrases as a level has, all of one length but for one word (paper 001, Table 4, row 5)."""
-
-    like: TreeLevels
-
-    @property
-    def k(self) -> int:
-        return self.like.k
-
-    @property
-    def reads_trees(self) -> bool:
-        return self.like.reads_trees
-
-    def __call__(self, tokens: Sequence[str], tree: str) -> Ints:
-        counts = self.like(tokens, tree)[-1] + 1
-        return np.stack([np.arange(len(tokens)) * count // len(tokens) for count in counts], 1).astype(np.int32)
-
-
-@dataclass(frozen=True)
-class WholeSentence:
-    """Every level is the sentence as one phrase (Table 4, rows 4 and 7)."""
-
-    k: int = 3
-    reads_trees: bool = False
-
-    def __call__(self, tokens: Sequence[str], tree: str) -> Ints:
-        return np.zeros((len(tokens), self.k), np.int32)
-
-
 # Where a phrase has its head, by its label: from which end, and which labels come first.
 HEADS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "S": (True, ("VP", "S")),
@@ -212,7 +160,12 @@ class Dependencies:
     k: int = 2
     reads_trees: bool = True
 
-    def __call__(self, tokens: Sequence[str], tree: str) -> Ints:
+    def __call__(self, tokens: Sentences, trees: pa.ChunkedArray, lengths: Ints) -> Numbers:
+        found = [self.sentence(row, tree) for row, tree in zip(tokens, trees.to_pylist(), strict=True)]
+        return np.concatenate(found) if found else np.zeros((0, self.k), np.int32)
+
+    def sentence(self, tokens: Sequence[str], tree: str) -> Numbers:
+        """(n, 2) of one sentence."""
         n, rare = len(tokens), len(RELATIONS)
         if not tree:
             return np.stack([np.r_[np.arange(2, n + 1), 0], np.full(n, rare)], 1).astype(np.int32)

@@ -3,7 +3,6 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor, nn
 
 from tasks.batches import stream
@@ -72,9 +71,13 @@ def similarity(u: Tensor, v: Tensor, scores: NDArray[np.float64], groups: NDArra
 
 def pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     """Pearson's r; 0 where one side does not vary."""
+    from scipy import stats  # here, so that a box that only trains does without it
+
     return float(stats.pearsonr(x, y)[0]) if np.ptp(x) and np.ptp(y) else 0.0
 
 
 def spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     """Spearman's ρ; 0 where one side does not vary."""
+    from scipy import stats
+
     return float(stats.spearmanr(x, y)[0]) if np.ptp(x) and np.ptp(y) else 0.0

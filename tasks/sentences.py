@@ -170,22 +170,22 @@ def _ids(tokens: list[list[str]], words: dict[str, int]) -> NDArray[np.int32]:
     )
 
 
-def _trees(table: pa.Table, side: str, structure: Structure, where: str) -> list[str]:
-    """The trees of a side; nothing for each where the structure reads none. ValueError: it does, and there are none."""
-    if not structure.reads_trees:
-        return [""] * table.num_rows
-    trees = table["tree" if side == "text" else f"{side}_tree"].to_pylist()
-    if trees and not any(trees):
+def _trees(table: pa.Table, side: str, structure: Structure, where: str) -> pa.ChunkedArray:
+    """The trees of a side. ValueError: the structure reads them, and there are none."""
+    trees = table["tree" if side == "text" else f"{side}_tree"]
+    if structure.reads_trees and table.num_rows and not pc.any(pc.not_equal(trees, "")).as_py():
         raise ValueError(f"{where}: no tree of any {side}: parse the corpus, or take phrases that need no trees")
     return trees
 
 
-def _structures(tokens: list[list[str]], trees: list[str], structure: Structure) -> NDArray[np.int32]:
-    found = [structure(row, tree) for row, tree in zip(tokens, trees, strict=True)]
-    for row, (words, numbers) in enumerate(zip(tokens, found, strict=True)):
-        if len(words) != len(numbers):
-            raise ValueError(f"row {row}: a tree of {len(numbers)} words for {len(words)}, {' '.join(words)[:60]!r}")
-    return np.concatenate(found) if found else np.zeros((0, structure.k), np.int32)
+def _structures(tokens: list[list[str]], trees: pa.ChunkedArray, structure: Structure) -> NDArray[np.int32]:
+    lengths = np.array([len(row) for row in tokens], np.int64)
+    numbers = structure(tokens, trees, lengths)
+    if len(numbers) != lengths.sum():
+        raise ValueError(
+            f"trees of {len(numbers)} words for {lengths.sum()}: tokens have to be the leaves of the trees"
+        )
+    return numbers
 
 
 def _lists(tokens: list[list[str]], values: NDArray[np.int32]) -> pa.ListArray:

@@ -14,7 +14,7 @@ from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.models.sentence_pair import BUCKETS, SentencePairConfig
 from tasks.batches import stream
 from tasks.corpora import SampleCorpus
-from tasks.levels import TreeLevels
+from tasks.levels import Levels
 from tasks.logistic import (
     PUBLISHED,
     STRENGTHS,
@@ -160,11 +160,11 @@ def test_a_suite_on_generated_sentences(store: Store):
     corpus = SampleCorpus(240, 40, 40, records=EntailmentRecords())
     raw = {split: corpus.split(split) for split in ("train", "dev", "test")}
     words = Step(word_list, "words", WordList({"train": Text()}), {"train": raw["train"]})
-    numbered = {s: Step(number, s, Number(Text(), TreeLevels()), {"rows": raw[s], "vocabulary": words}) for s in raw}
+    numbered = {s: Step(number, s, Number(Text(), Levels()), {"rows": raw[s], "vocabulary": words}) for s in raw}
     one = Text(("text",))
     classes = SampleCorpus(120, 2, 40, records=Polarity())
     single = {
-        s: Step(number, s, Number(one, TreeLevels()), {"rows": classes.split(s), "vocabulary": words})
+        s: Step(number, s, Number(one, Levels()), {"rows": classes.split(s), "vocabulary": words})
         for s in ("train", "test")
     }
     problem, model = Entailment(), SentencePairConfig(PsanConfig(16, dropout=0.0), hidden=16, dropout=0.0)
