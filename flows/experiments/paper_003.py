@@ -129,7 +129,7 @@ def table_nmt(profile: str) -> list[Experiment]:
             ),
             model=RecurrentConfig(LSTMEncoderConfig(chosen.d, chosen.layers), layers=chosen.layers, weights=weights),
             train=chosen.train,
-            ray_train=False,
+            ray_train=(),
         )
         for source, (direction, tokeniser) in sources.items()
         for slug, (variant, weights) in WEIGHTS.items()

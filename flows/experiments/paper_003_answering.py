@@ -103,7 +103,7 @@ def _answering(profile: str, slug: str, task: str, corpus: Divided, K: int) -> E
         recipe=AnsweringRecipe(corpus, chosen.restarts),
         model=model(K, chosen),
         train=chosen.train,
-        ray_train=False,
+        ray_train=(),
     )
 
 

@@ -99,7 +99,7 @@ def table_snli(profile: str) -> list[Experiment]:
             recipe=DecompositionRecipe(chosen.corpus, chosen.min_count),
             model=DecomposableConfig(parents(chosen.d, chosen.h), embed=Learned, initial=chosen.initial),
             train=chosen.train,
-            ray_train=False,
+            ray_train=(),
         )
         for slug, (variant, parents) in PARENTS.items()
         if not (profile == "laptop" and slug == "hard")
@@ -162,7 +162,7 @@ def table_trees(profile: str) -> list[Experiment]:
             ),
             model=RecurrentConfig(PARENTS[slug][1](chosen.d, chosen.h), layers=1, initial=chosen.initial),
             train=chosen.train,
-            ray_train=False,
+            ray_train=(),
         )
         for slug in ("none", "simple", "structured")
     ]
