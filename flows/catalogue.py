@@ -5,15 +5,12 @@ from dataclasses import dataclass
 
 from data.manifest import closest
 from flows.experiment import Experiment, override
-from flows.experiments import paper_000, paper_003, paper_003_answering, paper_003_syntax
+from flows.experiments import paper_000, paper_003, paper_003_answering, paper_003_syntax, paper_004
 
 PROFILES = ("sample", "laptop", "paper")
+PAPERS = (paper_000, paper_003, paper_003_answering, paper_003_syntax, paper_004)
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
-    ("000", "1"): paper_000.table_1,
-    ("003", "nmt"): paper_003.table_nmt,
-    ("003", "babi"): paper_003_answering.table_babi,
-    ("003", "snli"): paper_003_syntax.table_snli,
-    ("003", "trees"): paper_003_syntax.table_trees,
+    (paper.PAPER, number): make for paper in PAPERS for number, make in paper.TABLES.items()
 }
 
 

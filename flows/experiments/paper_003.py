@@ -139,3 +139,6 @@ def table_nmt(profile: str) -> list[Experiment]:
 def _translation_cell(variant: str, direction: str) -> Cell:
     table, dataset = "Slide: Segmental Attention for NMT", f"WAT 2015 Japanese-English, {direction}"
     return Cell(PAPER, table, "NMT", variant, "BLEU", dataset)
+
+
+TABLES = {"nmt": table_nmt}

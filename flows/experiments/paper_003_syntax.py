@@ -166,3 +166,6 @@ def table_trees(profile: str) -> list[Experiment]:
         )
         for slug in ("none", "simple", "structured")
     ]
+
+
+TABLES = {"snli": table_snli, "trees": table_trees}
