@@ -9,10 +9,7 @@ from flows.experiments import paper_000, paper_004
 
 PROFILES = ("sample", "laptop", "paper")
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
-    ("000", "1"): paper_000.table_1,
-    ("004", "1"): paper_004.table_1,
-    ("004", "2"): paper_004.table_2,
-    ("004", "3"): paper_004.table_3,
+    (paper.PAPER, number): make for paper in (paper_000, paper_004) for number, make in paper.TABLES.items()
 }
 
 

@@ -38,6 +38,11 @@ def linear_decay(step: int, warmup: int, steps: int) -> float:
     return min((step + 1) / warmup, (steps - step) / max(1, steps - warmup))
 
 
+def constant(step: int, warmup: int, steps: int) -> float:
+    """Linear warm-up, then the peak."""
+    return min((step + 1) / warmup, 1.0)
+
+
 def adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
     """Adam with the betas and epsilon of the configuration."""
     return torch.optim.Adam(parameters, config.learning_rate, config.betas, config.epsilon, fused=True)
