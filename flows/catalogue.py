@@ -5,10 +5,16 @@ from dataclasses import dataclass
 
 from data.manifest import closest
 from flows.experiment import Experiment, override
-from flows.experiments import paper_000
+from flows.experiments import paper_000, paper_001
 
 PROFILES = ("sample", "laptop", "paper")
-TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {("000", "1"): paper_000.table_1}
+TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
+    ("000", "1"): paper_000.table_1,
+    ("001", "2"): paper_001.table_2,
+    ("001", "3"): paper_001.table_3,
+    ("001", "4"): paper_001.table_4,
+    ("001", "phrases"): paper_001.phrase_sources,
+}
 
 
 @dataclass(frozen=True)

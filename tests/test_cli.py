@@ -13,7 +13,7 @@ from conftest import PROJECT
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("reproduce", "--paper", "00"), "did you mean '000'"),
+        (("reproduce", "--paper", "0000"), "did you mean '000'"),
         (("reproduce", "--table", "9"), "known: 1"),
         (("reproduce", "--profile", "labtop"), "did you mean 'laptop'"),
         (("reproduce", "--set", "train.step=5"), "did you mean 'steps'"),
