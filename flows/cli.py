@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flows.ask import app as ask_app
 from flows.corpora import app as corpora_app
+from flows.parse import app as parse_app
+from flows.use import app as use_app
+from infra.signals import ENDED, Stopped
 
 if TYPE_CHECKING:
     from flows.session import Session
@@ -24,6 +28,9 @@ app = typer.Typer(
     "_RAY_ADDRESS, _PREFECT_API_URL, _CPUS; PHRASEMODELS_DEBUG=1 shows tracebacks.",
 )
 
+app.add_typer(ask_app)
+app.add_typer(use_app)
+app.add_typer(parse_app)
 app.add_typer(corpora_app, name="corpora")
 
 Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
@@ -71,10 +78,12 @@ def reproduce(
         from flows.reproduce import reproduce as flow
 
         result = flow(paper=paper, table=table, profile=profile, seeds=seeds, set=set, rows=row)
+    from flows.show import print_table
+
     if as_json:
         print(json.dumps(result, indent=1))
     else:
-        _print_table(result)
+        print_table(result)
 
 
 @app.command()
@@ -107,6 +116,7 @@ def plan(
 def experiments(as_json: Json = False) -> None:
     """Every experiment, with the published number that it answers."""
     from flows.catalogue import experiments as all_experiments
+    from flows.show import print_rows
 
     rows = [
         {
@@ -126,36 +136,7 @@ def experiments(as_json: Json = False) -> None:
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    _print_rows("Experiments", ["experiment", "system", "variant", "metric", "published"], rows)
-
-
-@app.command()
-def sql(
-    question: Annotated[
-        str, typer.Argument(help="SQL of DuckDB, over: runs, metrics, predictions, shards, verdicts, published.")
-    ],
-    as_json: Json = False,
-) -> None:
-    """Ask anything of runs, metrics, predictions, shards and verdicts.
-
-    Example: phrasemodels sql "select system, ours, half_width, verdict from verdicts order by ours desc"
-    """
-    import infra.environment  # noqa: F401
-    from data.store import Store
-    from flows.query import query
-    from infra.services import start_mlflow
-    from infra.settings import Settings
-    from infra.tracking import Tracker
-
-    settings = Settings()
-    store = Store(settings.root).open()
-    start_mlflow(settings)
-    columns, rows = query(store, Tracker(settings.tracking_uri), question)
-    found = [dict(zip(columns, row, strict=True)) for row in rows]
-    if as_json:
-        print(json.dumps(found, indent=1, default=str))
-    else:
-        _print_rows("", columns, found)
+    print_rows("Experiments", ["experiment", "system", "variant", "metric", "published"], rows)
 
 
 @app.command()
@@ -231,83 +212,22 @@ def _session(
     return session
 
 
-def _print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title or None, title_justify="left")
-    for column in columns:
-        numeric = bool(rows) and isinstance(rows[0][column], int | float)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(
-            *(
-                Text("" if row[c] is None else f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c]))
-                for c in columns
-            )
-        )
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
-
-
-def _print_table(result: dict[str, Any]) -> None:
-    """Published, ours, verdict; times; where to look further."""
-    from infra.settings import Settings
-
-    rows = []
-    for row in result["rows"]:
-        ours = row["intervals"][row["metric"]]
-        half = "" if ours["half_width"] is None else f" ± {ours['half_width']:.2f}"
-        groups = {
-            name.removeprefix("bleu/"): f"{v['mean']:.1f}"
-            for name, v in row["intervals"].items()
-            if name.startswith("bleu/")
-        }
-        rows.append(
-            {
-                "system": row["system"],
-                "variant": row["variant"],
-                "published": "–" if row["published"] is None else f"{row['published']:.2f}",
-                "ours": f"{ours['mean']:.2f}{half}",
-                **groups,
-                "seeds": len(row["seeds"]),
-                "verdict": row["verdict"],
-            }
-        )
-    _print_rows(result["title"], list(rows[0]), rows)
-    print("because: " + "; ".join(sorted({row["reason"] for row in result["rows"]})))
-    stages = ", ".join(
-        f"{name} {seconds:.0f} s"
-        for name, seconds in sorted(result["stages"].items(), key=lambda item: -item[1])
-        if seconds >= 0.5
-    )
-    print(
-        f"time: {result['seconds']:.0f} s after the services were up; by stage, side by side: {stages or 'everything was in the store'}"
-    )
-    root = Settings().root
-    print(f"report:  {result['report']}")
-    print(f"MLflow:  mlflow ui --backend-store-uri {Settings().tracking_uri} --host 127.0.0.1")
-    print(f"Prefect: PREFECT_HOME={root / 'prefect'} prefect server start --host 127.0.0.1")
-
-
 def main() -> None:
     """Entry point: a user's mistake ends with one line and exit status 1, or 2 for the command line's own."""
     try:
         app(standalone_mode=True)
     except KeyboardInterrupt:
-        sys.exit("interrupted; the same command goes on from the last checkpoint")
+        sys.exit(f"interrupted; {ENDED}")
+    except Stopped as reason:
+        sys.exit(str(reason))
     except SystemExit as end:
-        if end.code == signal.SIGTERM:  # how Ray answers the signal
-            sys.exit("terminated; the same command goes on from the last checkpoint")
+        if end.code == signal.SIGTERM:  # how Ray answers the signal while the services start
+            sys.exit(f"terminated; {ENDED}")
         raise
     except (ValueError, OSError) as error:
         if os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         sys.exit(f"phrasemodels: {error}")
-    except BaseException as error:
-        if type(error).__name__ == "TerminationSignal":  # of Prefect, which is imported only where it is needed
-            sys.exit("terminated; the same command goes on from the last checkpoint")
-        raise
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self, get_args, get_origin
 
 from data.manifest import closest
 from data.store import Job, Step
+from tasks.significance import Statistic
 from tasks.train import TrainConfig
 
 
@@ -45,10 +46,12 @@ def published_results() -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Answer:
-    """A metric of ours, and the published number that it answers, if there is one."""
+    """A metric of ours, and the published number that it answers, if there is one; with a statistic, rows are tested
+    against the first of their table."""
 
     metric: str
     cell: Cell | None = None
+    statistic: Statistic | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ class Recipe(Protocol):
 @dataclass(frozen=True)
 class Experiment:
     """One row of a result table, at one size. `comparable` says whether corpus and size are the paper's own, so that a
-    verdict may be given at all; the first answer is the one that the row is known by."""
+    verdict may be given at all; the first answer is the one that the row is known by. ray_train: the seeds whose
+    trainings go through Ray Train (None: all); the others are plain Ray tasks, with the same loop."""
 
     name: str
     paper: str
@@ -100,7 +104,7 @@ class Experiment:
     recipe: Recipe
     model: Any
     train: TrainConfig = field(default_factory=TrainConfig)
-    ray_train: bool = True
+    ray_train: tuple[int, ...] | None = None
 
     @property
     def row(self) -> str:

@@ -26,7 +26,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     try:
         name = f"{pipeline.trained.key[:12]}-{experiment.name.replace('/', '-')}-s{seed}"
         launch = TorchTrainerLaunch(name, max(1, experiment.train.workers), experiment.train.threads)
-        launch.room()
+        launch.check()
         for step in pipeline.trained.inputs.values():
             store.resolve(step, places)
         store.run(pipeline.trained, Places(launch=launch))

@@ -1,5 +1,6 @@
 """Plots, as files or as SVG for a page. Readable without colour: marks and line styles differ too."""
 
+import html
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,7 +51,7 @@ def curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
         )
     axes.set(xlabel="updates", ylabel="dev loss (nats a token)")
     axes.legend(fontsize=8)
-    return svg(figure)
+    return svg(figure, "Dev loss against updates: " + ", ".join(histories))
 
 
 def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
@@ -75,8 +76,8 @@ def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
             label="single seeds" if not y else None,
         )
         axes.plot(
-            row["published"],
-            y,
+            [] if row["published"] is None else [row["published"]],
+            [] if row["published"] is None else [y],
             marker="D",
             color="white",
             markeredgecolor="black",
@@ -88,7 +89,39 @@ def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
     axes.set_xlabel(unit)
     axes.grid(axis="x", linewidth=0.4)
     axes.legend(fontsize=8, loc="best")
-    return svg(figure)
+    return svg(figure, f"{unit}, ours and published: " + ", ".join(row["name"] for row in rows))
+
+
+def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """Differences from a baseline with their intervals, a line for each row and metric, as SVG."""
+    metrics = list(dict.fromkeys(name for row in rows.values() for name in row))
+    height = 0.24 * len(rows) * len(metrics) + 0.2 * len(rows) + 1.1
+    figure, axes = plt.subplots(figsize=(7.5, height), layout="constrained")
+    for index, metric in enumerate(metrics):
+        shown = [(y, row[metric]) for y, row in enumerate(rows.values()) if metric in row]
+        axes.errorbar(
+            [found["difference"] for _, found in shown],
+            [y + (index - (len(metrics) - 1) / 2) * 0.22 for y, _ in shown],
+            xerr=[
+                [found["difference"] - found["low"] for _, found in shown],
+                [found["high"] - found["difference"] for _, found in shown],
+            ],
+            fmt=MARKS[index % len(MARKS)],
+            color="black",
+            markerfacecolor="black" if not index else "white",
+            markersize=5,
+            capsize=3,
+            linewidth=1.2 if not index else 0.8,
+            label=metric,
+        )
+    axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.invert_yaxis()
+    axes.set_xlabel("difference from the baseline")
+    axes.grid(axis="x", linewidth=0.4)
+    if len(metrics) > 1:
+        axes.legend(fontsize=8, loc="best")
+    return svg(figure, "Differences from the baseline: " + ", ".join(rows))
 
 
 def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> str:
@@ -110,14 +143,57 @@ def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> s
     axes.set_xticks(range(len(rows)), [row["label"] for row in rows], fontsize=8)
     axes.set_ylabel(unit)
     axes.legend(fontsize=8, loc="lower right")
-    return svg(figure)
+    return svg(figure, f"{unit}, by kind of sentence: " + ", ".join(row["label"] for row in rows))
 
 
-def svg(figure: Figure) -> str:
-    """A figure as an SVG element, without the XML header."""
+def heat(values: Any, rows: Sequence[str], columns: Sequence[str], axes_said: tuple[str, str], said: str) -> str:
+    """Values (rows, columns) as SVG; dark is high. axes_said: what rows and columns are."""
+    figure, axes = plt.subplots(figsize=(2.6 + 0.24 * len(columns), 1.6 + 0.19 * len(rows)), layout="constrained")
+    shown = axes.imshow(values, cmap="Greys", aspect="auto")
+    axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(rows)), rows, fontsize=7)
+    axes.set(ylabel=axes_said[0], xlabel=axes_said[1])
+    figure.colorbar(shown, ax=axes, fraction=0.03)
+    return svg(figure, said)
+
+
+def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, said: str) -> str:
+    """Weights (q, k) over tokens and phrases, as SVG: each phrase stands amid its words, the tree over them above."""
+    nodes = [*([i] for i in range(len(tokens))), *phrases]
+    order = sorted(range(len(nodes)), key=lambda node: (sum(nodes[node]) / len(nodes[node]), len(nodes[node])))
+    columns = [node for node in order if node < weights.shape[1]]
+    rows = [node for node in order if node < weights.shape[0]]
+    place = {node: column for column, node in enumerate(columns)}
+    names = [" ".join(tokens[i] for i in node) for node in nodes]
+    height, deepest = 0.24 * len(rows), max(map(len, nodes))
+    figure, (above, axes) = plt.subplots(
+        2,
+        1,
+        figsize=(2.4 + 0.24 * len(columns), 1.9 + 0.2 * deepest + height),
+        height_ratios=(0.25 + 0.2 * deepest, height),
+        sharex=True,
+        layout="constrained",
+    )
+    for node in columns:
+        joined = nodes[node] if len(nodes[node]) > 1 else ()
+        for member in joined:
+            above.plot([place[member], place[node]], [1, len(joined)], color="#777777", linewidth=0.6)
+        above.plot(place[node], len(nodes[node]), "s" if joined else "o", color="black", markersize=3)
+    above.axis("off")
+    shown = axes.imshow(weights[rows][:, columns], cmap="Greys", vmin=0, aspect="auto")
+    axes.set_xticks(range(len(columns)), [names[node] for node in columns], rotation=90, fontsize=7)
+    axes.set_yticks(range(len(rows)), [names[node] for node in rows], fontsize=7)
+    axes.set(xlabel="attended to", ylabel="from")
+    figure.colorbar(shown, ax=axes, label="weight", fraction=0.03)
+    return svg(figure, said)
+
+
+def svg(figure: Figure, said: str) -> str:
+    """A figure as an SVG element without the XML header; `said` is what a screen reader reads in its place."""
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "phrasemodels"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)
     text = buffer.getvalue()
-    return text[text.index("<svg") :]
+    label = html.escape(said, quote=True)
+    return text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

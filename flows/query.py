@@ -1,20 +1,27 @@
-"""SQL over everything: runs, metrics, predictions, shards, published numbers and verdicts, in a DuckDB that is locked."""
+"""SQL over everything that was run, made and found, in a DuckDB that is locked."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from data.shards import read_shard
 from data.store import Artifact, Store
 from flows.experiment import published_results
 from infra.tracking import Tracker
+from tasks.compare import finite
+from tasks.significance import seed_group
 
 VIEWS = {
     "runs": "MLflow runs: run_id, name, kind, status, experiment, paper, system, corpus, profile, seed, started, seconds",
     "metrics": "run_id, metric, step, value; of final metrics the step is the last",
+    "seeds": "seed groups: experiment, metric, mean, deviation, half_width, n, low, high, warning",
     "predictions": "experiment, id, grp (group of sentences), source, reference, hypothesis, score, train_key",
+    "phrases": "corpora as numbers: label, file, id, grp, tokens, phrases (of each sentence), longest",
     "shards": "step, label, file, rows, content, licences, redistributable, stand_in, key",
+    "lineage": "key, step, label, role, input: what was made from what; input is a key",
     "verdicts": "title, system, variant, metric, published, ours, half_width, seeds, verdict, reason",
     "published": "data/published_results.csv: paper, table_, system, variant, dataset, split, metric, value, ...",
 }
@@ -55,7 +62,7 @@ def _runs(store: Store, tracker: Tracker) -> pa.Table:
     text = ("run_id", "name", "kind", "status", "experiment", "paper", "system", "corpus", "profile", "seed")
     columns = dict.fromkeys(text, pa.string()) | {"started": pa.timestamp("ms"), "seconds": pa.float64()}
     rows = []
-    for run in _all_runs(tracker):
+    for run in tracker.runs():
         tags, info = run.data.tags, run.info
         rows.append(
             {
@@ -71,22 +78,11 @@ def _runs(store: Store, tracker: Tracker) -> pa.Table:
     return _table(columns, rows)
 
 
-def _all_runs(tracker: Tracker) -> list[Any]:
-    client = tracker.client()
-    where = [experiment.experiment_id for experiment in client.search_experiments()]
-    runs, token = [], None
-    while True:
-        page = client.search_runs(where, max_results=1000, page_token=token)
-        runs += page
-        if not (token := page.token):
-            return runs
-
-
 def _metrics(store: Store, tracker: Tracker) -> pa.Table:
     client = tracker.client()
     columns = {"run_id": pa.string(), "metric": pa.string(), "step": pa.int64(), "value": pa.float64()}
     rows = {}
-    for run in _all_runs(tracker):
+    for run in tracker.runs():
         for name in run.data.metrics:
             for metric in client.get_metric_history(run.info.run_id, name):
                 rows[run.info.run_id, name, metric.step] = metric.value
@@ -152,6 +148,48 @@ def _verdicts(store: Store, tracker: Tracker) -> pa.Table:
     return _table(columns, rows)
 
 
+def _seeds(store: Store, tracker: Tracker) -> pa.Table:
+    columns = {"experiment": pa.string(), "metric": pa.string(), "mean": pa.float64(), "deviation": pa.float64()}
+    columns |= {"half_width": pa.float64(), "n": pa.int64(), "low": pa.float64(), "high": pa.float64()}
+    values: dict[tuple[str, str], dict[str, float]] = {}
+    for artifact in store.artifacts():  # newest last: it counts
+        name, _, seed = artifact.manifest["label"].partition(" ")[2].rpartition(" seed ")
+        for metric, score in artifact.meta.get("scores", {}).items():
+            values.setdefault((name, metric), {})[seed] = score["value"]
+    rows = []
+    for (name, metric), found in values.items():
+        group = seed_group(list(found.values()))
+        limits = {"low": group.mean - group.half_width, "high": group.mean + group.half_width}
+        known = {"experiment": name, "metric": metric, **finite({**asdict(group), **limits})}
+        rows.append({**known, "warning": group.warning})
+    return _table(columns | {"warning": pa.string()}, rows)
+
+
+def _phrases(store: Store, tracker: Tracker) -> pa.Table:
+    columns = {"label": pa.string(), "file": pa.string(), "id": pa.int64(), "grp": pa.string()}
+    columns |= {"tokens": pa.int64(), "phrases": pa.int64(), "longest": pa.int64()}
+    tables = [_table(columns, [])]
+    for artifact in _of(store, "phrases"):
+        for shard in artifact.meta["shards"]:
+            table = read_shard(artifact.file(shard["file"]))
+            longest = table.schema.field("phrases").type.value_type.list_size
+            known = [artifact.manifest["label"], shard["file"], longest]
+            label, file, width = (pa.array([value] * table.num_rows) for value in known)
+            lengths = [pc.list_value_length(table[name]).cast(pa.int64()) for name in ("source", "phrases")]
+            rows = [label, file, table["id"], table["group"], *lengths, width]
+            tables.append(pa.table(rows, schema=pa.schema(list(columns.items()))))
+    return pa.concat_tables(tables)
+
+
+def _lineage(store: Store, tracker: Tracker) -> pa.Table:
+    rows = (
+        {"key": a.key, "step": a.manifest["step"], "label": a.manifest["label"], "role": role, "input": key}
+        for a in store.artifacts()
+        for role, key in a.manifest["parts"]["inputs"].items()
+    )
+    return _table(dict.fromkeys(("key", "step", "label", "role", "input"), pa.string()), rows)
+
+
 def _published(store: Store, tracker: Tracker) -> pa.Table:
     rows = [{("table_" if k == "table" else k): v for k, v in row.items()} for row in published_results()]
     return _table(dict.fromkeys(rows[0], pa.string()), rows)
@@ -160,8 +198,11 @@ def _published(store: Store, tracker: Tracker) -> pa.Table:
 _BUILDERS = {
     "runs": _runs,
     "metrics": _metrics,
+    "seeds": _seeds,
     "predictions": _predictions,
+    "phrases": _phrases,
     "shards": _shards,
+    "lineage": _lineage,
     "verdicts": _verdicts,
     "published": _published,
 }

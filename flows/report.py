@@ -1,18 +1,23 @@
 """One self-contained HTML page of a table: verdicts, intervals, curves, examples, and where every number is from."""
 
 import json
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
+import numpy as np
 from markupsafe import Markup
 
 from data.shards import read_shard
 from data.store import Artifact, digest_of, write_durably
+from data.trees import brackets
 from flows.experiment import Pipeline
-from flows.plots import curves, groups, intervals
+from flows.models import Answering
+from flows.plots import attention, curves, differences, groups, heat, intervals
 from flows.session import Session
+
+if TYPE_CHECKING:
+    from tasks.problems.label_attention import LabelView
 
 EXAMPLES = 8
 
@@ -20,17 +25,16 @@ EXAMPLES = 8
 def write_report(session: Session, verdicts: Artifact) -> Path:
     """The page, in the store's folder `reports`. Sentences of corpora that may not be passed on are left out."""
     rows = verdicts.meta["rows"]
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["number"] = lambda value: "–" if value is None else f"{value:.2f}"
-    page = environment.from_string((files("flows") / "report.html.jinja").read_text(encoding="utf-8")).render(
+    page = render(
+        "table.html.jinja",
         table=session.table,
         rows=rows,
         cell=session.table.experiments[0].answers[0].cell,
         plots=_plots(session, rows),
+        tested=tested(rows),
         lineage=[_lineage(session, pipeline) for pipeline in session.pipelines],
         examples=_examples(session),
+        attention=_attention(session),
         licences=verdicts.meta["licences"],
         stand_in=verdicts.meta["stand_in"],
         verdicts=verdicts,
@@ -40,6 +44,32 @@ def write_report(session: Session, verdicts: Artifact) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, page)
     return path
+
+
+def render(template: str, **values: Any) -> str:
+    """A page of `pages/`; corpus text and names are escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("flows", "pages"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = lambda value: "–" if value is None else f"{value:.2f}"
+    environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return environment.get_template(template).render(**values)
+
+
+def tested(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Metrics in which rows were tested against a baseline, the whole test set first, with the number of sentences."""
+    found = [row["against"]["differences"] for row in rows if row["against"]]
+    return {name: difference["sentences"] for one in found for name, difference in one.items()}
+
+
+def difference_plot(rows: list[dict[str, Any]]) -> Markup:
+    """Differences of all rows from their baselines, by metric."""
+    compared = {_name(row): row["against"]["differences"] for row in rows if row["against"]}
+    return Markup(differences(compared))
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -62,6 +92,8 @@ def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Markup]:
     histories = {p.experiment.row: _history(session, p) for p in first_seed}
     plots = {"intervals": Markup(intervals(shown, metric)), "curves": Markup(curves(histories))}
     names = [name.removeprefix("bleu/") for name in rows[0]["intervals"] if name.startswith("bleu/")]
+    if tested(rows):
+        plots["differences"] = difference_plot(rows)
     if names:
         bars = [
             {"label": r["experiment"].rsplit("/", 1)[1], **{n: r["intervals"][f"bleu/{n}"]["mean"] for n in names}}
@@ -118,3 +150,68 @@ def _examples(session: Session) -> list[dict[str, Any]]:
         for group, indices in sorted(chosen.items())
         for i in indices[: EXAMPLES // len(chosen)]
     ]
+
+
+def _attention(session: Session) -> dict[str, list[dict[str, Any]]]:
+    """For each system, what the last layer of its first seed's encoder attends to in a sentence of each group."""
+    found = {}
+    for pipeline in (p for p in session.pipelines if p.seed == session.table.seeds[0]):
+        recipe, trained = pipeline.experiment.recipe, session.store.find(pipeline.trained, verify=False)
+        if isinstance(recipe, Answering) and trained is not None and trained.meta["redistributable"]:
+            data = recipe.data()
+            known = {"model": pipeline.trained, "vocabulary": data["vocabulary"]}
+            step = recipe.attending(pipeline.experiment.model, data["raw"], known, 1)
+            rows = read_shard(session.store.run(step).file("attention.arrow")).to_pylist()
+            last = rows[-1]["module"].rpartition(".")[0] if rows else ""
+            found[pipeline.experiment.row] = attention_figures([r for r in rows if r["module"].startswith(last)])
+    return found
+
+
+def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A figure for each attention of each sentence: mean over heads; nothing where no phrases were looked at."""
+    return [
+        {
+            "group": row["group"],
+            "sentence": " ".join(row["tokens"][1:-1]),
+            "module": row["module"],
+            "plot": Markup(
+                attention(row["tokens"], row["phrases"], _weights(row), f"Attention {row['module']}, mean over heads")
+            ),
+        }
+        for row in rows
+    ]
+
+
+def _weights(row: dict[str, Any]) -> Any:
+    """Mean over heads (q, k)."""
+    return np.array(row["weights"], np.float32).reshape(row["shape"]).mean(0)
+
+
+def write_attention(card: dict[str, Any], rows: list[dict[str, Any]], to: Path) -> Path:
+    """The page of one sentence: every attention of the encoder."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(to, render("attention.html.jinja", card=card, figures=attention_figures(rows)))
+    return to
+
+
+def write_labels(view: "LabelView", most: int, to: Path) -> Path:
+    """A page of a parse: what labels attend to, and what they contribute, averaged and as shares."""
+    order = np.argsort(-np.ptp(view.averages, 0), kind="stable")[:most]
+    names = [view.labels[label] for label in order]
+    words = ["<s>", *view.parse.tokens, "</s>"]
+    spans = [f"{label} {' '.join(view.parse.tokens[start:end])}"[:60] for label, start, end in view.spans]
+    figures = {
+        "What each label attends to": heat(
+            view.attention[order], names, words, ("label", "word"), "attention of labels"
+        ),
+        "Contributions to phrases: means": heat(
+            view.averages[:, order], spans, names, ("phrase", "label"), "mean contribution of labels to phrases"
+        ),
+        "Contributions to phrases: shares": heat(
+            view.shares[:, order], spans, names, ("phrase", "label"), "share of labels in phrases"
+        ),
+    }
+    tree = brackets(view.parse.tree) if view.parse.tree else ""
+    shown = {title: Markup(svg) for title, svg in figures.items()}
+    write_durably(to, render("labels.html.jinja", parse=view.parse, tree=tree, figures=shown))
+    return to

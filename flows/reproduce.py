@@ -18,6 +18,7 @@ from flows.report import write_report
 from flows.session import Session
 from infra.services import services, stop_ray
 from infra.settings import Settings
+from infra.signals import Stopped, stoppable
 
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=12)
 
@@ -76,11 +77,12 @@ def run_steps(session: Session, watch: Watch) -> None:
     for key, step in steps.items():
         before = [futures[value.key] for value in step.inputs.values() if value.key in futures]
         futures[key] = submit(key=key, label=step.label, wait_for=before)
-    try:
-        failures = [future for future in futures.values() if _failed(future)]
-    except BaseException:  # a signal: without Ray, the threads that wait for it end at once
-        stop_ray()
-        raise
+    with stoppable():
+        try:
+            failures = [future for future in futures.values() if _failed(future)]
+        except Stopped:  # without Ray, the threads that wait for it end at once
+            stop_ray()
+            raise
     if failures:
         failures[0].result()
 

@@ -11,12 +11,16 @@ from data.fetch import Sources
 from data.store import MANIFEST, Artifact, Places, Step, Store, digest_of
 from flows.catalogue import Table
 from flows.experiment import Pipeline, closure_of
+from flows.lineage import Lineage
+from infra.registry import register
 from infra.runner import TorchTrainerLaunch, actor_map, on_ray, ray_map
 from infra.settings import Settings
-from infra.tracking import StepMetrics, Tracker, flatten
+from infra.tracking import KEY, StepMetrics, Tracker, flatten
 from tasks.compare import CompareSettings, RowSettings, compare
 from tasks.parse import parse
 from tasks.train import train
+
+SERVED = Path(__file__).with_name("served.py")
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Session:
                 answer.cell.published if answer.cell else None,
                 answer.metric,
                 "" if e.comparable else f"smaller than the paper's setting (profile {e.profile})",
+                answer.statistic,
             )
             for e in self.table.experiments
             for answer in e.answers
@@ -122,15 +127,15 @@ class Session:
         return artifact
 
     def _launch(self, step: Step, pipeline: Pipeline, places: Places) -> Artifact:
-        config = pipeline.experiment.train
-        if not pipeline.experiment.ray_train:
+        config, through = pipeline.experiment.train, pipeline.experiment.ray_train
+        if through is not None and pipeline.seed not in through:
             return on_ray(_run, self.store, step, places)
         launch = TorchTrainerLaunch(
             f"{step.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}",
             max(1, config.workers),
             config.threads,
         )
-        launch.room()
+        launch.check()
         return self.store.run(step, replace(places, launch=launch))
 
     def run_of(self, pipeline: Pipeline) -> str:
@@ -181,6 +186,23 @@ class Session:
             for row in rows
         }
         self.tracker.finish(self.parent, metrics, [verdicts.file("verdicts.json"), report], {"verdicts": verdicts.key})
+        self._register()
+
+    def _register(self) -> None:
+        """The best seed of each row, as a model that MLflow can serve, if it can be asked anything."""
+        from flows.models import Answering, best_of, stored
+
+        lineage = Lineage(self.store)
+        for experiment in self.table.experiments:
+            if not isinstance(experiment.recipe, Answering):
+                continue
+            trained = [a for p in self.pipelines if p.experiment == experiment if (a := self.store.find(p.trained))]
+            model = stored(lineage, best_of(trained))
+            run_id = self.tracker.keys()[model.weights.key]
+            tags = {KEY: model.weights.key, "licences": ", ".join(model.weights.meta["licences"])}
+            with tempfile.TemporaryDirectory() as folder:
+                exported = model.export(Path(folder) / "exported")
+                register(self.tracker, experiment.name.replace("/", "-"), exported, SERVED, run_id, tags)
 
 
 def _run(store: Store, step: Step, places: Places) -> Artifact:

@@ -16,6 +16,7 @@ DEFAULTS = {
     "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/",  # ray start reports that it does not report
     "RAY_AUTH_MODE": "disabled",  # for the embedded cluster, which is on loopback; a real one sets `token`
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # a thread that comes after the end would start a cluster of its own
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.25",
     # a group may have to wait for other work to end; what can never be met is refused before (infra/runner.py)
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "86400",

@@ -1,5 +1,6 @@
 """Where the parts of a step run: Ray tasks over shards, Ray Train for trainings. The one place that uses Ray."""
 
+import collections
 import contextlib
 import logging
 import tempfile
@@ -9,12 +10,49 @@ from dataclasses import dataclass
 from typing import Any
 
 
+class Room:
+    """Processors that this run's tasks and training groups hold, first come, first served. What waits, waits here and
+    not in Ray: there a group of Ray Train would get its turn after every task that is ready."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.waiting: collections.deque[object] = collections.deque()
+        self.changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def take(self, processors: int) -> Iterator[None]:
+        """Hold so many processors of the cluster; the first in the queue always gets them if nothing else runs."""
+        import ray
+
+        ticket = object()
+        with self.changed:
+            self.waiting.append(ticket)
+            while self.waiting[0] is not ticket or (self.held and self.held + processors > self._all(ray)):
+                self.changed.wait()
+            self.waiting.popleft()
+            self.held += processors
+            self.changed.notify_all()
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.held -= processors
+                self.changed.notify_all()
+
+    def _all(self, ray: Any) -> int:
+        return int(ray.cluster_resources().get("CPU", 1)) if ray.is_initialized() else 1
+
+
+ROOM = Room()
+
+
 def on_ray(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a Ray worker with one processor and wait; a user's error comes back as itself."""
     import ray
 
     try:
-        return ray.get(_task().remote(function, *arguments))
+        with ROOM.take(1):
+            return ray.get(_task().remote(function, *arguments))
     except ray.exceptions.RayTaskError as error:
         raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
 
@@ -88,24 +126,6 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
-class Slots:
-    """How many trainings may hold workers at once: Ray Train complains of groups that wait for room."""
-
-    def __init__(self) -> None:
-        self.free: dict[int, threading.BoundedSemaphore] = {}
-        self.guard = threading.Lock()
-
-    @contextlib.contextmanager
-    def take(self, at_once: int) -> Iterator[None]:
-        with self.guard:
-            slot = self.free.setdefault(at_once, threading.BoundedSemaphore(at_once))
-        with slot:
-            yield
-
-
-SLOTS = Slots()
-
-
 @dataclass(frozen=True)
 class TorchTrainerLaunch:
     """Launch a training loop on Ray Train workers, each a process of a torch.distributed group (gloo, or nccl on GPUs).
@@ -125,7 +145,7 @@ class TorchTrainerLaunch:
         from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
         from ray.train.torch import TorchConfig, TorchTrainer
 
-        at_once = self.room()
+        self.check()
         backend = "nccl" if self.gpus else "gloo"
 
         def config(folder: str) -> TorchConfig:
@@ -138,7 +158,7 @@ class TorchTrainerLaunch:
         logging.getLogger("ray.train").setLevel(logging.ERROR)
         resources = {"CPU": float(self.threads)} | ({"GPU": 1.0} if self.gpus else {})
         # Ray's own snapshots get a fresh folder: a truncated one would refuse every later start of this name
-        with SLOTS.take(at_once), tempfile.TemporaryDirectory(prefix="pm-train-") as storage:
+        with ROOM.take(self.workers * self.threads), tempfile.TemporaryDirectory(prefix="pm-train-") as storage:
             trainer = TorchTrainer(
                 _run,
                 train_loop_config={"function": function, "arguments": arguments},
@@ -162,8 +182,8 @@ class TorchTrainerLaunch:
             except ray.exceptions.RayTaskError as error:
                 raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
 
-    def room(self) -> int:
-        """How many trainings of this size fit the cluster; a ValueError, at once, if not even one does."""
+    def check(self) -> None:
+        """A ValueError, at once, if the cluster can never hold this group."""
         import ray
 
         have = ray.cluster_resources()
@@ -173,7 +193,6 @@ class TorchTrainerLaunch:
                 f"{self.workers} workers need {wanted}, the cluster has "
                 f"{ {kind: int(have.get(kind, 0)) for kind in wanted} }: set train.workers lower, or add nodes"
             )
-        return min(int(have[kind] // count) for kind, count in wanted.items())
 
 
 def _run(config: dict[str, Any]) -> None:

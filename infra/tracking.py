@@ -41,6 +41,23 @@ class Tracker:
             return run_id
         return str(client.create_run(where, run_name=name, tags={KEY: key, **tags}).info.run_id)
 
+    def runs(self) -> list[Any]:
+        """Every run of every experiment; none where nothing has been logged yet."""
+        if (path := self.uri.removeprefix("sqlite:///")) != self.uri and not Path(path).exists():
+            return []
+        client = self.client()
+        where = [experiment.experiment_id for experiment in client.search_experiments()]
+        runs, token = [], None
+        while True:
+            page = client.search_runs(where, max_results=1000, page_token=token)
+            runs += page
+            if not (token := page.token):
+                return runs
+
+    def keys(self) -> dict[str, str]:
+        """Run ids by the keys that the runs were opened with."""
+        return {run.data.tags[KEY]: str(run.info.run_id) for run in self.runs() if KEY in run.data.tags}
+
     def parameters(self, run_id: str, values: Mapping[str, Any]) -> None:
         """Parameters that the run does not have yet; those of a key never change."""
         from mlflow.entities import Param

@@ -2,38 +2,16 @@
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from data.shards import read_shard
 from data.store import Artifact, Job, write_durably
-
-FEWEST_SEEDS = 3
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Mean over seeds, standard deviation, and half the width of the 95 % interval (Student's t); n seeds.
-
-    With one seed deviation and half width are NaN.
-    """
-
-    mean: float
-    deviation: float
-    half_width: float
-    n: int
-
-
-def interval(values: Sequence[float]) -> Interval:
-    """The interval of the mean of values."""
-    n = len(values)
-    if n < 2:
-        return Interval(float(np.mean(values)), math.nan, math.nan, n)
-    deviation = float(np.std(values, ddof=1))
-    return Interval(float(np.mean(values)), deviation, float(stats.t.ppf(0.975, n - 1)) * deviation / n**0.5, n)
+from tasks.significance import Array, SeedGroup, Statistic, difference, holm, seed_group
 
 
 @dataclass(frozen=True)
@@ -44,7 +22,7 @@ class Verdict:
     reason: str
 
 
-def judge(published: float | None, ours: Interval | None, reason_not: str) -> Verdict:
+def judge(published: float | None, ours: SeedGroup | None, reason_not: str) -> Verdict:
     """The verdict on a number. `reason_not` says why it cannot be compared, or is empty; nothing on stand-in data or at
     a smaller size is ever called reproduced."""
     if ours is None:
@@ -53,8 +31,8 @@ def judge(published: float | None, ours: Interval | None, reason_not: str) -> Ve
         return Verdict("not comparable", "the paper prints no such number")
     if reason_not:
         return Verdict("not comparable", reason_not)
-    if ours.n < FEWEST_SEEDS:
-        return Verdict("not comparable", f"{ours.n} seeds; a verdict needs {FEWEST_SEEDS}")
+    if ours.warning:
+        return Verdict("not comparable", ours.warning)
     if abs(published - ours.mean) <= ours.half_width:
         return Verdict("reproduced", f"the published value lies in our 95 % interval over {ours.n} seeds")
     direction = "higher" if ours.mean > published else "lower"
@@ -63,7 +41,10 @@ def judge(published: float | None, ours: Interval | None, reason_not: str) -> Ve
 
 @dataclass(frozen=True)
 class RowSettings:
-    """A row of a table: the experiment, the number that it answers, in which metric of ours, and why not, if so."""
+    """A row of a table: the experiment, the number that it answers, in which metric of ours, and why not, if so.
+
+    With a statistic the row is tested against the first one of the table with the same metric and test set.
+    """
 
     experiment: str
     system: str
@@ -71,6 +52,7 @@ class RowSettings:
     published: float | None
     metric: str
     reason_not: str
+    statistic: Statistic | None = None
 
 
 @dataclass(frozen=True)
@@ -83,11 +65,22 @@ class CompareSettings:
 
 
 def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
-    """verdicts.json: each row with its values by seed, interval and verdict, from inputs "EXPERIMENT seed N"."""
-    rows = [
-        _row(row, [job.inputs[f"{row.experiment} seed {seed}"] for seed in settings.seeds], settings.seeds)
-        for row in settings.rows
+    """verdicts.json: each row with its values by seed, interval, verdict, and difference from its baseline, from inputs
+    "EXPERIMENT seed N"."""
+    scores = [[job.inputs[f"{row.experiment} seed {seed}"] for seed in settings.seeds] for row in settings.rows]
+    rows = [_row(*pair, settings.seeds) for pair in zip(settings.rows, scores, strict=True)]
+    tested = [
+        Tested(
+            row.experiment,
+            row.metric,
+            str(found[0].meta["test_set"]),
+            row.statistic,
+            [read_shard(artifact.file("sentences.arrow")) for artifact in found if row.statistic],
+        )
+        for row, found in zip(settings.rows, scores, strict=True)
     ]
+    for row, against in zip(rows, differences(tested), strict=True):
+        row["against"] = against
     write_durably(job.out / "verdicts.json", json.dumps({"title": settings.title, "rows": rows}, indent=1))
     return {"title": settings.title, "rows": rows}
 
@@ -95,20 +88,68 @@ def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
 def _row(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> dict[str, Any]:
     metrics = sorted({name for artifact in scores for name in artifact.meta["scores"]})
     values = {name: [artifact.meta["scores"][name]["value"] for artifact in scores] for name in metrics}
-    ours = interval(values[row.metric])
+    ours = seed_group(values[row.metric])
     stand_in = any(artifact.meta["stand_in"] for artifact in scores)
     reason = "generated sample corpus, not the paper's data" if stand_in else row.reason_not
     return {
-        **asdict(row),
+        **{name: value for name, value in vars(row).items() if name != "statistic"},
         "seeds": list(seeds),
         "values": values,
-        "intervals": {name: _finite(asdict(interval(value))) for name, value in values.items()},
+        "intervals": {name: finite(asdict(seed_group(value))) for name, value in values.items()},
         "signatures": {name: scores[0].meta["scores"][name]["signature"] for name in metrics},
         "stand_in": stand_in,
         **asdict(judge(row.published, ours, reason)),
     }
 
 
-def _finite(values: dict[str, float]) -> dict[str, float | None]:
+@dataclass(frozen=True)
+class Tested:
+    """What a row was tested on: the sentences of its test set, with their statistics, one table a seed."""
+
+    experiment: str
+    metric: str
+    test_set: str
+    statistic: Statistic | None
+    seeds: list[pa.Table]
+
+    def statistics(self, group: str) -> Array:
+        """(S, n, K): of the sentences of a group, or of all for the group ""."""
+        assert self.statistic is not None
+        tables = [t.filter(pc.equal(t["group"], group)) if group else t for t in self.seeds]
+        return np.stack([np.array(t[self.statistic.column].to_pylist(), np.float64) for t in tables])
+
+    def names(self) -> dict[str, str]:
+        """The metric, and the metric of each group of sentences: names to groups."""
+        groups = sorted(set(self.seeds[0]["group"].to_pylist()) - {""})
+        return {self.metric: "", **{f"{self.metric}/{group}": group for group in groups}}
+
+
+def differences(rows: list[Tested]) -> list[dict[str, Any] | None]:
+    """For each row: {"baseline": experiment, "differences": {metric: ..., metric/group: ...}}, or None for a baseline.
+
+    A baseline is the first row with its metric, test set and statistic. p_holm is corrected over all rows of the table,
+    for each group of sentences by itself.
+    """
+    found: list[dict[str, Any] | None] = []
+    for row in rows:
+        same = (r for r in rows if (r.metric, r.test_set, r.statistic) == (row.metric, row.test_set, row.statistic))
+        base = next(same)
+        if row.statistic is None or base is row:
+            found.append(None)
+            continue
+        value = row.statistic.value
+        compared = {
+            name: finite(asdict(difference(row.statistics(group), base.statistics(group), value)))
+            for name, group in row.names().items()
+        }
+        found.append({"baseline": base.experiment, "differences": compared})
+    for name in {name for f in found if f for name in f["differences"]}:
+        family = [f["differences"][name] for f in found if f and name in f["differences"]]
+        for one, corrected in zip(family, holm([one["p"] for one in family]), strict=True):
+            one["p_holm"] = corrected
+    return found
+
+
+def finite(values: dict[str, Any]) -> dict[str, Any]:
     """NaN as null, which JSON has."""
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}

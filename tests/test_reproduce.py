@@ -206,12 +206,12 @@ def test_killed_workers_and_drivers_cost_no_bit_and_no_row(tmp_path):
     assert [m.step for m in client.get_metric_history(training.info.run_id, "loss")] == list(range(10, 401, 10))
 
 
-@pytest.mark.slow  # it ends, but not always within the minute
-def test_a_signal_ends_it_and_leaves_nothing_running(tmp_path):
+@pytest.mark.parametrize(("row", "number"), [("transformer", signal.SIGINT), ("phrase-k2", signal.SIGTERM)])
+def test_a_signal_ends_it_and_leaves_nothing_running(tmp_path, row, number):
     root = tmp_path / "store"
-    with started(root, "reproduce", *TINY[:2], "--set", "train.steps=5000", "--row", "transformer") as process:
+    with started(root, "reproduce", *TINY[:2], "--set", "train.steps=5000", "--row", row) as process:
         until_step(root, 10, process)
-        process.terminate()
+        process.send_signal(number)
         assert process.wait(60) == 1
     assert "goes on from the last checkpoint" in (tmp_path / "log").read_text()
     time.sleep(3)

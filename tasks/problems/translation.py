@@ -13,6 +13,8 @@ from torch import Tensor
 
 from data.shards import write_shard
 from data.store import Artifact, Job
+from phrasemodels.layers.record import recorded
+from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.models.search import translate as search_batch
 from phrasemodels.models.translation import TranslationConfig, Translator
@@ -49,11 +51,15 @@ class PhraseExamples:
         return PhraseBatch(source, lengths, self.columns.padded("phrases", rows, -1), target)
 
 
+Config = TranslationConfig | RecurrentConfig
+Model = Translator | RecurrentTranslator
+
+
 @dataclass(frozen=True)
 class Translation:
     """Sentences to sentences."""
 
-    def configure(self, model: TranslationConfig, vocabulary: Artifact) -> TranslationConfig:
+    def configure(self, model: Config, vocabulary: Artifact) -> Config:
         """The model with the sizes of the vocabularies."""
         return replace(model, source_vocabulary=vocabulary.meta["source"], target_vocabulary=vocabulary.meta["target"])
 
@@ -61,18 +67,27 @@ class Translation:
         """Rows of phrase shards."""
         return PhraseExamples(paths)
 
-    def loss(self, model: Translator, batch: PhraseBatch, smoothing: float) -> Tensor:
+    def loss(self, model: Model, batch: PhraseBatch, smoothing: float) -> Tensor:
         """Summed cross entropy of each target token after BEGIN."""
         scores = model(batch.source, batch.lengths, batch.members, batch.target[:, :-1])
         return model.loss(scores, batch.target[:, 1:], smoothing)
 
-    def criterion(self, model: Translator, batch: PhraseBatch) -> Tensor:
+    def criterion(self, model: Model, batch: PhraseBatch) -> Tensor:
         """The same without smoothing."""
         return self.loss(model, batch, 0.0)
 
     def count(self, data: PhraseExamples, rows: Rows) -> int:
         """Target tokens, END counted, BEGIN not."""
         return int((data.lengths[rows, 1] - 1).sum())
+
+
+@dataclass(frozen=True)
+class TranslationBySentence(Translation):
+    """The same, but losses are means over sentences, as learning rates of 1 presume (paper 003)."""
+
+    def count(self, data: PhraseExamples, rows: Rows) -> int:
+        """Sentences."""
+        return len(rows)
 
 
 PREDICTIONS = pa.schema(
@@ -92,7 +107,7 @@ class TranslateSettings:
     """A model's configuration and how to search; batch_tokens bounds memory and does not change the result."""
 
     problem: Translation
-    model: TranslationConfig
+    model: Config
     search: BeamSearch
     batch_tokens: int = 4096
 
@@ -112,6 +127,69 @@ def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
         answers = search_batch(model, batch.source, batch.lengths, batch.members, settings.search)
         found |= {int(row): (list(words[ids]), score) for row, (ids, score) in zip(rows, answers, strict=True)}
     return {"predictions": write_shard(job.out / "predictions.arrow", _predictions(job.inputs["rows"], found))}
+
+
+ATTENTION = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("group", pa.string(), nullable=False),
+        pa.field("tokens", pa.list_(pa.string()), nullable=False),
+        pa.field("phrases", pa.list_(pa.list_(pa.int32())), nullable=False),
+        pa.field("module", pa.string(), nullable=False),
+        pa.field("shape", pa.list_(pa.int32(), 3), nullable=False),
+        pa.field("weights", pa.list_(pa.float32()), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class AttendSettings:
+    """A model's configuration, and the attention of how many sentences of each group is kept."""
+
+    problem: Translation
+    model: Config
+    sentences: int = 1
+
+
+def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
+    """attention.arrow: what the encoder attended to in the first sentences of each group, inputs as of `translate`.
+
+    Weights (h, q, k) are over the tokens with <s> and </s>, then the phrases, which are lists of positions.
+    """
+    vocabulary = job.inputs["vocabulary"]
+    model = settings.problem.configure(settings.model, vocabulary).build()
+    load_tensors(model, load_file(job.inputs["model"].file("model.safetensors")))
+    model.eval()
+    data = settings.problem.examples([shard.path for shard in shards(job.inputs["phrases"])])
+    table = stage_table(job.inputs["rows"])
+    groups = np.array(table["group"].to_pylist(), dtype=object)
+    chosen = [row for group in sorted(set(groups)) for row in np.flatnonzero(groups == group)[: settings.sentences]]
+    rows = [row for index in chosen for row in _attended(model, data.batch(np.array([index])), table, int(index))]
+    made = pa.Table.from_pylist(rows, schema=ATTENTION)
+    return {"attention": write_shard(job.out / "attention.arrow", made)}
+
+
+@torch.inference_mode()
+def _attended(model: Model, batch: PhraseBatch, table: pa.Table, row: int) -> list[dict[str, Any]]:
+    with recorded(model) as found:
+        model.encode(batch.source, batch.lengths, batch.members)
+    tokens = ["<s>", *table["source"][row].as_py(), "</s>"]
+    phrases = [[int(i) for i in members if i >= 0] for members in batch.members[0].tolist()]
+    known = {"id": table["id"][row].as_py(), "group": table["group"][row].as_py(), "tokens": tokens, "phrases": phrases}
+    return [
+        {**known, "module": name, "shape": list(weights.shape), "weights": weights.flatten().tolist()}
+        for name, one in found.items()
+        for weights in [_apart(one[0], len(tokens), len(phrases))]
+    ]
+
+
+def _apart(weights: Tensor, n: int, m: int) -> Tensor:
+    """Weights (h, q, k) over all n + m nodes, where one row or column stood for all phrases because they were equal."""
+    if m > 1 and weights.shape[2] == n + 1:
+        weights = torch.cat([weights[..., :n], (weights[..., n:] / m).expand(-1, -1, m)], 2)
+        if weights.shape[1] == n + 1:
+            weights = torch.cat([weights[:, :n], weights[:, n:].expand(-1, m, -1)], 1)
+    return weights
 
 
 def _predictions(rows: Artifact, found: dict[int, tuple[list[str], float]]) -> pa.Table:

@@ -1,0 +1,79 @@
+"""Every system of every paper that ran on the same data with the same budget, in one table a problem."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from data.shards import read_shard
+from data.store import Artifact, Store
+from flows.results import Result
+from tasks.compare import Tested, differences
+
+BUDGET = ("steps", "batch_tokens")
+
+Same = tuple[str, str, str, str]  # problem and corpus, metric, budget, test set
+Row = tuple[Result, list[Artifact], list[Artifact]]  # a result with its trainings and scores, one of each a seed
+
+
+def comparisons(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]:
+    """Tables of {title, budget, test_set, rows}, of what is in the store: for each experiment the best result.
+
+    A row has quality, parameters, target tokens a second, peak memory (MiB), seconds of training (means over seeds),
+    and its difference from the first row, Holm-corrected over the table.
+    """
+    best: dict[tuple[str, str], Result] = {}
+    for result in results:
+        key = (result.experiment.name, result.answer.metric)
+        if result.runs and result.runs[0]["train"] and (key not in best or best[key].worth < result.worth):
+            best[key] = result
+    artifacts = {artifact.key: artifact for artifact in store.artifacts()}
+    tables: dict[Same, list[Row]] = {}
+    for result in best.values():
+        trained = [artifacts[run["train"]] for run in result.runs]
+        scored = [artifacts[run["score"]] for run in result.runs]
+        tables.setdefault(_same(result, trained[0], scored[0]), []).append((result, trained, scored))
+    return [_table(same, rows) for same, rows in tables.items()]
+
+
+def _same(result: Result, trained: Artifact, scored: Artifact) -> Same:
+    """What all rows of a table have in common: problem and corpus, metric, budget, test set."""
+    config = trained.manifest["parts"]["settings"]["config"]
+    budget = ", ".join(f"{name.replace('_', ' ')} {config[name]}" for name in BUDGET if name in config)
+    return result.experiment.recipe.name, result.answer.metric, budget, str(scored.meta["test_set"])
+
+
+def _table(same: Same, rows: list[Row]) -> dict[str, Any]:
+    title, metric, budget, test_set = same
+    tested = []
+    for result, _, scored in rows:
+        statistic = result.answer.statistic
+        tables = [read_shard(artifact.file("sentences.arrow")) for artifact in scored if statistic]
+        tested.append(Tested(result.experiment.name, metric, test_set, statistic, tables))
+    lines = [
+        {
+            "paper": result.experiment.paper,
+            "experiment": result.experiment.name,
+            "system": result.experiment.system,
+            "variant": result.experiment.variant,
+            "seeds": len(result.row["seeds"]),
+            "quality": result.row["intervals"][metric],
+            "parameters": trained[0].meta["parameters"],
+            "tokens_per_second": _mean(_speed(artifact) for artifact in trained),
+            "peak_memory_mib": _mean(artifact.meta["peak_memory_mib"] for artifact in trained),
+            "train_seconds": _mean(artifact.meta["train_seconds"] for artifact in trained),
+            "against": against,
+        }
+        for (result, trained, _), against in zip(rows, differences(tested), strict=True)
+    ]
+    return {"title": title, "metric": metric, "budget": budget, "test_set": test_set, "rows": lines}
+
+
+def _speed(trained: Artifact) -> float:
+    """Target tokens a second, mean over the rows of the history."""
+    history = json.loads(trained.file("history.json").read_text(encoding="utf-8"))
+    return _mean(row["tokens_per_second"] for row in history)
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found)

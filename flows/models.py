@@ -1,0 +1,164 @@
+"""Trained models by name: asked, looked into, and taken elsewhere. Weights are safetensors; nothing is unpickled."""
+
+import dataclasses
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from data.shards import read_shard
+from data.store import Artifact, HasKey, Step, Store, jsonable, write_durably
+from flows.catalogue import experiment as find_experiment
+from flows.experiment import Experiment
+from flows.lineage import Lineage
+from tasks.given import Given, given
+
+PARTS = ("model", "vocabulary")
+
+
+@runtime_checkable
+class Answering(Protocol):
+    """A recipe whose models can be asked about sentences that they are given."""
+
+    def data(self) -> dict[str, Step]: ...
+    def answering(self, model: Any, texts: HasKey, known: Mapping[str, HasKey]) -> Step: ...
+    def attending(self, model: Any, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step: ...
+    def spoken(self, row: Mapping[str, Any]) -> str: ...
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained model: its experiment with the configuration that it was trained with, its weights and vocabulary."""
+
+    experiment: Experiment
+    seed: int
+    weights: Artifact
+    vocabulary: Artifact
+
+    @property
+    def recipe(self) -> Answering:
+        if not isinstance(self.experiment.recipe, Answering):
+            raise ValueError(f"{self.experiment.name}: models of this problem cannot be asked about single sentences")
+        return self.experiment.recipe
+
+    @property
+    def known(self) -> dict[str, HasKey]:
+        return {"model": self.weights, "vocabulary": self.vocabulary}
+
+    def predict(self, texts: Sequence[str]) -> list[str]:
+        """The answers to sentences, by the same steps that made the predictions of the test set."""
+        if not texts:
+            return []
+        with tempfile.TemporaryDirectory() as folder:
+            step = self.recipe.answering(self.experiment.model, _given(texts), self.known)
+            found = Store(Path(folder)).open().run(step)
+            return [self.recipe.spoken(row) for row in read_shard(found.file("predictions.arrow")).to_pylist()]
+
+    def attend(self, text: str) -> list[dict[str, Any]]:
+        """What each attention looks at: {tokens, phrases, module, shape (h, q, k), weights}."""
+        with tempfile.TemporaryDirectory() as folder:
+            step = self.recipe.attending(self.experiment.model, _given([text]), self.known, 1)
+            found = Store(Path(folder)).open().run(step)
+            return read_shard(found.file("attention.arrow")).to_pylist()
+
+    def export(self, to: Path) -> Path:
+        """A folder that `load` reads: weights and vocabulary with their manifests, and a card."""
+        to.mkdir(parents=True, exist_ok=True)
+        for name, artifact in zip(PARTS, (self.weights, self.vocabulary), strict=True):
+            shutil.copytree(artifact.path, to / name, dirs_exist_ok=True)
+        write_durably(to / "card.json", json.dumps(self.card(), indent=1))
+        return to
+
+    def card(self) -> dict[str, Any]:
+        """What to know of a model before one uses it."""
+        e, meta = self.experiment, self.weights.meta
+        told = {name: meta[name] for name in ("parameters", "dev_loss", "steps", "train_seconds")}
+        terms = {name: meta[name] for name in ("licences", "redistributable", "stand_in")}
+        corpus = e.recipe.corpus.name
+        return {"experiment": e.name, "seed": self.seed, "corpus": corpus, "weights": self.weights.key, **told, **terms}
+
+
+def _given(texts: Sequence[str]) -> Step:
+    return Step(given, "given sentences", Given(tuple(texts)))
+
+
+def load(folder: Path) -> Model:
+    """A model that was exported; a ValueError if it is damaged or of another version of the code."""
+    parts = [Store(folder).load(folder / name) for name in PARTS]
+    if parts[0] is None or parts[1] is None:
+        raise ValueError(f"{folder}: not an exported model, or damaged; export it again with `phrasemodels export`")
+    return _model(parts[0], parts[1])
+
+
+def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
+    """A model by folder, by experiment (its best seed on dev), or by key, label or MLflow run of a training or score."""
+    if Path(what, PARTS[0]).is_dir():
+        return load(Path(what))
+    lineage = Lineage(store)
+    if best := champion(lineage, what):
+        return best
+    artifact = lineage.find(what, run_ids)
+    trained = [a for _, _, a, _ in lineage.back(artifact) if isinstance(a, Artifact) and a.manifest["step"] == "train"]
+    if not trained:
+        raise ValueError(f"{what!r} is {artifact.manifest['label']}, which rests on no training")
+    return stored(lineage, trained[0])
+
+
+def champion(lineage: Lineage, experiment: str) -> Model | None:
+    """The training of an experiment with the lowest dev loss, of those made with the newest settings."""
+    label = f"train {experiment} seed "
+    found = [a for a in lineage.artifacts.values() if a.manifest["label"].startswith(label)]
+    newest = [a for a in found if _but_seed(a) == _but_seed(found[-1])]
+    return stored(lineage, best_of(newest)) if newest else None
+
+
+def best_of(trained: Sequence[Artifact]) -> Artifact:
+    """The training with the lowest loss on dev."""
+    return min(trained, key=lambda a: float(a.meta["dev_loss"]))
+
+
+def _but_seed(trained: Artifact) -> dict[str, Any]:
+    return {**trained.manifest["parts"]["settings"], "seed": None}
+
+
+def stored(lineage: Lineage, trained: Artifact) -> Model:
+    """The model of a training in the store."""
+    key = trained.manifest["parts"]["inputs"].get("vocabulary", "")
+    if (vocabulary := lineage.artifacts.get(key)) is None:
+        raise ValueError(f"{trained.manifest['label']}: its vocabulary {key} is no longer in the store")
+    return _model(trained, vocabulary)
+
+
+def _model(trained: Artifact, vocabulary: Artifact) -> Model:
+    name, _, seed = trained.manifest["label"].removeprefix("train ").rpartition(" seed ")
+    known = find_experiment(name)
+    config = restored(known.model, trained.manifest["parts"]["settings"]["model"], name)
+    return Model(dataclasses.replace(known, model=config), int(seed), trained, vocabulary)
+
+
+def restored(template: Any, saved: Any, where: str) -> Any:
+    """A configuration with the numbers that were saved, and the parts of the template, which must be those saved.
+
+    So nothing that a file names is ever imported; a ValueError says which part is another now.
+    """
+    if dataclasses.is_dataclass(template) and not isinstance(template, type):
+        kind = jsonable(template)["type"]
+        if saved.get("type") != kind:
+            raise ValueError(f"{where}: the model was made as {saved.get('type')}, which is {kind} now")
+        values = {
+            f.name: restored(getattr(template, f.name), saved[f.name], f"{where}.{f.name}")
+            for f in dataclasses.fields(template)
+        }
+        return dataclasses.replace(template, **values)
+    if isinstance(template, tuple) and any(map(dataclasses.is_dataclass, template)):
+        if len(template) != len(saved):
+            raise ValueError(f"{where}: the model was made with {len(saved)} parts, there are {len(template)} now")
+        return tuple(restored(part, one, where) for part, one in zip(template, saved, strict=True))
+    if callable(template):
+        if saved != jsonable(template):
+            raise ValueError(f"{where}: the model was made with {saved}, which is {jsonable(template)} now")
+        return template
+    return tuple(saved) if isinstance(template, tuple) else saved

@@ -1,0 +1,73 @@
+"""Tables in a terminal."""
+
+import sys
+from typing import Any
+
+
+def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left")
+    for column in columns:
+        numeric = bool(rows) and isinstance(rows[0][column], int | float)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(
+            *(
+                Text("" if row[c] is None else f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c]))
+                for c in columns
+            )
+        )
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _against(row: dict[str, Any]) -> str:
+    """Difference from the baseline, its interval, and the corrected p."""
+    if not row["against"]:
+        return ""
+    found = row["against"]["differences"][row["metric"]]
+    p = "<.001" if found["p_holm"] < 0.001 else f"{found['p_holm']:.3f}".removeprefix("0")
+    return f"{found['difference']:+.2f} [{found['low']:+.2f}, {found['high']:+.2f}] p {p}"
+
+
+def print_table(result: dict[str, Any]) -> None:
+    """Published, ours, verdict; times; where to look further."""
+    from infra.settings import Settings
+
+    rows = []
+    for row in result["rows"]:
+        ours = row["intervals"][row["metric"]]
+        half = "" if ours["half_width"] is None else f" ± {ours['half_width']:.2f}"
+        groups = {
+            name.removeprefix("bleu/"): f"{v['mean']:.1f}"
+            for name, v in row["intervals"].items()
+            if name.startswith("bleu/")
+        }
+        rows.append(
+            {
+                "system": row["system"],
+                "variant": row["variant"],
+                "published": "–" if row["published"] is None else f"{row['published']:.2f}",
+                "ours": f"{ours['mean']:.2f}{half}",
+                "− baseline": _against(row),
+                **groups,
+                "seeds": len(row["seeds"]),
+                "verdict": row["verdict"],
+            }
+        )
+    print_rows(result["title"], list(rows[0]), rows)
+    print("because: " + "; ".join(sorted({row["reason"] for row in result["rows"]})))
+    stages = ", ".join(
+        f"{name} {seconds:.0f} s"
+        for name, seconds in sorted(result["stages"].items(), key=lambda item: -item[1])
+        if seconds >= 0.5
+    )
+    print(
+        f"time: {result['seconds']:.0f} s after the services were up; by stage, side by side: {stages or 'everything was in the store'}"
+    )
+    root = Settings().root
+    print(f"report:  {result['report']}")
+    print(f"MLflow:  mlflow ui --backend-store-uri {Settings().tracking_uri} --host 127.0.0.1")
+    print(f"Prefect: PREFECT_HOME={root / 'prefect'} prefect server start --host 127.0.0.1")

@@ -1,0 +1,78 @@
+"""The commands that use trained models: predict, attend, export."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from flows.models import Model
+
+app = typer.Typer()
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="An experiment (its best seed is taken), a folder of `export`, a store key or MLflow run."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
+
+
+@app.command()
+def predict(
+    model: Name, file: Annotated[Path, typer.Argument(help="A sentence a line; - is stdin.")], as_json: Json = False
+) -> None:
+    """Answers of a trained model, one a line.
+
+    Example: echo "the red house sleeps" | phrasemodels predict 000/table1/sample/phrase-k2 -
+    """
+    lines = (sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")).splitlines()
+    answers = find_model(model).predict(lines)
+    if as_json:
+        print(json.dumps([{"source": line, "answer": answer} for line, answer in zip(lines, answers, strict=True)]))
+    else:
+        print("\n".join(answers))
+
+
+@app.command()
+def attend(
+    model: Name,
+    sentence: Annotated[str, typer.Argument(help="A sentence.")],
+    to: Annotated[Path, typer.Option(help="The page to write.")] = Path("attention.html"),
+    as_json: Json = False,
+) -> None:
+    """A page of what a model attends to in a sentence: words, phrases and the tree over them, layer by layer.
+
+    Example: phrasemodels attend 000/table1/sample/phrase-k2 "the red house sleeps"
+    """
+    found = find_model(model)
+    rows = found.attend(sentence)
+    if as_json:
+        print(json.dumps(rows))
+        return
+    from flows.report import write_attention
+
+    print(write_attention(found.card(), rows, to))
+
+
+@app.command()
+def export(model: Name, to: Annotated[Path, typer.Argument(help="Folder to make.")]) -> None:
+    """Take a model elsewhere: safetensors, configuration, vocabulary, card. `predict` and `attend` read the folder."""
+    print(find_model(model).export(to))
+
+
+def find_model(name: str) -> "Model":
+    """A trained model, of the store or of an exported folder."""
+    import infra.environment  # noqa: F401
+    from data.store import Store
+    from flows.models import find, load
+    from infra.settings import Settings
+    from infra.tracking import Tracker
+
+    if Path(name, "card.json").is_file():
+        return load(Path(name))
+    settings = Settings()
+    return find(Store(settings.root).open(), name, Tracker(settings.tracking_uri).keys())

@@ -1,0 +1,79 @@
+"""One verdict for each number that the papers printed, with its reason and the runs it rests on."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from data.manifest import closest
+from flows.catalogue import experiments
+from flows.experiment import Cell, Experiment, published_results
+from flows.results import Result
+
+DATA = ("dataset", "dataset statistics")  # systems of rows that describe a corpus
+PRINTED = ("paper", "system", "variant", "dataset", "split", "metric", "value")
+
+
+def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]:
+    """A verdict for each row of published_results.csv, in its order; of one paper, if one is named."""
+    known = published_results()
+    papers = {row["paper"] for row in known}
+    if paper and paper not in papers:
+        raise ValueError(f"no paper {paper!r}: {closest(paper, papers)}")
+    found = list(results)
+    return [_verdict(row, found) for row in known if not paper or row["paper"] == paper]
+
+
+def _verdict(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
+    same = [other for other in published_results() if all(other[name] == row[name] for name in PRINTED)]
+    best = max((r for r in results if _answers(r.answer.cell, same)), key=lambda r: r.worth, default=None)
+    line: dict[str, Any] = {k: row[k] for k in ("paper", "table", "system", "variant", "dataset", "split", "metric")}
+    line |= {"published": float(row["value"]), "notes": row["notes"]}
+    if best is None:
+        nothing: dict[str, Any] = {"ours": None, "half_width": None, "seeds": 0, "source": "", "title": "", "runs": []}
+        return line | nothing | {"verdict": "not run", "reason": _why_not(row, same)}
+    ours = best.row["intervals"][best.row["metric"]]
+    return line | {
+        "ours": ours["mean"],
+        "half_width": ours["half_width"],
+        "seeds": len(best.row["seeds"]),
+        "source": best.source,
+        "title": best.title,
+        "runs": best.runs,
+        "verdict": best.row["verdict"],
+        "reason": best.row["reason"],
+    }
+
+
+def _answers(cell: Cell | None, rows: Iterable[dict[str, str]]) -> bool:
+    """Whether a cell is one of these rows, which are one number printed in several places; what is empty is any."""
+    wanted = {name: value for name, value in dataclasses.asdict(cell).items() if value} if cell else {}
+    return bool(wanted) and any(all(row[name] == value for name, value in wanted.items()) for row in rows)
+
+
+def _why_not(row: dict[str, str], same: Sequence[dict[str, str]]) -> str:
+    """What it would take to answer a number."""
+    if row["system"] in DATA:
+        return "describes the paper's own corpus"
+    if asked := _asked(same):
+        number = asked.name.split("/")[1].removeprefix("table")
+        return f"no run: phrasemodels reproduce --paper {asked.paper} --table {number} --row {asked.row}"
+    return "no experiment answers it"
+
+
+def _asked(same: Sequence[dict[str, str]]) -> Experiment | None:
+    return next((e for e in _experiments() if any(_answers(answer.cell, same) for answer in e.answers)), None)
+
+
+@cache
+def _experiments() -> list[Experiment]:
+    return experiments()
+
+
+def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Counts by paper and verdict."""
+    counts: dict[str, dict[str, int]] = {}
+    for row in rows:
+        of = counts.setdefault(row["paper"], {})
+        of[row["verdict"]] = of.get(row["verdict"], 0) + 1
+    return counts

@@ -1,0 +1,144 @@
+"""Comparisons of systems: against scipy, enumeration and sacreBLEU, and how often they err when there is no difference."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sacrebleu.significance import PairedTest
+from scipy import stats
+
+from tasks.metrics import bleu, bleu_counts, tokenised_bleu
+from tasks.significance import (
+    accuracy_of,
+    approximate_randomisation,
+    bleu_of,
+    correlation_of,
+    correlation_statistics,
+    difference,
+    f1_of,
+    holm,
+    seed_group,
+    two_level_bootstrap,
+)
+
+
+def mean_of(sums):
+    """A metric that is a plain mean, of (value, 1)."""
+    return sums[..., 0] / sums[..., 1]
+
+
+def as_statistics(values):
+    """(S, n) to (S, n, 2)."""
+    return np.stack([values, np.ones_like(values)], -1)
+
+
+def sentences(rng, n, share):
+    """References, and hypotheses in which a share of the words is another."""
+    words = np.array(list("abcdefgh"))
+    references = [words[rng.integers(0, 8, rng.integers(6, 14))] for _ in range(n)]
+    changed = [np.where(rng.random(len(r)) < share, words[rng.integers(0, 8, len(r))], r) for r in references]
+    return [" ".join(r) for r in references], [" ".join(h) for h in changed]
+
+
+def test_a_seed_group_warns_below_three():
+    assert seed_group([1.0, 2.0]).warning == "2 seeds; a verdict needs 3"
+    assert seed_group([1.0]).warning == "1 seed; a verdict needs 3"
+    assert seed_group([1.0, 2.0, 3.0]).warning == ""
+
+
+def test_metrics_of_sums_are_the_metrics():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=40), rng.normal(size=40)
+    assert correlation_of(correlation_statistics(x, y).sum(0)) == pytest.approx(100 * stats.pearsonr(x, y)[0])
+    ranked = correlation_statistics(stats.rankdata(x), stats.rankdata(y)).sum(0)
+    assert correlation_of(ranked) == pytest.approx(100 * stats.spearmanr(x, y)[0])
+    assert f1_of(np.array([6.0, 8.0, 10.0])) == pytest.approx(100 * 2 * 0.75 * 0.6 / 1.35)
+    assert accuracy_of(np.array([3.0, 4.0])) == 75
+    references, hypotheses = sentences(rng, 60, 0.3)
+    counts = bleu_counts(hypotheses, references).sum(0)
+    assert bleu_of(counts) == pytest.approx(bleu(tokenised_bleu(), hypotheses, references).value)
+    assert bleu_of(np.array([3, 3, 3, 2, 1, 0, 3, 2, 1, 0.0])) == 0, "no 4-gram: not smoothed"
+
+
+def test_holm_by_hand():
+    # 0.01·4, 0.02·3, then 0.03·2 and 0.04·1, never below the one before
+    assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert holm([0.9, 0.5]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_one_seed_is_the_paired_t_test():
+    rng = np.random.default_rng(1)
+    base = rng.normal(size=(1, 400))
+    ours = base + rng.normal(0.1, 1, size=(1, 400))
+    found = difference(as_statistics(ours), as_statistics(base), mean_of, 10_000)
+    expected = stats.ttest_rel(ours[0], base[0])
+    low, high = expected.confidence_interval()
+    assert found.p == pytest.approx(expected.pvalue, abs=0.005)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.005)
+
+
+def test_seeds_alone_are_welchs_t_test():
+    ours, base = np.array([3.0, 4.1, 5.3, 4.4]), np.array([2.0, 2.6, 2.9])
+    found = difference(*(as_statistics(np.repeat(x[:, None], 50, 1)) for x in (ours, base)), mean_of, 50_000)
+    expected = stats.ttest_ind(ours, base, equal_var=False)
+    low, high = expected.confidence_interval()
+    assert found.p == pytest.approx(expected.pvalue, abs=0.003)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.03)
+
+
+def test_randomisation_against_every_exchange():
+    rng = np.random.default_rng(2)
+    ours, base = (np.stack([rng.integers(0, 9, (2, 10)), np.full((2, 10), 9)], -1).astype(float) for _ in range(2))
+    seen = abs(accuracy_of(ours.sum(1)).mean() - accuracy_of(base.sum(1)).mean())
+    larger = 0
+    for bits in itertools.product([False, True], repeat=10):
+        keep = np.array(bits)[None, :, None]
+        mine, theirs = np.where(keep, ours, base), np.where(keep, base, ours)
+        larger += abs(accuracy_of(mine.sum(1)).mean() - accuracy_of(theirs.sum(1)).mean()) >= seen - 1e-9
+    found = approximate_randomisation(ours, base, accuracy_of, 20_000, np.random.default_rng(0))
+    assert found == pytest.approx(larger / 2**10, abs=0.01)
+
+
+@pytest.mark.parametrize("share", [0.26, 0.28, 0.30, 0.35])
+def test_sacrebleus_paired_tests_agree_on_single_seeds(share):
+    rng = np.random.default_rng(3)
+    references, base = sentences(rng, 300, 0.32)
+    words = np.array(list("abcdefgh"))
+    changed = (np.where(rng.random(len(r.split())) < share, rng.choice(words), r.split()) for r in references)
+    ours = [" ".join(h) for h in changed]
+    theirs = {
+        kind: PairedTest([("base", base), ("ours", ours)], {"BLEU": tokenised_bleu()}, [references], kind, 4000)
+        for kind in ("ar", "bs")
+    }
+    p = {kind: test()[1]["BLEU"][1].p_value for kind, test in theirs.items()}
+    found = difference(*(bleu_counts(h, references)[None].astype(float) for h in (ours, base)), bleu_of, 4000)
+    scores = [bleu(tokenised_bleu(), h, references).value for h in (ours, base)]
+    assert found.difference == pytest.approx(scores[0] - scores[1])
+    assert found.p_randomisation == pytest.approx(p["ar"], abs=0.03)
+    assert found.p == pytest.approx(p["ar"], abs=0.03)
+    if abs(found.difference) > 3:  # its bootstrap centres |δ|: one-sided when zero is far away, and too small near it
+        assert found.p / 2 == pytest.approx(p["bs"], abs=0.01)
+    assert (found.p < 0.05) >= (p["bs"] < 0.025)
+
+
+def test_systems_on_other_sentences_are_refused():
+    with pytest.raises(ValueError, match="other sentences: 5 and 6"):
+        difference(np.ones((1, 5, 2)), np.ones((1, 6, 2)), mean_of)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "between"), [(1, 0.0), *((seeds, sd) for seeds in (2, 3, 5) for sd in (0.0, 0.05, 0.5))]
+)
+def test_identical_systems_differ_as_often_as_promised(seeds, between):
+    """500 pairs of systems that are the same but for chance, α = 0.05: of seeds, of sentences, of both together."""
+    rng, n, found = np.random.default_rng(7), 150, []
+    for _ in range(500):
+        hard = rng.normal(size=n)
+        systems = (
+            hard + between * rng.normal(size=(seeds, 1)) + rng.normal(size=n) + 0.7 * rng.normal(size=(seeds, n))
+            for _ in range(2)
+        )
+        value, error, freedom = two_level_bootstrap(*map(as_statistics, systems), mean_of, 300, rng)
+        found.append(2 * stats.t.sf(abs(value) / error, freedom) < 0.05)
+    assert 0.03 <= np.mean(found) <= 0.07
