@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from data.corpora.readers import reasons
 from data.schemas import TREES, build, check, columns
@@ -18,7 +19,7 @@ from tasks.stages import SHARD, map_shards
 NO_WORDS = "no words"
 NO_TREE = "the corpus has no tree"
 UNKNOWN_TAG = "X"
-GOLD = {"source": "", "text": "tree", "premise": "premise_tree", "hypothesis": "hypothesis_tree", "tokens": "tree"}
+TREE_OF = {"text": "tree", "premise": "premise_tree", "hypothesis": "hypothesis_tree"}  # columns of records
 
 
 class Parser(Protocol):
@@ -55,11 +56,7 @@ class Parse:
 def parse(job: Job, settings: Parse) -> dict[str, Any]:
     """TREES shards of any records, by job.inputs["models"] if the parser needs models; counts what has no tree."""
     others = {"models": models_of(job.inputs["models"])} if "models" in job.inputs else {}
-    meta = map_shards(job, parse_shard, settings, **others)
-    found: Counter[str] = Counter()
-    for shard in meta["shards"]:
-        found.update(reasons(read_shard(job.out / shard["file"])))
-    return {**meta, "record": "trees", "unusable": dict(sorted(found.items()))}
+    return {"record": "trees", **counted(job, map_shards(job, parse_shard, settings, **others))}
 
 
 def parse_shard(job: Job, settings: Parse) -> dict[str, Any]:
@@ -76,13 +73,71 @@ def parse_shard(job: Job, settings: Parse) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Plant:
+    """What makes the trees that a corpus lacks."""
+
+    parser: Parser
+
+
+def plant(job: Job, settings: Plant) -> dict[str, Any]:
+    """The same PAIRS or SENTENCES with a tree wherever there was none, by job.inputs["models"] if the parser needs
+    models; what cannot be parsed keeps its row, with the reason."""
+    others = {"models": models_of(job.inputs["models"])} if "models" in job.inputs else {}
+    return counted(job, map_shards(job, plant_shard, settings, **others))
+
+
+def plant_shard(job: Job, settings: Plant) -> dict[str, Any]:
+    """One shard with trees."""
+    path = job.inputs["shard"].path
+    table = read_shard(path)
+    columns_ = [
+        column for column, tree in TREE_OF.items() if column in table.column_names and tree in table.column_names
+    ]
+    if not columns_:
+        raise ValueError(f"{path}: there is nothing to give trees to among {', '.join(table.column_names)}")
+    models = job.inputs["models"].path if "models" in job.inputs else None
+    for column in columns_:
+        table = planted(table, column, settings.parser, models)
+    return {"dropped": 0, **write_shard(job.out / SHARD, table)}
+
+
+def planted(table: pa.Table, column: str, parser: Parser, models: Path | None) -> pa.Table:
+    """The table with trees of a column where it had none; a sentence that cannot be parsed adds to the row's reason."""
+    name = TREE_OF[column]
+    bare = pc.equal(table[name], "")
+    made = parser.analyse(table.filter(bare), column, models)
+    why = pc.if_else(pc.equal(made["reason"], ""), "", pc.binary_join_element_wise(column, made["reason"], ": "))
+    before = table["reason"].filter(bare)
+    joined = pc.if_else(pc.equal(before, ""), why, pc.if_else(pc.equal(why, ""), before, _and(before, why)))
+    return _set(_set(table, name, bare, made["tree"]), "reason", bare, joined)
+
+
+def _and(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(first, second, "; ")
+
+
+def _set(table: pa.Table, name: str, where: pa.ChunkedArray, values: pa.ChunkedArray) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    column = pc.replace_with_mask(table[name].combine_chunks(), where.combine_chunks(), values.combine_chunks())
+    return table.set_column(place, table.schema.field(name), column)
+
+
+def counted(job: Job, meta: dict[str, Any]) -> dict[str, Any]:
+    """A stage's meta with how many rows cannot be used, by reason."""
+    found: Counter[str] = Counter()
+    for shard in meta["shards"]:
+        found.update(reasons(read_shard(job.out / shard["file"])))
+    return {**meta, "unusable": dict(sorted(found.items()))}
+
+
+@dataclass(frozen=True)
 class Gold:
     """The trees that the corpus has."""
 
     def analyse(self, table: pa.Table, column: str, models: Path | None) -> pa.Table:
         if table.schema.equals(TREES):
             return table
-        name = GOLD.get(column, "")
+        name = TREE_OF.get(column, "")
         if name not in table.column_names:
             raise ValueError(f"{column!r} has no trees in this corpus: parse it with models")
         rows = [
