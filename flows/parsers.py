@@ -97,6 +97,41 @@ def score(
         print(f"{metric:22} {value:8.2f}")
 
 
+@app.command()
+def levels(
+    corpus: Annotated[str, typer.Argument(help="A corpus with trees, or with text that is parsed.")],
+    split: Annotated[str, typer.Option(help="Which of its splits.")] = "test",
+    column: Annotated[str, typer.Option(help="The column that is parsed.")] = "tokens",
+    name: Annotated[str, typer.Option("--parser", help="A parser; the trees of the corpus, if none is named.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Phrases a sentence and words a phrase at each level, as paper 001's Table 1 prints them.
+
+    Example: phrasemodels parsers levels senteval --split TREC.test --column text --parser gum
+    """
+    from data.store import Step
+    from flows.query import TABLE_1, query
+    from infra.settings import Settings
+    from infra.tracking import Tracker
+    from tasks.constituents import Divide, divide
+    from tasks.corpora import Corpus
+    from tasks.parse import Gold, Parse, parse
+    from tasks.stanza_parser import Stanza
+
+    models = {"models": step_of(name)} if name else {}
+    label = f"{corpus} {split} {column} by {name or 'the corpus'}"
+    settings = Parse(Stanza(processors=("pos", "constituency")) if name else Gold(), column)
+    trees = Step(parse, f"parse {label}", settings, {"rows": Corpus(corpus).split(split)} | models)
+    divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
+    sentence = f"select level, phrases, words from ({TABLE_1}) where label = '{divided.manifest['label']}'"
+    rows = query(_store(), Tracker(Settings().tracking_uri), sentence)[1]
+    if as_json:
+        print(json.dumps([dict(zip(("level", "phrases", "words"), row, strict=True)) for row in rows], indent=1))
+        return
+    for level, phrases, words in rows:
+        print(f"level {level}: {phrases:.2f} phrases a sentence, {words:.2f} words a phrase")
+
+
 def step_of(name: str, minutes: float = 10.0) -> "Step":
     """The step that yields the models of a parser by name."""
     from tasks.parser_models import DownloadParser, downloaded, fetched

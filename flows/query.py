@@ -29,6 +29,12 @@ VIEWS = {
     "published": "data/published_results.csv: paper, table_, system, variant, dataset, split, metric, value, ...",
 }
 
+# what paper 001's Table 1 prints of each corpus: phrases a sentence, and words a phrase
+TABLE_1 = """
+select label, level, round(avg(phrases), 2) as phrases, round(sum(words) / sum(phrases), 2) as words
+from levels where words > 0 group by all order by label, level
+"""
+
 
 def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Columns and rows of a question. A ValueError says what is wrong with it.

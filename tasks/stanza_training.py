@@ -80,7 +80,7 @@ def write_files(table: pa.Table, path: Path) -> None:
 def _tokeniser(files: Path, vectors: str) -> list[str]:
     given = {"--txt_file": "train.txt", "--label_file": "train.labels", "--mwt_json_file": "train.mwt"}
     given |= {"--dev_txt_file": "dev.txt", "--dev_label_file": "dev.labels", "--dev_conll_gold": "dev.conllu"}
-    sizes = ["--max_seqlen", "300", "--steps", "1500", "--eval_steps", "400", "--no_use_mwt"]
+    sizes = ["--max_seqlen", "300", "--steps", "1500", "--eval_steps", "100", "--no_use_mwt"]
     paths = [part for option, name in given.items() for part in (option, str(files / name))]
     return [*COMMON, *paths, "--conll_file", str(files / "answer.conllu"), *sizes]
 
@@ -91,13 +91,13 @@ def _trained_on(files: Path, suffix: str, vectors: str) -> list[str]:
 
 
 def _tagger(files: Path, vectors: str) -> list[str]:
-    sizes = "--batch_size 32 --eval_interval 100 --fix_eval_interval --hidden_dim 200 --deep_biaff_hidden_dim 200"
+    sizes = "--batch_size 32 --eval_interval 50 --fix_eval_interval --hidden_dim 200 --deep_biaff_hidden_dim 200"
     more = "--composite_deep_biaff_hidden_dim 100 --char_hidden_dim 200 --max_steps 1500"
     return [*_trained_on(files, "conllu", vectors), "--charlm_shorthand", "", *sizes.split(), *more.split()]
 
 
 def _dependencies(files: Path, vectors: str) -> list[str]:
-    sizes = "--batch_size 1500 --eval_interval 100 --hidden_dim 200 --deep_biaff_hidden_dim 200 --num_layers 2"
+    sizes = "--batch_size 1500 --eval_interval 50 --hidden_dim 200 --deep_biaff_hidden_dim 200 --num_layers 2"
     more = "--deep_biaff_output_dim 100 --char_hidden_dim 100 --no_checkpoint --max_steps 1500"
     return [*_trained_on(files, "conllu", vectors), "--charlm_shorthand", "", *sizes.split(), *more.split()]
 

@@ -8,18 +8,13 @@ from data.shards import read_shard
 from data.store import Step, Store
 from data.trees import parse
 from flows.catalogue import table
-from flows.query import query
+from flows.query import TABLE_1, query
 from flows.session import Session
 from infra.settings import Settings
 from tasks.constituents import Divide, divide
 from tasks.corpora import SampleCorpus
 from tasks.leaks import leaks
 from tasks.stages import shards
-
-TABLE_1 = """
-select label, level, round(avg(phrases), 2) as phrases, round(sum(words) / sum(phrases), 2) as words
-from levels where words > 0 group by all order by label, level
-"""
 
 
 def test_levels_by_sql(store: Store) -> None:

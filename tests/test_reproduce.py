@@ -130,6 +130,28 @@ def test_sql(world, question, answer):
     assert json.loads(ask(world, "sql", question, "--json")) == answer
 
 
+README = (PROJECT / "README.md").read_text(encoding="utf-8")
+QUESTIONS = re.findall(r'^phrasemodels sql "(.*)"$', README, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("place", "columns", "rows"),
+    [
+        (0, {"system", "variant", "published", "ours", "half_width", "verdict"}, 2),
+        (1, {"metric", "step", "mean"}, 3),
+        (2, {"grp", "exact", "n"}, 2),
+        (3, {"label", "tokens", "phrases", "longest"}, 6),
+        (4, {"licences", "redistributable", "stand_in", "rows"}, 1),
+    ],
+)
+def test_the_five_questions_of_the_readme(world, place, columns, rows):
+    assert len(QUESTIONS) == 5
+    found = json.loads(ask(world, "sql", QUESTIONS[place], "--json"))
+    assert len(found) == rows and set(found[0]) == columns
+    numbers = [value for row in found for value in row.values() if isinstance(value, int | float)]
+    assert all(value is not None for row in found for name, value in row.items() if name != "half_width") and numbers
+
+
 @pytest.mark.parametrize(
     "question",
     ["select * from read_csv('/etc/passwd')", "copy (select 1) to 'out.csv'", "install sqlite", "set enable_external_access = true",

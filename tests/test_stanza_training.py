@@ -26,7 +26,9 @@ def treebank(**columns: list) -> object:
 
 def test_running_text_has_the_spaces_of_a_writer() -> None:
     tokens = ["Do", "n't", "go", "(", "now", ")", ",", "it", "'s", "$", "3", "."]
-    assert "".join(t + " " * s for t, s in zip(tokens, spaced(tokens), strict=True)) == "Don't go (now), it's $3."
+    assert (
+        "".join(t + " " * s for t, s in zip(tokens, spaced(tokens), strict=True)).strip() == "Don't go (now), it's $3."
+    )
 
 
 def test_files_hold_what_the_treebank_has() -> None:
@@ -68,11 +70,13 @@ def test_the_evaluator_of_the_constituency_trainer() -> None:
 
 @pytest.mark.slow
 def test_models_are_trained_and_parse(store: Store) -> None:
-    """A minute a model on the generated treebank: far better than chance, in Stanza's own pipeline."""
+    """A minute and a half a model on the generated treebank: far better than chance, in Stanza's own pipeline."""
     corpus = SampleCorpus(train=1000, dev=60, test=60, records=Treebank())
     splits = {split: corpus.split(split) for split in ("train", "dev", "test")}
-    made = store.run(Step(train_parser, "t", TrainParser(1.0), splits))
-    assert made.meta["agreement"]["xpos"] > 80 and made.meta["agreement"]["uas"] > 50 and made.meta["agreement"]["f1"] > 50
+    made = store.run(Step(train_parser, "t", TrainParser(1.5), splits))
+    assert (
+        made.meta["agreement"]["xpos"] > 80 and made.meta["agreement"]["uas"] > 50 and made.meta["agreement"]["f1"] > 50
+    )
     assert json.loads(made.file("resources.json").read_text())["en"]["packages"]["default"]["pos"] == "own"
     parsed = store.run(Step(parse, "p", Parse(Stanza()), {"rows": splits["test"], "models": made}))
     for row in read_shard(shards(parsed)[0].path).to_pylist():
