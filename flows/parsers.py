@@ -85,9 +85,9 @@ def score(
     models = _artifact(step_of(name))
     gold = stage_table(_artifact(Corpus(treebank).split(split))).slice(0, head).combine_chunks()
     parser = Stanza()
-    parser.analyse(gold.slice(0, 2), "tokens", models.path)  # so that loading is not timed
+    parser.analyse(gold.slice(0, 2), "tokens", {"models": models.path})  # so that loading is not timed
     start = time.perf_counter()
-    found = parser.analyse(gold, "tokens", models.path)
+    found = parser.analyse(gold, "tokens", {"models": models.path})
     seconds = time.perf_counter() - start
     result = treebank_scores(gold, found) | {"sentences_per_second": gold.num_rows / seconds}
     if as_json:

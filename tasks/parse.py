@@ -22,12 +22,15 @@ UNKNOWN_TAG = "X"
 TREE_OF = {"text": "tree", "premise": "premise_tree", "hypothesis": "hypothesis_tree"}  # columns of records
 
 
+Folders = Mapping[str, Path]
+
+
 class Parser(Protocol):
     """A back end; what it is made of decides the key."""
 
-    def analyse(self, table: pa.Table, column: str, models: Path | None) -> pa.Table:
-        """TREES of the sentences in a column, row by row; `models` is the folder of its models, if it needs any. What
-        it cannot parse has a reason, and a flat tree."""
+    def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
+        """TREES of the sentences in a column, row by row; `models` are the folders of what it needs, by name. What it
+        cannot parse has a reason, and a flat tree."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ class Parse:
 
 
 def parse(job: Job, settings: Parse) -> dict[str, Any]:
-    """TREES shards of any records, by job.inputs["models"] if the parser needs models; counts what has no tree."""
-    others = {"models": models_of(job.inputs["models"])} if "models" in job.inputs else {}
+    """TREES shards of any records, by what else is in job.inputs if the parser needs models; counts what has no tree."""
+    others = {name: models_of(given) for name, given in job.inputs.items() if name != "rows"}
     return {"record": "trees", **counted(job, map_shards(job, parse_shard, settings, **others))}
 
 
@@ -65,7 +68,7 @@ def parse_shard(job: Job, settings: Parse) -> dict[str, Any]:
     table = read_shard(path)
     if settings.column not in table.column_names:
         raise ValueError(f"{path}: no column {settings.column!r} to parse; there are {', '.join(table.column_names)}")
-    models = job.inputs["models"].path if "models" in job.inputs else None
+    models = {name: given.path for name, given in job.inputs.items() if name != "shard"}
     made = check(settings.parser.analyse(table, settings.column, models), TREES, str(path))
     if made.num_rows != table.num_rows:
         raise ValueError(f"{path}: {table.num_rows} sentences, but {made.num_rows} trees")
@@ -80,9 +83,9 @@ class Plant:
 
 
 def plant(job: Job, settings: Plant) -> dict[str, Any]:
-    """The same PAIRS or SENTENCES with a tree wherever there was none, by job.inputs["models"] if the parser needs
-    models; what cannot be parsed keeps its row, with the reason."""
-    others = {"models": models_of(job.inputs["models"])} if "models" in job.inputs else {}
+    """The same PAIRS or SENTENCES with a tree wherever there was none, by what else is in job.inputs if the
+    parser needs models; what cannot be parsed keeps its row, with the reason."""
+    others = {name: models_of(given) for name, given in job.inputs.items() if name != "rows"}
     return counted(job, map_shards(job, plant_shard, settings, **others))
 
 
@@ -95,13 +98,13 @@ def plant_shard(job: Job, settings: Plant) -> dict[str, Any]:
     ]
     if not columns_:
         raise ValueError(f"{path}: there is nothing to give trees to among {', '.join(table.column_names)}")
-    models = job.inputs["models"].path if "models" in job.inputs else None
+    models = {name: given.path for name, given in job.inputs.items() if name != "shard"}
     for column in columns_:
         table = planted(table, column, settings.parser, models)
     return {"dropped": 0, **write_shard(job.out / SHARD, table)}
 
 
-def planted(table: pa.Table, column: str, parser: Parser, models: Path | None) -> pa.Table:
+def planted(table: pa.Table, column: str, parser: Parser, models: Folders) -> pa.Table:
     """The table with trees of a column where it had none; a sentence that cannot be parsed adds to the row's reason."""
     name = TREE_OF[column]
     bare = pc.equal(table[name], "")
@@ -134,7 +137,7 @@ def counted(job: Job, meta: dict[str, Any]) -> dict[str, Any]:
 class Gold:
     """The trees that the corpus has."""
 
-    def analyse(self, table: pa.Table, column: str, models: Path | None) -> pa.Table:
+    def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
         if table.schema.equals(TREES):
             return table
         name = TREE_OF.get(column, "")

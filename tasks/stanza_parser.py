@@ -12,7 +12,7 @@ import torch
 
 from data.dependencies import flaw
 from data.trees import Span, Tree, brackets, plain
-from tasks.parse import NO_WORDS, Analysis, flat, sentences, trees
+from tasks.parse import NO_WORDS, Analysis, Folders, flat, sentences, trees
 
 PROCESSORS = ("pos", "lemma", "depparse", "constituency")
 Batch = Callable[[list[list[str]]], list[Analysis]]
@@ -34,12 +34,13 @@ class Stanza:
     batch_words: int = 1000
     longest: int = 300
 
-    def analyse(self, table: pa.Table, column: str, models: Path | None) -> pa.Table:
-        if models is None:
+    def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
+        if "models" not in models:
             raise ValueError("Stanza needs models: give the parse step an input `models` (phrasemodels parsers --help)")
+        folder = models["models"]
         with one_thread():
-            tokens = self.tokens(table[column].to_pylist(), models) if self.tokenise else sentences(table, column)
-            pipeline = load(self.language, self.processors, self.batch, self.batch_words, str(models))
+            tokens = self.tokens(table[column].to_pylist(), folder) if self.tokenise else sentences(table, column)
+            pipeline = load(self.language, self.processors, self.batch, self.batch_words, str(folder))
             return trees(table, in_batches(lambda some: _parse(pipeline, some), tokens, self.batch, self.longest))
 
     def tokens(self, texts: list[str], models: Path) -> list[list[str]]:

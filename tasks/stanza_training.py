@@ -57,7 +57,7 @@ def train_parser(job: Job, settings: TrainParser) -> dict[str, Any]:
         _keep(folder, files)
     _say_which_tags(job.out / LANGUAGE / "constituency" / f"{PACKAGE}.pt")
     write_durably(job.out / "resources.json", json.dumps(resources(job.out), indent=1))
-    scores = treebank_scores(test, Stanza().analyse(test, "tokens", job.out))
+    scores = treebank_scores(test, Stanza().analyse(test, "tokens", {"models": job.out}))
     return {"agreement": {name: round(value, 2) for name, value in scores.items()}, "stand_in": True}
 
 

@@ -94,14 +94,14 @@ def test_stanza_parses_and_counts_what_it_cannot(store: Store, models: Artifact)
 def test_trees_do_not_depend_on_the_batch(models: Artifact) -> None:
     texts = SampleCorpus(train=30, dev=1, test=1).records.tables(0, {"a": 30})["a"]["source"].to_pylist()
     table = build(BITEXT, "here", {"source": texts, "target": texts}, len(texts))
-    whole, single = (Stanza(batch=size).analyse(table, "source", models.path) for size in (100, 1))
+    whole, single = (Stanza(batch=size).analyse(table, "source", {"models": models.path}) for size in (100, 1))
     assert whole.equals(single)
 
 
 @modelled
 def test_stanza_divides_text(models: Artifact) -> None:
     table = build(BITEXT, "here", {"source": ["Don't go, he says.", "  ", "It is 3:15."], "target": ["", "", ""]}, 3)
-    tokens = Stanza(tokenise=True).analyse(table, "source", models.path)["tokens"].to_pylist()
+    tokens = Stanza(tokenise=True).analyse(table, "source", {"models": models.path})["tokens"].to_pylist()
     assert tokens[0][-4:] == [",", "he", "says", "."] and tokens[1] == [] and tokens[2][-1] == "."
 
 
@@ -172,7 +172,7 @@ def test_stanza_downloads_from_a_server(server: str, store: Store, models: Artif
         "en/pos/gum.pt", "en/pretrain/own.pt", "en/tokenize/gum.pt", "resources.json",
     ]  # fmt: skip
     table = build(BITEXT, "here", {"source": ["The cat sleeps ."], "target": [""]}, 1)
-    found = Stanza(processors=("pos",)).analyse(table, "source", made.path)
+    found = Stanza(processors=("pos",)).analyse(table, "source", {"models": made.path})
     assert found["tags"].to_pylist()[0][:2] == ["DT", "NN"] and found["tree"].to_pylist() == [""]
     gone = downloaded(DownloadParser(server=("http://127.0.0.1:9", where[1])))
     with pytest.raises(OSError, match="is there a network"):
@@ -201,7 +201,7 @@ def test_missing_trees_are_planted(store: Store, models: Artifact) -> None:
     empty = table.set_column(
         table.schema.get_field_index("hypothesis_tree"), table.schema.field("hypothesis_tree"), pa.array([""] * 8)
     )
-    made = planted(empty, "hypothesis", Stanza(processors=("pos", "constituency"), longest=6), models.path)
+    made = planted(empty, "hypothesis", Stanza(processors=("pos", "constituency"), longest=6), {"models": models.path})
     assert made["premise_tree"].equals(table["premise_tree"])
     for row in made.to_pylist():
         assert " ".join(read_tree(row["hypothesis_tree"]).tokens) == row["hypothesis"]

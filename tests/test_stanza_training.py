@@ -82,4 +82,4 @@ def test_models_are_trained_and_parse(store: Store) -> None:
     for row in read_shard(shards(parsed)[0].path).to_pylist():
         assert list(read_tree(row["tree"]).tokens) == row["tokens"]
     text = build(TREES, "here", {"tokens": [["x"]]}, 1).append_column("text", [["The dog sleeps. "]])
-    assert Stanza(tokenise=True).analyse(text, "text", made.path)["tokens"].to_pylist()[0][-1] == "."
+    assert Stanza(tokenise=True).analyse(text, "text", {"models": made.path})["tokens"].to_pylist()[0][-1] == "."
