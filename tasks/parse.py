@@ -59,7 +59,7 @@ class Parse:
 def parse(job: Job, settings: Parse) -> dict[str, Any]:
     """TREES shards of any records, by what else is in job.inputs if the parser needs models; counts what has no tree."""
     others = {name: models_of(given) for name, given in job.inputs.items() if name != "rows"}
-    return {"record": "trees", **counted(job, map_shards(job, parse_shard, settings, **others))}
+    return {"record": "trees", **counted(job, map_shards(job, parse_shard, settings, None, **others))}
 
 
 def parse_shard(job: Job, settings: Parse) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def plant(job: Job, settings: Plant) -> dict[str, Any]:
     """The same PAIRS or SENTENCES with a tree wherever there was none, by what else is in job.inputs if the
     parser needs models; what cannot be parsed keeps its row, with the reason."""
     others = {name: models_of(given) for name, given in job.inputs.items() if name != "rows"}
-    return counted(job, map_shards(job, plant_shard, settings, **others))
+    return counted(job, map_shards(job, plant_shard, settings, None, **others))
 
 
 def plant_shard(job: Job, settings: Plant) -> dict[str, Any]:
