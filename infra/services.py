@@ -6,7 +6,9 @@ even if that is killed.
 
 import contextlib
 import ctypes
+import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -96,10 +98,13 @@ def die_with_parent() -> None:
 
 
 def free_port() -> int:
-    """A TCP port of loopback that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of loopback that is free now, from where neither Ray (up to 19999) nor the kernel takes any by itself:
+    a server is slow to start, and others look for ports meanwhile."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no free port between 20000 and 32000")
 
 
 def wait_for(server: str) -> None:
@@ -107,9 +112,10 @@ def wait_for(server: str) -> None:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         try:
-            with urllib.request.urlopen(f"{server}/api/health", timeout=2):
+            with urllib.request.urlopen(f"{server}/api/admin/version", timeout=2) as answer:
+                json.load(answer)
                 return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
+        except (urllib.error.URLError, ConnectionError, TimeoutError, ValueError):
             time.sleep(0.2)
     raise OSError(f"the Prefect server at {server} did not answer within {PATIENCE:.0f} s: see server.log in the store")
 
