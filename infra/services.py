@@ -135,21 +135,37 @@ def start_ray(settings: Settings) -> bool:
     else:
         hosts = [urlparse(url).hostname or "" for url in (settings.mlflow_uri, settings.prefect_api_url) if url]
         with exported(environment.LOOPBACK | {"no_proxy": ",".join(["127.0.0.1", "localhost", "::1", *hosts])}):
-            ray.init(
-                address="local",
-                num_cpus=settings.cpus,
-                include_dashboard=False,
-                object_store_memory=200_000_000,
-                _node_ip_address="127.0.0.1",
-                _temp_dir=tempfile.mkdtemp(prefix="pm-ray-"),
-                **quiet,
-            )
+            _start_embedded(settings.cpus, quiet)
     alive = [node for node in ray.nodes() if node["Alive"]]
     if settings.cluster and len(alive) < 2:
         raise OSError(
             "a cluster was asked for, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, have the others joined?"
         )
     return True
+
+
+def _start_embedded(cpus: int | None, quiet: dict[str, Any]) -> None:
+    """Ray gives its own start 30 seconds, which a busy machine may exceed: then again, three times in all."""
+    import ray
+
+    for attempt in range(3):
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                object_store_memory=200_000_000,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=tempfile.mkdtemp(prefix="pm-ray-"),
+                **quiet,
+            )
+            return
+        except Exception as error:
+            ray.shutdown()
+            if "timed out during startup" not in str(error):
+                raise
+            if attempt == 2:
+                raise OSError("Ray did not start within 30 s, three times: is the machine overloaded?") from error
 
 
 def stop_ray() -> None:
