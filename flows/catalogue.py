@@ -5,17 +5,20 @@ from dataclasses import dataclass
 
 from data.manifest import closest
 from flows.experiment import Experiment, override
-from flows.experiments import paper_000, paper_002
+from flows.experiments import (
+    paper_000,
+    paper_001,
+    paper_002,
+    paper_003,
+    paper_003_answering,
+    paper_003_syntax,
+    paper_004,
+)
 
 PROFILES = ("sample", "laptop", "paper")
+PAPERS = (paper_000, paper_001, paper_002, paper_003, paper_003_answering, paper_003_syntax, paper_004)
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
-    ("000", "1"): paper_000.table_1,
-    ("002", "2"): paper_002.table_2,
-    ("002", "3"): paper_002.table_3,
-    ("002", "4"): paper_002.table_4,
-    ("002", "5"): paper_002.table_5,
-    ("002", "presets"): paper_002.presets,
-    ("002", "figure3"): paper_002.merges,
+    (paper.PAPER, number): make for paper in PAPERS for number, make in paper.TABLES.items()
 }
 
 

@@ -6,7 +6,7 @@ to here: a batch of K "tokens" there counts the longer side, here both; a learni
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -321,7 +321,9 @@ def presets(profile: str) -> list[Experiment]:
     data = PROFILES[profile].data["atis"]
     rnn = dataclasses.replace(PAPERS, slug="paper-rnn", recurrent=BiRNN)
     return [
-        experiment("presets", profile, data, row, (Answer("logic"), Answer("exact")), f"{row.slug}-{preset.slug}", preset)
+        experiment(
+            "presets", profile, data, row, (Answer("logic"), Answer("exact")), f"{row.slug}-{preset.slug}", preset
+        )
         for preset in (PAPERS, OFFICIAL_CODE, rnn)
         for row in ((TRANSFORMER, MODELS[3]) if preset is not rnn else (MODELS[3],))
     ]
@@ -334,5 +336,17 @@ def merges(profile: str) -> list[Experiment]:
     for count in (0, 300, 600, 1200) if profile == "sample" else (0, 1000, 2000, 4000, 6000, 8000, 10_000):
         forms = dataclasses.replace(data.recipe.forms, merges=count)
         own = dataclasses.replace(data, recipe=dataclasses.replace(data.recipe, forms=forms))
-        made.append(experiment("figure3", profile, own, MODELS[3], (Answer("logic"), Answer("exact")), f"merges-{count}"))
+        made.append(
+            experiment("figure3", profile, own, MODELS[3], (Answer("logic"), Answer("exact")), f"merges-{count}")
+        )
     return made
+
+
+TABLES: dict[str, Callable[[str], list[Experiment]]] = {
+    "2": table_2,
+    "3": table_3,
+    "4": table_4,
+    "5": table_5,
+    "presets": presets,
+    "figure3": merges,
+}

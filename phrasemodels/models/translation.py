@@ -106,10 +106,14 @@ class Translator(nn.Module):
         """source (B, n) ids, lengths (B), members (B, m, k) -> memory (B, n, d)."""
         return self.encoder(self.embed_source(source), lengths, members)
 
+    def start(self, memory: Tensor, lengths: Tensor) -> "Cache":
+        """Before the first target token; memory (B, n, d), lengths (B)."""
+        cross = [layer.source.keys_values(memory) for layer in self.decoder_layers]
+        return Cache(cross, within(lengths, memory.shape[1])[:, None, None, :])
+
     def forward(self, source: Tensor, lengths: Tensor, members: Tensor, target: Tensor) -> Tensor:
         """Scores (B, t, V) of the token after each of target (B, t), which begins with BEGIN."""
-        cache = Cache.start(self, self.encode(source, lengths, members), lengths)
-        return self.project(self.advance(target, cache))
+        return self.project(self.advance(target, self.start(self.encode(source, lengths, members), lengths)))
 
     def advance(self, target: Tensor, cache: "Cache") -> Tensor:
         """States (B, t, d) of the next t target tokens (B, t); the cache grows by them."""
@@ -134,12 +138,6 @@ class Cache:
         self.cross = cross
         self.valid = valid
         self.past: list[tuple[Tensor, Tensor]] = []
-
-    @classmethod
-    def start(cls, model: Translator, memory: Tensor, lengths: Tensor) -> "Cache":
-        """Before the first target token; memory (B, n, d), lengths (B)."""
-        cross = [layer.source.keys_values(memory) for layer in model.decoder_layers]
-        return cls(cross, within(lengths, memory.shape[1])[:, None, None, :])
 
     @property
     def length(self) -> int:

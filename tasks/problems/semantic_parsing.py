@@ -50,7 +50,9 @@ def score_forms(job: Job, settings: FormScoreSettings) -> dict[str, Any]:
     """
     new = ~_seen(job.inputs["rows"], job.inputs["train"])
     right, table = matches(job.inputs["predictions"], settings)
-    groups = np.array([group or ("new" if fresh else "seen") for group, fresh in zip(table["group"].to_pylist(), new, strict=True)])
+    groups = np.array(
+        [group or ("new" if fresh else "seen") for group, fresh in zip(table["group"].to_pylist(), new, strict=True)]
+    )
     chosen = {"": np.ones(len(new), bool), "/new": new, **{f"/{g}": groups == g for g in sorted(set(groups))}}
     scores = {
         f"{name}{suffix}": _percent(name, found[rows])
