@@ -64,7 +64,7 @@ class Session:
                 e.variant,
                 answer.cell.published if answer.cell else None,
                 answer.metric,
-                "" if e.comparable else f"smaller than the paper's setting (profile {e.profile})",
+                answer.why_not or ("" if e.comparable else f"smaller than the paper's setting (profile {e.profile})"),
                 answer.statistic,
             )
             for e in self.table.experiments
