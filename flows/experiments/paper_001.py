@@ -8,12 +8,11 @@ from functools import cache
 from pathlib import Path
 
 from data.fetch import Sources
-from data.grammar.records import Entailment as EntailmentRecords
-from data.grammar.records import Polarity
 from data.manifest import load
 from data.supplied import digests
 from flows.experiment import Answer, Cell, Experiment
 from flows.recipes.entailment import EntailmentRecipe, Task
+from flows.recipes.suites import PAIRS, SAMPLE_SUITE, SUITE
 from phrasemodels.encoders.adasent import AdaSentConfig
 from phrasemodels.encoders.bilstm import BiLstmConfig
 from phrasemodels.encoders.disan import DisanConfig
@@ -27,17 +26,13 @@ from tasks.corpora import Corpus, SampleCorpus
 from tasks.levels import AtRandom, Dependencies, Levels, Structure, Trees, none, right_branching
 from tasks.logistic import PROTOTYPING, PUBLISHED, Setting
 from tasks.optimisers import adadelta, constant
-from tasks.problems.transfer import FOLDS, NESTED, OFFICIAL, RELATEDNESS, SIMILARITY
 from tasks.sentences import Text, VectorFile
 from tasks.significance import Statistic, accuracy_of
-from tasks.tokenise import moses_lower
 from tasks.train import TrainConfig
 
 PAPER = "001"
 GLOVE = "glove/glove.42B.300d.txt"
 RIGHT = Statistic("right", accuracy_of)
-ONE = Text(("text",))  # MR, CR, SUBJ, MPQA, SST and TREC are tokenised already
-TWO = Text(tokeniser=moses_lower)
 
 
 @dataclass(frozen=True)
@@ -129,27 +124,6 @@ SOURCES = (
     replace(PSAN, slug="random", variant="random trees", structure=Levels(trees=AtRandom())),
     replace(PSAN, slug="right-branching", variant="right-branching trees", structure=Levels(trees=right_branching)),
     replace(PSAN, slug="whole", variant="the sentence as one phrase", structure=Levels(trees=none)),
-)
-
-
-SENTEVAL = Corpus("senteval")
-SST2, SST5, TREC, SICK, MRPC = (Corpus("senteval", part) for part in ("SST2", "SST5", "TREC", "SICK", "MRPC"))
-DIVIDED = ("train", "dev", "test")
-SUITE = (
-    *(Task(name, NESTED, SENTEVAL, (name,), ONE) for name in ("MR", "CR", "SUBJ", "MPQA")),
-    Task("SST2", OFFICIAL, SST2, DIVIDED, ONE),
-    Task("SST5", OFFICIAL, SST5, DIVIDED, ONE),
-    Task("TREC", FOLDS, TREC, ("train", "test"), ONE),
-    Task("MRPC", FOLDS, MRPC, ("train", "test"), TWO),
-    Task("SICK-E", OFFICIAL, SICK, DIVIDED, TWO),
-    Task("SICK-R", RELATEDNESS, SICK, DIVIDED, TWO),
-    Task("STS14", SIMILARITY, SENTEVAL, ("STS14",), TWO),
-)
-CLASSES = SampleCorpus(600, 100, 200, records=Polarity())
-PAIRS = SampleCorpus(4000, 400, 600, records=EntailmentRecords())
-SAMPLE_SUITE = (
-    Task("polarity", NESTED, CLASSES, ("train",), ONE),
-    Task("entailment", OFFICIAL, PAIRS, DIVIDED, Text()),
 )
 
 
