@@ -5,15 +5,12 @@ from dataclasses import dataclass
 
 from data.manifest import closest
 from flows.experiment import Experiment, override
-from flows.experiments import paper_000, paper_001
+from flows.experiments import paper_000, paper_001, paper_003, paper_003_answering, paper_003_syntax, paper_004
 
 PROFILES = ("sample", "laptop", "paper")
+PAPERS = (paper_000, paper_001, paper_003, paper_003_answering, paper_003_syntax, paper_004)
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
-    ("000", "1"): paper_000.table_1,
-    ("001", "2"): paper_001.table_2,
-    ("001", "3"): paper_001.table_3,
-    ("001", "4"): paper_001.table_4,
-    ("001", "phrases"): paper_001.phrase_sources,
+    (paper.PAPER, number): make for paper in PAPERS for number, make in paper.TABLES.items()
 }
 
 

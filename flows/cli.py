@@ -11,6 +11,7 @@ import typer
 
 from flows.ask import app as ask_app
 from flows.corpora import app as corpora_app
+from flows.parse import app as parse_app
 from flows.use import app as use_app
 from infra.signals import ENDED, Stopped
 
@@ -29,6 +30,7 @@ app = typer.Typer(
 
 app.add_typer(ask_app)
 app.add_typer(use_app)
+app.add_typer(parse_app)
 app.add_typer(corpora_app, name="corpora")
 
 Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]

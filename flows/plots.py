@@ -146,6 +146,17 @@ def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> s
     return svg(figure, f"{unit}, by kind of sentence: " + ", ".join(row["label"] for row in rows))
 
 
+def heat(values: Any, rows: Sequence[str], columns: Sequence[str], axes_said: tuple[str, str], said: str) -> str:
+    """Values (rows, columns) as SVG; dark is high. axes_said: what rows and columns are."""
+    figure, axes = plt.subplots(figsize=(2.6 + 0.24 * len(columns), 1.6 + 0.19 * len(rows)), layout="constrained")
+    shown = axes.imshow(values, cmap="Greys", aspect="auto")
+    axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(rows)), rows, fontsize=7)
+    axes.set(ylabel=axes_said[0], xlabel=axes_said[1])
+    figure.colorbar(shown, ax=axes, fraction=0.03)
+    return svg(figure, said)
+
+
 def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, said: str) -> str:
     """Weights (q, k) over tokens and phrases, as SVG: each phrase stands amid its words, the tree over them above."""
     nodes = [*([i] for i in range(len(tokens))), *phrases]

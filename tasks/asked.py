@@ -30,9 +30,8 @@ def read_asked(job: Job, settings: Asked) -> dict[str, Any]:
         if text.count(TAB) != 1:
             raise ValueError(f"{text[:60]!r} is no pair: give a premise, a tab and a hypothesis")
         for side, part in zip(("premise", "hypothesis"), text.split(TAB), strict=True):
-            words, tree = _read(part)
-            columns[side].append(words)
-            columns[f"{side}_tree"].append(tree)
+            columns[side].append(_read(part)[0])
+            columns[f"{side}_tree"].append(_read(part)[1])
     return write_stage(job.out, build(PAIRS, "given", columns, len(texts)))
 
 

@@ -1,20 +1,31 @@
-"""Paper 000, Attention over Phrases: Table 1, translation of Multi30k."""
+"""Paper 000, Attention over Phrases: Table 1, translation of Multi30k; the question behind it; Table 2, tagging."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
+import torch
+from torch import nn
+
+from data.grammar.records import Treebank
 from flows.experiment import Answer, Cell, Experiment
+from flows.recipes.tagging import TaggingRecipe
 from flows.recipes.translation import Text, TranslationRecipe
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.layers.attention import identity
+from phrasemodels.layers.attention import identity, sigma_on_projection, softmax_hadamard, softmax_within
+from phrasemodels.layers.blocks import Replace
+from phrasemodels.layers.phrases import LengthEmbedding, MeanInit
+from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import EncoderConfig, TranslationConfig
-from tasks.corpora import BitextCorpus, SampleCorpus
+from tasks.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
 from tasks.phrases import Phrases, adjacent, no_phrases
+from tasks.problems.tagging import ACCURACY, TagColumn
 from tasks.significance import BLEU
+from tasks.subtrees import subtrees
 from tasks.tokenise import join, spaces
-from tasks.train import TrainConfig, linear_decay
+from tasks.train import TrainConfig, constant, linear_decay
 
 PAPER = "000"
 
@@ -45,6 +56,11 @@ def linear(longest: int) -> Callable[[Size], EncoderConfig]:
     return lambda size: HypernodeEncoderConfig(**dataclasses.asdict(size), longest=longest, sigma=identity)
 
 
+def semantic(longest: int) -> Callable[[Size], EncoderConfig]:
+    """The same model as phrase_transformer; its hypernodes are parts of dependency trees."""
+    return phrase_transformer(longest)
+
+
 @dataclass(frozen=True)
 class Row:
     """A system of the paper: what it is called there, its encoder, its phrases."""
@@ -56,8 +72,12 @@ class Row:
     phrases: Phrases
 
 
-ROWS = (
-    Row("transformer", "Transformer", "baseline", transformer, Phrases(no_phrases)),
+TRANSFORMER = Row("transformer", "Transformer", "baseline", transformer, Phrases(no_phrases))
+SEMANTIC = (
+    Row("semantic-k2", "Semantic PhraseTransformer", "k=2", semantic(2), Phrases(subtrees, 2)),
+    Row("semantic-k3", "Semantic PhraseTransformer", "k=3", semantic(3), Phrases(subtrees, 3)),
+)
+ADJACENT = (
     Row("linear-k2", "Linear PhraseTransformer", "k=2", linear(2), Phrases(adjacent, 2)),
     Row("linear-k3", "Linear PhraseTransformer", "k=3", linear(3), Phrases(adjacent, 3)),
     Row("phrase-k2", "PhraseTransformer", "k=2", phrase_transformer(2), Phrases(adjacent, 2)),
@@ -124,22 +144,168 @@ PROFILES = {
 }
 
 
+def translation(table: str, profile: str, chosen: Profile, row: Row, cell: Cell | None = None) -> Experiment:
+    """A system that translates English to German."""
+    return Experiment(
+        name=f"{PAPER}/{table}/{profile}/{row.slug}",
+        paper=PAPER,
+        system=row.system,
+        variant=row.variant,
+        answers=(Answer("bleu", cell, BLEU),),
+        profile=profile,
+        comparable=chosen.comparable,
+        recipe=TranslationRecipe(chosen.corpus, row.phrases, chosen.text),
+        model=TranslationConfig(row.encoder(chosen.size), 0, 0, chosen.size.layers, chosen.size.d_ff),
+        train=chosen.train,
+        ray_train=None if chosen.ray_train is None else (0,) if chosen.ray_train == row.slug else (),
+    )
+
+
 def table_1(profile: str) -> list[Experiment]:
     """Table 1 at one size: BLEU of five systems, English to German."""
-    chosen = PROFILES[profile]
     return [
-        Experiment(
-            name=f"{PAPER}/table1/{profile}/{row.slug}",
-            paper=PAPER,
-            system=row.system,
-            variant=row.variant,
-            answers=(Answer("bleu", Cell(PAPER, "Table 1", row.system, row.variant, "BLEU"), BLEU),),
-            profile=profile,
-            comparable=chosen.comparable,
-            recipe=TranslationRecipe(chosen.corpus, row.phrases, chosen.text),
-            model=TranslationConfig(row.encoder(chosen.size), 0, 0, chosen.size.layers, chosen.size.d_ff),
-            train=chosen.train,
-            ray_train=None if chosen.ray_train is None else (0,) if chosen.ray_train == row.slug else (),
-        )
-        for row in ROWS
+        translation("table1", profile, PROFILES[profile], row, Cell(PAPER, "Table 1", row.system, row.variant, "BLEU"))
+        for row in (TRANSFORMER, *ADJACENT)
     ]
+
+
+SHORT = 4  # a short schedule has this fraction of the updates
+READINGS = {"neg_inf": softmax_within, "hadamard": softmax_hadamard}  # of Eq 5
+
+
+def sigmoid_grid(profile: str) -> list[Experiment]:
+    """What σ is worth: {Transformer, Linear, σ} × readings of Eq 5 × {short, converged} schedule, k=2. Every system has
+    the sizes, the learning rate and the updates of Table 1; none was tuned by itself."""
+    long = PROFILES[profile].train
+    short = dataclasses.replace(long, steps=long.steps // SHORT, warmup=long.warmup // SHORT)
+    rows = []
+    for schedule, train in (("short", short), ("converged", long)):
+        chosen = dataclasses.replace(PROFILES[profile], train=train, ray_train="", comparable=False)
+        rows.append((chosen, dataclasses.replace(TRANSFORMER, slug=f"transformer-{schedule}", variant=schedule)))
+        for row in (one for one in ADJACENT if one.phrases.longest == 2):
+            for reading, attend in READINGS.items():
+                encoder = varied(row.encoder, attend=attend)
+                name = f"{row.slug.removesuffix('-k2')}-{reading}-{schedule}"
+                chosen_row = Row(name, row.system, f"{reading}, {schedule}", encoder, row.phrases)
+                rows.append((chosen, chosen_row))
+    return [translation("table1-sigmoid", profile, chosen, row) for chosen, row in rows]
+
+
+def varied(encoder: Callable[[Size], EncoderConfig], **switches: Any) -> Callable[[Size], EncoderConfig]:
+    """An encoder with other switches of the specification."""
+    return lambda size: dataclasses.replace(encoder(size), **switches)  # type: ignore[type-var]
+
+
+SWITCHES: dict[str, dict[str, Any]] = {
+    "as printed": {},
+    "σ after the projection": {"readout": sigma_on_projection},
+    "hypernodes begin as means": {"initialise": MeanInit},
+    "hypernodes begin by length": {"initialise": LengthEmbedding},
+    "neither residual, norm nor feed-forward": {"residual": Replace, "d_ff": 0},
+}
+
+
+def switches(profile: str) -> list[Experiment]:
+    """PhraseTransformer k=2 with each switch of the specification turned by itself, and in the other direction."""
+    chosen = dataclasses.replace(PROFILES[profile], ray_train="", comparable=False)
+    base = next(row for row in ADJACENT if row.slug == "phrase-k2")
+    rows = [
+        translation(
+            "table1-switches",
+            profile,
+            chosen,
+            Row(f"switch-{index}", base.system, name, varied(base.encoder, **parts), base.phrases),
+        )
+        for index, (name, parts) in enumerate(SWITCHES.items())
+    ]
+    if isinstance(chosen.corpus, BitextCorpus):
+        text = dataclasses.replace(chosen.text, source_language="de", target_language="en")
+        turned = BitextCorpus(chosen.corpus.name, Direction("de", "en"))
+        recipe = TranslationRecipe(turned, base.phrases, text)
+        rows.append(
+            dataclasses.replace(
+                rows[0], name=f"{PAPER}/table1-switches/{profile}/de-en", variant="German to English", recipe=recipe
+            )
+        )
+    return rows
+
+
+def adam_with_decay(parameters: Iterable[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
+    """Adam with the L2 penalty of Star-Transformer's tagger, 2e-5."""
+    return torch.optim.Adam(
+        parameters, config.learning_rate, config.betas, config.epsilon, weight_decay=2e-5, fused=True
+    )
+
+
+@dataclass(frozen=True)
+class TaggingProfile:
+    """Table 2 at one size. Its own corpus has to be supplied: other treebanks are stand-ins."""
+
+    size: Size
+    train: TrainConfig
+    hidden: int = 200
+
+
+TAGGING = {
+    "sample": TaggingProfile(
+        Size(d=64, heads=2, layers=2, d_ff=128, dropout=0.1),
+        TrainConfig(steps=120, batch_tokens=1500, learning_rate=3e-3, warmup=30, schedule=linear_decay,
+                    evaluate_every=40, checkpoint_every=40),
+    ),
+    # Seven epochs or so of a treebank of 180,000 words.
+    "laptop": TaggingProfile(
+        Size(d=120, heads=6, layers=2, d_ff=240, dropout=0.3),
+        TrainConfig(steps=1000, batch_tokens=3000, learning_rate=2e-3, warmup=150, schedule=linear_decay,
+                    evaluate_every=150, checkpoint_every=150, smoothing=0.0),
+    ),
+    # The paper's widths; for the rest "we follow Guo et al. 2019". 38,219 sentences, 64 a batch, 25 epochs. Word vectors
+    # are learned, not GloVe's.
+    "paper": TaggingProfile(
+        Size(d=300, heads=6, layers=2, d_ff=2048, dropout=0.3),
+        TrainConfig(steps=15_000, batch_tokens=1_000_000, batch_rows=64, learning_rate=3e-4, warmup=1, clip=5.0,
+                    betas=(0.9, 0.999), epsilon=1e-8, schedule=constant, optimiser=adam_with_decay, smoothing=0.0,
+                    evaluate_every=600, checkpoint_every=600),
+    ),
+}  # fmt: skip
+
+
+def table_2(corpus: Corpus | None, tags: str) -> Callable[[str], list[Experiment]]:
+    """Table 2 on a treebank (None: the profile's own): token accuracy of seven systems."""
+
+    def experiments(profile: str) -> list[Experiment]:
+        chosen = TAGGING[profile]
+        sample = SampleCorpus(train=2000, dev=200, test=400, records=Treebank())
+        own = PENN if profile == "paper" else Corpus("gum")
+        treebank = sample if profile == "sample" else corpus or own
+        table = "table2" if corpus is None else f"table2-{corpus.name}-{tags}"
+        return [
+            Experiment(
+                name=f"{PAPER}/{table}/{profile}/{row.slug}",
+                paper=PAPER,
+                system=row.system,
+                variant=row.variant,
+                answers=(Answer("accuracy", Cell(PAPER, "Table 2", row.system, row.variant, "accuracy"), ACCURACY),),
+                profile=profile,
+                comparable=treebank == PENN,
+                recipe=TaggingRecipe(treebank, TagColumn(tags), row.phrases),
+                model=TaggerConfig(row.encoder(chosen.size), 0, 0, chosen.hidden),
+                train=chosen.train,
+                ray_train=() if profile == "sample" else None,
+            )
+            for row in (TRANSFORMER, *SEMANTIC, *ADJACENT)
+        ]
+
+    return experiments
+
+
+PENN = Corpus("penn_treebank", "tagging")
+TABLES: dict[str, Callable[[str], list[Experiment]]] = {
+    "1": table_1,
+    "1-sigmoid": sigmoid_grid,
+    "1-switches": switches,
+    "2": table_2(None, "tags"),
+    **{
+        f"2-{name}-{tags}": table_2(Corpus(name), tags)
+        for name, tags in (("gum", "universal"), ("ud_english_ewt", "tags"), ("ud_english_ewt", "universal"))
+    },
+}

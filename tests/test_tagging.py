@@ -1,0 +1,106 @@
+"""Tagging: paper 000, Table 2."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.grammar.records import Treebank
+from data.schemas import TREES
+from data.shards import read_shard
+from data.store import Store
+from flows.catalogue import table
+from flows.experiment import override
+from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
+from phrasemodels.models.tagger import TaggerConfig
+from tasks.corpora import SampleCorpus
+from tasks.problems.tagging import TagColumn, Tagging
+from tasks.problems.translation import PhraseBatch
+from tasks.stages import stage_table
+
+CONFIG = TaggerConfig(HypernodeEncoderConfig(16, 2, 2, 32, 0.0), vocabulary=20, tags=9, hidden=12)
+
+
+def batch(lengths: list[int], n: int) -> PhraseBatch:
+    generator = torch.Generator().manual_seed(0)
+    source, target = torch.zeros(len(lengths), n, dtype=torch.long), torch.zeros(len(lengths), n, dtype=torch.long)
+    members = torch.full((len(lengths), n - 1, 2), -1)
+    for row, length in enumerate(lengths):
+        source[row, :length] = torch.randint(4, 20, (length,), generator=generator)
+        target[row, 1 : length - 1] = torch.randint(4, 9, (length - 2,), generator=generator)
+        members[row, : length - 1] = torch.stack([torch.arange(length - 1), torch.arange(1, length)], -1)
+    return PhraseBatch(source, torch.tensor(lengths), members, target)
+
+
+def test_a_sentence_is_tagged_the_same_whatever_it_is_padded_to() -> None:
+    model = CONFIG.build().eval()
+    short, long = batch([5, 4], 5), batch([5, 4], 9)
+    scores = model(short.source, short.lengths, short.members), model(long.source, long.lengths, long.members)
+    for row, length in enumerate((5, 4)):
+        torch.testing.assert_close(scores[0][row, :length], scores[1][row, :length])
+    torch.testing.assert_close(Tagging().loss(model, short, 0.1), Tagging().loss(model, long, 0.1))
+
+
+def test_four_sentences_are_learned_by_heart() -> None:
+    torch.manual_seed(0)
+    model, rows, words = CONFIG.build(), batch([7, 5, 6, 3], 7), 5 + 3 + 4 + 1
+    optimiser = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(300):
+        optimiser.zero_grad()
+        loss = Tagging().loss(model, rows, 0.0) / words
+        loss.backward()
+        optimiser.step()
+    assert loss < 0.01
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, dict]:
+    """A tagger with hypernodes of dependency trees, trained on a little of the sample treebank."""
+    (experiment,) = table("000", "2", "sample", 1, ["train.steps=60"], ["semantic-k2"]).experiments
+    small = dataclasses.replace(experiment.recipe, corpus=SampleCorpus(300, 20, 40, records=Treebank()))
+    pipeline = dataclasses.replace(experiment, recipe=small).steps(0)
+    store = Store(tmp_path_factory.mktemp("store")).open()
+    names = ("train", "raw")
+    data = {name: store.run(step) for name, step in small.data().items() if name in names}
+    return store, {**data, **{name: store.run(step) for name, step in pipeline.stages.items()}}
+
+
+def test_accuracy_is_the_share_of_right_tokens(run) -> None:
+    _, made = run
+    rows = read_shard(made["predictions"].file("predictions.arrow")).to_pylist()
+    pairs = [pair for row in rows for pair in zip(row["hypothesis"], row["reference"], strict=True)]
+    scores = json.loads(made["scores"].file("scores.json").read_text())
+    assert scores["accuracy"]["value"] == pytest.approx(100 * np.mean([a == b for a, b in pairs]))
+    assert scores["accuracy"]["value"] > 60, "even a little training is far from chance"
+    counts = np.array(read_shard(made["scores"].file("sentences.arrow"))["tag_counts"].to_pylist())
+    assert counts.sum(0).tolist() == [sum(a == b for a, b in pairs), len(pairs)]
+    gold = stage_table(made["raw"])["tags"].to_pylist()
+    assert [row["reference"] for row in rows] == gold
+
+
+def test_hypernodes_are_the_edges_of_the_trees(run) -> None:
+    store, _ = run
+    step = table("000", "2", "sample", 1, [], ["semantic-k2"]).experiments[0].recipe.data()
+    numbers, raw = stage_table(store.run(step["test"])), stage_table(store.run(step["raw"]))
+    for phrases, heads in zip(numbers["phrases"].to_pylist(), raw["heads"].to_pylist(), strict=True):
+        edges = {tuple(sorted((word, head))) for word, head in enumerate(heads, 1) if head}
+        assert {tuple(phrase) for phrase in phrases} == edges
+
+
+def test_a_word_without_a_tag_is_an_error_that_names_its_row(tmp_path: Path) -> None:
+    from data.schemas import build
+    from data.shards import write_shard
+    from data.store import Job, Places
+    from tasks.problems.tagging import tag_tokens_shard
+    from tasks.stages import Shard
+
+    path = tmp_path / "rows.arrow"
+    write_shard(path, build(TREES, "here", {"tokens": [["a"], ["b", "c"]], "tags": [["X"], ["Y"]]}, 2))
+    job = Job(tmp_path, tmp_path, {"shard": Shard(path, "key", {})}, Store(tmp_path), Places(), "key")
+    with pytest.raises(ValueError, match=r"rows.arrow: row 1 has 2 words and 1 tags in 'tags'"):
+        tag_tokens_shard(job, TagColumn())
+    with pytest.raises(ValueError, match="no field"):
+        override(table("000", "2", "sample", 1).experiments[0], "recipe.tagz.column=x")
