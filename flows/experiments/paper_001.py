@@ -1,8 +1,7 @@
-"""Paper 001, Phrase-level Self-Attention Networks: Tables 2 to 4, and where the phrases come from."""
+"""Paper 001, Phrase-level Self-Attention Networks: Tables 2 to 5, and where the phrases come from."""
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -11,19 +10,11 @@ from data.fetch import Sources
 from data.manifest import load
 from data.supplied import digests
 from flows.experiment import Answer, Cell, Experiment
+from flows.experiments.paper_001_systems import ABLATIONS, DISAN, MULTI_HEAD, PSAN, SOURCES, SYSTEMS, Size, System
 from flows.recipes.entailment import EntailmentRecipe, Task
 from flows.recipes.suites import PAIRS, SAMPLE_SUITE, SUITE
-from phrasemodels.encoders.adasent import AdaSentConfig
-from phrasemodels.encoders.bilstm import BiLstmConfig
-from phrasemodels.encoders.disan import DisanConfig
-from phrasemodels.encoders.hconvnet import HConvNetConfig
-from phrasemodels.encoders.multihead import MultiHeadConfig
-from phrasemodels.encoders.psan import Concatenated, PsanConfig, Stacked
-from phrasemodels.encoders.tbcnn import TbcnnConfig
-from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConfig, difference
-from tasks.constituents import equal_blocks, syntactic_binarised
 from tasks.corpora import Corpus, SampleCorpus
-from tasks.levels import AtRandom, Dependencies, Levels, Structure, Trees, none, right_branching
+from tasks.levels import AtRandom, Dependencies, Levels, Structure, Trees
 from tasks.logistic import PROTOTYPING, PUBLISHED, Setting
 from tasks.optimisers import adadelta, constant
 from tasks.sentences import Text, VectorFile
@@ -33,98 +24,6 @@ from tasks.train import TrainConfig
 PAPER = "001"
 GLOVE = "glove/glove.42B.300d.txt"
 RIGHT = Statistic("right", accuracy_of)
-
-
-@dataclass(frozen=True)
-class Size:
-    """Widths shared by all systems: of word vectors and PSAN, of an LSTM, of AdaSent, of convolutions, and dropout."""
-
-    d: int = 300
-    lstm: int = 2048
-    adasent: int = 4096
-    channels: int = 1024
-    hidden: int = 300
-    dropout: float = 0.5
-    heads: int = 6
-
-
-def pair(encoder: Callable[[Size], object]) -> Callable[[Size], SentencePairConfig]:
-    """The classifier of paper 001 over an encoder."""
-    return lambda size: SentencePairConfig(encoder(size), hidden=size.hidden, dropout=size.dropout)  # type: ignore[arg-type]
-
-
-def psan(size: Size) -> PsanConfig:
-    return PsanConfig(size.d, dropout=size.dropout)
-
-
-def bilstm_max(size: Size) -> SentencePairConfig:
-    return SentencePairConfig(
-        BiLstmConfig(size.d, size.lstm), hidden=min(512, 2 * size.lstm), dropout=0.0, classifier=LinearClassifier
-    )
-
-
-def disan(size: Size) -> SentencePairConfig:
-    dropout = size.dropout / 2  # its authors keep 0.75
-    return SentencePairConfig(DisanConfig(size.d, dropout), hidden=size.hidden, dropout=dropout, compare=difference)
-
-
-@dataclass(frozen=True)
-class System:
-    """A system of the paper: its name there and its variant, its model, and what it is told of each token."""
-
-    slug: str
-    name: str
-    variant: str
-    model: Callable[[Size], SentencePairConfig]
-    structure: Structure
-
-
-DIVISION = Levels()
-PSAN = System("psan", "PSAN", "", pair(psan), DIVISION)
-SYSTEMS = (
-    System("bilstm-max", "BiLSTM-Max", "", bilstm_max, Levels(trees=none)),
-    System("adasent", "AdaSent", "", pair(lambda s: AdaSentConfig(s.d, s.adasent)), Levels(trees=none)),
-    System("hconvnet", "HConvNet", "", pair(lambda s: HConvNetConfig(s.d, s.channels)), Levels(trees=none)),
-    System("tbcnn", "TBCNN", "", pair(lambda s: TbcnnConfig(s.d, dropout=s.dropout)), Dependencies()),
-    System("disan", "DiSAN", "", disan, Levels(trees=none)),
-    PSAN,
-)
-MULTI_HEAD = System(
-    "multi-head", "Multi-head", "", pair(lambda s: MultiHeadConfig(s.d, s.heads, s.dropout)), Levels(trees=none)
-)
-
-
-def one_level(level: int) -> tuple[Callable[[Size], SentencePairConfig], Structure]:
-    """Attention on one level alone."""
-    return pair(lambda size: replace(psan(size), levels=1)), Levels(levels=(level,))
-
-
-ABLATIONS = (
-    System("psa-1", "PSAN", "(1) PSA on the first layer only", *one_level(1)),
-    System("psa-2", "PSAN", "(2) PSA on the second layer only", *one_level(2)),
-    System("psa-3", "PSAN", "(3) PSA on the third layer only", *one_level(3)),
-    System("no-psa", "PSAN", "(4) w/o PSA", pair(psan), Levels(trees=none)),
-    System("no-syntax", "PSAN", "(5) w/o syntactic division", pair(psan), Levels(equal_blocks)),
-    System("no-gate", "PSAN", "(6) w/o gated memory updating", pair(lambda s: replace(psan(s), memory=Concatenated)), DIVISION),
-    System(
-        "neither",
-        "PSAN",
-        "(7) w/o both",
-        pair(lambda s: replace(psan(s), levels=1, memory=Stacked)),
-        Levels(levels=(1,), trees=none),
-    ),
-    replace(PSAN, slug="full", variant="(8) Full Model"),
-)  # fmt: skip
-
-# The same encoder with phrases from elsewhere; the first is what the others are tested against.
-SOURCES = (
-    replace(PSAN, slug="given", variant="trees of the corpus"),
-    replace(PSAN, slug="binarised", variant="trees of the corpus, binarised", structure=Levels(syntactic_binarised)),
-    replace(PSAN, slug="blocks", variant="equal blocks", structure=Levels(equal_blocks)),
-    replace(PSAN, slug="random", variant="random trees", structure=Levels(trees=AtRandom())),
-    replace(PSAN, slug="right-branching", variant="right-branching trees", structure=Levels(trees=right_branching)),
-    replace(PSAN, slug="whole", variant="the sentence as one phrase", structure=Levels(trees=none)),
-)
 
 
 @dataclass(frozen=True)
@@ -142,7 +41,6 @@ class Profile:
     setting: Setting
     instead: Trees | None = None
     comparable: bool = False
-    max_tokens: int = 0
     glove: bool = False
 
 
@@ -206,7 +104,6 @@ def experiment(table: str, profile: str, system: System, answers: tuple[Answer, 
             _snli() if chosen.comparable else chosen.corpus,
             _available(system.structure, chosen),
             chosen.text,
-            max_tokens=chosen.max_tokens,
             vectors=VectorFile.find(_mirror(), GLOVE, chosen.size.d) if chosen.glove else None,
             suite=chosen.suite if suite else (),
             setting=chosen.setting,
@@ -293,6 +190,21 @@ def table_4(profile: str) -> list[Experiment]:
     ]
 
 
+def table_5(profile: str) -> list[Experiment]:
+    """Accuracy on TREC; time and memory of a training step are in benchmarks/phrase_attention.py."""
+    has = "TREC" in [task.name for task in PROFILES[profile].suite]
+    return [
+        experiment(
+            "table5",
+            profile,
+            system,
+            (Answer("TREC", Cell(PAPER, "Table 5", system.name, "", "accuracy")) if has else Answer("micro"),),
+            True,
+        )
+        for system in (MULTI_HEAD, DISAN, PSAN)
+    ]
+
+
 def phrase_sources(profile: str) -> list[Experiment]:
     """Does syntax matter? The same encoder with phrases from elsewhere, each tested against the first."""
     left_out = ("given", "binarised") if PROFILES[profile].instead else ()
@@ -303,4 +215,4 @@ def phrase_sources(profile: str) -> list[Experiment]:
     ]
 
 
-TABLES = {"2": table_2, "3": table_3, "4": table_4, "phrases": phrase_sources}
+TABLES = {"2": table_2, "3": table_3, "4": table_4, "5": table_5, "phrases": phrase_sources}
