@@ -12,6 +12,7 @@ from data.shards import read_shard
 from data.store import Artifact, digest_of, write_durably
 from data.trees import brackets
 from flows.experiment import Pipeline
+from flows.models import Answering
 from flows.plots import attention, curves, differences, groups, heat, intervals
 from flows.session import Session
 
@@ -33,6 +34,7 @@ def write_report(session: Session, verdicts: Artifact) -> Path:
         tested=tested(rows),
         lineage=[_lineage(session, pipeline) for pipeline in session.pipelines],
         examples=_examples(session),
+        attention=_attention(session),
         licences=verdicts.meta["licences"],
         stand_in=verdicts.meta["stand_in"],
         verdicts=verdicts,
@@ -148,6 +150,21 @@ def _examples(session: Session) -> list[dict[str, Any]]:
         for group, indices in sorted(chosen.items())
         for i in indices[: EXAMPLES // len(chosen)]
     ]
+
+
+def _attention(session: Session) -> dict[str, list[dict[str, Any]]]:
+    """For each system, what the last layer of its first seed's encoder attends to in a sentence of each group."""
+    found = {}
+    for pipeline in (p for p in session.pipelines if p.seed == session.table.seeds[0]):
+        recipe, trained = pipeline.experiment.recipe, session.store.find(pipeline.trained, verify=False)
+        if isinstance(recipe, Answering) and trained is not None and trained.meta["redistributable"]:
+            data = recipe.data()
+            known = {"model": pipeline.trained, "vocabulary": data["vocabulary"]}
+            step = recipe.attending(pipeline.experiment.model, data["raw"], known, 1)
+            rows = read_shard(session.store.run(step).file("attention.arrow")).to_pylist()
+            last = rows[-1]["module"].rpartition(".")[0] if rows else ""
+            found[pipeline.experiment.row] = attention_figures([r for r in rows if r["module"].startswith(last)])
+    return found
 
 
 def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,11 +11,15 @@ from data.fetch import Sources
 from data.store import MANIFEST, Artifact, Places, Step, Store, digest_of
 from flows.catalogue import Table
 from flows.experiment import Pipeline, closure_of
+from flows.lineage import Lineage
+from infra.registry import register
 from infra.runner import TorchTrainerLaunch, on_ray, ray_map
 from infra.settings import Settings
-from infra.tracking import StepMetrics, Tracker, flatten
+from infra.tracking import KEY, StepMetrics, Tracker, flatten
 from tasks.compare import CompareSettings, RowSettings, compare
 from tasks.train import train
+
+SERVED = Path(__file__).with_name("served.py")
 
 
 @dataclass(frozen=True)
@@ -180,6 +184,23 @@ class Session:
             for row in rows
         }
         self.tracker.finish(self.parent, metrics, [verdicts.file("verdicts.json"), report], {"verdicts": verdicts.key})
+        self._register()
+
+    def _register(self) -> None:
+        """The best seed of each row, as a model that MLflow can serve, if it can be asked anything."""
+        from flows.models import Answering, best_of, stored
+
+        lineage = Lineage(self.store)
+        for experiment in self.table.experiments:
+            if not isinstance(experiment.recipe, Answering):
+                continue
+            trained = [a for p in self.pipelines if p.experiment == experiment if (a := self.store.find(p.trained))]
+            model = stored(lineage, best_of(trained))
+            run_id = self.tracker.keys()[model.weights.key]
+            tags = {KEY: model.weights.key, "licences": ", ".join(model.weights.meta["licences"])}
+            with tempfile.TemporaryDirectory() as folder:
+                exported = model.export(Path(folder) / "exported")
+                register(self.tracker, experiment.name.replace("/", "-"), exported, SERVED, run_id, tags)
 
 
 def _run(store: Store, step: Step, places: Places) -> Artifact:

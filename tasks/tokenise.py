@@ -25,6 +25,16 @@ def spaces(text: str, language: str) -> list[str]:
     return text.split()
 
 
+def characters(text: str, language: str) -> list[str]:
+    """The characters of Japanese, without spaces; other languages are tokenised already (paper 003)."""
+    return list("".join(text.split())) if language == "ja" else text.split()
+
+
+def letters(text: str, language: str) -> list[str]:
+    """The same of English: what the sample corpus has in place of Japanese."""
+    return list("".join(text.split())) if language == "en" else text.split()
+
+
 def detokenise_moses(tokens: list[str], language: str) -> str:
     """Running text, for scorers that tokenise for themselves."""
     return _detokeniser(language).detokenize(tokens)

@@ -43,6 +43,17 @@ def constant(step: int, warmup: int, steps: int) -> float:
     return min((step + 1) / warmup, 1.0)
 
 
+def undecayed(losses: Sequence[float]) -> float:
+    """No change by what has been measured on dev."""
+    return 1.0
+
+
+def halved_after_rise(losses: Sequence[float]) -> float:
+    """Half at every evaluation since the first at which the dev loss rose (paper 003, with one evaluation an epoch)."""
+    rises = [place for place in range(1, len(losses)) if losses[place] > losses[place - 1]]
+    return 0.5 ** (len(losses) - rises[0]) if rises else 1.0
+
+
 def adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
     """Adam with the betas and epsilon of the configuration."""
     return torch.optim.Adam(parameters, config.learning_rate, config.betas, config.epsilon, fused=True)
@@ -53,6 +64,7 @@ class TrainConfig:
     """How to train. batch_tokens counts padded tokens of all sides in the global batch, whatever the number of workers;
     batch_rows bounds its rows (0: any number).
 
+    decay: a factor of the learning rate, by the dev losses so far.
     patience: evaluations without a better one after which it ends (0: it goes on to the last step).
     precision: what products are computed in (torch.bfloat16 by autocast; weights stay float32). threads: of torch, a
     worker; part of the settings because it changes sums in their last bits.
@@ -64,6 +76,7 @@ class TrainConfig:
     warmup: int = 100
     batch_rows: int = 0
     schedule: Callable[[int, int, int], float] = inverse_sqrt
+    decay: Callable[[Sequence[float]], float] = undecayed
     optimiser: Callable[[Iterable[nn.Parameter], "TrainConfig"], torch.optim.Optimizer] = adam
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-9
@@ -201,7 +214,7 @@ def training_loop(training: Training) -> None:
         if _ended(progress, config):
             break
         torch.manual_seed(stream(training.seed, "dropout", progress.step, worker.rank))
-        loss = _update(ddp, optimiser, training, data, rows, worker, progress.step)
+        loss = _update(ddp, optimiser, training, data, rows, worker, progress)
         clock.add(loss, training.problem.count(data, rows))
         progress.step += 1
         if progress.step == config.steps or progress.step % config.evaluate_every == 0:
@@ -251,15 +264,16 @@ def _update(
     data: Examples,
     rows: Rows,
     worker: Worker,
-    step: int,
+    progress: Progress,
 ) -> Tensor:
     """One update; returns this worker's part of the summed loss."""
     config = training.config
     own = share(rows, worker.rank, worker.world)
     part = own if len(own) else rows[:1]  # a worker without rows still takes part in the reduction, with weight 0
     objective.train()
+    rate = config.learning_rate * config.decay([row["dev_loss"] for row in progress.history])
     for group in optimiser.param_groups:
-        group["lr"] = config.learning_rate * config.schedule(step, config.warmup, config.steps)
+        group["lr"] = rate * config.schedule(progress.step, config.warmup, config.steps)
     with _precision(config, worker.device):
         loss = objective(data.batch(part).to(worker.device)) * float(len(own) > 0)
     # gradients are averaged over workers: scaled so that they are those of the mean over the global batch

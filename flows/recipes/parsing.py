@@ -15,7 +15,7 @@ from tasks.problems.label_attention import LabelSettings, label_attention
 from tasks.problems.parse_scores import ParseScoring, score_parses
 from tasks.problems.parses import ParseSettings, TreeParser, parse_sentences
 from tasks.problems.parsing import Parsing
-from tasks.sentences import WordRows, word_rows
+from tasks.running_text import WordRows, word_rows
 from tasks.tokenise import Tokeniser
 from tasks.train import TrainConfig, TrainSettings, train
 
