@@ -7,13 +7,18 @@ import numpy as np
 import pytest
 import torch
 
+from data.fetch import Sources
 from data.grammar.records import Entailment as EntailmentRecords
 from data.grammar.records import Polarity
-from data.store import Step, Store
+from data.shards import read_shard
+from data.store import Places, Step, Store
+from flows.experiment import Experiment
+from flows.recipes.entailment import EntailmentRecipe, Task
 from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.models.sentence_pair import BUCKETS, SentencePairConfig
 from tasks.batches import stream
 from tasks.corpora import SampleCorpus
+from tasks.given import Given, given
 from tasks.levels import Levels
 from tasks.logistic import (
     PUBLISHED,
@@ -30,27 +35,12 @@ from tasks.logistic import (
     without,
 )
 from tasks.optimisers import adadelta, constant
-from tasks.problems.entailment import (
-    Entailment,
-    PairExamples,
-    RelateSettings,
-    relate,
-    score_labels,
-)
-from tasks.problems.transfer import (
-    FOLDS,
-    NESTED,
-    OFFICIAL,
-    Transfer,
-    VectorSettings,
-    sentence_vectors,
-    summary,
-    transfer,
-)
+from tasks.problems.entailment import Entailment, PairExamples
+from tasks.problems.transfer import FOLDS, NESTED, OFFICIAL, Transfer, summary
 from tasks.relatedness import pearson, relatedness, similarity, spearman, targets
-from tasks.sentences import Number, Text, VectorFile, WordList, number, read_word_list, word_list
+from tasks.sentences import Text, VectorFile, WordList, read_word_list, word_list
 from tasks.stages import shards, stage_table
-from tasks.train import TrainConfig, TrainSettings, train
+from tasks.train import TrainConfig
 
 
 @pytest.mark.parametrize("optimiser", [Adam, RmsProp])
@@ -140,9 +130,6 @@ def test_micro_and_macro_are_those_of_conneau():
 
 
 def test_a_file_of_word_vectors(store: Store, tmp_path):
-    from data.fetch import Sources
-    from data.store import Places
-
     (tmp_path / "v.txt").write_text("the 1 2\nunseen 3 4\ndog 5 6\n", encoding="utf-8")
     file = VectorFile.find(tmp_path, "v.txt", 2)
     assert file is not None and VectorFile.find(tmp_path, "absent.txt", 2) is None
@@ -156,50 +143,46 @@ def test_a_file_of_word_vectors(store: Store, tmp_path):
     assert not any(name.startswith("embed") for name, _ in model.named_parameters())
 
 
-def test_a_suite_on_generated_sentences(store: Store):
-    corpus = SampleCorpus(240, 40, 40, records=EntailmentRecords())
-    raw = {split: corpus.split(split) for split in ("train", "dev", "test")}
-    words = Step(word_list, "words", WordList({"train": Text()}), {"train": raw["train"]})
-    numbered = {s: Step(number, s, Number(Text(), Levels()), {"rows": raw[s], "vocabulary": words}) for s in raw}
-    one = Text(("text",))
-    classes = SampleCorpus(120, 2, 40, records=Polarity())
-    single = {
-        s: Step(number, s, Number(one, Levels()), {"rows": classes.split(s), "vocabulary": words})
-        for s in ("train", "test")
-    }
-    problem, model = Entailment(), SentencePairConfig(PsanConfig(16, dropout=0.0), hidden=16, dropout=0.0)
+PAIRS = SampleCorpus(240, 40, 40, records=EntailmentRecords())
+CLASSES = SampleCorpus(120, 2, 40, records=Polarity())
+ONE = Text(("text",))
+TASKS = (
+    Task("P", NESTED, CLASSES, ("train",), ONE),
+    Task("PF", FOLDS, CLASSES, ("train", "test"), ONE),
+    Task("E", OFFICIAL, PAIRS, ("train", "dev", "test"), Text()),
+)
+TREE = "(ROOT (S (NP (DT the) (NN man)) (VP (VBZ sleeps) (PP (IN in) (NP (DT the) (NN garden))))))"
+
+
+def test_a_recipe_on_generated_sentences(store: Store):
     config = TrainConfig(
         steps=150, batch_tokens=600, learning_rate=1.0, schedule=constant, optimiser=adadelta, clip=math.inf,
         smoothing=0.0, evaluate_every=50, checkpoint_every=150,
     )  # fmt: skip
-    trained = Step(
-        train,
-        "train",
-        TrainSettings(problem, model, config, 0),
-        {"train": numbered["train"], "dev": numbered["dev"], "vocabulary": words},
-    )
-    settings = RelateSettings(problem, model)
-    asked = {"model": trained, "vocabulary": words}
-    predicted = Step(relate, "relate", settings, {**asked, "rows": numbered["test"]})
-    pair = ("premise", "hypothesis")
-    sides = {"P": ("text",), "P.test": ("text",), "E.train": pair, "E.dev": pair, "E.test": pair}
-    inputs = {"P": single["train"], "P.test": single["test"], **{f"E.{s}": numbered[s] for s in numbered}}
-    vectors = Step(sentence_vectors, "vectors", VectorSettings(settings, sides), {**asked, **inputs})
-    tasks = {"P": (NESTED, ("P",)), "PF": (FOLDS, ("P", "P.test")), "E": (OFFICIAL, ("E.train", "E.dev", "E.test"))}
-    quick = Setting(folds=3, most_passes=12)
-    moved = Step(transfer, "transfer", Transfer(tasks, quick), {"vectors": vectors, **inputs})
-    scored = store.run(
-        Step(score_labels, "score", None, {"predictions": predicted, "rows": numbered["test"], "transfer": moved})
-    )
-    scores = scored.meta["scores"]
+    model = SentencePairConfig(PsanConfig(16, dropout=0.0), hidden=16, dropout=0.0)
+    recipe = EntailmentRecipe(PAIRS, Levels(), suite=TASKS, setting=Setting(folds=3, most_passes=12))
+    made = Experiment("a/b/c", "001", "PSAN", "", (), "sample", False, recipe, model, config).steps(0)
+    scores = store.run(made.scored).meta["scores"]
     assert {"accuracy", "P", "dev/P", "PF", "E", "micro", "macro"} <= scores.keys()
-    history = json.loads(store.run(trained).file("history.json").read_text())
-    assert history[-1]["loss"] < history[0]["loss"] < 1.2
-    # numbers of the data step: every sentence has phrases on every level
-    meta = store.run(numbered["train"]).meta
+    history = json.loads(store.run(made.trained).file("history.json").read_text())
+    assert history[-1]["loss"] < history[0]["loss"] < 1.3
+
+    data = recipe.data()
+    meta = store.run(data["train"]).meta
     assert all(x >= 1 for x in meta["phrases_per_sentence"]) and len(meta["words_per_phrase"]) == 3
-    table = stage_table(store.run(predicted.inputs["rows"]))
-    data = PairExamples([shard.path for shard in shards(store.run(numbered["test"]))])
-    batch = data.batch(np.arange(5))
-    assert batch.tokens.shape[0] == 10 and table.num_rows == len(data) == 40
+    table = stage_table(store.run(data["test"]))
+    rows = PairExamples([shard.path for shard in shards(store.run(data["test"]))])
+    batch = rows.batch(np.arange(5))
+    assert batch.tokens.shape[0] == 10 and table.num_rows == len(rows) == 40
     assert (batch.structure[:, :, 0] == 0).all() and batch.lengths[0] == len(table["premise_ids"][0])
+
+    known = {"model": made.trained, "vocabulary": data["vocabulary"]}
+    asked = Step(given, "given", Given((f"{TREE}\t{TREE}",)))
+    answers = read_shard(store.run(recipe.answering(model, asked, known)).file("predictions.arrow")).to_pylist()
+    assert recipe.spoken(answers[0]) in ("entailment", "neutral", "contradiction")
+    looked = store.run(recipe.attending(model, Step(given, "given", Given((TREE,))), known, 1))
+    shown = read_shard(looked.file("attention.arrow")).to_pylist()
+    assert [row["module"] for row in shown] == ["attention 1", "attention 2", "attention 3", "summary"]
+    assert shown[0]["tokens"] == ["the", "man", "sleeps", "in", "the", "garden"] and shown[0]["shape"] == [1, 6, 6]
+    with pytest.raises(ValueError, match="no tree"):
+        store.run(recipe.attending(model, Step(given, "given", Given(("the man sleeps",))), known, 1))

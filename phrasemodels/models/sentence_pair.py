@@ -17,6 +17,7 @@ from phrasemodels.layers.dense import Dense
 
 BUCKETS = 128  # vectors that all words outside of the vocabulary share, by a hash of their letters
 RANGE = 0.05
+SPREAD = 0.4  # of learned vectors at first, about GloVe's: products of small ones say nothing, so they learn slowly
 
 
 class SentenceEncoderConfig(Protocol):
@@ -38,7 +39,9 @@ class WordVectors(nn.Module):
                 raise ValueError(f"{given}: {tuple(table.shape)} vectors for {words} words of width {d}")
             self.register_buffer("weight", table, persistent=False)
         else:
-            self.weight = nn.Parameter(torch.empty(words + BUCKETS, d).uniform_(-RANGE, RANGE))
+            self.weight = nn.Parameter(torch.empty(words + BUCKETS, d).normal_(std=SPREAD))
+            with torch.no_grad():
+                self.weight[words:].uniform_(-RANGE, RANGE)
 
     def forward(self, ids: Tensor) -> Tensor:
         """(B, n) -> (B, n, d)."""

@@ -18,12 +18,13 @@ from torch.nn import functional as F
 from data.corpora.snli import LABELS
 from data.shards import read_shard, write_shard
 from data.store import Artifact, Job, write_durably
+from phrasemodels.encoders.psan import Psan
 from phrasemodels.models.sentence_pair import SentencePair, SentencePairConfig
 from tasks.batches import Batch, Columns, Rows, in_order
 from tasks.checkpoints import load_tensors
 from tasks.metrics import Score
-from tasks.sentences import vectors_of
-from tasks.stages import shards
+from tasks.sentences import Text, vectors_of
+from tasks.stages import shards, stage_table
 
 PAIR = ("premise", "hypothesis")
 LENGTHS = range(4, 21)  # bins of Figure 2: mean words of the two sentences
@@ -77,10 +78,10 @@ class PairExamples(SentenceExamples):
     def __init__(self, paths: Sequence[Path]) -> None:
         super().__init__(paths, PAIR)
         table = pa.concat_tables([read_shard(path).select(["label"]) for path in paths])
-        found = pc.index_in(table["label"], value_set=pa.array(LABELS))
+        found = pc.index_in(table["label"], value_set=pa.array(("", *LABELS)))
         if found.null_count:
             raise ValueError(f"{paths[0]}: a label is none of {', '.join(LABELS)}")
-        self.labels: NDArray[np.int64] = found.to_numpy().astype(np.int64)
+        self.labels: NDArray[np.int64] = found.to_numpy().astype(np.int64) - 1  # -1: a pair that a user asks about
 
     def batch(self, rows: Rows) -> PairBatch:
         sentences = super().batch(rows)
@@ -159,6 +160,49 @@ def relate(job: Job, settings: RelateSettings) -> dict[str, Any]:
         }
     )
     return {"predictions": write_shard(job.out / "predictions.arrow", made)}
+
+
+ATTENTION = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("group", pa.string(), nullable=False),
+        pa.field("tokens", pa.list_(pa.string()), nullable=False),
+        pa.field("phrases", pa.list_(pa.list_(pa.int32())), nullable=False),
+        pa.field("module", pa.string(), nullable=False),
+        pa.field("shape", pa.list_(pa.int32(), 3), nullable=False),
+        pa.field("weights", pa.list_(pa.float32()), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class LookSettings:
+    """A model's configuration, and how text becomes words."""
+
+    model: RelateSettings
+    text: Text
+
+
+def look(job: Job, settings: LookSettings) -> dict[str, Any]:
+    """attention.arrow: for each sentence of job.inputs["numbers"] (beside the text of ["rows"]) the alignment on each
+    level (1, n, n), in the order of attention, and the summary's weights (1, 1, n): Figure 3 of paper 001."""
+    model, _ = trained(job, settings.model)
+    if not isinstance(model.encoder, Psan):
+        raise ValueError("only PSAN attends to phrases: name an experiment with that encoder")
+    data = SentenceExamples([shard.path for shard in shards(job.inputs["numbers"])], settings.text.sides)
+    texts = stage_table(job.inputs["rows"])["text"].to_pylist()
+    rows = []
+    for row, text in enumerate(texts):
+        batch = data.batch(np.array([row]))
+        found = model.encoder.explain(model.embed(batch.tokens)[0], batch.structure[0])
+        shown = {f"attention {place}": weights[None] for place, weights in enumerate(found.levels, 1)}
+        shown["summary"] = found.summary[None, None]
+        known = {"id": row, "group": "", "tokens": settings.text.words(text), "phrases": []}
+        rows += [
+            {**known, "module": name, "shape": list(weights.shape), "weights": weights.flatten().tolist()}
+            for name, weights in shown.items()
+        ]
+    return {"attention": write_shard(job.out / "attention.arrow", pa.Table.from_pylist(rows, schema=ATTENTION))}
 
 
 def score_labels(job: Job, settings: None) -> dict[str, Any]:
