@@ -13,8 +13,8 @@ from flows.experiments.paper_003 import PAPER, rows_of
 from flows.recipes.answering import AnsweringRecipe
 from phrasemodels.models.memory import ChainConfig, Encode, HopsConfig, Unary, bag_of_words, by_position
 from tasks.corpora import Corpus, SampleCorpus
-from tasks.descent import halved_thrice, sgd
 from tasks.held_out import Divided, HeldOut
+from tasks.optimisers import halved_thrice, sgd
 from tasks.significance import Statistic, accuracy_of
 from tasks.train import TrainConfig, adam
 
