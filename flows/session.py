@@ -91,9 +91,9 @@ class Session:
         absent = [
             step for step in self.steps if step.make in (fetch_corpus, fetch_parser) and not self.store.find(step)
         ]
-        corpora = [load(step.settings.corpus) for step in absent if step.make is fetch_corpus]
-        parsers = [load_parser(step.settings.name) for step in absent if step.make is fetch_parser]
-        files = [file for wanted in (*corpora, *parsers) for file in missing(wanted.files, self.sources)]
+        wanted = [load(step.settings.corpus).files for step in absent if step.make is fetch_corpus]
+        wanted += [load_parser(step.settings.name).files for step in absent if step.make is fetch_parser]
+        files = [file for known in wanted for file in missing(known, self.sources)]
         folder = self.settings.mirror or Path("<a folder>")
         return [f"{folder / file.mirror}  ({', '.join(file.urls) or 'no URL'})" for file in files]
 

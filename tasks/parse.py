@@ -56,7 +56,7 @@ class Parse:
 def parse(job: Job, settings: Parse) -> dict[str, Any]:
     """TREES shards of any records, by job.inputs["models"] if the parser needs models; counts what has no tree."""
     others = {"models": models_of(job.inputs["models"])} if "models" in job.inputs else {}
-    return {"record": "trees", **counted(job, map_shards(job, parse_shard, settings, **others))}
+    return {"record": "trees", **counted(job, map_shards(job, parse_shard, settings, None, **others))}
 
 
 def parse_shard(job: Job, settings: Parse) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def plant(job: Job, settings: Plant) -> dict[str, Any]:
     """The same PAIRS or SENTENCES with a tree wherever there was none, by job.inputs["models"] if the parser needs
     models; what cannot be parsed keeps its row, with the reason."""
     others = {"models": models_of(job.inputs["models"])} if "models" in job.inputs else {}
-    return counted(job, map_shards(job, plant_shard, settings, **others))
+    return counted(job, map_shards(job, plant_shard, settings, None, **others))
 
 
 def plant_shard(job: Job, settings: Plant) -> dict[str, Any]:

@@ -72,7 +72,9 @@ def test_models_are_trained_and_parse(store: Store) -> None:
     corpus = SampleCorpus(train=1000, dev=60, test=60, records=Treebank())
     splits = {split: corpus.split(split) for split in ("train", "dev", "test")}
     made = store.run(Step(train_parser, "t", TrainParser(1.0), splits))
-    assert made.meta["agreement"]["xpos"] > 80 and made.meta["agreement"]["uas"] > 50 and made.meta["agreement"]["f1"] > 50
+    assert (
+        made.meta["agreement"]["xpos"] > 80 and made.meta["agreement"]["uas"] > 50 and made.meta["agreement"]["f1"] > 50
+    )
     assert json.loads(made.file("resources.json").read_text())["en"]["packages"]["default"]["pos"] == "own"
     parsed = store.run(Step(parse, "p", Parse(Stanza()), {"rows": splits["test"], "models": made}))
     for row in read_shard(shards(parsed)[0].path).to_pylist():
