@@ -64,7 +64,7 @@ class Session:
                 e.variant,
                 answer.cell.published if answer.cell else None,
                 answer.metric,
-                "" if e.comparable else f"smaller than the paper's setting (profile {e.profile})",
+                answer.why_not or ("" if e.comparable else f"smaller than the paper's setting (profile {e.profile})"),
                 answer.statistic,
             )
             for e in self.table.experiments
@@ -93,7 +93,7 @@ class Session:
         ]
         wanted = [load(step.settings.corpus).files for step in absent if step.make is fetch_corpus]
         wanted += [load_parser(step.settings.name).files for step in absent if step.make is fetch_parser]
-        files = [file for some in wanted for file in missing(some, self.sources)]
+        files = [file for known in wanted for file in missing(known, self.sources)]
         folder = self.settings.mirror or Path("<a folder>")
         return [f"{folder / file.mirror}  ({', '.join(file.urls) or 'no URL'})" for file in files]
 

@@ -90,8 +90,8 @@ def actor_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) ->
     work = list(items)
     count = min(len(work), max(1, int(ray.cluster_resources().get("CPU", 1))))
     environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
-    keeper: Any = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(_Keeper)
-    actors = [keeper.remote() for _ in range(count)]
+    keeper = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(_Keeper)
+    actors: list[Any] = [keeper.remote() for _ in range(count)]
     try:
         return list(ActorPool(actors).map(lambda actor, item: actor.call.remote(function, *item), work))
     except ray.exceptions.RayTaskError as error:
