@@ -11,10 +11,10 @@ from torch import Tensor
 
 from data.shards import read_shard, write_shard
 from data.store import Artifact, Job, write_durably
-from phrasemodels.models.translation import PAD, Translator
+from phrasemodels.models.translation import PAD
 from tasks.logic import MATCHES
 from tasks.metrics import Score
-from tasks.problems.translation import PhraseBatch, Translation
+from tasks.problems.translation import Model, PhraseBatch, Translation
 from tasks.stages import stage_table
 
 SIGNATURES = {
@@ -28,7 +28,7 @@ SIGNATURES = {
 class SemanticParsing(Translation):
     """Questions to logical forms. The best weights have the fewest wrong words on dev, as the paper stops."""
 
-    def criterion(self, model: Translator, batch: PhraseBatch) -> Tensor:
+    def criterion(self, model: Model, batch: PhraseBatch) -> Tensor:
         """Words that are not the likeliest, given the gold ones before them."""
         gold = batch.target[:, 1:]
         likeliest = model(batch.source, batch.lengths, batch.members, batch.target[:, :-1]).argmax(-1)
