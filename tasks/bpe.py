@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from data.schemas import TOKENS, check
@@ -35,7 +36,7 @@ def learn_bpe(job: Job, settings: LearnBpe) -> dict[str, Any]:
     table = stage_table(job.inputs["rows"])
     words = Counter(word for side in ("source", "target") for word in pc.list_flatten(table[side]).to_pylist())
     # Given beforehand, so that their numbers, by which ties are broken, are the same each time.
-    alphabet = [UNKNOWN, *sorted({c for w in words for c in w[:-1]} | {w[-1] + END for w in words})]
+    alphabet = [UNKNOWN, *sorted({c for w in words for c in w} | {w[-1] + END for w in words})]
     tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, end_of_word_suffix=END))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.BpeTrainer(
@@ -68,7 +69,7 @@ def apply_bpe_shard(job: Job, settings: ApplyBpe) -> dict[str, Any]:
     for side in ("source", "target"):
         pieces = [[piece for word in words for piece in divide(word)] for words in table[side].to_pylist()]
         place = table.schema.get_field_index(side)
-        table = table.set_column(place, table.schema.field(side), [pieces])
+        table = table.set_column(place, table.schema.field(side), pa.array(pieces, table.schema.field(side).type))
     return {"dropped": 0, **write_shard(job.out / SHARD, check(table, TOKENS, str(job.inputs["shard"].path)))}
 
 
