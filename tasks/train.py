@@ -48,12 +48,6 @@ def undecayed(losses: Sequence[float]) -> float:
     return 1.0
 
 
-def halved_after_rise(losses: Sequence[float]) -> float:
-    """Half at every evaluation since the first at which the dev loss rose (paper 003, with one evaluation an epoch)."""
-    rises = [place for place in range(1, len(losses)) if losses[place] > losses[place - 1]]
-    return 0.5 ** (len(losses) - rises[0]) if rises else 1.0
-
-
 def adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
     """Adam with the betas and epsilon of the configuration."""
     return torch.optim.Adam(parameters, config.learning_rate, config.betas, config.epsilon, fused=True)

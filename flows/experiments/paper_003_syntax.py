@@ -15,13 +15,13 @@ from phrasemodels.models.decomposable import DecomposableConfig, Learned
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
 from tasks.corpora import Corpus, SampleCorpus
-from tasks.descent import adagrad, constant, sgd
 from tasks.held_out import Divided
+from tasks.optimisers import adagrad, constant, halved_after_rise, sgd
 from tasks.phrases import Phrases, no_phrases
 from tasks.problems.translation import TranslationBySentence
 from tasks.significance import Statistic, accuracy_of
 from tasks.tokenise import join, spaces
-from tasks.train import TrainConfig, halved_after_rise, linear_decay
+from tasks.train import TrainConfig, linear_decay
 
 RIGHT = Statistic("right", accuracy_of)
 
