@@ -11,7 +11,6 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -22,6 +21,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from data.archives import extract
 from data.manifest import Concatenation, File, FirstLines, Member
+from data.sources import Sources
 
 ATTEMPTS = 5
 CHUNK = 1 << 16
@@ -31,15 +31,6 @@ BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 class InterruptedDownloadError(Exception):
     """The network failed in a way that another attempt may mend."""
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Where files may come from: mirror folders first, then, unless offline, the URLs of the manifest."""
-
-    mirrors: tuple[Path, ...] = ()
-    offline: bool = False
-    wait: float = 1.0  # seconds before the second attempt; doubled, with jitter, each time
 
 
 def fetch(file: File, target: Path, sources: Sources) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from data.fetch import Sources, fetch
+from data.fetch import fetch
 from data.manifest import MANIFESTS, File, Strict, closest, explain
+from data.sources import Sources
 
 PARSERS = MANIFESTS / "parsers"
 

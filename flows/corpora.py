@@ -10,8 +10,8 @@ import typer
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from data.fetch import Sources
     from data.manifest import Manifest
+    from data.sources import Sources
     from data.store import Artifact, Step, Store
 
 app = typer.Typer(help="The corpora: list, fetch, verify, show, export, where.", no_args_is_help=True)
@@ -225,7 +225,7 @@ def _artifact(store: "Store", manifest: "Manifest", sources: "Sources") -> "Arti
 
 
 def _sources() -> "Sources":
-    from data.fetch import Sources
+    from data.sources import Sources
     from infra.settings import Settings
 
     settings = Settings()

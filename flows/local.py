@@ -10,7 +10,7 @@ from flows.experiment import Experiment, Pipeline, Stage
 
 def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str, Any]:
     """All steps of one experiment and seed, kept in the store; on Ray Train unless local. Returns its scores."""
-    from data.fetch import Sources
+    from data.sources import Sources
     from infra.settings import Settings
 
     settings = Settings()
@@ -52,7 +52,7 @@ def prepare_folder(experiment: Experiment, to: Path) -> Path:
     """Copy what an experiment trains and is tested on into one folder."""
     import shutil
 
-    from data.fetch import Sources
+    from data.sources import Sources
     from infra.settings import Settings
 
     settings = Settings()

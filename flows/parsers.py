@@ -143,7 +143,7 @@ def step_of(name: str, minutes: float = 10.0) -> "Step":
 
 
 def _artifact(step: "Step") -> "Artifact":
-    from data.fetch import Sources
+    from data.sources import Sources
     from data.store import Places
     from infra.settings import Settings
 

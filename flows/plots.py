@@ -88,7 +88,7 @@ def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
     axes.invert_yaxis()
     axes.set_xlabel(unit)
     axes.grid(axis="x", linewidth=0.4)
-    axes.legend(fontsize=8, loc="best")
+    figure.legend(fontsize=8, loc="outside upper right", ncols=3)
     return svg(figure, f"{unit}, ours and published: " + ", ".join(row["name"] for row in rows))
 
 
@@ -120,7 +120,7 @@ def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     axes.set_xlabel("difference from the baseline")
     axes.grid(axis="x", linewidth=0.4)
     if len(metrics) > 1:
-        axes.legend(fontsize=8, loc="best")
+        figure.legend(fontsize=8, loc="outside upper right", ncols=len(metrics))
     return svg(figure, "Differences from the baseline: " + ", ".join(rows))
 
 
@@ -142,7 +142,7 @@ def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> s
         axes.bar_label(bars, fmt="%.1f", fontsize=7)
     axes.set_xticks(range(len(rows)), [row["label"] for row in rows], fontsize=8)
     axes.set_ylabel(unit)
-    axes.legend(fontsize=8, loc="lower right")
+    figure.legend(fontsize=8, loc="outside upper right", ncols=len(names))
     return svg(figure, f"{unit}, by kind of sentence: " + ", ".join(row["label"] for row in rows))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from data.corpora.leakage import Leak
-from data.fetch import Sources
+from data.sources import Sources
 from data.store import MANIFEST, Artifact, Places, Step, Store, digest_of
 from flows.catalogue import Table
 from flows.experiment import Pipeline, closure_of

@@ -1,6 +1,7 @@
 """MLflow's registry of models: the champion of an experiment, as code and safetensors."""
 
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -42,11 +43,13 @@ def _served(exported: Path, code: Path, to: Path) -> Path:
     from mlflow.types import ColSpec, Schema
 
     source, answer = (Schema([ColSpec("string", column)]) for column in ("source", "answer"))
-    pyfunc.save_model(
-        str(to),
-        python_model=str(code),
-        artifacts={"exported": str(exported)},
-        signature=ModelSignature(inputs=source, outputs=answer),
-        pip_requirements=["phrasemodels"],
-    )
+    with warnings.catch_warnings():  # it would like an example to run the signature on
+        warnings.simplefilter("ignore")
+        pyfunc.save_model(
+            str(to),
+            python_model=str(code),
+            artifacts={"exported": str(exported)},
+            signature=ModelSignature(inputs=source, outputs=answer),
+            pip_requirements=["phrasemodels"],
+        )
     return to

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from data.fetch import Sources
 from data.grammar.records import Treebank
+from data.sources import Sources
 from data.store import Places, Step, Store
 from infra.runner import actor_map
 from infra.services import start_ray, stop_ray

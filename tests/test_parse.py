@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 import torch
 
-from data.fetch import Sources
 from data.grammar.records import Entailment, Polarity, Treebank
 from data.parsers import load as load_parser
 from data.schemas import BITEXT, TREES, build
+from data.sources import Sources
 from data.store import Artifact, Places, Step, Store
 from data.trees import parse as read_tree
 from tasks.corpora import SampleCorpus

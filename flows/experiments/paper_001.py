@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from data.fetch import Sources
 from data.manifest import load
+from data.sources import Sources
 from data.supplied import digests
 from flows.experiment import Answer, Cell, Experiment
 from flows.experiments.paper_001_systems import ABLATIONS, DISAN, MULTI_HEAD, PSAN, SOURCES, SYSTEMS, Size, System
