@@ -9,7 +9,7 @@ import lzma
 import os
 import shutil
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ import httpx
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from data.archives import extract
-from data.manifest import Concatenation, File, FirstLines, Manifest, Member
+from data.manifest import Concatenation, File, FirstLines, Member
 
 ATTEMPTS = 5
 CHUNK = 1 << 16
@@ -60,9 +60,9 @@ def fetch(file: File, target: Path, sources: Sources) -> str:
     raise OSError(f"{file.name} is not to be had ({'; '.join(failures)}); put it at {places}")
 
 
-def missing(manifest: Manifest, sources: Sources) -> list[File]:
+def missing(files: Iterable[File], sources: Sources) -> list[File]:
     """The files that no mirror has."""
-    return [f for f in manifest.files if not any((mirror / f.mirror).is_file() for mirror in sources.mirrors)]
+    return [f for f in files if not any((mirror / f.mirror).is_file() for mirror in sources.mirrors)]
 
 
 Save = Callable[[Path, float], None]  # (where, seconds to wait) -> the upstream file, still packed

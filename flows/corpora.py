@@ -205,7 +205,7 @@ def _sources() -> "Sources":
     from infra.settings import Settings
 
     settings = Settings()
-    return Sources((settings.mirror.expanduser().absolute(),) if settings.mirror else (), settings.offline)
+    return Sources(settings.mirrors, settings.offline)
 
 
 def _store() -> "Store":

@@ -15,7 +15,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
 
     settings = Settings()
     store = Store(settings.root).open()
-    places = Places(sources=Sources((settings.mirror.absolute(),) if settings.mirror else (), settings.offline))
+    places = Places(sources=Sources(settings.mirrors, settings.offline))
     pipeline = experiment.steps(seed)
     if local:
         return _summary(store, pipeline, places)
@@ -57,7 +57,7 @@ def prepare_folder(experiment: Experiment, to: Path) -> Path:
 
     settings = Settings()
     store = Store(settings.root).open()
-    places = Places(sources=Sources((settings.mirror.absolute(),) if settings.mirror else (), settings.offline))
+    places = Places(sources=Sources(settings.mirrors, settings.offline))
     for name, step in experiment.recipe.data().items():
         shutil.copytree(store.run(step, places).path, to / name, dirs_exist_ok=True)
     return to

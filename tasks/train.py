@@ -38,11 +38,6 @@ def linear_decay(step: int, warmup: int, steps: int) -> float:
     return min((step + 1) / warmup, (steps - step) / max(1, steps - warmup))
 
 
-def constant(step: int, warmup: int, steps: int) -> float:
-    """Linear warm-up, then the peak."""
-    return min((step + 1) / warmup, 1.0)
-
-
 def undecayed(losses: Sequence[float]) -> float:
     """No change by what has been measured on dev."""
     return 1.0

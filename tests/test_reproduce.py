@@ -94,7 +94,8 @@ def test_mlflow_has_every_run_once_with_all_that_was_promised(world):
         assert len(run.data.tags["test_set"]) == 64
         assert {"test.bleu", "test.bleu.idiom", "test.sacrebleu"} <= run.data.metrics.keys()
         artifacts = {a.path for a in client.list_artifacts(run.info.run_id)}
-        assert artifacts == {"config.json", "scores.json", "sentences.arrow", "predictions.arrow", "learning-curve.png"}
+        promised = {"config.json", "scores.json", "sentences.arrow", "predictions.arrow", "learning-curve.png"}
+        assert promised <= artifacts
 
 
 def test_the_same_again_is_found_whole_and_logs_nothing_twice(world):
