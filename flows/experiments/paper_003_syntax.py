@@ -111,8 +111,8 @@ TRANSDUCTION = {
         SampleCorpus(2000, 100, 200, records=Formulas(3)),
         d=32,
         h=16,
-        train=rows_of(300, 32, 1e-2, schedule=linear_decay, evaluate_every=60, checkpoint_every=300),
-        initial=0.1,
+        train=rows_of(1200, 32, 4e-3, schedule=linear_decay, evaluate_every=200, checkpoint_every=1200),
+        initial=0.3,
     ),
     "laptop": SyntacticProfile(
         SampleCorpus(15_000, 1000, 1000, records=Formulas(6)),
