@@ -24,7 +24,7 @@ from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig, TransformerEncoderLayer
 from phrasemodels.layers.ngrams import BiLSTM, Readout, Sum, final_states, residual_gate
 from phrasemodels.models.translation import TranslationConfig
-from tasks.train import keep_freed_memory
+from tasks.workers import keep_freed_memory
 
 B, SOURCE, TARGET, V, D = 64, 13, 24, 5854, 512
 

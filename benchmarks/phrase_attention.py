@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from phrasemodels.encoders.disan import DisanConfig
 from phrasemodels.encoders.multihead import MultiHeadConfig
-from phrasemodels.encoders.psan import PsanConfig
+from phrasemodels.encoders.psan import PsanConfig, recomputed
 from phrasemodels.layers.multidim import attend_blocks, attend_within, boundaries
 from phrasemodels.models.sentence_pair import SentencePairConfig
 
@@ -64,7 +64,12 @@ def attention_runs(B: int, mean: int) -> dict[str, Callable[[], object]]:
     }
 
 
-MODELS = {"PSAN": PsanConfig(D), "DiSAN": DisanConfig(D), "Multi-head": MultiHeadConfig(D)}
+MODELS = {
+    "PSAN": PsanConfig(D),
+    "PSAN recomputed": PsanConfig(D, run=recomputed),
+    "DiSAN": DisanConfig(D),
+    "Multi-head": MultiHeadConfig(D),
+}
 
 
 def training_runs(B: int, n: int) -> dict[str, Callable[[], object]]:

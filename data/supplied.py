@@ -10,8 +10,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from data.archives import unpack
-from data.fetch import Sources, fetch
+from data.fetch import fetch
 from data.manifest import Manifest, Source
+from data.sources import Sources
 
 MOST_BYTES = 20_000_000_000  # of an archive, unpacked
 

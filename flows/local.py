@@ -10,12 +10,12 @@ from flows.experiment import Experiment, Pipeline, Stage
 
 def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str, Any]:
     """All steps of one experiment and seed, kept in the store; on Ray Train unless local. Returns its scores."""
-    from data.fetch import Sources
+    from data.sources import Sources
     from infra.settings import Settings
 
     settings = Settings()
     store = Store(settings.root).open()
-    places = Places(sources=Sources((settings.mirror.absolute(),) if settings.mirror else (), settings.offline))
+    places = Places(sources=Sources(settings.mirrors, settings.offline))
     pipeline = experiment.steps(seed)
     if local:
         return _summary(store, pipeline, places)
@@ -52,12 +52,12 @@ def prepare_folder(experiment: Experiment, to: Path) -> Path:
     """Copy what an experiment trains and is tested on into one folder."""
     import shutil
 
-    from data.fetch import Sources
+    from data.sources import Sources
     from infra.settings import Settings
 
     settings = Settings()
     store = Store(settings.root).open()
-    places = Places(sources=Sources((settings.mirror.absolute(),) if settings.mirror else (), settings.offline))
+    places = Places(sources=Sources(settings.mirrors, settings.offline))
     for name, step in experiment.recipe.data().items():
         shutil.copytree(store.run(step, places).path, to / name, dirs_exist_ok=True)
     return to

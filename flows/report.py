@@ -32,6 +32,7 @@ def write_report(session: Session, verdicts: Artifact) -> Path:
         cell=session.table.experiments[0].answers[0].cell,
         plots=_plots(session, rows),
         tested=tested(rows),
+        leaks=session.leaks(),
         lineage=[_lineage(session, pipeline) for pipeline in session.pipelines],
         examples=_examples(session),
         attention=_attention(session),

@@ -53,6 +53,7 @@ def reproduce(
     result = {
         "title": session.table.title,
         "rows": found,
+        "leaks": session.leaks(),
         "report": str(report),
         "stages": watch.stages(),
         "seconds": round(time.monotonic() - started, 1),

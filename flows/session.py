@@ -7,16 +7,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from data.fetch import Sources
+from data.corpora.leakage import Leak
+from data.sources import Sources
 from data.store import MANIFEST, Artifact, Places, Step, Store, digest_of
 from flows.catalogue import Table
 from flows.experiment import Pipeline, closure_of
 from flows.lineage import Lineage
 from infra.registry import register
-from infra.runner import TorchTrainerLaunch, on_ray, ray_map
+from infra.runner import TorchTrainerLaunch, actor_map, on_ray, ray_map
 from infra.settings import Settings
 from infra.tracking import KEY, StepMetrics, Tracker, flatten
 from tasks.compare import CompareSettings, RowSettings, compare
+from tasks.leaks import leaks
+from tasks.parse import parse, plant
 from tasks.train import train
 
 SERVED = Path(__file__).with_name("served.py")
@@ -39,8 +42,7 @@ class Session:
 
     @property
     def sources(self) -> Sources:
-        mirror = self.settings.mirror
-        return Sources((mirror.expanduser().absolute(),) if mirror else (), self.settings.offline)
+        return Sources(self.settings.mirrors, self.settings.offline)
 
     @cached_property
     def pipelines(self) -> list[Pipeline]:
@@ -62,7 +64,7 @@ class Session:
                 e.variant,
                 answer.cell.published if answer.cell else None,
                 answer.metric,
-                "" if e.comparable else f"smaller than the paper's setting (profile {e.profile})",
+                answer.why_not or ("" if e.comparable else f"smaller than the paper's setting (profile {e.profile})"),
                 answer.statistic,
             )
             for e in self.table.experiments
@@ -80,13 +82,20 @@ class Session:
         """Files that have to be fetched, are in no mirror, and may not be downloaded: where each can be put."""
         from data.fetch import missing
         from data.manifest import load
+        from data.parsers import load as load_parser
         from tasks.corpora import fetch_corpus
+        from tasks.parser_models import fetch_parser
 
         if not self.settings.offline:
             return []
-        wanted = [load(s.settings.corpus) for s in self.steps if s.make is fetch_corpus and not self.store.find(s)]
+        absent = [
+            step for step in self.steps if step.make in (fetch_corpus, fetch_parser) and not self.store.find(step)
+        ]
+        wanted = [load(step.settings.corpus).files for step in absent if step.make is fetch_corpus]
+        wanted += [load_parser(step.settings.name).files for step in absent if step.make is fetch_parser]
+        files = [file for known in wanted for file in missing(known, self.sources)]
         folder = self.settings.mirror or Path("<a folder>")
-        return [f"{folder / file.mirror}  ({file.urls[0]})" for m in wanted for file in missing(m, self.sources)]
+        return [f"{folder / file.mirror}  ({', '.join(file.urls) or 'no URL'})" for file in files]
 
     def execute(self, step: Step) -> Artifact:
         """Run one step where it belongs: shards and searches in Ray, trainings in Ray or Ray Train, the rest here."""
@@ -94,7 +103,8 @@ class Session:
             return self._train(step)
         pipeline = self.by_step.get(step.key)
         if pipeline is None or step.key in pipeline.spread:
-            artifact = self.store.run(step, Places(map=ray_map, sources=self.sources))
+            spread = actor_map if step.make in (parse, plant) else ray_map
+            artifact = self.store.run(step, Places(map=spread, sources=self.sources))
         else:
             artifact = self.store.find(step) or on_ray(_run, self.store, step, Places())
         if pipeline is not None and step.key == pipeline.scored.key:
@@ -173,6 +183,16 @@ class Session:
         with tempfile.TemporaryDirectory() as folder:
             files.append(_plot(trained, Path(folder) / "learning-curve.png"))
             self.tracker.finish(self.run_of(pipeline), metrics, files, tags)
+
+    def leaks(self) -> dict[str, str]:
+        """For each experiment how much of its test set stands in its training set, counted."""
+        found = {}
+        for experiment in self.table.experiments:
+            corpus = experiment.recipe.corpus
+            rows = {split: corpus.split(split) for split in ("train", "test")}
+            artifact = self.store.run(Step(leaks, f"leaks {corpus.name}", None, rows), Places(sources=self.sources))
+            found[experiment.name] = str(Leak(**artifact.meta["leak"]))
+        return found
 
     def close(self, verdicts: Artifact, report: Path) -> None:
         """The table's own run: means, verdicts, report."""

@@ -80,6 +80,34 @@ def ray_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> l
     return [results[index] for index in range(len(results))]
 
 
+def actor_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """The same in actors, one a processor, for functions that keep something large, such as a parser's models: an
+    actor takes item after item, so it is loaded once. An actor that dies starts anew and is given its item again.
+    """
+    import ray
+    from ray.util import ActorPool
+
+    work = list(items)
+    count = min(len(work), max(1, int(ray.cluster_resources().get("CPU", 1))))
+    environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
+    keeper = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(_Keeper)
+    actors: list[Any] = [keeper.remote() for _ in range(count)]
+    try:
+        return list(ActorPool(actors).map(lambda actor, item: actor.call.remote(function, *item), work))
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+
+
+class _Keeper:
+    """An actor: what a function keeps in its process is there for the next item."""
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+
 def _collect(pending: dict[Any, int], results: dict[Any, Any]) -> None:
     """Wait for one task and take its result."""
     import ray

@@ -162,7 +162,7 @@ def _structure(form: Form, bound: Mapping[str, str], depth: int) -> str:
         if not isinstance(part, str):
             found.append(_structure(part, bound, depth))
             continue
-        if i and part[0] in "$?" and form.parts[i - 1] in BINDERS:
+        if i and part[0] in "$?" and found[i - 1] in BINDERS:
             bound, depth = {**bound, part: f"#{depth}"}, depth + 1
         found.append(bound.get(part, part))
     operator, arguments = found[0], found[1:]

@@ -4,28 +4,24 @@ It goes on from its last checkpoint, ends with the same weights as if it had not
 CPU), and sees the same batches on any number of workers.
 """
 
-import ctypes
 import json
 import os
-import resource
-import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from data.store import Artifact, Job, jsonable, write_durably
 from tasks.batches import Batch, Examples, Rows, from_step, in_order, share, stream
 from tasks.checkpoints import Progress, newest, resume, save, tensors
 from tasks.stages import shards
+from tasks.workers import Clock, Worker, keep_freed_memory
 
 PROGRESS = "progress.json"
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
@@ -38,20 +34,9 @@ def linear_decay(step: int, warmup: int, steps: int) -> float:
     return min((step + 1) / warmup, (steps - step) / max(1, steps - warmup))
 
 
-def constant(step: int, warmup: int, steps: int) -> float:
-    """Linear warm-up, then the peak."""
-    return min((step + 1) / warmup, 1.0)
-
-
 def undecayed(losses: Sequence[float]) -> float:
     """No change by what has been measured on dev."""
     return 1.0
-
-
-def halved_after_rise(losses: Sequence[float]) -> float:
-    """Half at every evaluation since the first at which the dev loss rose (paper 003, with one evaluation an epoch)."""
-    rises = [place for place in range(1, len(losses)) if losses[place] > losses[place - 1]]
-    return 0.5 ** (len(losses) - rises[0]) if rises else 1.0
 
 
 def adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
@@ -171,30 +156,6 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     }
 
 
-@dataclass
-class Worker:
-    """This process among those that train together."""
-
-    rank: int = field(default_factory=lambda: distributed.get_rank() if distributed.is_initialized() else 0)
-    world: int = field(default_factory=lambda: distributed.get_world_size() if distributed.is_initialized() else 1)
-
-    @property
-    def device(self) -> torch.device:
-        local = int(os.environ.get("LOCAL_RANK", self.rank))
-        return (
-            torch.device("cuda", local % torch.cuda.device_count())
-            if torch.cuda.is_available()
-            else torch.device("cpu")
-        )
-
-    def total(self, value: float) -> float:
-        """The sum over all workers."""
-        summed = torch.tensor(value, dtype=torch.float64, device=self.device)
-        if self.world > 1:
-            distributed.all_reduce(summed)
-        return float(summed)
-
-
 def training_loop(training: Training) -> None:
     """Train from the last checkpoint, if there is one, to the last step; the result is the newest checkpoint."""
     config, worker = training.config, Worker()
@@ -230,15 +191,6 @@ def _ended(progress: Progress, config: TrainConfig) -> bool:
     """After the last step, or when nothing has become better for long enough."""
     without = progress.step - progress.best_step
     return progress.step >= config.steps or 0 < config.patience * config.evaluate_every <= without
-
-
-def keep_freed_memory() -> None:
-    """Let glibc keep what tensors free. By default it returns large blocks to the kernel, and a step spends two thirds
-    of its time on getting the same pages again."""
-    if sys.platform == "linux":
-        libc = ctypes.CDLL("libc.so.6", use_errno=False)
-        libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
-        libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 class Objective(nn.Module):
@@ -294,37 +246,6 @@ def _dev_loss(objective: Objective, dev: Examples, config: TrainConfig, worker: 
             loss += float(objective.problem.criterion(objective.model, dev.batch(rows).to(worker.device)))
         count += objective.problem.count(dev, rows)
     return worker.total(loss) / worker.total(count)
-
-
-class Clock:
-    """Loss and speed since the last row of the history."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.before = progress.history[-1]["seconds"] if progress.history else 0.0
-        self.started = self.last = time.monotonic()
-        self.losses: list[Tensor] = []
-        self.count = 0
-
-    def add(self, loss: Tensor, count: int) -> None:
-        self.losses.append(loss)
-        self.count += count
-
-    def row(
-        self, progress: Progress, dev_loss: float, optimiser: torch.optim.Optimizer, worker: Worker
-    ) -> dict[str, float]:
-        now = time.monotonic()
-        row = {
-            "step": progress.step,
-            "epoch": progress.epoch,
-            "loss": worker.total(float(torch.stack(self.losses).sum())) / self.count,
-            "dev_loss": dev_loss,
-            "learning_rate": optimiser.param_groups[0]["lr"],
-            "tokens_per_second": self.count / (now - self.last),
-            "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            "seconds": self.before + now - self.started,
-        }
-        self.losses, self.count, self.last = [], 0, now
-        return row
 
 
 def _tell(

@@ -66,7 +66,10 @@ def chromium(program: str, profile: Path) -> Iterator[Browser]:
     command = f"exec {program} --headless --no-sandbox --disable-gpu --disable-background-networking " \
               f"--user-data-dir={profile} --remote-debugging-pipe 3<&{read_there} 4>&{write_there}"  # fmt: skip
     process = subprocess.Popen(
-        ["bash", "-c", command], pass_fds=(read_there, write_there), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ["bash", "-c", command],
+        pass_fds=(read_there, write_there),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     os.close(read_there)
     os.close(write_there)

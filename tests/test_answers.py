@@ -73,7 +73,12 @@ def test_every_printed_number_has_a_verdict_and_a_reason(session):
     assert len(rows) == 442
     assert all(row["reason"] for row in rows)
     answered = {(row["table"], row["variant"]): row for row in rows if row["verdict"] != "not run"}
-    assert answered.keys() == {("Table 1", "baseline"), ("Table 1", "k=2"), ("abstract", "baseline"), ("abstract", "k=2")}
+    assert answered.keys() == {
+        ("Table 1", "baseline"),
+        ("Table 1", "k=2"),
+        ("abstract", "baseline"),
+        ("abstract", "k=2"),
+    }
     trained = {run["train"] for run in answered["Table 1", "k=2"]["runs"]}
     assert trained == {p.trained.key for p in session.pipelines if p.experiment.name == ROW}
 
@@ -151,9 +156,18 @@ def test_two_runs_differ_in_what_was_changed(session):
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
-        ("select count(*), min(n), max(warning) from seeds where metric = 'bleu'", (2, 2, "2 seeds; a verdict needs 3")),
-        ("select count(*), sum(phrases) = sum(tokens - 1) from phrases where label like '%test (adjacent 2)'", (40, True)),
-        ("select count(distinct l.key) from lineage l join shards s on l.input = s.key where l.step = 'tokenise'", (3,)),
+        (
+            "select count(*), min(n), max(warning) from seeds where metric = 'bleu'",
+            (2, 2, "2 seeds; a verdict needs 3"),
+        ),
+        (
+            "select count(*), sum(phrases) = sum(tokens - 1) from phrases where label like '%test (adjacent 2)'",
+            (40, True),
+        ),
+        (
+            "select count(distinct l.key) from lineage l join shards s on l.input = s.key where l.step = 'tokenise'",
+            (3,),
+        ),
     ],
 )
 def test_views(session, question, answer):
@@ -162,7 +176,9 @@ def test_views(session, question, answer):
 
 def test_a_model_answers_as_it_did_in_the_test(session, tmp_path):
     model = champion(Lineage(session.store), ROW)
-    losses = {p.seed: session.store.find(p.trained).meta["dev_loss"] for p in session.pipelines if p.experiment.name == ROW}
+    losses = {
+        p.seed: session.store.find(p.trained).meta["dev_loss"] for p in session.pipelines if p.experiment.name == ROW
+    }
     assert losses[model.seed] == min(losses.values())
     predicted = next(p.predicted for p in session.pipelines if p.trained.key == model.weights.key)
     rows = read_shard(session.store.find(predicted).file("predictions.arrow")).to_pylist()
@@ -232,7 +248,19 @@ def test_the_champion_is_served(session, tmp_path):
     assert not [p for p in folder.rglob("*") if p.suffix in (".pkl", ".pickle", ".pt")]
 
     port = free_port()
-    command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", str(folder), "--env-manager", "local", "-p", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "models",
+        "serve",
+        "-m",
+        str(folder),
+        "--env-manager",
+        "local",
+        "-p",
+        str(port),
+    ]
     with (tmp_path / "log").open("wb") as log:
         server = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(PROJECT)}, stdout=log, stderr=log)
     try:

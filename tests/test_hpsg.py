@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.corpora.readers import read
-from data.fetch import Sources
 from data.grammar import corpus
 from data.hpsg import APART, GROUP, NOT_A_HEAD, SEVERAL_HEADS, depths, joint, misfits, restore
 from data.manifest import load
+from data.sources import Sources
 from data.supplied import obtain
 from data.trees import Span, Tree, parse, plain
 from phrasemodels.structs import joint as merges

@@ -89,6 +89,7 @@ def test_a_normalised_form():
         ),
         ("( lambda $0 e ( lambda $0 e ( lambda $1 e ( f $0 $1 ) ) ) )", "( lambda $5 e ( lambda $6 e ( lambda $7 e ( f $6 $7 ) ) ) )"),
         ("( and ( a $0 ) ( a $0 ) )", "( and ( a $0 ) )"),
+        ("( argmax $0 ( a $0 ) ( f $0 ) $1 )", "( argmax $2 ( a $2 ) ( f $2 ) $1 )"),
     ],
 )  # fmt: skip
 def test_structure_match_looks_through_names_and_order(one, other):

@@ -21,7 +21,7 @@ from phrasemodels.layers.ngrams import (
     residual_gate,
     states_and_cells,
 )
-from phrasemodels.models.translation import Cache, TranslationConfig
+from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.structs.kernels import reference_only
 
 D, SIZES = 12, (3, 0, 2, 3, 4, 0)
@@ -192,7 +192,7 @@ def test_a_sentence_does_not_depend_on_its_batch_and_a_cache_changes_nothing(con
         one = slice(row, row + 1)
         alone = model(source[one, :n], lengths[one], nothing[one], target[one])
         torch.testing.assert_close(together[row], alone[0], rtol=1e-10, atol=1e-10)
-    cache = Cache.start(model, model.encode(source, lengths, nothing), lengths)
+    cache = model.start(model.encode(source, lengths, nothing), lengths)
     steps = [model.project(model.advance(target[:, t : t + 1], cache)) for t in range(target.shape[1])]
     torch.testing.assert_close(torch.cat(steps, 1), together, rtol=1e-10, atol=1e-10)
 

@@ -11,11 +11,11 @@ from data.store import Artifact, Job, Places, Store
 from flows.catalogue import PROFILES, TABLES, experiment
 from flows.experiment import override
 from flows.experiments.paper_003_answering import average, listed_average
+from tasks.optimisers import halved_after_rise
 from tasks.problems.answering import ANSWERS, AnswerScoring, score_answers
 from tasks.problems.transduction import length_to_failure
 from tasks.stories import words
 from tasks.tokenise import characters, letters
-from tasks.train import halved_after_rise
 
 TINY = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=12", "recipe.corpus.train=60",
         "recipe.corpus.dev=10", "recipe.corpus.test=20")  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from data.grammar.records import Treebank
-from data.store import Artifact, Store
+from data.store import Artifact, Step, Store
 from data.trees import parse as read_tree
 from flows.catalogue import experiment
 from flows.experiment import Experiment
@@ -19,12 +19,14 @@ from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
 from tasks.batches import in_order
 from tasks.joint_trees import Ids, read_side
+from tasks.parse import Parse, parse
 from tasks.parse_formats import as_json, bracketed, conllu
 from tasks.penn import penn
 from tasks.pieces import reunited
 from tasks.problems.label_attention import view
 from tasks.problems.parses import TreeParser
-from tasks.stages import shards
+from tasks.stages import shards, stage_table
+from tasks.trained_parser import Trained
 
 ROW = "004/table3/sample/3-ff-drop"
 
@@ -102,6 +104,18 @@ def test_text_becomes_trees_in_any_company(parser: TreeParser) -> None:
         assert list(read_tree(bracketed(found)).tokens) == words
         assert conllu(found).count("\n") == len(words) + 1
         assert json.loads(as_json(found))["heads"] == found.heads
+
+
+def test_a_trained_parser_is_a_back_end(store: Store, small: Experiment, data: dict[str, Artifact]) -> None:
+    trained = small.steps(0).trained
+    settings = Parse(Trained(small.recipe.problem, small.model, longest=8))
+    inputs = {"rows": small.recipe.corpus.split("test"), "weights": trained, "vocabulary": data["vocabulary"]}
+    made = store.run(Step(parse, "p", settings, inputs))
+    gold = stage_table(store.run(small.recipe.corpus.split("test"))).to_pylist()
+    for row, own in zip(stage_table(made).to_pylist(), gold, strict=True):
+        assert row["tokens"] == own["tokens"] and list(read_tree(row["tree"]).tokens) == own["tokens"]
+        assert row["reason"] == ("" if len(own["tokens"]) <= 8 else "more than 8 words")
+        assert len(row["heads"]) == (0 if row["reason"] else len(own["tokens"]))
 
 
 def test_phrases_alone_have_no_heads(parser: TreeParser) -> None:

@@ -20,6 +20,7 @@ from phrasemodels.encoders.psan import (
     Stacked,
     as_numbered,
     fine_to_coarse,
+    recomputed,
 )
 from phrasemodels.encoders.tbcnn import TbcnnConfig
 from phrasemodels.layers.multidim import attend_blocks, attend_within, itself
@@ -232,6 +233,18 @@ def test_attention_of_a_sentence_can_be_looked_at():
     together = levels[0].flip(0).unsqueeze(2) == levels[0].flip(0).unsqueeze(1)
     for level, same in zip(found.levels, together, strict=True):
         assert ((level > 0) == (same & ~torch.eye(7, dtype=torch.bool))).all()
+
+
+def test_recomputed_activations_give_the_same_gradients():
+    grads = []
+    for run in ({}, {"run": recomputed}):
+        torch.manual_seed(0)
+        encoder = PsanConfig(D, **run).build()
+        torch.manual_seed(1)  # of dropout
+        encoder(words().float(), torch.tensor(LENGTHS), level_tensor()).square().sum().backward()
+        grads.append([p.grad for p in encoder.parameters()])
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_a_pair_is_learnt():

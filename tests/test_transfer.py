@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from data.fetch import Sources
 from data.grammar.records import Entailment as EntailmentRecords
 from data.grammar.records import Polarity
 from data.shards import read_shard
+from data.sources import Sources
 from data.store import Places, Step, Store
 from flows.experiment import Experiment
 from flows.recipes.entailment import EntailmentRecipe, Task

@@ -1,163 +1,36 @@
-"""Paper 001, Phrase-level Self-Attention Networks: Tables 2 to 4, and where the phrases come from."""
+"""Paper 001, Phrase-level Self-Attention Networks: Tables 2 to 5, and where the phrases come from."""
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from data.fetch import Sources
-from data.grammar.records import Entailment as EntailmentRecords
-from data.grammar.records import Polarity
 from data.manifest import load
+from data.sources import Sources
 from data.supplied import digests
 from flows.experiment import Answer, Cell, Experiment
+from flows.experiments.paper_001_systems import ABLATIONS, DISAN, MULTI_HEAD, PSAN, SOURCES, SYSTEMS, Size, System
 from flows.recipes.entailment import EntailmentRecipe, Task
-from phrasemodels.encoders.adasent import AdaSentConfig
-from phrasemodels.encoders.bilstm import BiLstmConfig
-from phrasemodels.encoders.disan import DisanConfig
-from phrasemodels.encoders.hconvnet import HConvNetConfig
-from phrasemodels.encoders.multihead import MultiHeadConfig
-from phrasemodels.encoders.psan import Concatenated, PsanConfig, Stacked
-from phrasemodels.encoders.tbcnn import TbcnnConfig
-from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConfig, difference
-from tasks.constituents import equal_blocks, syntactic_binarised
+from flows.recipes.suites import PAIRS, SAMPLE_SUITE, SUITE
 from tasks.corpora import Corpus, SampleCorpus
-from tasks.levels import AtRandom, Dependencies, Levels, Structure, given, none, right_branching
+from tasks.levels import AtRandom, Dependencies, Levels, Structure, Trees
 from tasks.logistic import PROTOTYPING, PUBLISHED, Setting
 from tasks.optimisers import adadelta, constant
-from tasks.problems.transfer import FOLDS, NESTED, OFFICIAL, RELATEDNESS, SIMILARITY
 from tasks.sentences import Text, VectorFile
 from tasks.significance import Statistic, accuracy_of
-from tasks.tokenise import moses_lower
 from tasks.train import TrainConfig
 
 PAPER = "001"
 GLOVE = "glove/glove.42B.300d.txt"
 RIGHT = Statistic("right", accuracy_of)
-ONE = Text(("text",))  # MR, CR, SUBJ, MPQA, SST and TREC are tokenised already
-TWO = Text(tokeniser=moses_lower)
-
-
-@dataclass(frozen=True)
-class Size:
-    """Widths shared by all systems: of word vectors and PSAN, of an LSTM, of AdaSent, of convolutions, and dropout."""
-
-    d: int = 300
-    lstm: int = 2048
-    adasent: int = 4096
-    channels: int = 1024
-    hidden: int = 300
-    dropout: float = 0.5
-    heads: int = 6
-
-
-def pair(encoder: Callable[[Size], object]) -> Callable[[Size], SentencePairConfig]:
-    """The classifier of paper 001 over an encoder."""
-    return lambda size: SentencePairConfig(encoder(size), hidden=size.hidden, dropout=size.dropout)  # type: ignore[arg-type]
-
-
-def psan(size: Size) -> PsanConfig:
-    return PsanConfig(size.d, dropout=size.dropout)
-
-
-def bilstm_max(size: Size) -> SentencePairConfig:
-    return SentencePairConfig(
-        BiLstmConfig(size.d, size.lstm), hidden=min(512, 2 * size.lstm), dropout=0.0, classifier=LinearClassifier
-    )
-
-
-def disan(size: Size) -> SentencePairConfig:
-    dropout = size.dropout / 2  # its authors keep 0.75
-    return SentencePairConfig(DisanConfig(size.d, dropout), hidden=size.hidden, dropout=dropout, compare=difference)
-
-
-@dataclass(frozen=True)
-class System:
-    """A system of the paper: its name there and its variant, its model, and what it is told of each token."""
-
-    slug: str
-    name: str
-    variant: str
-    model: Callable[[Size], SentencePairConfig]
-    structure: Structure
-
-
-DIVISION = Levels()
-PSAN = System("psan", "PSAN", "", pair(psan), DIVISION)
-SYSTEMS = (
-    System("bilstm-max", "BiLSTM-Max", "", bilstm_max, Levels(trees=none)),
-    System("adasent", "AdaSent", "", pair(lambda s: AdaSentConfig(s.d, s.adasent)), Levels(trees=none)),
-    System("hconvnet", "HConvNet", "", pair(lambda s: HConvNetConfig(s.d, s.channels)), Levels(trees=none)),
-    System("tbcnn", "TBCNN", "", pair(lambda s: TbcnnConfig(s.d, dropout=s.dropout)), Dependencies()),
-    System("disan", "DiSAN", "", disan, Levels(trees=none)),
-    PSAN,
-)
-MULTI_HEAD = System(
-    "multi-head", "Multi-head", "", pair(lambda s: MultiHeadConfig(s.d, s.heads, s.dropout)), Levels(trees=none)
-)
-
-
-def one_level(level: int) -> tuple[Callable[[Size], SentencePairConfig], Structure]:
-    """Attention on one level alone."""
-    return pair(lambda size: replace(psan(size), levels=1)), Levels(levels=(level,))
-
-
-ABLATIONS = (
-    System("psa-1", "PSAN", "(1) PSA on the first layer only", *one_level(1)),
-    System("psa-2", "PSAN", "(2) PSA on the second layer only", *one_level(2)),
-    System("psa-3", "PSAN", "(3) PSA on the third layer only", *one_level(3)),
-    System("no-psa", "PSAN", "(4) w/o PSA", pair(psan), Levels(trees=none)),
-    System("no-syntax", "PSAN", "(5) w/o syntactic division", pair(psan), Levels(equal_blocks)),
-    System("no-gate", "PSAN", "(6) w/o gated memory updating", pair(lambda s: replace(psan(s), memory=Concatenated)), DIVISION),
-    System(
-        "neither",
-        "PSAN",
-        "(7) w/o both",
-        pair(lambda s: replace(psan(s), levels=1, memory=Stacked)),
-        Levels(levels=(1,), trees=none),
-    ),
-    replace(PSAN, slug="full", variant="(8) Full Model"),
-)  # fmt: skip
-
-# The same encoder with phrases from elsewhere; the first is what the others are tested against.
-SOURCES = (
-    replace(PSAN, slug="given", variant="trees of the corpus"),
-    replace(PSAN, slug="binarised", variant="trees of the corpus, binarised", structure=Levels(syntactic_binarised)),
-    replace(PSAN, slug="blocks", variant="equal blocks", structure=Levels(equal_blocks)),
-    replace(PSAN, slug="random", variant="random trees", structure=Levels(trees=AtRandom())),
-    replace(PSAN, slug="right-branching", variant="right-branching trees", structure=Levels(trees=right_branching)),
-    replace(PSAN, slug="whole", variant="the sentence as one phrase", structure=Levels(trees=none)),
-)
-
-
-SENTEVAL = Corpus("senteval")
-SST2, SST5, TREC, SICK, MRPC = (Corpus("senteval", part) for part in ("SST2", "SST5", "TREC", "SICK", "MRPC"))
-DIVIDED = ("train", "dev", "test")
-SUITE = (
-    *(Task(name, NESTED, SENTEVAL, (name,), ONE) for name in ("MR", "CR", "SUBJ", "MPQA")),
-    Task("SST2", OFFICIAL, SST2, DIVIDED, ONE),
-    Task("SST5", OFFICIAL, SST5, DIVIDED, ONE),
-    Task("TREC", FOLDS, TREC, ("train", "test"), ONE),
-    Task("MRPC", FOLDS, MRPC, ("train", "test"), TWO),
-    Task("SICK-E", OFFICIAL, SICK, DIVIDED, TWO),
-    Task("SICK-R", RELATEDNESS, SICK, DIVIDED, TWO),
-    Task("STS14", SIMILARITY, SENTEVAL, ("STS14",), TWO),
-)
-CLASSES = SampleCorpus(600, 100, 200, records=Polarity())
-PAIRS = SampleCorpus(4000, 400, 600, records=EntailmentRecords())
-SAMPLE_SUITE = (
-    Task("polarity", NESTED, CLASSES, ("train",), ONE),
-    Task("entailment", OFFICIAL, PAIRS, DIVIDED, Text()),
-)
 
 
 @dataclass(frozen=True)
 class Profile:
     """A size at which the tables are run; only the paper's own corpus, vectors and size are comparable with it.
 
-    instead: the structure to take where one reads trees that the corpus does not have.
+    instead: the trees to take where the corpus has none.
     """
 
     corpus: Corpus | SampleCorpus
@@ -166,9 +39,8 @@ class Profile:
     text: Text
     suite: tuple[Task, ...]
     setting: Setting
-    instead: Structure | None = None
+    instead: Trees | None = None
     comparable: bool = False
-    max_tokens: int = 0
     glove: bool = False
 
 
@@ -188,7 +60,7 @@ PROFILES = {
         suite=SAMPLE_SUITE,
         setting=replace(PROTOTYPING, folds=5),
     ),
-    # SNLI divided by premise, whose training set is 62 times smaller than the paper's, without trees: blocks of words.
+    # SNLI divided by premise: 62 times fewer pairs to train on than the paper's, and random trees for want of others.
     "laptop": Profile(
         corpus=Corpus("snli"),
         size=Size(d=100, lstm=128, adasent=256, channels=64, hidden=100, dropout=0.2, heads=4),
@@ -199,7 +71,7 @@ PROFILES = {
         text=Text(),
         suite=SUITE,
         setting=PROTOTYPING,
-        instead=Levels(equal_blocks, trees=AtRandom()),
+        instead=AtRandom(),
     ),
     # What the paper gives. SNLI's own parses; the official files are put in by hand, and so is GloVe.
     "paper": Profile(
@@ -232,7 +104,6 @@ def experiment(table: str, profile: str, system: System, answers: tuple[Answer, 
             _snli() if chosen.comparable else chosen.corpus,
             _available(system.structure, chosen),
             chosen.text,
-            max_tokens=chosen.max_tokens,
             vectors=VectorFile.find(_mirror(), GLOVE, chosen.size.d) if chosen.glove else None,
             suite=chosen.suite if suite else (),
             setting=chosen.setting,
@@ -257,11 +128,9 @@ def _snli() -> Corpus:
 
 
 def _available(structure: Structure, profile: Profile) -> Structure:
-    """The structure, or one like it that does without the trees of the corpus."""
-    if profile.instead is None or not structure.reads_trees:
-        return structure
-    if isinstance(structure, Levels) and isinstance(profile.instead, Levels):
-        return replace(profile.instead, levels=structure.levels)
+    """The structure, of other trees where the corpus has none."""
+    if profile.instead and isinstance(structure, Levels) and structure.reads_trees:
+        return replace(structure, trees=profile.instead)
     return structure
 
 
@@ -308,7 +177,7 @@ def _systems(profile: str) -> list[System]:
 
 
 def table_4(profile: str) -> list[Experiment]:
-    """What each part of PSAN is worth on SNLI; rows that differ in trees alone are one where there are none."""
+    """What each part of PSAN is worth on SNLI."""
     return [
         experiment(
             "table4",
@@ -321,14 +190,29 @@ def table_4(profile: str) -> list[Experiment]:
     ]
 
 
+def table_5(profile: str) -> list[Experiment]:
+    """Accuracy on TREC; time and memory of a training step are in benchmarks/phrase_attention.py."""
+    has = "TREC" in [task.name for task in PROFILES[profile].suite]
+    return [
+        experiment(
+            "table5",
+            profile,
+            system,
+            (Answer("TREC", Cell(PAPER, "Table 5", system.name, "", "accuracy")) if has else Answer("micro"),),
+            True,
+        )
+        for system in (MULTI_HEAD, DISAN, PSAN)
+    ]
+
+
 def phrase_sources(profile: str) -> list[Experiment]:
     """Does syntax matter? The same encoder with phrases from elsewhere, each tested against the first."""
-    known = SOURCES if PROFILES[profile].instead is None else [s for s in SOURCES if not _reads(s.structure)]
-    return [experiment("phrases", profile, system, (Answer("accuracy", None, RIGHT),), False) for system in known]
+    left_out = ("given", "binarised") if PROFILES[profile].instead else ()
+    return [
+        experiment("phrases", profile, system, (Answer("accuracy", None, RIGHT),), False)
+        for system in SOURCES
+        if system.slug not in left_out
+    ]
 
 
-def _reads(structure: Structure) -> bool:
-    return isinstance(structure, Levels) and structure.trees is given
-
-
-TABLES = {"2": table_2, "3": table_3, "4": table_4, "phrases": phrase_sources}
+TABLES = {"2": table_2, "3": table_3, "4": table_4, "5": table_5, "phrases": phrase_sources}

@@ -15,13 +15,13 @@ from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.layers.weights import Segments, Sigmoid, Softmax
 from phrasemodels.models.recurrent import RecurrentConfig
 from tasks.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
-from tasks.descent import constant, sgd
 from tasks.held_out import Divided
+from tasks.optimisers import constant, halved_after_rise, sgd
 from tasks.phrases import Phrases, no_phrases
 from tasks.problems.translation import TranslationBySentence
 from tasks.significance import BLEU
 from tasks.tokenise import Tokeniser, characters, join, letters, spaces
-from tasks.train import TrainConfig, halved_after_rise, linear_decay
+from tasks.train import TrainConfig, linear_decay
 
 PAPER = "003"
 ANY_TOKENS = 10**9  # batches are counted in rows

@@ -15,13 +15,13 @@ from phrasemodels.models.decomposable import DecomposableConfig, Learned
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
 from tasks.corpora import Corpus, SampleCorpus
-from tasks.descent import adagrad, constant, sgd
 from tasks.held_out import Divided
+from tasks.optimisers import adagrad, constant, halved_after_rise, sgd
 from tasks.phrases import Phrases, no_phrases
 from tasks.problems.translation import TranslationBySentence
 from tasks.significance import Statistic, accuracy_of
 from tasks.tokenise import join, spaces
-from tasks.train import TrainConfig, halved_after_rise, linear_decay
+from tasks.train import TrainConfig, linear_decay
 
 RIGHT = Statistic("right", accuracy_of)
 
@@ -111,8 +111,8 @@ TRANSDUCTION = {
         SampleCorpus(2000, 100, 200, records=Formulas(3)),
         d=32,
         h=16,
-        train=rows_of(300, 32, 1e-2, schedule=linear_decay, evaluate_every=60, checkpoint_every=300),
-        initial=0.1,
+        train=rows_of(1200, 32, 4e-3, schedule=linear_decay, evaluate_every=200, checkpoint_every=1200),
+        initial=0.3,
     ),
     "laptop": SyntacticProfile(
         SampleCorpus(15_000, 1000, 1000, records=Formulas(6)),

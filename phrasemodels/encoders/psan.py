@@ -5,11 +5,12 @@ Shapes: B sentences, n tokens, N tokens of all sentences packed, d features, L l
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from phrasemodels.layers.blocks import within
 from phrasemodels.layers.dense import Dense
@@ -17,6 +18,17 @@ from phrasemodels.layers.multidim import Alone, attend_within, boundaries, fill_
 from phrasemodels.layers.pooling import SourceToToken
 
 Composition = Callable[[Tensor], Tensor]
+Run = Callable[..., Tensor]
+
+
+def kept(function: Run, *inputs: Tensor) -> Tensor:
+    """Activations are kept for the backward pass."""
+    return function(*inputs)
+
+
+def recomputed(function: Run, *inputs: Tensor) -> Tensor:
+    """They are computed again there: a third of the memory for a third more time."""
+    return cast(Tensor, checkpoint(function, *inputs, use_reentrant=False))
 
 
 def fine_to_coarse(levels: Tensor) -> Tensor:
@@ -34,13 +46,14 @@ class PhraseSelfAttention(nn.Module):
 
     def __init__(self, d: int, dropout: float, alone: Alone) -> None:
         super().__init__()
-        self.own, self.other = Dense(d, d, dropout), Dense(d, d, dropout, bias=False)
+        self.own, self.other = Dense(d, d), Dense(d, d, bias=False)
         self.compare = Dense(2 * d, d, dropout)
-        self.alone = alone
+        self.dropout, self.alone = nn.Dropout(dropout), alone
 
     def forward(self, p: Tensor, bounds: Tensor) -> Tensor:
         """p (N, d) and where phrases begin (P + 1) -> c (N, d)."""
-        attended = attend_within(self.own(p), self.other(p), p, bounds)
+        x = self.dropout(p)
+        attended = attend_within(self.own(x), self.other(x), p, bounds)
         attended = fill_alone(attended, p, bounds, self.alone)
         return F.elu(self.compare(torch.cat([(p - attended).abs(), p * attended], -1)))
 
@@ -57,23 +70,25 @@ class PhraseSelfAttention(nn.Module):
 class GatedMemory(nn.Module):
     """M ← G ∘ ELU(W^m[M; C] + b^m), G = sigmoid(W^g[M; C] + b^g), level upon level; the gate is shared (Eq 4)."""
 
-    def __init__(self, d: int, levels: int, dropout: float) -> None:
+    def __init__(self, d: int, levels: int, dropout: float, run: Run = kept) -> None:
         super().__init__()
-        self.gate, self.write = Dense(2 * d, d, dropout), Dense(2 * d, d, dropout)
+        self.run = run
+        self.gate, self.write = Dense(2 * d, d), Dense(2 * d, d)
+        self.dropout = nn.Dropout(dropout)
 
     def carried(self, gate: Tensor, memory: Tensor) -> Tensor | float:
         """What is left of the old memory: nothing, as printed, so a closed gate erases a word."""
         return 0.0
 
     def update(self, memory: Tensor, composed: Tensor) -> Tensor:
-        both = torch.cat([memory, composed], -1)
+        both = self.dropout(torch.cat([memory, composed], -1))
         gate = self.gate(both).sigmoid()
         return gate * F.elu(self.write(both)) + self.carried(gate, memory)
 
     def forward(self, words: Tensor, compositions: list[Composition]) -> Tensor:
         memory = words
         for compose in compositions:
-            memory = self.update(memory, compose(memory))
+            memory = self.run(self.update, memory, compose(memory))
         return memory
 
 
@@ -87,7 +102,7 @@ class HighwayMemory(GatedMemory):
 class Concatenated(nn.Module):
     """Without a gate (Table 4, row 6): all levels see the words themselves, and one layer brings them together."""
 
-    def __init__(self, d: int, levels: int, dropout: float) -> None:
+    def __init__(self, d: int, levels: int, dropout: float, run: Run = kept) -> None:
         super().__init__()
         self.merge = Dense(levels * d, d, dropout)
 
@@ -98,7 +113,7 @@ class Concatenated(nn.Module):
 class Stacked(nn.Module):
     """Without a gate and without words: one attention upon another (Table 4, row 7, where there is one)."""
 
-    def __init__(self, d: int, levels: int, dropout: float) -> None:
+    def __init__(self, d: int, levels: int, dropout: float, run: Run = kept) -> None:
         super().__init__()
 
     def forward(self, words: Tensor, compositions: list[Composition]) -> Tensor:
@@ -112,7 +127,8 @@ class PsanConfig:
     """The switches of paper 001, each a part that is passed in.
 
     alone: torch.zeros_like (`zero`) or multidim.itself (`self`). order: fine_to_coarse or as_numbered. memory:
-    GatedMemory (`literal`), HighwayMemory, Concatenated, Stacked. What the phrases are is decided by the data.
+    GatedMemory (`literal`), HighwayMemory, Concatenated, Stacked. run: kept or recomputed activations. What the phrases
+    are is decided by the data.
     """
 
     d: int = 300
@@ -120,7 +136,8 @@ class PsanConfig:
     dropout: float = 0.5
     alone: Alone = torch.zeros_like
     order: Callable[[Tensor], Tensor] = fine_to_coarse
-    memory: Callable[[int, int, float], nn.Module] = GatedMemory
+    memory: Callable[[int, int, float, Run], nn.Module] = GatedMemory
+    run: Run = kept
 
     def build(self) -> "Psan":
         return Psan(self)
@@ -139,11 +156,11 @@ class Psan(nn.Module):
 
     def __init__(self, config: PsanConfig) -> None:
         super().__init__()
-        self.width, self.order = config.d, config.order
+        self.width, self.order, self.run = config.d, config.order, config.run
         self.attentions = nn.ModuleList(
             PhraseSelfAttention(config.d, config.dropout, config.alone) for _ in range(config.levels)
         )
-        self.memory = config.memory(config.d, config.levels, config.dropout)
+        self.memory = config.memory(config.d, config.levels, config.dropout, config.run)
         self.summary = SourceToToken(config.d, config.dropout)
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
@@ -162,7 +179,7 @@ class Psan(nn.Module):
 
     def _remember(self, words: Tensor, bounds: list[Tensor]) -> Tensor:
         def composition(attention: nn.Module, where: Tensor) -> Composition:
-            return lambda memory: attention(memory, where)
+            return lambda memory: self.run(attention, memory, where)
 
         pairs = zip(self.attentions, bounds, strict=True)
         return self.memory(words, [composition(attention, where) for attention, where in pairs])
