@@ -5,6 +5,7 @@ CPU), and sees the same batches on any number of workers.
 """
 
 import ctypes
+import itertools
 import json
 import os
 import resource
@@ -67,7 +68,8 @@ class TrainConfig:
     decay: a factor of the learning rate, by the dev losses so far.
     patience: evaluations without a better one after which it ends (0: it goes on to the last step).
     precision: what products are computed in (torch.bfloat16 by autocast; weights stay float32). threads: of torch, a
-    worker; part of the settings because it changes sums in their last bits.
+    worker; part of the settings because it changes sums in their last bits. gpus: of each worker; several trainings
+    share a GPU by fractions.
     """
 
     steps: int = 1000
@@ -88,6 +90,7 @@ class TrainConfig:
     patience: int = 0
     workers: int = 0
     threads: int = 1
+    gpus: float = 0.0
 
 
 class Problem(Protocol):
@@ -168,6 +171,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         "seed": settings.seed,
         "train_seconds": progress.history[-1]["seconds"],
         "peak_memory_mib": progress.history[-1]["peak_memory_mib"],
+        "workers": [count for count, _ in itertools.groupby(int(row["workers"]) for row in progress.history)],
     }
 
 
@@ -320,6 +324,7 @@ class Clock:
             "dev_loss": dev_loss,
             "learning_rate": optimiser.param_groups[0]["lr"],
             "tokens_per_second": self.count / (now - self.last),
+            "workers": worker.world,
             "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "seconds": self.before + now - self.started,
         }
