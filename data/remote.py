@@ -122,7 +122,8 @@ class ObjectStorage:
         with self._named():
             for name, described in manifest["files"].items():
                 blob = self._blob(described["sha256"])
-                if again or self._size(blob) != described["bytes"]:
+                # an old one may be about to be removed: a new one stays until its manifest is there
+                if again or self._size(blob) != described["bytes"] or self._modified(blob) < time.time() - DAY:
                     self.files.put_file(str(folder / name), blob)
 
     def _size(self, path: str) -> int | None:
@@ -192,10 +193,11 @@ class ObjectStorage:
         return {key for one in found if one["until"] > time.time() for key in one["keys"]}
 
     def collect(self, days: float = 7.0, newest: int = 0, dry: bool = False) -> list[str]:
-        """Remove the manifests that no verdict and no run rests on, then the blobs that no manifest names; all of them
-        older than so many days. Returns their paths."""
+        """Remove the manifests that no verdict and no run rests on, then the blobs that no manifest names, and checkpoints
+        of no run; all of them older than so many days. Returns their paths."""
         known = {artifact.key: artifact for artifact in self.artifacts()}
-        kept = rests_on(known, [*verdicts(known, newest), *self.leased()])
+        leased = self.leased()
+        kept = rests_on(known, [*verdicts(known, newest), *leased])
         before = time.time() - days * DAY
         gone = [self._manifest(a.manifest) for a in known.values() if a.key not in kept]
         gone = [path for path in gone if self._modified(path) < before]
@@ -207,6 +209,8 @@ class ObjectStorage:
             for file in a.manifest["files"].values()
         }
         gone += [path for path in self.listed("blobs") if path not in named and self._modified(path) < before]
+        under_way = [path for path in self.listed("checkpoints") if path.split("/")[-3] not in leased]
+        gone += [path for path in under_way if self._modified(path) < before]
         if not dry:
             with self._named():
                 for path in gone:

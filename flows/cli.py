@@ -13,6 +13,7 @@ from flows.ask import app as ask_app
 from flows.corpora import app as corpora_app
 from flows.parse import app as parse_app
 from flows.parsers import app as parsers_app
+from flows.selftest import app as selftest_app
 from flows.upkeep import app as store_app
 from flows.use import app as use_app
 from infra.signals import ENDED, Stopped
@@ -37,6 +38,7 @@ app.add_typer(parse_app)
 app.add_typer(corpora_app, name="corpora")
 app.add_typer(parsers_app, name="parsers")
 app.add_typer(store_app, name="store")
+app.add_typer(selftest_app, name="selftest")
 
 Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
 TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]

@@ -153,7 +153,7 @@ def _artifact(step: "Step") -> "Artifact":
 
 
 def _store() -> "Store":
-    from data.store import Store
+    from flows.stores import open_store
     from infra.settings import Settings
 
-    return Store(Settings().root).open()
+    return open_store(Settings())
