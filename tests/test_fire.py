@@ -83,6 +83,7 @@ print(len(matrix), "kills,", len(content(root / "killed")), "files, the same byt
 """
 
 
+@pytest.mark.slow
 def test_killed_at_every_point_of_every_step_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MATRIX, str(tmp_path), *SETTINGS]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=500)
