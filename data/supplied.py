@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from data.archives import unpack
-from data.fetch import fetch
 from data.manifest import Manifest, Source
 from data.sources import Sources
 
@@ -28,6 +27,8 @@ def obtain(manifest: Manifest, target: Path, sources: Sources) -> dict[str, str]
     What a user has to put in may be missing if the corpus has other files. ValueError: wrong content; OSError: nothing
     to be had, with instructions.
     """
+    from data.fetch import fetch  # needs libraries that a box that only trains does without
+
     origins = {}
     for file in manifest.files:
         place = target / file.name

@@ -233,10 +233,10 @@ def _sources() -> "Sources":
 
 
 def _store() -> "Store":
-    from data.store import Store
+    from flows.stores import open_store
     from infra.settings import Settings
 
-    return Store(Settings().root).open()
+    return open_store(Settings())
 
 
 if __name__ == "__main__":

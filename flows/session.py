@@ -13,6 +13,7 @@ from data.store import MANIFEST, Artifact, Places, Step, Store, digest_of
 from flows.catalogue import Table
 from flows.experiment import Pipeline, closure_of
 from flows.lineage import Lineage
+from flows.stores import open_store
 from infra.registry import register
 from infra.runner import TorchTrainerLaunch, actor_map, on_ray, ray_map
 from infra.settings import Settings
@@ -34,7 +35,7 @@ class Session:
 
     @cached_property
     def store(self) -> Store:
-        return Store(self.settings.root).open()
+        return open_store(self.settings)
 
     @cached_property
     def tracker(self) -> Tracker:
@@ -103,13 +104,27 @@ class Session:
             return self._train(step)
         pipeline = self.by_step.get(step.key)
         if pipeline is None or step.key in pipeline.spread:
-            spread = actor_map if step.make in (parse, plant) else ray_map
-            artifact = self.store.run(step, Places(map=spread, sources=self.sources))
+            artifact = self.store.run(step, Places(map=self._map(step), sources=self.sources))
         else:
-            artifact = self.store.find(step) or on_ray(_run, self.store, step, Places())
+            artifact = self.store.find(step) or self._on_ray(step, Places())
         if pipeline is not None and step.key == pipeline.scored.key:
             self._finish(pipeline, artifact)
         return artifact
+
+    def _map(self, step: Step) -> Any:
+        """Fan-out over the cluster, in actors where a parser is kept; with a store that nodes share, what they need and
+        make travels through it."""
+        spread = actor_map if step.make in (parse, plant) else ray_map
+        if self.store.shared is None:
+            return spread
+        from flows.nodes import FarMap
+
+        return FarMap(spread, self.store)
+
+    def _on_ray(self, step: Step, places: Places, gpus: float = 0.0) -> Artifact:
+        """Run one step on some node; its result is on this one."""
+        made = on_ray(_run, self.store, step, places, gpus=gpus)
+        return made if self.store.shared is None else self.store.run(step)
 
     @cached_property
     def experiment_name(self) -> str:
@@ -132,19 +147,26 @@ class Session:
             self.tracker.fail(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
             raise
         report(json.loads(artifact.file("history.json").read_text(encoding="utf-8")))
+        if self.store.shared is not None:  # its weights are in the store
+            self.store.shared.remove("checkpoints", step.key)
         return artifact
 
     def _launch(self, step: Step, pipeline: Pipeline, places: Places) -> Artifact:
         config, through = pipeline.experiment.train, pipeline.experiment.ray_train
         if through is not None and pipeline.seed not in through:
-            return on_ray(_run, self.store, step, places)
+            return self._on_ray(step, places, config.gpus)
         launch = TorchTrainerLaunch(
             f"{step.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}",
-            max(1, config.workers),
+            self.settings.workers or max(1, config.workers),
             config.threads,
+            config.gpus,
         )
         launch.check()
-        return self.store.run(step, replace(places, launch=launch))
+        if self.store.shared is None:
+            return self.store.run(step, replace(places, launch=launch))
+        from flows.nodes import FarLaunch
+
+        return self.store.run(step, replace(places, launch=FarLaunch(launch, self.store)))
 
     def run_of(self, pipeline: Pipeline) -> str:
         """The MLflow run of one model and seed, with its parameters."""
@@ -175,6 +197,7 @@ class Session:
             "test_set": digest_of([s["content"] for s in scored.meta["test_set"]]),
             "score": scored.key,
             "licences": ", ".join(scored.meta["licences"]),
+            "workers": " then ".join(map(str, trained.meta["workers"])),
         }
         files = [trained.file("config.json"), *sorted(scored.path.glob("*.json")), *sorted(scored.path.glob("*.arrow"))]
         files = [file for file in files if file.name != MANIFEST]

@@ -28,14 +28,15 @@ from tasks.treebank_scores import treebank_scores
 LANGUAGE, PACKAGE, VECTORS = "en", "own", "own"
 DEPENDS = {"dependencies": [{"model": "pretrain", "package": VECTORS}]}
 COMMON = ("--lang", LANGUAGE, "--shorthand", f"{LANGUAGE}_{PACKAGE}", "--cpu")
-Arguments = Callable[[Path, str], list[str]]  # (folder of the files, file of the word vectors) -> options
+Arguments = Callable[[Path, str, int], list[str]]  # (folder of the files, word vectors, updates between scores)
 
 
 @dataclass(frozen=True)
 class TrainParser:
-    """For how many minutes each model is trained at most."""
+    """For how many minutes each model is trained at most, and after how many updates it is scored and perhaps kept."""
 
     minutes: float = 10.0
+    every: int = 100
 
 
 def train_parser(job: Job, settings: TrainParser) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def train_parser(job: Job, settings: TrainParser) -> dict[str, Any]:
         folder = job.out / LANGUAGE / processor
         folder.mkdir()
         place = ["--save_dir", str(folder), "--save_name", f"{PACKAGE}.pt"]
-        _program(program, [*options(files, str(vectors)), *place], 60 * settings.minutes, files)
+        _program(program, [*options(files, str(vectors), settings.every), *place], 60 * settings.minutes, files)
         _keep(folder, files)
     _say_which_tags(job.out / LANGUAGE / "constituency" / f"{PACKAGE}.pt")
     write_durably(job.out / "resources.json", json.dumps(resources(job.out), indent=1))
@@ -77,10 +78,10 @@ def write_files(table: pa.Table, path: Path) -> None:
     _program("stanza.utils.datasets.prepare_tokenizer_data", [*wanted, *made], 600, path.parent)
 
 
-def _tokeniser(files: Path, vectors: str) -> list[str]:
+def _tokeniser(files: Path, vectors: str, every: int) -> list[str]:
     given = {"--txt_file": "train.txt", "--label_file": "train.labels", "--mwt_json_file": "train.mwt"}
     given |= {"--dev_txt_file": "dev.txt", "--dev_label_file": "dev.labels", "--dev_conll_gold": "dev.conllu"}
-    sizes = ["--max_seqlen", "300", "--steps", "1500", "--eval_steps", "100", "--no_use_mwt"]
+    sizes = ["--max_seqlen", "300", "--steps", "50000", "--eval_steps", str(4 * every), "--no_use_mwt"]
     paths = [part for option, name in given.items() for part in (option, str(files / name))]
     return [*COMMON, *paths, "--conll_file", str(files / "answer.conllu"), *sizes]
 
@@ -90,20 +91,20 @@ def _trained_on(files: Path, suffix: str, vectors: str) -> list[str]:
     return [*COMMON, "--train_file", train, "--eval_file", dev, "--wordvec_pretrain_file", vectors, "--no_bert_model"]
 
 
-def _tagger(files: Path, vectors: str) -> list[str]:
-    sizes = "--batch_size 32 --eval_interval 50 --fix_eval_interval --hidden_dim 200 --deep_biaff_hidden_dim 200"
-    more = "--composite_deep_biaff_hidden_dim 100 --char_hidden_dim 200 --max_steps 1500"
+def _tagger(files: Path, vectors: str, every: int) -> list[str]:
+    sizes = f"--batch_size 32 --eval_interval {every} --fix_eval_interval --hidden_dim 200 --deep_biaff_hidden_dim 200"
+    more = "--composite_deep_biaff_hidden_dim 100 --char_hidden_dim 200 --max_steps 50000"
     return [*_trained_on(files, "conllu", vectors), "--charlm_shorthand", "", *sizes.split(), *more.split()]
 
 
-def _dependencies(files: Path, vectors: str) -> list[str]:
-    sizes = "--batch_size 1500 --eval_interval 50 --hidden_dim 200 --deep_biaff_hidden_dim 200 --num_layers 2"
-    more = "--deep_biaff_output_dim 100 --char_hidden_dim 100 --no_checkpoint --max_steps 1500"
+def _dependencies(files: Path, vectors: str, every: int) -> list[str]:
+    sizes = f"--batch_size 1500 --eval_interval {every} --hidden_dim 200 --deep_biaff_hidden_dim 200 --num_layers 2"
+    more = "--deep_biaff_output_dim 100 --char_hidden_dim 100 --no_checkpoint --max_steps 50000"
     return [*_trained_on(files, "conllu", vectors), "--charlm_shorthand", "", *sizes.split(), *more.split()]
 
 
-def _constituency(files: Path, vectors: str) -> list[str]:
-    sizes = "--train_batch_size 30 --epoch_size 600 --epochs 40 --hidden_size 128 --transition_hidden_size 20"
+def _constituency(files: Path, vectors: str, every: int) -> list[str]:
+    sizes = f"--train_batch_size 30 --epoch_size {6 * every} --epochs 400 --hidden_size 128 --transition_hidden_size 20"
     more = "--no_use_lattn --pattn_num_layers 0 --lattn_d_proj 0 --reduce_position 0 --no_checkpoint"
     none = ["--charlm_forward_file", "", "--charlm_backward_file", "", "--no_retag", "--retag_method", "xpos"]
     return [*_trained_on(files, "ptb", vectors), *none, *sizes.split(), *more.split()]

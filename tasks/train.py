@@ -4,6 +4,7 @@ It goes on from its last checkpoint, ends with the same weights as if it had not
 CPU), and sees the same batches on any number of workers.
 """
 
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -52,7 +53,8 @@ class TrainConfig:
     decay: a factor of the learning rate, by the dev losses so far.
     patience: evaluations without a better one after which it ends (0: it goes on to the last step).
     precision: what products are computed in (torch.bfloat16 by autocast; weights stay float32). threads: of torch, a
-    worker; part of the settings because it changes sums in their last bits.
+    worker; part of the settings because it changes sums in their last bits. gpus: of each worker; several trainings
+    share a GPU by fractions.
     """
 
     steps: int = 1000
@@ -73,6 +75,7 @@ class TrainConfig:
     patience: int = 0
     workers: int = 0
     threads: int = 1
+    gpus: float = 0.0
 
 
 class Problem(Protocol):
@@ -153,6 +156,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         "seed": settings.seed,
         "train_seconds": progress.history[-1]["seconds"],
         "peak_memory_mib": progress.history[-1]["peak_memory_mib"],
+        "workers": [count for count, _ in itertools.groupby(int(row["workers"]) for row in progress.history)],
     }
 
 
@@ -265,4 +269,6 @@ def _tell(
     if last or progress.step % 10 == 0:
         training.folder.mkdir(parents=True, exist_ok=True)
         state = {"step": progress.step, "steps": config.steps, "best": progress.best, "pid": os.getpid()}
-        (training.folder / PROGRESS).write_text(json.dumps(state), encoding="utf-8")
+        aside = training.folder / f".{PROGRESS}"
+        aside.write_text(json.dumps(state), encoding="utf-8")
+        os.replace(aside, training.folder / PROGRESS)  # whoever watches never reads half of it

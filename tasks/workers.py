@@ -63,6 +63,7 @@ class Clock:
             "dev_loss": dev_loss,
             "learning_rate": optimiser.param_groups[0]["lr"],
             "tokens_per_second": self.count / (now - self.last),
+            "workers": worker.world,
             "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "seconds": self.before + now - self.started,
         }

@@ -52,7 +52,6 @@ def test_underscores_of_entities():
 
 
 def test_pieces_of_words_are_merged_most_frequent_pairs_first_and_can_be_undone(tmp_path):
-    pytest.importorskip("tokenizers")
     rows = artifact(tmp_path / "rows", source=[["low"] * 5 + ["lower"] * 2], target=[["newest"] * 6 + ["widest"] * 3])
     found = learned(tmp_path / "four", rows, 4)
     # e-s 9 times, es-t 9 times, then l-o and the end of low, as in section 3.2 of Sennrich et al. (2016)
@@ -102,8 +101,6 @@ def small(name: str):
 
 @pytest.mark.parametrize("merges", [0, 40])
 def test_the_whole_way_on_the_sample(store, merges):
-    if merges:
-        pytest.importorskip("tokenizers")
     chosen = small("002/table2/sample/atis-model-5")
     forms = dataclasses.replace(chosen.recipe.forms, merges=merges)
     chosen = dataclasses.replace(chosen, recipe=dataclasses.replace(chosen.recipe, forms=forms))

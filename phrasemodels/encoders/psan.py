@@ -27,7 +27,7 @@ def kept(function: Run, *inputs: Tensor) -> Tensor:
 
 
 def recomputed(function: Run, *inputs: Tensor) -> Tensor:
-    """They are computed again there: a third of the memory for a third more time."""
+    """They are computed again there: half of the memory, for a third to a half more time."""
     return cast(Tensor, checkpoint(function, *inputs, use_reentrant=False))
 
 
