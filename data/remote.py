@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from data.store import MANIFEST, Artifact, describe, write_durably
+from data.store import MANIFEST, Artifact, describe, manifest_of, write_durably
 from data.upkeep import DAY, rests_on, verdicts
 
 LEASE_DAYS = 30.0  # after which a lease is one that a dead run left
@@ -80,7 +80,8 @@ class ObjectStorage:
         try:
             with self._named():
                 text = self.files.cat_file(self.path("manifests", step, f"{key}.json"))
-            manifest = json.loads(text)
+            if (manifest := manifest_of(text)) is None:
+                return False
             with self._named():
                 for name, expected in manifest["files"].items():
                     target = aside / name
@@ -96,7 +97,7 @@ class ObjectStorage:
             shutil.rmtree(folder, ignore_errors=True)  # a damaged one
             with contextlib.suppress(OSError):  # another process has just brought it
                 os.replace(aside, folder)
-        except (FileNotFoundError, json.JSONDecodeError):
+        except FileNotFoundError:
             return False
         finally:
             shutil.rmtree(aside, ignore_errors=True)
@@ -144,7 +145,7 @@ class ObjectStorage:
         """Every manifest in the storage; their files are not here."""
         with self._named():
             found = self.files.cat(self.listed("manifests")) if self.listed("manifests") else {}
-        manifests = [json.loads(text) for text in found.values()]
+        manifests = [manifest for text in found.values() if (manifest := manifest_of(text)) is not None]
         return [Artifact(Path(m["step"], m["key"]), m) for m in sorted(manifests, key=lambda m: str(m["finished"]))]
 
     def listed(self, *names: str) -> list[str]:

@@ -46,10 +46,20 @@ def leased(store: Store) -> set[str]:
     for path in (store.root / "leases").glob("*.json"):
         if held(store, path.stem):
             with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
-                found.update(json.loads(path.read_text(encoding="utf-8")))
+                found.update(_keys(path))
         else:
             path.unlink(missing_ok=True)
     return found
+
+
+def _keys(path: Path) -> list[str]:
+    try:
+        keys = json.loads(path.read_bytes())
+        if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
+            return keys
+    except (ValueError, RecursionError):
+        pass
+    raise ValueError(f"{path} is damaged, and the run that holds it is under way: wait until it has ended")
 
 
 def held(store: Store, name: str) -> bool:

@@ -1,6 +1,6 @@
 """Runs that nobody watches: each leaves a record, and the next one finds those that died and says so everywhere.
 
-ROOT/runs/ID.json    what was asked for, when, how it ended: running, completed, failed or dead
+ROOT/runs/ID.json    what was asked for, when, how it ended: running, completed, failed, dead
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import infra.environment  # noqa: F401  before prefect
 from data.store import Store, write_durably
@@ -16,7 +17,7 @@ from data.upkeep import held
 from flows.session import Session
 from flows.stores import kept
 
-RUNNING, COMPLETED, FAILED, DEAD = "running", "completed", "failed", "dead"
+RUNNING, COMPLETED, FAILED, DEAD, DAMAGED = "running", "completed", "failed", "dead", "damaged"
 
 
 @contextlib.contextmanager
@@ -43,7 +44,7 @@ def attempt(session: Session) -> Iterator[dict[str, Any]]:
 
 def records(store: Store) -> list[dict[str, Any]]:
     """The records of all runs, oldest first; one that runs no longer, but was never marked, is dead."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in (store.root / "runs").glob("*.json")]
+    found = [_read(path) for path in (store.root / "runs").glob("*.json")]
     found = [r | {"state": DEAD} if r["state"] == RUNNING and not held(store, r["id"]) else r for r in found]
     return sorted(found, key=lambda record: str(record["started"]))
 
@@ -65,9 +66,21 @@ def _crashed(flow_run: str) -> None:
     from prefect.states import Crashed
 
     with get_client(sync_client=True) as client, contextlib.suppress(ObjectNotFound):
-        state = client.read_flow_run(flow_run).state
+        state = client.read_flow_run(UUID(flow_run)).state
         if state is None or not state.is_final():
-            client.set_flow_run_state(flow_run, Crashed(message="its process died; found by the next run"), force=True)
+            client.set_flow_run_state(
+                UUID(flow_run), Crashed(message="its process died; found by the next run"), force=True
+            )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A record; of one that is damaged only its name."""
+    known = {"id": path.stem, "title": "", "started": "", "state": DAMAGED}
+    try:
+        found = json.loads(path.read_bytes())
+        return found if all(isinstance(found[name], str) for name in known) else known
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return known
 
 
 def _write(store: Store, record: dict[str, Any]) -> None:

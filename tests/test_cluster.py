@@ -20,12 +20,13 @@ from typing import Any
 import pytest
 from conftest import PROJECT
 
-from infra.environment import LOOPBACK
 from infra.services import free_port
 
 TINY = ["train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
         "recipe.corpus.train=100", "recipe.corpus.dev=10", "recipe.corpus.test=10"]  # fmt: skip
 LONG = ["train.steps=100000", *TINY[1:]]
+
+NODES = ("node-1", "node-2")
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,32 +49,33 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.environment = os.environ | LOOPBACK | {"no_proxy": "127.0.0.1,localhost", "PYTHONPATH": os.pathsep.join(
-            [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])])}  # fmt: skip
-        self.started: dict[str, tuple[list[str], subprocess.Popen]] = {}
+        path = os.pathsep.join([str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.environment = os.environ | {"PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo"}
+        self.started: dict[str, tuple[list[str], str | None, subprocess.Popen]] = {}
 
-    def start(self, name: str, *command: str) -> subprocess.Popen:
+    def start(self, name: str, *command: str, user: str | None = None) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(command, env=self.environment, cwd=self.folder, stdout=log, stderr=log)
-        self.started[name] = (list(command), process)
-        return process
+            process = subprocess.Popen(
+                command, env=self.environment, cwd=self.folder, stdout=log, stderr=log, user=user
+            )
+        self.started[name] = (list(command), user, process)
 
     def kill(self, name: str) -> None:
         """SIGKILL, and start it again."""
-        command, process = self.started[name]
+        command, user, process = self.started[name]
         process.kill()
         process.wait()
-        self.start(name, *command)
+        self.start(name, *command, user=user)
 
-    def run(self, *command: str, seconds: float = 400.0) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, user: str | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True,
-                              timeout=seconds)  # fmt: skip
+                              timeout=400, user=user)  # fmt: skip
 
     def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.run(sys.executable, "-m", "prefect", "--no-prompt", *arguments)
 
     def ended(self) -> None:
-        for _, process in reversed(self.started.values()):
+        for *_, process in reversed(self.started.values()):
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(20)
@@ -125,7 +127,9 @@ def begin(here: Place) -> None:
     assert here.run(sys.executable, "-c", bucket).returncode == 0
     for port, path in ((prefect, "/api/health"), (mlflow, "/health")):
         until(lambda at=f"http://127.0.0.1:{port}{path}": urllib.request.urlopen(at, timeout=2).close() is None)
-    here.start("node", ray, "start", f"--address=127.0.0.1:{gcs}", "--num-cpus=2", *at)
+    for node in NODES:  # one after the other: Ray gives each 30 seconds
+        here.start(node, ray, "start", f"--address=127.0.0.1:{gcs}", "--num-cpus=1", *at)
+        until(lambda log=here.folder / f"{node}.log": "runtime started" in log.read_text())
     shutil.copy(PROJECT / "prefect.yaml", here.folder)
     for arguments in (("work-pool", "create", "local", "--type", "process"), ("deploy", "--all")):
         done = here.prefect(*arguments)
@@ -137,26 +141,17 @@ def begin_postgres(here: Place, port: int) -> None:
     """A cluster of its own on loopback; Postgres refuses to run as root."""
     home = here.folder / "pg"
     programs = Path(os.path.realpath(shutil.which("postgres"))).parent
-    user = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
+    user = "postgres" if os.getuid() == 0 else None
     home.mkdir()
     if user:
         here.folder.chmod(0o755)
-        shutil.chown(home, "postgres")
-    assert here.run(*user, str(programs / "initdb"), "-D", str(home), "-U", "postgres", "-A", "trust").returncode == 0
-    here.start("postgres", *user, str(programs / "postgres"), "-D", str(home), "-p", str(port), "-h", "127.0.0.1",
-               "-k", str(home))  # fmt: skip
-    psql = (
-        "psql",
-        "-h",
-        "127.0.0.1",
-        "-p",
-        str(port),
-        "-U",
-        "postgres",
-        "-f",
-        str(PROJECT / "infra" / "databases.sql"),
-    )
-    until(lambda: here.run(*psql).returncode == 0 and here.run(*psql).stderr.count("already exists") == 2)
+        shutil.chown(home, user)
+    made = here.run(str(programs / "initdb"), "-D", str(home), "-U", "postgres", "-A", "trust", user=user)
+    assert made.returncode == 0, made.stderr
+    here.start("postgres", str(programs / "postgres"), "-D", str(home), "-p", str(port), "-h", "127.0.0.1", "-k",
+               str(home), user=user)  # fmt: skip
+    psql = ("psql", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-f", str(PROJECT / "infra/databases.sql"))
+    until(lambda: here.run(*psql).stderr.count("already exists") == 2)
 
 
 def deployment(here: Place, *parameters: str, watch: bool = True) -> subprocess.CompletedProcess[str]:
@@ -211,7 +206,7 @@ def test_a_run_under_way_keeps_the_next_from_starting_and_a_dead_one_is_marked(p
     deployment(place, f"set={json.dumps(LONG)}")
     assert flow_states(place)[-1] in ("CANCELLED", "RUNNING")
     assert "CANCELLED" in flow_states(place)
-    (flow,) = flows_under(place.started["worker"][1].pid)
+    (flow,) = flows_under(place.started["worker"][-1].pid)
     os.kill(flow, signal.SIGKILL)
     until(lambda: "CRASHED" in flow_states(place), 60)
     done = deployment(place, f"set={json.dumps(TINY)}")
@@ -230,7 +225,7 @@ def flows_under(pid: int) -> list[int]:
     return [int(line) for line in found.split()]
 
 
-@pytest.mark.parametrize("victim", ["prefect", "mlflow", "postgres", "node"])
+@pytest.mark.parametrize("victim", ["prefect", "mlflow", "postgres", "node-1"])
 def test_a_service_that_dies_costs_nothing(place: Place, victim: str) -> None:
     """The service is killed while a training is under way, and comes back; the run, or the next one, completes."""
     settings = [f"train.learning_rate=0.00{1 + len(victim)}", "train.steps=300", *TINY[1:]]

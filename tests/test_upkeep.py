@@ -15,7 +15,7 @@ import pytest
 from conftest import PROJECT
 
 from data.remote import ObjectStorage
-from data.store import Job, Step, Store
+from data.store import Job, Step, Store, describe, digest_of
 from data.upkeep import collect, damage, lease, leased, trim, usage, waste
 from flows.nodes import SharedCheckpoints
 from infra.services import free_port
@@ -269,13 +269,11 @@ def test_checkpoints_travel_and_all_workers_go_on_from_the_same(shared: ObjectSt
 
 
 def checkpoint(folder: Path, step: int) -> None:
-    from data.store import describe
-
     path = folder / f"step-{step:08d}"
     path.mkdir(parents=True)
     (path / "weights").write_text(str(step))
     state = {"key": "key", "files": {"weights": describe(path / "weights")}, "progress": {"step": step}}
-    (path / "state.json").write_text(json.dumps(state))
+    (path / "state.json").write_text(json.dumps(state | {"digest": digest_of(state)}))
 
 
 def test_a_storage_that_does_not_work_is_named_and_no_secret_is(tmp_path: Path, monkeypatch) -> None:
