@@ -19,7 +19,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
 
     settings = Settings()
     store = open_store(settings)
-    places = Places(sources=Sources(settings.mirrors, settings.offline))
+    places = Places(sources=Sources(settings.mirrors, settings.offline, settings.private))
     pipeline = experiment.steps(seed)
     with kept(store, closure_of([pipeline.scored]), settings):
         return _summary(store, pipeline, places) if local else _on_ray_train(store, pipeline, places, settings)
@@ -66,7 +66,7 @@ def prepare_folder(experiment: Experiment, to: Path) -> Path:
 
     settings = Settings()
     store = open_store(settings)
-    places = Places(sources=Sources(settings.mirrors, settings.offline))
+    places = Places(sources=Sources(settings.mirrors, settings.offline, settings.private))
     for name, step in experiment.recipe.data().items():
         shutil.copytree(store.run(step, places).path, to / name, dirs_exist_ok=True)
     return to

@@ -123,7 +123,8 @@ def levels(
     settings = Parse(Stanza(processors=("pos", "constituency")) if name else Gold(), column)
     trees = Step(parse, f"parse {label}", settings, {"rows": Corpus(corpus).split(split)} | models)
     divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
-    sentence = f"select level, phrases, words from ({TABLE_1}) where label = '{divided.manifest['label']}'"
+    label = divided.manifest["label"].replace("'", "''")
+    sentence = f"select level, phrases, words from ({TABLE_1}) where label = '{label}'"
     rows = query(_store(), Tracker(Settings().tracking_uri), sentence)[1]
     if as_json:
         print(json.dumps([dict(zip(("level", "phrases", "words"), row, strict=True)) for row in rows], indent=1))
@@ -149,7 +150,7 @@ def _artifact(step: "Step") -> "Artifact":
 
     settings = Settings()
     print(step.label, file=sys.stderr, flush=True)
-    return _store().run(step, Places(sources=Sources(settings.mirrors, settings.offline)))
+    return _store().run(step, Places(sources=Sources(settings.mirrors, settings.offline, settings.private)))
 
 
 def _store() -> "Store":

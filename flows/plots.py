@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
+matplotlib.rcParams["text.parse_math"] = False  # two dollars in a sentence are no formula
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)))
 
 

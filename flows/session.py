@@ -45,7 +45,7 @@ class Session:
 
     @property
     def sources(self) -> Sources:
-        return Sources(self.settings.mirrors, self.settings.offline)
+        return Sources(self.settings.mirrors, self.settings.offline, self.settings.private)
 
     @cached_property
     def pipelines(self) -> list[Pipeline]:

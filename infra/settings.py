@@ -46,6 +46,7 @@ class Settings(BaseSettings):
     mirror: Path | None = Field(None, description="folder to fetch corpora from, before their URLs")
     parsers: Path | None = Field(None, description="folder to fetch parsers' models from, after the mirror")
     offline: bool = Field(False, description="never fetch from a URL")
+    private: bool = Field(False, description="fetch from URLs with addresses that are not on the internet, too")
     prefect_api_url: str | None = Field(None, description="a Prefect server; default: one is started for the run")
     ray_address: str | None = Field(None, description="a Ray cluster; default: one is started for the run, on loopback")
     mlflow_uri: str | None = Field(None, description="an MLflow server; default: SQLite in the store")
