@@ -9,9 +9,8 @@ import lzma
 import os
 import shutil
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -21,7 +20,8 @@ import httpx
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from data.archives import extract
-from data.manifest import Concatenation, File, FirstLines, Manifest, Member
+from data.manifest import Concatenation, File, FirstLines, Member
+from data.sources import Sources
 
 ATTEMPTS = 5
 CHUNK = 1 << 16
@@ -31,15 +31,6 @@ BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 class InterruptedDownloadError(Exception):
     """The network failed in a way that another attempt may mend."""
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Where files may come from: mirror folders first, then, unless offline, the URLs of the manifest."""
-
-    mirrors: tuple[Path, ...] = ()
-    offline: bool = False
-    wait: float = 1.0  # seconds before the second attempt; doubled, with jitter, each time
 
 
 def fetch(file: File, target: Path, sources: Sources) -> str:
@@ -60,9 +51,9 @@ def fetch(file: File, target: Path, sources: Sources) -> str:
     raise OSError(f"{file.name} is not to be had ({'; '.join(failures)}); put it at {places}")
 
 
-def missing(manifest: Manifest, sources: Sources) -> list[File]:
+def missing(files: Iterable[File], sources: Sources) -> list[File]:
     """The files that no mirror has."""
-    return [f for f in manifest.files if not any((mirror / f.mirror).is_file() for mirror in sources.mirrors)]
+    return [f for f in files if not any((mirror / f.mirror).is_file() for mirror in sources.mirrors)]
 
 
 Save = Callable[[Path, float], None]  # (where, seconds to wait) -> the upstream file, still packed

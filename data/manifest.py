@@ -209,7 +209,12 @@ def read(path: Path) -> Manifest:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: {error}") from error
     except ValidationError as error:
-        raise ValueError(f"{path}: " + "; ".join(_explain(one) for one in _most_telling_first(error)[:5])) from error
+        raise ValueError(f"{path}: {explain(error)}") from error
+
+
+def explain(error: ValidationError) -> str:
+    """The first few mistakes in a line, with the nearest known key for an unknown one."""
+    return "; ".join(_explain(one) for one in _most_telling_first(error)[:5])
 
 
 def _most_telling_first(error: ValidationError) -> list[Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 SHARD_ROWS = 10_000
 BATCH_ROWS = 16_384
@@ -20,6 +21,11 @@ def write_shard(path: Path, table: pa.Table) -> dict[str, object]:
         "schema": [f"{field.name}: {field.type}" for field in table.schema],
         "content": content_digest(table),
     }
+
+
+def write_parquet(path: Path, table: pa.Table) -> None:
+    """The rows as Parquet, which other programs read; half the size, but neither mapped nor as fast."""
+    pq.write_table(table, path, compression="zstd", row_group_size=BATCH_ROWS)
 
 
 def read_shard(path: Path) -> pa.Table:

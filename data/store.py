@@ -143,11 +143,39 @@ class Job:
     key: str
 
 
-class Store:
-    """A folder of artifacts. Safe for several processes at once, and for any of them being killed at any time."""
+class Shared(Protocol):
+    """Storage that several nodes share behind their own folders: data.remote.ObjectStorage."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = Path(root).absolute()
+    def open(self) -> None:
+        """An OSError if it cannot be used."""
+
+    def fetch(self, folder: Path) -> bool:
+        """Bring an artifact to its folder; false if there is no whole one."""
+
+    def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
+        """Keep a folder; false if another one was first."""
+
+    def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        """Keep a folder instead of what is damaged."""
+
+    def remove(self, *names: str) -> None:
+        """Remove everything under a path of the storage."""
+
+    def lease(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
+        """While a run is under way: nobody removes these keys."""
+
+    def collect(self, days: float, newest: int, dry: bool) -> list[str]:
+        """Remove what neither verdicts nor runs rest on; returns its paths."""
+
+
+class Store:
+    """A folder of artifacts. Safe for several processes at once, and for any of them being killed at any time.
+
+    With shared storage behind it the folder is this node's cache: what is made counts once it has been published.
+    """
+
+    def __init__(self, root: Path, shared: Shared | None = None) -> None:
+        self.root, self.shared = Path(root).absolute(), shared
 
     def open(self) -> "Store":
         """Make sure that the store can be written to; an OSError names the folder if not."""
@@ -162,6 +190,8 @@ class Store:
                 f"the store {self.root} cannot be written to ({error.strerror}): "
                 "free it, or choose another with PHRASEMODELS_STORE"
             ) from error
+        if self.shared is not None:
+            self.shared.open()
         return self
 
     def where(self, name: str, key: str) -> Path:
@@ -172,8 +202,18 @@ class Store:
         return self.root / "work" / key
 
     def find(self, step: Step, verify: bool = True) -> Artifact | None:
-        """The artifact of a step, if it is there and whole."""
-        return self.load(self.where(step.name, step.key), verify)
+        """The artifact of a step, if it is there and whole; it counts as used."""
+        return self.here(self.where(step.name, step.key), verify)
+
+    def here(self, path: Path, verify: bool = True) -> Artifact | None:
+        """The artifact in a folder, brought from the shared storage if need be."""
+        found = self.load(path, verify)
+        if found is None and self.shared is not None and self.shared.fetch(path):
+            found = self.load(path, verify)
+        if found is not None:
+            with contextlib.suppress(OSError):  # somebody else's folder
+                os.utime(path / MANIFEST)
+        return found
 
     def load(self, path: Path, verify: bool = True) -> Artifact | None:
         """The artifact in a folder, if it is there; with verify, only if every file has the digest of the manifest."""
@@ -235,6 +275,11 @@ class Store:
                 ) from error
             raise
         final = self.where(step.name, step.key)
+        if self.shared is not None and not self.shared.publish(out, manifest):
+            if (first := self.here(final)) is not None:  # another node was first, so that all go on from the same bytes
+                shutil.rmtree(work, ignore_errors=True)
+                return first
+            self.shared.replace(out, manifest)
         final.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(final, ignore_errors=True)  # a damaged one
         os.replace(out, final)

@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from data.archives import unpack
-from data.fetch import Sources, fetch
 from data.manifest import Manifest, Source
+from data.sources import Sources
 
 MOST_BYTES = 20_000_000_000  # of an archive, unpacked
 
@@ -27,6 +27,8 @@ def obtain(manifest: Manifest, target: Path, sources: Sources) -> dict[str, str]
     What a user has to put in may be missing if the corpus has other files. ValueError: wrong content; OSError: nothing
     to be had, with instructions.
     """
+    from data.fetch import fetch  # needs libraries that a box that only trains does without
+
     origins = {}
     for file in manifest.files:
         place = target / file.name

@@ -138,9 +138,9 @@ def _line(row: dict[str, Any]) -> str:
 
 def _opened() -> tuple["Store", "Tracker"]:
     import infra.environment  # noqa: F401
-    from data.store import Store
+    from flows.stores import open_store
     from infra.settings import Settings
     from infra.tracking import Tracker
 
     settings = Settings()
-    return Store(settings.root).open(), Tracker(settings.tracking_uri)
+    return open_store(settings), Tracker(settings.tracking_uri)

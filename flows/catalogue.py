@@ -5,11 +5,20 @@ from dataclasses import dataclass
 
 from data.manifest import closest
 from flows.experiment import Experiment, override
-from flows.experiments import paper_000
+from flows.experiments import (
+    paper_000,
+    paper_001,
+    paper_002,
+    paper_003,
+    paper_003_answering,
+    paper_003_syntax,
+    paper_004,
+)
 
 PROFILES = ("sample", "laptop", "paper")
+PAPERS = (paper_000, paper_001, paper_002, paper_003, paper_003_answering, paper_003_syntax, paper_004)
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
-    (paper.PAPER, number): make for paper in (paper_000,) for number, make in paper.TABLES.items()
+    (paper.PAPER, number): make for paper in PAPERS for number, make in paper.TABLES.items()
 }
 
 

@@ -11,6 +11,9 @@ import typer
 
 from flows.ask import app as ask_app
 from flows.corpora import app as corpora_app
+from flows.parse import app as parse_app
+from flows.parsers import app as parsers_app
+from flows.upkeep import app as store_app
 from flows.use import app as use_app
 from infra.signals import ENDED, Stopped
 
@@ -23,13 +26,17 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    epilog="Results go to stdout, progress to stderr. Settings: PHRASEMODELS_STORE, _MIRROR, _OFFLINE, _MLFLOW_URI, "
-    "_RAY_ADDRESS, _PREFECT_API_URL, _CPUS; PHRASEMODELS_DEBUG=1 shows tracebacks.",
+    epilog="Results go to stdout, progress to stderr. Settings: PHRASEMODELS_STORE, _MIRROR, _PARSERS, _OFFLINE, _MLFLOW_URI, "
+    "_RAY_ADDRESS, _PREFECT_API_URL, _CPUS, or a file that PHRASEMODELS_SETTINGS names; PHRASEMODELS_DEBUG=1 shows "
+    "tracebacks.",
 )
 
 app.add_typer(ask_app)
 app.add_typer(use_app)
+app.add_typer(parse_app)
 app.add_typer(corpora_app, name="corpora")
+app.add_typer(parsers_app, name="parsers")
+app.add_typer(store_app, name="store")
 
 Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
 TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]

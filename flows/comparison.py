@@ -37,7 +37,7 @@ def comparisons(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]
 
 def _same(result: Result, trained: Artifact, scored: Artifact) -> Same:
     """What all rows of a table have in common: problem and corpus, metric, budget, test set."""
-    config = trained.manifest["parts"]["settings"]["config"]
+    config = trained.manifest["parts"]["settings"].get("config", {})
     budget = ", ".join(f"{name.replace('_', ' ')} {config[name]}" for name in BUDGET if name in config)
     return result.experiment.recipe.name, result.answer.metric, budget, str(scored.meta["test_set"])
 

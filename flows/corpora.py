@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,11 +10,11 @@ import typer
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from data.fetch import Sources
     from data.manifest import Manifest
+    from data.sources import Sources
     from data.store import Artifact, Step, Store
 
-app = typer.Typer(help="The corpora: list, fetch, verify, show, where.", no_args_is_help=True)
+app = typer.Typer(help="The corpora: list, fetch, verify, show, export, where.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A corpus, as `phrasemodels corpora list` names it.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Corpora; all, if none is named.")]
@@ -109,6 +110,29 @@ def show(
 
 
 @app.command()
+def export(
+    name: Name,
+    to: Annotated[Path, typer.Argument(help="Folder for one Parquet file a split.")],
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; repeatable.")] = None,
+) -> None:
+    """The records of a corpus as Parquet, for other programs; the terms of the corpus go with them.
+
+    Example: phrasemodels corpora export gum gum-parquet && duckdb -c "select count(*) from 'gum-parquet/*.parquet'"
+    """
+    from data.manifest import load
+    from data.shards import write_parquet
+
+    manifest = load(name)
+    artifact = _artifact(_store(), manifest, _sources())
+    to.mkdir(parents=True, exist_ok=True)
+    for chosen in split or list(manifest.splits):
+        terms = {key: str(value) for key, value in manifest.terms(chosen)._asdict().items()}
+        table = _table(artifact, manifest, chosen).replace_schema_metadata(terms)
+        write_parquet(to / f"{chosen}.parquet", table)
+        print(to / f"{chosen}.parquet")
+
+
+@app.command()
 def where(name: Name) -> None:
     """The folder of the store that holds a corpus."""
     from data.manifest import load
@@ -201,18 +225,18 @@ def _artifact(store: "Store", manifest: "Manifest", sources: "Sources") -> "Arti
 
 
 def _sources() -> "Sources":
-    from data.fetch import Sources
+    from data.sources import Sources
     from infra.settings import Settings
 
     settings = Settings()
-    return Sources((settings.mirror.expanduser().absolute(),) if settings.mirror else (), settings.offline)
+    return Sources(settings.mirrors, settings.offline)
 
 
 def _store() -> "Store":
-    from data.store import Store
+    from flows.stores import open_store
     from infra.settings import Settings
 
-    return Store(Settings().root).open()
+    return open_store(Settings())
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import infra.environment  # noqa: F401
 from infra.settings import Settings
@@ -16,7 +15,7 @@ INSTALL = "make install (or: pip install -e . -c constraints.txt)"
 def examine() -> bool:
     """Print a line for each part; true if all of them work."""
     with tempfile.TemporaryDirectory(prefix="pm-doctor-") as folder:
-        settings = Settings(store=Path(folder))
+        settings = Settings(store=folder)
         checks: list[tuple[str, Callable[[], str], str]] = [
             ("Python", _python, "install Python 3.11 or 3.12"),
             ("libraries", _libraries, INSTALL),
@@ -76,9 +75,9 @@ def _torch() -> str:
 
 
 def _store() -> str:
-    from data.store import Store
+    from flows.stores import open_store
 
-    store = Store(Settings().root).open()
+    store = open_store(Settings())
     return f"{store.root}, {shutil.disk_usage(store.root).free >> 30} GiB free"
 
 

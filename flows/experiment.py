@@ -47,11 +47,12 @@ def published_results() -> list[dict[str, str]]:
 @dataclass(frozen=True)
 class Answer:
     """A metric of ours, and the published number that it answers, if there is one; with a statistic, rows are tested
-    against the first of their table."""
+    against the first of their table. why_not: why nobody can reproduce the number, and what ours is instead."""
 
     metric: str
     cell: Cell | None = None
     statistic: Statistic | None = None
+    why_not: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,30 +2,38 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data.store import Artifact, Job, Places, Store, digest_of
-from flows.experiment import Experiment, Pipeline, Stage
+from flows.experiment import Experiment, Pipeline, Stage, closure_of
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
 
 
 def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str, Any]:
     """All steps of one experiment and seed, kept in the store; on Ray Train unless local. Returns its scores."""
-    from data.fetch import Sources
+    from data.sources import Sources
+    from flows.stores import kept, open_store
     from infra.settings import Settings
 
     settings = Settings()
-    store = Store(settings.root).open()
-    places = Places(sources=Sources((settings.mirror.absolute(),) if settings.mirror else (), settings.offline))
+    store = open_store(settings)
+    places = Places(sources=Sources(settings.mirrors, settings.offline))
     pipeline = experiment.steps(seed)
-    if local:
-        return _summary(store, pipeline, places)
+    with kept(store, closure_of([pipeline.scored]), settings):
+        return _summary(store, pipeline, places) if local else _on_ray_train(store, pipeline, places, settings)
+
+
+def _on_ray_train(store: Store, pipeline: Pipeline, places: Places, settings: "Settings") -> dict[str, Any]:
     from infra.runner import TorchTrainerLaunch
     from infra.services import start_ray, stop_ray
 
     start_ray(settings)
     try:
-        name = f"{pipeline.trained.key[:12]}-{experiment.name.replace('/', '-')}-s{seed}"
-        launch = TorchTrainerLaunch(name, max(1, experiment.train.workers), experiment.train.threads)
+        name, config = pipeline.experiment.name.replace("/", "-"), pipeline.experiment.train
+        name = f"{pipeline.trained.key[:12]}-{name}-s{pipeline.seed}"
+        launch = TorchTrainerLaunch(name, settings.workers or max(1, config.workers), config.threads, config.gpus)
         launch.check()
         for step in pipeline.trained.inputs.values():
             store.resolve(step, places)
@@ -52,12 +60,13 @@ def prepare_folder(experiment: Experiment, to: Path) -> Path:
     """Copy what an experiment trains and is tested on into one folder."""
     import shutil
 
-    from data.fetch import Sources
+    from data.sources import Sources
+    from flows.stores import open_store
     from infra.settings import Settings
 
     settings = Settings()
-    store = Store(settings.root).open()
-    places = Places(sources=Sources((settings.mirror.absolute(),) if settings.mirror else (), settings.offline))
+    store = open_store(settings)
+    places = Places(sources=Sources(settings.mirrors, settings.offline))
     for name, step in experiment.recipe.data().items():
         shutil.copytree(store.run(step, places).path, to / name, dirs_exist_ok=True)
     return to

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -23,9 +23,10 @@ PARTS = ("model", "vocabulary")
 class Answering(Protocol):
     """A recipe whose models can be asked about sentences that they are given."""
 
-    def answering(self, model: Any, texts: HasKey, known: dict[str, HasKey]) -> Step: ...
-    def attending(self, model: Any, texts: HasKey, known: dict[str, HasKey], sentences: int) -> Step: ...
-    def spoken(self, row: dict[str, Any]) -> str: ...
+    def data(self) -> dict[str, Step]: ...
+    def answering(self, model: Any, texts: HasKey, known: Mapping[str, HasKey]) -> Step: ...
+    def attending(self, model: Any, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step: ...
+    def spoken(self, row: Mapping[str, Any]) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,12 @@ def champion(lineage: Lineage, experiment: str) -> Model | None:
     label = f"train {experiment} seed "
     found = [a for a in lineage.artifacts.values() if a.manifest["label"].startswith(label)]
     newest = [a for a in found if _but_seed(a) == _but_seed(found[-1])]
-    return stored(lineage, min(newest, key=lambda a: float(a.meta["dev_loss"]))) if newest else None
+    return stored(lineage, best_of(newest)) if newest else None
+
+
+def best_of(trained: Sequence[Artifact]) -> Artifact:
+    """The training with the lowest loss on dev."""
+    return min(trained, key=lambda a: float(a.meta["dev_loss"]))
 
 
 def _but_seed(trained: Artifact) -> dict[str, Any]:
@@ -147,6 +153,10 @@ def restored(template: Any, saved: Any, where: str) -> Any:
             for f in dataclasses.fields(template)
         }
         return dataclasses.replace(template, **values)
+    if isinstance(template, tuple) and any(map(dataclasses.is_dataclass, template)):
+        if len(template) != len(saved):
+            raise ValueError(f"{where}: the model was made with {len(saved)} parts, there are {len(template)} now")
+        return tuple(restored(part, one, where) for part, one in zip(template, saved, strict=True))
     if callable(template):
         if saved != jsonable(template):
             raise ValueError(f"{where}: the model was made with {saved}, which is {jsonable(template)} now")

@@ -88,7 +88,7 @@ def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
     axes.invert_yaxis()
     axes.set_xlabel(unit)
     axes.grid(axis="x", linewidth=0.4)
-    axes.legend(fontsize=8, loc="best")
+    figure.legend(fontsize=8, loc="outside upper right", ncols=3)
     return svg(figure, f"{unit}, ours and published: " + ", ".join(row["name"] for row in rows))
 
 
@@ -120,7 +120,7 @@ def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     axes.set_xlabel("difference from the baseline")
     axes.grid(axis="x", linewidth=0.4)
     if len(metrics) > 1:
-        axes.legend(fontsize=8, loc="best")
+        figure.legend(fontsize=8, loc="outside upper right", ncols=len(metrics))
     return svg(figure, "Differences from the baseline: " + ", ".join(rows))
 
 
@@ -142,8 +142,19 @@ def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> s
         axes.bar_label(bars, fmt="%.1f", fontsize=7)
     axes.set_xticks(range(len(rows)), [row["label"] for row in rows], fontsize=8)
     axes.set_ylabel(unit)
-    axes.legend(fontsize=8, loc="lower right")
+    figure.legend(fontsize=8, loc="outside upper right", ncols=len(names))
     return svg(figure, f"{unit}, by kind of sentence: " + ", ".join(row["label"] for row in rows))
+
+
+def heat(values: Any, rows: Sequence[str], columns: Sequence[str], axes_said: tuple[str, str], said: str) -> str:
+    """Values (rows, columns) as SVG; dark is high. axes_said: what rows and columns are."""
+    figure, axes = plt.subplots(figsize=(2.6 + 0.24 * len(columns), 1.6 + 0.19 * len(rows)), layout="constrained")
+    shown = axes.imshow(values, cmap="Greys", aspect="auto")
+    axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(rows)), rows, fontsize=7)
+    axes.set(ylabel=axes_said[0], xlabel=axes_said[1])
+    figure.colorbar(shown, ax=axes, fraction=0.03)
+    return svg(figure, said)
 
 
 def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, said: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,11 +21,19 @@ VIEWS = {
     "seeds": "seed groups: experiment, metric, mean, deviation, half_width, n, low, high, warning",
     "predictions": "experiment, id, grp (group of sentences), source, reference, hypothesis, score, train_key",
     "phrases": "corpora as numbers: label, file, id, grp, tokens, phrases (of each sentence), longest",
+    "levels": "trees as levels of phrases: label, id, grp, reason, level, words, phrases (of each sentence)",
+    "leaks": "label, shared, rows: test records that stand verbatim in train",
     "shards": "step, label, file, rows, content, licences, redistributable, stand_in, key",
     "lineage": "key, step, label, role, input: what was made from what; input is a key",
     "verdicts": "title, system, variant, metric, published, ours, half_width, seeds, verdict, reason",
     "published": "data/published_results.csv: paper, table_, system, variant, dataset, split, metric, value, ...",
 }
+
+# what paper 001's Table 1 prints of each corpus: phrases a sentence, and words a phrase
+TABLE_1 = """
+select label, level, round(avg(phrases), 2) as phrases, round(sum(words) / sum(phrases), 2) as words
+from levels where words > 0 group by all order by label, level
+"""
 
 
 def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -181,6 +190,30 @@ def _phrases(store: Store, tracker: Tracker) -> pa.Table:
     return pa.concat_tables(tables)
 
 
+def _levels(store: Store, tracker: Tracker) -> pa.Table:
+    columns = {"label": pa.string(), "id": pa.int64(), "grp": pa.string(), "reason": pa.string()}
+    columns |= {"level": pa.int64(), "words": pa.int64(), "phrases": pa.int64()}
+    tables = [_table(columns, [])]
+    for artifact in _of(store, "divide"):
+        for shard in artifact.meta["shards"]:
+            table = read_shard(artifact.file(shard["file"]))
+            lists = table["levels"].combine_chunks()
+            words = np.diff(lists.offsets.to_numpy()).astype(np.int64)
+            numbers = lists.values.flatten().to_numpy().reshape(-1, lists.type.value_type.list_size)
+            last = np.maximum(np.cumsum(words) - 1, 0)
+            for place, level in enumerate(artifact.manifest["parts"]["settings"]["levels"]):
+                count = np.where(words > 0, numbers[last, place] + 1 if len(numbers) else 0, 0)
+                label, at = ([value] * table.num_rows for value in (artifact.manifest["label"], level))
+                rows = [label, table["id"], table["group"], table["reason"], at, words, count.astype(np.int64)]
+                tables.append(pa.table(rows, schema=pa.schema(list(columns.items()))))
+    return pa.concat_tables(tables)
+
+
+def _leaks(store: Store, tracker: Tracker) -> pa.Table:
+    columns = {"label": pa.string(), "shared": pa.int64(), "rows": pa.int64()}
+    return _table(columns, ({"label": a.manifest["label"], **a.meta["leak"]} for a in _of(store, "leaks")))
+
+
 def _lineage(store: Store, tracker: Tracker) -> pa.Table:
     rows = (
         {"key": a.key, "step": a.manifest["step"], "label": a.manifest["label"], "role": role, "input": key}
@@ -201,6 +234,8 @@ _BUILDERS = {
     "seeds": _seeds,
     "predictions": _predictions,
     "phrases": _phrases,
+    "levels": _levels,
+    "leaks": _leaks,
     "shards": _shards,
     "lineage": _lineage,
     "verdicts": _verdicts,

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
@@ -10,9 +10,14 @@ from markupsafe import Markup
 
 from data.shards import read_shard
 from data.store import Artifact, digest_of, write_durably
+from data.trees import brackets
 from flows.experiment import Pipeline
-from flows.plots import attention, curves, differences, groups, intervals
+from flows.models import Answering
+from flows.plots import attention, curves, differences, groups, heat, intervals
 from flows.session import Session
+
+if TYPE_CHECKING:
+    from tasks.problems.label_attention import LabelView
 
 EXAMPLES = 8
 
@@ -27,8 +32,10 @@ def write_report(session: Session, verdicts: Artifact) -> Path:
         cell=session.table.experiments[0].answers[0].cell,
         plots=_plots(session, rows),
         tested=tested(rows),
+        leaks=session.leaks(),
         lineage=[_lineage(session, pipeline) for pipeline in session.pipelines],
         examples=_examples(session),
+        attention=_attention(session),
         licences=verdicts.meta["licences"],
         stand_in=verdicts.meta["stand_in"],
         verdicts=verdicts,
@@ -146,6 +153,21 @@ def _examples(session: Session) -> list[dict[str, Any]]:
     ]
 
 
+def _attention(session: Session) -> dict[str, list[dict[str, Any]]]:
+    """For each system, what the last layer of its first seed's encoder attends to in a sentence of each group."""
+    found = {}
+    for pipeline in (p for p in session.pipelines if p.seed == session.table.seeds[0]):
+        recipe, trained = pipeline.experiment.recipe, session.store.find(pipeline.trained, verify=False)
+        if isinstance(recipe, Answering) and trained is not None and trained.meta["redistributable"]:
+            data = recipe.data()
+            known = {"model": pipeline.trained, "vocabulary": data["vocabulary"]}
+            step = recipe.attending(pipeline.experiment.model, data["raw"], known, 1)
+            rows = read_shard(session.store.run(step).file("attention.arrow")).to_pylist()
+            last = rows[-1]["module"].rpartition(".")[0] if rows else ""
+            found[pipeline.experiment.row] = attention_figures([r for r in rows if r["module"].startswith(last)])
+    return found
+
+
 def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A figure for each attention of each sentence: mean over heads; nothing where no phrases were looked at."""
     return [
@@ -170,4 +192,27 @@ def write_attention(card: dict[str, Any], rows: list[dict[str, Any]], to: Path) 
     """The page of one sentence: every attention of the encoder."""
     to.parent.mkdir(parents=True, exist_ok=True)
     write_durably(to, render("attention.html.jinja", card=card, figures=attention_figures(rows)))
+    return to
+
+
+def write_labels(view: "LabelView", most: int, to: Path) -> Path:
+    """A page of a parse: what labels attend to, and what they contribute, averaged and as shares."""
+    order = np.argsort(-np.ptp(view.averages, 0), kind="stable")[:most]
+    names = [view.labels[label] for label in order]
+    words = ["<s>", *view.parse.tokens, "</s>"]
+    spans = [f"{label} {' '.join(view.parse.tokens[start:end])}"[:60] for label, start, end in view.spans]
+    figures = {
+        "What each label attends to": heat(
+            view.attention[order], names, words, ("label", "word"), "attention of labels"
+        ),
+        "Contributions to phrases: means": heat(
+            view.averages[:, order], spans, names, ("phrase", "label"), "mean contribution of labels to phrases"
+        ),
+        "Contributions to phrases: shares": heat(
+            view.shares[:, order], spans, names, ("phrase", "label"), "share of labels in phrases"
+        ),
+    }
+    tree = brackets(view.parse.tree) if view.parse.tree else ""
+    shown = {title: Markup(svg) for title, svg in figures.items()}
+    write_durably(to, render("labels.html.jinja", parse=view.parse, tree=tree, figures=shown))
     return to

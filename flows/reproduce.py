@@ -16,6 +16,7 @@ from flows.catalogue import table as find_table
 from flows.progress import Watch
 from flows.report import write_report
 from flows.session import Session
+from flows.stores import kept
 from infra.services import services, stop_ray
 from infra.settings import Settings
 from infra.signals import Stopped, stoppable
@@ -42,7 +43,7 @@ def reproduce(
     started = time.monotonic()
     if missing := session.missing_files():
         raise OSError("offline, and these files are missing; put each at the place named:\n  " + "\n  ".join(missing))
-    with services(settings), Watch(session) as watch:
+    with services(settings), kept(session.store, session.steps, settings), Watch(session) as watch:
         ready = time.monotonic() - started
         run_steps(session, watch)
         verdicts = session.store.run(session.verdicts)
@@ -53,6 +54,7 @@ def reproduce(
     result = {
         "title": session.table.title,
         "rows": found,
+        "leaks": session.leaks(),
         "report": str(report),
         "stages": watch.stages(),
         "seconds": round(time.monotonic() - started, 1),

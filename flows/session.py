@@ -7,15 +7,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from data.fetch import Sources
+from data.corpora.leakage import Leak
+from data.sources import Sources
 from data.store import MANIFEST, Artifact, Places, Step, Store, digest_of
 from flows.catalogue import Table
 from flows.experiment import Pipeline, closure_of
-from infra.runner import TorchTrainerLaunch, on_ray, ray_map
+from flows.lineage import Lineage
+from flows.stores import open_store
+from infra.registry import register
+from infra.runner import TorchTrainerLaunch, actor_map, on_ray, ray_map
 from infra.settings import Settings
-from infra.tracking import StepMetrics, Tracker, flatten
+from infra.tracking import KEY, StepMetrics, Tracker, flatten
 from tasks.compare import CompareSettings, RowSettings, compare
+from tasks.leaks import leaks
+from tasks.parse import parse, plant
 from tasks.train import train
+
+SERVED = Path(__file__).with_name("served.py")
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,7 @@ class Session:
 
     @cached_property
     def store(self) -> Store:
-        return Store(self.settings.root).open()
+        return open_store(self.settings)
 
     @cached_property
     def tracker(self) -> Tracker:
@@ -35,8 +43,7 @@ class Session:
 
     @property
     def sources(self) -> Sources:
-        mirror = self.settings.mirror
-        return Sources((mirror.expanduser().absolute(),) if mirror else (), self.settings.offline)
+        return Sources(self.settings.mirrors, self.settings.offline)
 
     @cached_property
     def pipelines(self) -> list[Pipeline]:
@@ -58,7 +65,7 @@ class Session:
                 e.variant,
                 answer.cell.published if answer.cell else None,
                 answer.metric,
-                "" if e.comparable else f"smaller than the paper's setting (profile {e.profile})",
+                answer.why_not or ("" if e.comparable else f"smaller than the paper's setting (profile {e.profile})"),
                 answer.statistic,
             )
             for e in self.table.experiments
@@ -76,13 +83,20 @@ class Session:
         """Files that have to be fetched, are in no mirror, and may not be downloaded: where each can be put."""
         from data.fetch import missing
         from data.manifest import load
+        from data.parsers import load as load_parser
         from tasks.corpora import fetch_corpus
+        from tasks.parser_models import fetch_parser
 
         if not self.settings.offline:
             return []
-        wanted = [load(s.settings.corpus) for s in self.steps if s.make is fetch_corpus and not self.store.find(s)]
+        absent = [
+            step for step in self.steps if step.make in (fetch_corpus, fetch_parser) and not self.store.find(step)
+        ]
+        wanted = [load(step.settings.corpus).files for step in absent if step.make is fetch_corpus]
+        wanted += [load_parser(step.settings.name).files for step in absent if step.make is fetch_parser]
+        files = [file for known in wanted for file in missing(known, self.sources)]
         folder = self.settings.mirror or Path("<a folder>")
-        return [f"{folder / file.mirror}  ({file.urls[0]})" for m in wanted for file in missing(m, self.sources)]
+        return [f"{folder / file.mirror}  ({', '.join(file.urls) or 'no URL'})" for file in files]
 
     def execute(self, step: Step) -> Artifact:
         """Run one step where it belongs: shards and searches in Ray, trainings in Ray or Ray Train, the rest here."""
@@ -90,12 +104,27 @@ class Session:
             return self._train(step)
         pipeline = self.by_step.get(step.key)
         if pipeline is None or step.key in pipeline.spread:
-            artifact = self.store.run(step, Places(map=ray_map, sources=self.sources))
+            artifact = self.store.run(step, Places(map=self._map(step), sources=self.sources))
         else:
-            artifact = self.store.find(step) or on_ray(_run, self.store, step, Places())
+            artifact = self.store.find(step) or self._on_ray(step, Places())
         if pipeline is not None and step.key == pipeline.scored.key:
             self._finish(pipeline, artifact)
         return artifact
+
+    def _map(self, step: Step) -> Any:
+        """Fan-out over the cluster, in actors where a parser is kept; with a store that nodes share, what they need and
+        make travels through it."""
+        spread = actor_map if step.make in (parse, plant) else ray_map
+        if self.store.shared is None:
+            return spread
+        from flows.nodes import FarMap
+
+        return FarMap(spread, self.store)
+
+    def _on_ray(self, step: Step, places: Places, gpus: float = 0.0) -> Artifact:
+        """Run one step on some node; its result is on this one."""
+        made = on_ray(_run, self.store, step, places, gpus=gpus)
+        return made if self.store.shared is None else self.store.run(step)
 
     @cached_property
     def experiment_name(self) -> str:
@@ -118,19 +147,26 @@ class Session:
             self.tracker.fail(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
             raise
         report(json.loads(artifact.file("history.json").read_text(encoding="utf-8")))
+        if self.store.shared is not None:  # its weights are in the store
+            self.store.shared.remove("checkpoints", step.key)
         return artifact
 
     def _launch(self, step: Step, pipeline: Pipeline, places: Places) -> Artifact:
         config, through = pipeline.experiment.train, pipeline.experiment.ray_train
         if through is not None and pipeline.seed not in through:
-            return on_ray(_run, self.store, step, places)
+            return self._on_ray(step, places, config.gpus)
         launch = TorchTrainerLaunch(
             f"{step.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}",
-            max(1, config.workers),
+            self.settings.workers or max(1, config.workers),
             config.threads,
+            config.gpus,
         )
         launch.check()
-        return self.store.run(step, replace(places, launch=launch))
+        if self.store.shared is None:
+            return self.store.run(step, replace(places, launch=launch))
+        from flows.nodes import FarLaunch
+
+        return self.store.run(step, replace(places, launch=FarLaunch(launch, self.store)))
 
     def run_of(self, pipeline: Pipeline) -> str:
         """The MLflow run of one model and seed, with its parameters."""
@@ -161,6 +197,7 @@ class Session:
             "test_set": digest_of([s["content"] for s in scored.meta["test_set"]]),
             "score": scored.key,
             "licences": ", ".join(scored.meta["licences"]),
+            "workers": " then ".join(map(str, trained.meta["workers"])),
         }
         files = [trained.file("config.json"), *sorted(scored.path.glob("*.json")), *sorted(scored.path.glob("*.arrow"))]
         files = [file for file in files if file.name != MANIFEST]
@@ -169,6 +206,16 @@ class Session:
         with tempfile.TemporaryDirectory() as folder:
             files.append(_plot(trained, Path(folder) / "learning-curve.png"))
             self.tracker.finish(self.run_of(pipeline), metrics, files, tags)
+
+    def leaks(self) -> dict[str, str]:
+        """For each experiment how much of its test set stands in its training set, counted."""
+        found = {}
+        for experiment in self.table.experiments:
+            corpus = experiment.recipe.corpus
+            rows = {split: corpus.split(split) for split in ("train", "test")}
+            artifact = self.store.run(Step(leaks, f"leaks {corpus.name}", None, rows), Places(sources=self.sources))
+            found[experiment.name] = str(Leak(**artifact.meta["leak"]))
+        return found
 
     def close(self, verdicts: Artifact, report: Path) -> None:
         """The table's own run: means, verdicts, report."""
@@ -180,6 +227,23 @@ class Session:
             for row in rows
         }
         self.tracker.finish(self.parent, metrics, [verdicts.file("verdicts.json"), report], {"verdicts": verdicts.key})
+        self._register()
+
+    def _register(self) -> None:
+        """The best seed of each row, as a model that MLflow can serve, if it can be asked anything."""
+        from flows.models import Answering, best_of, stored
+
+        lineage = Lineage(self.store)
+        for experiment in self.table.experiments:
+            if not isinstance(experiment.recipe, Answering):
+                continue
+            trained = [a for p in self.pipelines if p.experiment == experiment if (a := self.store.find(p.trained))]
+            model = stored(lineage, best_of(trained))
+            run_id = self.tracker.keys()[model.weights.key]
+            tags = {KEY: model.weights.key, "licences": ", ".join(model.weights.meta["licences"])}
+            with tempfile.TemporaryDirectory() as folder:
+                exported = model.export(Path(folder) / "exported")
+                register(self.tracker, experiment.name.replace("/", "-"), exported, SERVED, run_id, tags)
 
 
 def _run(store: Store, step: Step, places: Places) -> Artifact:

@@ -59,6 +59,7 @@ def print_table(result: dict[str, Any]) -> None:
         )
     print_rows(result["title"], list(rows[0]), rows)
     print("because: " + "; ".join(sorted({row["reason"] for row in result["rows"]})))
+    print("seen in training: " + "; ".join(sorted(set(result["leaks"].values()))))
     stages = ", ".join(
         f"{name} {seconds:.0f} s"
         for name, seconds in sorted(result["stages"].items(), key=lambda item: -item[1])

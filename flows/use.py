@@ -30,7 +30,7 @@ def predict(
     Example: echo "the red house sleeps" | phrasemodels predict 000/table1/sample/phrase-k2 -
     """
     lines = (sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")).splitlines()
-    answers = _find(model).predict(lines)
+    answers = find_model(model).predict(lines)
     if as_json:
         print(json.dumps([{"source": line, "answer": answer} for line, answer in zip(lines, answers, strict=True)]))
     else:
@@ -48,7 +48,7 @@ def attend(
 
     Example: phrasemodels attend 000/table1/sample/phrase-k2 "the red house sleeps"
     """
-    found = _find(model)
+    found = find_model(model)
     rows = found.attend(sentence)
     if as_json:
         print(json.dumps(rows))
@@ -61,17 +61,18 @@ def attend(
 @app.command()
 def export(model: Name, to: Annotated[Path, typer.Argument(help="Folder to make.")]) -> None:
     """Take a model elsewhere: safetensors, configuration, vocabulary, card. `predict` and `attend` read the folder."""
-    print(_find(model).export(to))
+    print(find_model(model).export(to))
 
 
-def _find(name: str) -> "Model":
+def find_model(name: str) -> "Model":
+    """A trained model, of the store or of an exported folder."""
     import infra.environment  # noqa: F401
-    from data.store import Store
     from flows.models import find, load
+    from flows.stores import open_store
     from infra.settings import Settings
     from infra.tracking import Tracker
 
     if Path(name, "card.json").is_file():
         return load(Path(name))
     settings = Settings()
-    return find(Store(settings.root).open(), name, Tracker(settings.tracking_uri).keys())
+    return find(open_store(settings), name, Tracker(settings.tracking_uri).keys())

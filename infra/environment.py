@@ -28,6 +28,7 @@ DEFAULTS = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are shown once, by the command line
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 
 # For the embedded Ray and all its workers. Ray looks for a cloud's metadata service whatever it is told; a proxy to

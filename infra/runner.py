@@ -46,13 +46,16 @@ class Room:
 ROOM = Room()
 
 
-def on_ray(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a Ray worker with one processor and wait; a user's error comes back as itself."""
+def on_ray(function: Callable[..., Any], *arguments: Any, gpus: float = 0.0) -> Any:
+    """Call a function in a Ray worker with one processor, and a part of a GPU, and wait; a user's error comes back as
+    itself."""
     import ray
 
+    if gpus:
+        require({"CPU": 1, "GPU": gpus}, "a task needs")
     try:
         with ROOM.take(1):
-            return ray.get(_task().remote(function, *arguments))
+            return ray.get(_task(gpus).remote(function, *arguments))
     except ray.exceptions.RayTaskError as error:
         raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
 
@@ -80,6 +83,34 @@ def ray_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> l
     return [results[index] for index in range(len(results))]
 
 
+def actor_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """The same in actors, one a processor, for functions that keep something large, such as a parser's models: an
+    actor takes item after item, so it is loaded once. An actor that dies starts anew and is given its item again.
+    """
+    import ray
+    from ray.util import ActorPool
+
+    work = list(items)
+    count = min(len(work), max(1, int(ray.cluster_resources().get("CPU", 1))))
+    environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
+    keeper = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(_Keeper)
+    actors: list[Any] = [keeper.remote() for _ in range(count)]
+    try:
+        return list(ActorPool(actors).map(lambda actor, item: actor.call.remote(function, *item), work))
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+
+
+class _Keeper:
+    """An actor: what a function keeps in its process is there for the next item."""
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+
 def _collect(pending: dict[Any, int], results: dict[Any, Any]) -> None:
     """Wait for one task and take its result."""
     import ray
@@ -88,10 +119,22 @@ def _collect(pending: dict[Any, int], results: dict[Any, Any]) -> None:
     results[pending.pop(done)] = ray.get(done)
 
 
-def _task() -> Any:
+def _task(gpus: float = 0.0) -> Any:
     import ray
 
-    return ray.remote(num_cpus=1, max_retries=3)(_call)
+    return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3)(_call)
+
+
+def require(wanted: dict[str, float], who: str) -> None:
+    """A ValueError, at once, if the cluster can never give these resources; a part of a GPU is on one GPU."""
+    import ray
+
+    have = ray.cluster_resources()
+    if any(have.get(kind, 0) < count for kind, count in wanted.items()):
+        raise ValueError(
+            f"{who} {wanted}, the cluster has { {kind: int(have.get(kind, 0)) for kind in wanted} }: "
+            "set train.workers or train.gpus lower, or add nodes"
+        )
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -102,14 +145,15 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 class TorchTrainerLaunch:
     """Launch a training loop on Ray Train workers, each a process of a torch.distributed group (gloo, or nccl on GPUs).
 
-    workers processes of `threads` processors each, and a GPU each if gpus. A dead worker restarts the group, which
-    goes on from the loop's own checkpoint: those are verified, Ray's snapshots are not.
+    workers processes of `threads` processors and `gpus` GPUs each; with a fraction, several trainings share a GPU. A
+    dead worker restarts the group, which goes on from the loop's own checkpoint: those are verified, Ray's snapshots
+    are not.
     """
 
     name: str
     workers: int = 1
     threads: int = 1
-    gpus: bool = False
+    gpus: float = 0.0
     failures: int = 3
 
     def __call__(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -118,7 +162,7 @@ class TorchTrainerLaunch:
         from ray.train.torch import TorchConfig, TorchTrainer
 
         self.check()
-        backend = "nccl" if self.gpus else "gloo"
+        backend = "nccl" if self.gpus >= 1 else "gloo"  # nccl refuses two workers on one GPU
 
         def config(folder: str) -> TorchConfig:
             if len(ray.nodes()) > 1:
@@ -128,14 +172,14 @@ class TorchTrainerLaunch:
             return FileTorchConfig(backend=backend, folder=folder)
 
         logging.getLogger("ray.train").setLevel(logging.ERROR)
-        resources = {"CPU": float(self.threads)} | ({"GPU": 1.0} if self.gpus else {})
+        resources = {"CPU": float(self.threads)} | ({"GPU": self.gpus} if self.gpus else {})
         # Ray's own snapshots get a fresh folder: a truncated one would refuse every later start of this name
         with ROOM.take(self.workers * self.threads), tempfile.TemporaryDirectory(prefix="pm-train-") as storage:
             trainer = TorchTrainer(
                 _run,
                 train_loop_config={"function": function, "arguments": arguments},
                 scaling_config=ScalingConfig(
-                    num_workers=self.workers, use_gpu=self.gpus, resources_per_worker=resources
+                    num_workers=self.workers, use_gpu=self.gpus > 0, resources_per_worker=resources
                 ),
                 torch_config=config(storage),
                 run_config=RunConfig(
@@ -156,15 +200,10 @@ class TorchTrainerLaunch:
 
     def check(self) -> None:
         """A ValueError, at once, if the cluster can never hold this group."""
-        import ray
-
-        have = ray.cluster_resources()
-        wanted = {"CPU": self.workers * self.threads} | ({"GPU": self.workers} if self.gpus else {})
-        if any(have.get(kind, 0) < count for kind, count in wanted.items()):
-            raise ValueError(
-                f"{self.workers} workers need {wanted}, the cluster has "
-                f"{ {kind: int(have.get(kind, 0)) for kind in wanted} }: set train.workers lower, or add nodes"
-            )
+        wanted: dict[str, float] = {"CPU": self.workers * self.threads}
+        if self.gpus:
+            wanted["GPU"] = self.workers * self.gpus
+        require(wanted, f"{self.workers} workers need")
 
 
 def _run(config: dict[str, Any]) -> None:

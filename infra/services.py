@@ -6,7 +6,9 @@ even if that is killed.
 
 import contextlib
 import ctypes
+import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -96,10 +98,13 @@ def die_with_parent() -> None:
 
 
 def free_port() -> int:
-    """A TCP port of loopback that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of loopback that is free now, from where neither Ray (up to 19999) nor the kernel takes any by itself:
+    a server is slow to start, and others look for ports meanwhile."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no free port between 20000 and 32000")
 
 
 def wait_for(server: str) -> None:
@@ -107,9 +112,10 @@ def wait_for(server: str) -> None:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         try:
-            with urllib.request.urlopen(f"{server}/api/health", timeout=2):
+            with urllib.request.urlopen(f"{server}/api/admin/version", timeout=2) as answer:
+                json.load(answer)
                 return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
+        except (urllib.error.URLError, ConnectionError, TimeoutError, ValueError):
             time.sleep(0.2)
     raise OSError(f"the Prefect server at {server} did not answer within {PATIENCE:.0f} s: see server.log in the store")
 
@@ -129,21 +135,37 @@ def start_ray(settings: Settings) -> bool:
     else:
         hosts = [urlparse(url).hostname or "" for url in (settings.mlflow_uri, settings.prefect_api_url) if url]
         with exported(environment.LOOPBACK | {"no_proxy": ",".join(["127.0.0.1", "localhost", "::1", *hosts])}):
-            ray.init(
-                address="local",
-                num_cpus=settings.cpus,
-                include_dashboard=False,
-                object_store_memory=200_000_000,
-                _node_ip_address="127.0.0.1",
-                _temp_dir=tempfile.mkdtemp(prefix="pm-ray-"),
-                **quiet,
-            )
+            _start_embedded(settings.cpus, quiet)
     alive = [node for node in ray.nodes() if node["Alive"]]
     if settings.cluster and len(alive) < 2:
         raise OSError(
             "a cluster was asked for, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, have the others joined?"
         )
     return True
+
+
+def _start_embedded(cpus: int | None, quiet: dict[str, Any]) -> None:
+    """Ray gives its own start 30 seconds, which a busy machine may exceed: then again, three times in all."""
+    import ray
+
+    for attempt in range(3):
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                object_store_memory=200_000_000,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=tempfile.mkdtemp(prefix="pm-ray-"),
+                **quiet,
+            )
+            return
+        except Exception as error:
+            ray.shutdown()
+            if "timed out during startup" not in str(error):
+                raise
+            if attempt == 2:
+                raise OSError("Ray did not start within 30 s, three times: is the machine overloaded?") from error
 
 
 def stop_ray() -> None:

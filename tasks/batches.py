@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -51,7 +52,16 @@ class Columns:
     """Columns of shards, mapped into memory: lists of numbers, or of lists of one length; rows run through all shards."""
 
     def __init__(self, paths: Sequence[Path], names: Sequence[str]) -> None:
-        tables = [read_shard(path) for path in paths]
+        self._hold([read_shard(path) for path in paths], names)
+
+    @classmethod
+    def of(cls, table: pa.Table, names: Sequence[str]) -> Self:
+        """The same of a table that is in memory already."""
+        columns = cls.__new__(cls)
+        columns._hold([table], names)
+        return columns
+
+    def _hold(self, tables: Sequence[pa.Table], names: Sequence[str]) -> None:
         self.first = np.cumsum([0, *(table.num_rows for table in tables)])
         self.lists = {name: [_ragged(table[name]) for table in tables] for name in names}
 

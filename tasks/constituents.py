@@ -214,7 +214,7 @@ def validate(numbers: NDArray[np.int32], lengths: Ints, where: str) -> None:
     first = (np.cumsum(lengths) - lengths)[lengths > 0]
     steps = np.diff(numbers, axis=0, prepend=0)
     steps[first] = numbers[first]
-    wrong = ((steps < 0) | (steps > 1)).any(1)
+    wrong = np.any((steps < 0) | (steps > 1), 1)
     wrong[first] |= numbers[first].any(1)
     if wrong.any():
         row = int(np.searchsorted(np.cumsum(lengths), np.flatnonzero(wrong)[0], "right"))

@@ -33,15 +33,16 @@ class Sentences:
     heads: Ints | None = None
 
 
-Enumerate = Callable[[Sentences, int], tuple[Ints, Ints]]
+Members = NDArray[np.int32]
+Enumerate = Callable[[Sentences, int], tuple[Ints, Members]]
 
 
-def no_phrases(sentences: Sentences, longest: int) -> tuple[Ints, Ints]:
+def no_phrases(sentences: Sentences, longest: int) -> tuple[Ints, Members]:
     """Words alone: what a plain Transformer is given."""
     return np.zeros_like(sentences.lengths), np.zeros((0, longest), np.int32)
 
 
-def adjacent(sentences: Sentences, longest: int) -> tuple[Ints, Ints]:
+def adjacent(sentences: Sentences, longest: int) -> tuple[Ints, Members]:
     """Spans of 2 to `longest` adjacent tokens (paper 000, Eq 1 without the spans of one), shorter first, then by start.
 
     Gives how many phrases each sentence has (S), and the positions of their words (phrases, longest), filled up with
@@ -59,7 +60,7 @@ def adjacent(sentences: Sentences, longest: int) -> tuple[Ints, Ints]:
 
 
 @njit(cache=True, nogil=True)
-def _copy(lengths: Ints, spans: NDArray[np.int32], members: NDArray[np.int32]) -> None:
+def _copy(lengths: Ints, spans: Members, members: Members) -> None:
     """Spans of a size are a prefix of those of the longest sentence: spans (sizes, values), members (values).
 
     Copies AT_ONCE values at a time, which is faster than to stop in time; what is too much is written over.
@@ -145,14 +146,14 @@ def lists(counts: Ints, members: NDArray[Any]) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
 
 
-def _validate(lengths: Ints, counts: Ints, members: NDArray[np.int32], where: str) -> None:
+def _validate(lengths: Ints, counts: Ints, members: Members, where: str) -> None:
     """Every phrase lies inside its sentence."""
     if (row := _outside(lengths, counts, members)) < len(lengths):
         raise ValueError(f"{where}: a phrase reaches beyond the sentence in row {row}")
 
 
 @njit(cache=True, nogil=True)
-def _outside(lengths: Ints, counts: Ints, members: NDArray[np.int32]) -> int:
+def _outside(lengths: Ints, counts: Ints, members: Members) -> int:
     """The first row with a position that is none of its sentence, or the number of rows."""
     at = 0
     for row in range(len(lengths)):

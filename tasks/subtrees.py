@@ -4,10 +4,11 @@
 import numpy as np
 from numba import njit
 
-from tasks.phrases import Ints, Sentences
+from tasks.heads import Ints
+from tasks.phrases import Members, Sentences
 
 
-def subtrees(sentences: Sentences, longest: int) -> tuple[Ints, Ints]:
+def subtrees(sentences: Sentences, longest: int) -> tuple[Ints, Members]:
     """Connected parts of a tree with 2 to `longest` words (2 or 3), as `tasks.phrases.adjacent` gives them.
 
     Words of a phrase ascend. Edges come first, by dependent; then, for each word, it with its head and its head's

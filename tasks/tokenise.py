@@ -25,6 +25,36 @@ def spaces(text: str, language: str) -> list[str]:
     return text.split()
 
 
+PREDICATES = ("mso:", "r-mso:")
+
+
+def underscores_as_spaces(text: str, language: str) -> list[str]:
+    """Tokens of MSParS with entities divided into words, `citric_acid` into two; predicates stay whole.
+
+    The question has them divided already. Where one entity ends and the next begins cannot be seen any more.
+    """
+    return [piece for token in text.split() for piece in _apart(token) if piece]
+
+
+def underscores_as_tokens(text: str, language: str) -> list[str]:
+    """The same with `_` as a token where it stood, so that it can be undone."""
+    return [piece for token in text.split() for piece in " _ ".join(_apart(token)).split()]
+
+
+def _apart(token: str) -> list[str]:
+    return [token] if token.startswith(PREDICATES) else token.split("_")
+
+
+def characters(text: str, language: str) -> list[str]:
+    """The characters of Japanese, without spaces; other languages are tokenised already (paper 003)."""
+    return list("".join(text.split())) if language == "ja" else text.split()
+
+
+def letters(text: str, language: str) -> list[str]:
+    """The same of English: what the sample corpus has in place of Japanese."""
+    return list("".join(text.split())) if language == "en" else text.split()
+
+
 def detokenise_moses(tokens: list[str], language: str) -> str:
     """Running text, for scorers that tokenise for themselves."""
     return _detokeniser(language).detokenize(tokens)

@@ -4,28 +4,25 @@ It goes on from its last checkpoint, ends with the same weights as if it had not
 CPU), and sees the same batches on any number of workers.
 """
 
-import ctypes
+import itertools
 import json
 import os
-import resource
-import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from data.store import Artifact, Job, jsonable, write_durably
 from tasks.batches import Batch, Examples, Rows, from_step, in_order, share, stream
 from tasks.checkpoints import Progress, newest, resume, save, tensors
 from tasks.stages import shards
+from tasks.workers import Clock, Worker, keep_freed_memory
 
 PROGRESS = "progress.json"
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
@@ -38,9 +35,9 @@ def linear_decay(step: int, warmup: int, steps: int) -> float:
     return min((step + 1) / warmup, (steps - step) / max(1, steps - warmup))
 
 
-def constant(step: int, warmup: int, steps: int) -> float:
-    """Linear warm-up, then the peak."""
-    return min((step + 1) / warmup, 1.0)
+def undecayed(losses: Sequence[float]) -> float:
+    """No change by what has been measured on dev."""
+    return 1.0
 
 
 def adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
@@ -53,9 +50,11 @@ class TrainConfig:
     """How to train. batch_tokens counts padded tokens of all sides in the global batch, whatever the number of workers;
     batch_rows bounds its rows (0: any number).
 
+    decay: a factor of the learning rate, by the dev losses so far.
     patience: evaluations without a better one after which it ends (0: it goes on to the last step).
     precision: what products are computed in (torch.bfloat16 by autocast; weights stay float32). threads: of torch, a
-    worker; part of the settings because it changes sums in their last bits.
+    worker; part of the settings because it changes sums in their last bits. gpus: of each worker; several trainings
+    share a GPU by fractions.
     """
 
     steps: int = 1000
@@ -64,6 +63,7 @@ class TrainConfig:
     warmup: int = 100
     batch_rows: int = 0
     schedule: Callable[[int, int, int], float] = inverse_sqrt
+    decay: Callable[[Sequence[float]], float] = undecayed
     optimiser: Callable[[Iterable[nn.Parameter], "TrainConfig"], torch.optim.Optimizer] = adam
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-9
@@ -75,6 +75,7 @@ class TrainConfig:
     patience: int = 0
     workers: int = 0
     threads: int = 1
+    gpus: float = 0.0
 
 
 class Problem(Protocol):
@@ -155,31 +156,8 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         "seed": settings.seed,
         "train_seconds": progress.history[-1]["seconds"],
         "peak_memory_mib": progress.history[-1]["peak_memory_mib"],
+        "workers": [count for count, _ in itertools.groupby(int(row["workers"]) for row in progress.history)],
     }
-
-
-@dataclass
-class Worker:
-    """This process among those that train together."""
-
-    rank: int = field(default_factory=lambda: distributed.get_rank() if distributed.is_initialized() else 0)
-    world: int = field(default_factory=lambda: distributed.get_world_size() if distributed.is_initialized() else 1)
-
-    @property
-    def device(self) -> torch.device:
-        local = int(os.environ.get("LOCAL_RANK", self.rank))
-        return (
-            torch.device("cuda", local % torch.cuda.device_count())
-            if torch.cuda.is_available()
-            else torch.device("cpu")
-        )
-
-    def total(self, value: float) -> float:
-        """The sum over all workers."""
-        summed = torch.tensor(value, dtype=torch.float64, device=self.device)
-        if self.world > 1:
-            distributed.all_reduce(summed)
-        return float(summed)
 
 
 def training_loop(training: Training) -> None:
@@ -201,7 +179,7 @@ def training_loop(training: Training) -> None:
         if _ended(progress, config):
             break
         torch.manual_seed(stream(training.seed, "dropout", progress.step, worker.rank))
-        loss = _update(ddp, optimiser, training, data, rows, worker, progress.step)
+        loss = _update(ddp, optimiser, training, data, rows, worker, progress)
         clock.add(loss, training.problem.count(data, rows))
         progress.step += 1
         if progress.step == config.steps or progress.step % config.evaluate_every == 0:
@@ -217,15 +195,6 @@ def _ended(progress: Progress, config: TrainConfig) -> bool:
     """After the last step, or when nothing has become better for long enough."""
     without = progress.step - progress.best_step
     return progress.step >= config.steps or 0 < config.patience * config.evaluate_every <= without
-
-
-def keep_freed_memory() -> None:
-    """Let glibc keep what tensors free. By default it returns large blocks to the kernel, and a step spends two thirds
-    of its time on getting the same pages again."""
-    if sys.platform == "linux":
-        libc = ctypes.CDLL("libc.so.6", use_errno=False)
-        libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
-        libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 class Objective(nn.Module):
@@ -251,15 +220,16 @@ def _update(
     data: Examples,
     rows: Rows,
     worker: Worker,
-    step: int,
+    progress: Progress,
 ) -> Tensor:
     """One update; returns this worker's part of the summed loss."""
     config = training.config
     own = share(rows, worker.rank, worker.world)
     part = own if len(own) else rows[:1]  # a worker without rows still takes part in the reduction, with weight 0
     objective.train()
+    rate = config.learning_rate * config.decay([row["dev_loss"] for row in progress.history])
     for group in optimiser.param_groups:
-        group["lr"] = config.learning_rate * config.schedule(step, config.warmup, config.steps)
+        group["lr"] = rate * config.schedule(progress.step, config.warmup, config.steps)
     with _precision(config, worker.device):
         loss = objective(data.batch(part).to(worker.device)) * float(len(own) > 0)
     # gradients are averaged over workers: scaled so that they are those of the mean over the global batch
@@ -280,37 +250,6 @@ def _dev_loss(objective: Objective, dev: Examples, config: TrainConfig, worker: 
             loss += float(objective.problem.criterion(objective.model, dev.batch(rows).to(worker.device)))
         count += objective.problem.count(dev, rows)
     return worker.total(loss) / worker.total(count)
-
-
-class Clock:
-    """Loss and speed since the last row of the history."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.before = progress.history[-1]["seconds"] if progress.history else 0.0
-        self.started = self.last = time.monotonic()
-        self.losses: list[Tensor] = []
-        self.count = 0
-
-    def add(self, loss: Tensor, count: int) -> None:
-        self.losses.append(loss)
-        self.count += count
-
-    def row(
-        self, progress: Progress, dev_loss: float, optimiser: torch.optim.Optimizer, worker: Worker
-    ) -> dict[str, float]:
-        now = time.monotonic()
-        row = {
-            "step": progress.step,
-            "epoch": progress.epoch,
-            "loss": worker.total(float(torch.stack(self.losses).sum())) / self.count,
-            "dev_loss": dev_loss,
-            "learning_rate": optimiser.param_groups[0]["lr"],
-            "tokens_per_second": self.count / (now - self.last),
-            "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            "seconds": self.before + now - self.started,
-        }
-        self.losses, self.count, self.last = [], 0, now
-        return row
 
 
 def _tell(

@@ -4,9 +4,11 @@ import json
 import os
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+from data.manifest import load
 from flows.corpora import app
 
 MIRROR = Path(os.environ.get("PHRASEMODELS_MIRROR", Path(__file__).parents[2] / "shared" / "corpora"))
@@ -54,5 +56,9 @@ def test_fetch_verify_show_where(environment: dict[str, str]) -> None:
     shown = json.loads(run(environment, "show", "geoquery", "--split", "test", "--head", "2", "--json").stdout)
     assert [record["id"] for record in shown["head"]] == [0, 1]
     assert shown["fetched"]
+    exported = run(environment, "export", "geoquery", str(Path(place).parents[3] / "out"), "--split", "test")
+    table = pq.read_table(exported.stdout.strip())
+    assert table.num_rows == 280 and table["source"][0].as_py() == shown["head"][0]["source"]
+    assert table.schema.metadata[b"licence"].decode() == load("geoquery").licence
     (Path(place) / "train.nl").write_text("changed\n")
     assert run(environment, "verify", "geoquery").exit_code == 1

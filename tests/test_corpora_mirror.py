@@ -10,8 +10,8 @@ import pytest
 from data.corpora.leakage import leakage
 from data.corpora.readers import read, reasons
 from data.corpora.treebank import OTHER_WORDS
-from data.fetch import Sources
 from data.manifest import load, names
+from data.sources import Sources
 from data.supplied import obtain
 from data.trees import parse
 

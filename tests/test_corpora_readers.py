@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from data.corpora import aspec, babi, logical_forms, senteval, snli, treebank
+from data.corpora import aspec, babi, columns, logical_forms, senteval, snli, treebank
 from data.corpora.leakage import leakage
 from data.corpora.readers import counted, read_files, take
 from data.manifest import Part, Split
@@ -215,3 +215,34 @@ def test_sizes_and_reasons_are_those_of_the_manifest(tmp_path: Path) -> None:
         counted(table, Split(rows=2, files={}), "x")
     with pytest.raises(ValueError, match="no option 'taks': did you mean 'task'"):
         read_files(babi.read, {}, WORDS, {"taks": 1})
+
+
+SCAN = "IN: jump twice OUT: I_JUMP I_JUMP\nIN: walk OUT: I_WALK\n"
+COGS = "A rose was helped .\trose ( x _ 1 ) AND help . theme ( x _ 3 , x _ 1 )\tin_distribution\nEmma ran .\trun ( Emma )\tcp\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "rows"),
+    [
+        (
+            SCAN,
+            {"prefix": "IN: ", "separator": " OUT: "},
+            [("jump twice", "I_JUMP I_JUMP", ""), ("walk", "I_WALK", "")],
+        ),
+        (COGS, {}, [tuple(line.split("\t")) for line in COGS.splitlines()]),
+    ],
+)
+def test_pairs_in_columns(tmp_path, text, options, rows):
+    path = tmp_path / "pairs"
+    path.write_text(text)
+    table = read_files(columns.read, {"pairs": path}, WORDS, options)
+    assert table.schema == BITEXT
+    assert [(r["source"], r["target"], r["group"]) for r in table.to_pylist()] == rows
+
+
+@pytest.mark.parametrize("line", ["one column", "a\t", "a\tb\tc\td"])
+def test_a_line_that_is_no_pair_is_named(tmp_path, line):
+    path = tmp_path / "pairs"
+    path.write_text(f"a\tb\n{line}\n")
+    with pytest.raises(ValueError, match="line 2"):
+        columns.read({"pairs": path}, WORDS)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from data.corpora.readers import read
-from data.fetch import Sources
 from data.grammar.records import (
     Entailment,
     LogicalForms,
@@ -22,6 +21,7 @@ from data.grammar.records import (
 from data.manifest import load, names
 from data.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TAGGED, TREES
 from data.shards import content_digest
+from data.sources import Sources
 from data.store import Places, Store
 from data.supplied import digests
 from data.trees import parse

@@ -15,8 +15,9 @@ import pytest
 
 from data import archives
 from data.corpora.readers import read
-from data.fetch import Sources, fetch
+from data.fetch import fetch
 from data.manifest import File, Manifest, Source, load
+from data.sources import Sources
 from data.supplied import digests, locate, obtain
 
 

@@ -57,7 +57,10 @@ def prefect(tmp_path: Path):
     yield run
     for process in reversed(started):
         process.terminate()
-        process.wait(60)
+        try:
+            process.wait(60)
+        finally:
+            process.kill()  # whatever it does, it is not left behind
     log.close()
 
 

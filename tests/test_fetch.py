@@ -12,8 +12,9 @@ from typing import ClassVar
 
 import pytest
 
-from data.fetch import Sources, fetch, free_space
+from data.fetch import fetch, free_space
 from data.manifest import File, read
+from data.sources import Sources
 
 TEXT = b"".join(b"a line of text, number %d\n" % i for i in range(4000))
 

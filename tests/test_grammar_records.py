@@ -1,13 +1,16 @@
 """The other sample records: labels, logical forms and supporting facts that hold by construction, checked by other means."""
 
+import math
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from data.grammar.abstract import Clause, NounPhrase
 from data.grammar.entailment import LABELS, contradicted, extended, pairs, reduced
+from data.grammar.formulas import Formula, formulas, infix, prefix
 from data.grammar.geography import questions
 from data.grammar.idioms import VERB_IDIOMS
 from data.grammar.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, VERBS
@@ -19,6 +22,7 @@ GENERATORS = {
     "pairs": (pairs, lambda pair: (pair.premise.source, pair.hypothesis.source)),
     "polarity": (classified, lambda record: record.sentence.source),
     "geography": (questions, lambda question: question.source),
+    "formulas": (partial(formulas, deepest=6), lambda formula: formula),
     "stories": (stories, lambda story: (story.facts, story.question)),
 }
 
@@ -149,3 +153,29 @@ def test_answers_follow_from_the_story_and_from_its_supporting_facts(support):
 def test_support_must_be_one_to_three():
     with pytest.raises(ValueError, match="1, 2 or 3"):
         stories(1, {"train": 1}, support=4)
+
+
+def value(tokens):
+    """Of a formula in prefix notation, read from the left."""
+    token = tokens.pop(0)
+    if token != "(":
+        return int(token)
+    operator, values = tokens.pop(0), []
+    while tokens[0] != ")":
+        values.append(value(tokens))
+    tokens.pop(0)
+    return sum(values) if operator == "+" else math.prod(values)
+
+
+def test_both_notations_of_a_formula_have_one_value_and_depths_come_in_turn():
+    records = formulas(1, {"train": 500}, 6)["train"]
+    assert [record.depth for record in records] == [2, 3, 4, 5, 6] * 100
+    for record in records:
+        tokens = prefix(record)
+        depth = max(tokens[:i].count("(") - tokens[:i].count(")") for i in range(len(tokens)))
+        assert depth == record.depth
+        assert value(tokens) == eval(" ".join(infix(record)))
+    assert {t for r in records for t in prefix(r)} == {"(", ")", "+", "*", *map(str, range(21))}
+    example = "( ( 15 + 7 ) + 1 + 8 ) * ( 19 + 0 + 11 )"
+    inner = Formula("+", (Formula("+", (15, 7)), 1, 8))
+    assert " ".join(infix(Formula("*", (inner, Formula("+", (19, 0, 11)))))) == example

@@ -86,12 +86,10 @@ def test_a_beam_of_one_is_greedy(model, inputs):
 
 
 def test_the_cache_gives_what_the_whole_target_gives(model, inputs):
-    from phrasemodels.models.translation import Cache
-
     source, lengths, phrases = inputs
     target = torch.randint(4, VOCABULARY, (3, 6))
     whole = model(source, lengths, phrases, target)
-    cache = Cache.start(model, model.encode(source, lengths, phrases), lengths)
+    cache = model.start(model.encode(source, lengths, phrases), lengths)
     steps = [model.project(model.advance(target[:, i : i + 1], cache)) for i in range(6)]
     torch.testing.assert_close(torch.cat(steps, 1), whole)
 

@@ -5,6 +5,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from phrasemodels.structs import chain, eisner, joint, spans
+from phrasemodels.structs.kernels import reference_only
 
 pytestmark = pytest.mark.slow  # the kernels take minutes to compile on a machine that has not run them before
 
@@ -161,3 +162,17 @@ def test_float32_stays_float32(name):
 def test_mistakes_are_explained(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_same_in_inference_mode(name):
+    """Marginals are a gradient, which must not depend on whether anybody else wants gradients."""
+    module, lengths = MODULES[name], torch.tensor([4, 2])
+    functions = (module.log_partition, module.marginals, module.argmax, module.entropy)
+    expected = [flat(f(*scores_of(name), lengths=lengths)) for f in functions]
+    with torch.inference_mode(), reference_only():
+        found = [flat(f(*scores_of(name), lengths=lengths.clone())) for f in functions]
+        torch.testing.assert_close(module.marginals(*scores_of(name)), module.marginals(*scores_of(name), None))
+    for one, other in zip(expected, found, strict=True):
+        for a, b in zip(one, other, strict=True):
+            torch.testing.assert_close(a.detach(), b.clone())

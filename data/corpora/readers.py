@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data.corpora import aspec, babi, bitext, logical_forms, senteval, snli, treebank
+from data.corpora import aspec, babi, bitext, columns, logical_forms, senteval, snli, treebank
 from data.manifest import Manifest, Part, Split, closest
 from data.schemas import SCHEMAS, check
 
@@ -19,6 +19,7 @@ READERS: dict[str, Reader] = {
     "aspec": aspec.read,
     "babi": babi.read,
     "bitext": bitext.read,
+    "columns": columns.read,
     "mspars": logical_forms.read,
     "questions": logical_forms.read_questions,
     "senteval.classes": senteval.read_classes,

@@ -9,6 +9,7 @@ import pyarrow as pa
 from data.corpora.snli import families
 from data.corpora.treebank import tagged
 from data.grammar.entailment import pairs
+from data.grammar.formulas import formulas, infix, prefix
 from data.grammar.geography import questions
 from data.grammar.polarity import classified
 from data.grammar.rooms import stories
@@ -139,6 +140,21 @@ class Stories:
             ),
         )
         return {split: _replaced(table, "story", table["id"]) for split, table in made.items()}
+
+
+@dataclass(frozen=True)
+class Formulas:
+    """BITEXT, formulas in prefix notation to infix; groups are `depth2` to the deepest."""
+
+    deepest: int = 6
+
+    def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
+        return _tables(
+            BITEXT,
+            ("source", "target", "group"),
+            formulas(seed, sizes, self.deepest),
+            lambda f: (" ".join(prefix(f)), " ".join(infix(f)), f"depth{f.depth}"),
+        )
 
 
 def _tables(

@@ -1,12 +1,9 @@
 """Paper 000, Attention over Phrases: Table 1, translation of Multi30k; the question behind it; Table 2, tagging."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import torch
-from torch import nn
 
 from data.grammar.records import Treebank
 from flows.experiment import Answer, Cell, Experiment
@@ -20,12 +17,13 @@ from phrasemodels.layers.phrases import LengthEmbedding, MeanInit
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import EncoderConfig, TranslationConfig
 from tasks.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
+from tasks.optimisers import adam_with_decay, constant
 from tasks.phrases import Phrases, adjacent, no_phrases
 from tasks.problems.tagging import ACCURACY, TagColumn
 from tasks.significance import BLEU
 from tasks.subtrees import subtrees
 from tasks.tokenise import join, spaces
-from tasks.train import TrainConfig, constant, linear_decay
+from tasks.train import TrainConfig, linear_decay
 
 PAPER = "000"
 
@@ -228,13 +226,6 @@ def switches(profile: str) -> list[Experiment]:
             )
         )
     return rows
-
-
-def adam_with_decay(parameters: Iterable[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
-    """Adam with the L2 penalty of Star-Transformer's tagger, 2e-5."""
-    return torch.optim.Adam(
-        parameters, config.learning_rate, config.betas, config.epsilon, weight_decay=2e-5, fused=True
-    )
 
 
 @dataclass(frozen=True)

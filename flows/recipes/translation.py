@@ -7,9 +7,10 @@ from typing import Any, Self
 
 from data.store import HasKey, Step
 from flows.experiment import Stage
+from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.models.translation import TranslationConfig
-from tasks.corpora import BitextCorpus, SampleCorpus
+from tasks.held_out import Divided
 from tasks.metrics import Detokenise, ScoreSettings, score_translations
 from tasks.phrases import Phrases, phrases
 from tasks.problems.translation import AttendSettings, TranslateSettings, Translation, attend, translate
@@ -32,12 +33,13 @@ class Text:
 
 @dataclass(frozen=True)
 class TranslationRecipe:
-    """A parallel corpus, its phrases, its text, and how to search."""
+    """A parallel corpus, its phrases, its text, how to search, and what the loss is a mean of."""
 
-    corpus: BitextCorpus | SampleCorpus
+    corpus: Divided
     phrases: Phrases
     text: Text = field(default_factory=Text)
     search: BeamSearch = field(default_factory=BeamSearch)
+    problem: Translation = field(default_factory=Translation)
 
     @property
     def name(self) -> str:
@@ -64,8 +66,8 @@ class TranslationRecipe:
         }
         return {**numbers, "vocabulary": words, "tokens": tokens["test"], "raw": raw["test"]}
 
-    def stages(self, model: TranslationConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        problem = Translation()
+    def stages(self, model: TranslationConfig | RecurrentConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        problem = self.problem
         return {
             "model": Stage(
                 train,
@@ -84,16 +86,18 @@ class TranslationRecipe:
             ),
         }
 
-    def answering(self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
+    def answering(self, model: TranslationConfig | RecurrentConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
         """Translations of given sentences, by known["model"] and known["vocabulary"]."""
         tokens, numbers = self._numbered(texts, known["vocabulary"])
-        settings = TranslateSettings(Translation(), model, self.search)
+        settings = TranslateSettings(self.problem, model, self.search)
         return Step(translate, "translate given sentences", settings, {**known, "phrases": numbers, "rows": tokens})
 
-    def attending(self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:
+    def attending(
+        self, model: TranslationConfig | RecurrentConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int
+    ) -> Step:
         """What known["model"] attends to in the first sentences of each group of the texts."""
         tokens, numbers = self._numbered(texts, known["vocabulary"])
-        settings = AttendSettings(Translation(), model, sentences)
+        settings = AttendSettings(self.problem, model, sentences)
         return Step(attend, "attend to sentences", settings, {**known, "phrases": numbers, "rows": tokens})
 
     def _numbered(self, texts: HasKey, words: HasKey) -> tuple[Step, Step]:

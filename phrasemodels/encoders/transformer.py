@@ -1,12 +1,12 @@
 """The Transformer encoder: the baseline of papers 000 and 002."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from torch import Tensor, nn
 
 from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.blocks import AddNorm, feed_forward, within
+from phrasemodels.layers.blocks import AddNorm, Residual, feed_forward, within
 
 
 @dataclass(frozen=True)
@@ -18,18 +18,38 @@ class TransformerEncoderConfig:
     layers: int = 6
     d_ff: int = 2048
     dropout: float = 0.1
-    residual: Callable[[int, float], nn.Module] = AddNorm
+    residual: type[Residual] = AddNorm
+
+    def attention(self, layer: int) -> MultiHeadAttention:
+        """The self-attention of a layer, from 1: the same in all."""
+        return MultiHeadAttention(self.d, self.heads)
 
     def build(self) -> "TransformerEncoder":
         return TransformerEncoder(self)
 
 
-class TransformerEncoderLayer(nn.Module):
-    """U = LN(H + Drop(MultiHead(H))); H' = LN(U + Drop(FFN(U)))."""
+class LayersConfig(Protocol):
+    """A stack of layers that may differ in their self-attention."""
 
-    def __init__(self, config: TransformerEncoderConfig) -> None:
+    @property
+    def d(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def d_ff(self) -> int: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def residual(self) -> type[Residual]: ...
+    def attention(self, layer: int) -> MultiHeadAttention: ...
+
+
+class TransformerEncoderLayer(nn.Module):
+    """U = LN(H + Drop(MultiHead(H))); H' = LN(U + Drop(FFN(U))), or another style of residual."""
+
+    def __init__(self, config: LayersConfig, layer: int) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(config.d, config.heads)
+        self.attention = config.attention(layer)
         self.feed_forward = feed_forward(config.d, config.d_ff)
         self.residuals = nn.ModuleList(config.residual(config.d, config.dropout) for _ in range(2))
 
@@ -41,12 +61,13 @@ class TransformerEncoderLayer(nn.Module):
 class TransformerEncoder(nn.Module):
     """Embedded tokens (B, n, d) and lengths (B) to states (B, n, d). Phrases, if given, are not looked at."""
 
-    def __init__(self, config: TransformerEncoderConfig) -> None:
+    def __init__(self, config: LayersConfig) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(TransformerEncoderLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(TransformerEncoderLayer(config, layer) for layer in range(1, config.layers + 1))
+        self.last = config.residual.after(config.d)
 
     def forward(self, x: Tensor, lengths: Tensor, members: Tensor | None = None) -> Tensor:
         valid = within(lengths, x.shape[1])[:, None, None, :]
         for layer in self.layers:
             x = layer(x, valid)
-        return x
+        return self.last(x)

@@ -11,11 +11,23 @@ from torch import Tensor, nn
 Sublayer = Callable[[Tensor], Tensor]
 
 
-class AddNorm(nn.Module):
-    """LN(x + Drop(f(x))): the post-norm residual of Vaswani et al. (2017, section 3.1)."""
+class Residual(nn.Module):
+    """What surrounds a sublayer: (x, sublayer) -> x, both (B, n, d)."""
 
     def __init__(self, d: int, dropout: float) -> None:
         super().__init__()
+
+    @staticmethod
+    def after(d: int) -> nn.Module:
+        """What follows the last layer."""
+        return nn.Identity()
+
+
+class AddNorm(Residual):
+    """LN(x + Drop(f(x))): the post-norm residual of Vaswani et al. (2017, section 3.1)."""
+
+    def __init__(self, d: int, dropout: float) -> None:
+        super().__init__(d, dropout)
         self.norm = nn.LayerNorm(d)
         self.dropout = nn.Dropout(dropout)
 
@@ -23,11 +35,24 @@ class AddNorm(nn.Module):
         return self.norm(x + self.dropout(sublayer(x)))
 
 
-class Replace(nn.Module):
-    """f(x) alone, neither residual nor norm: Algorithm 1 of paper 000 to the letter."""
+class PreNorm(Residual):
+    """x + Drop(f(LN(x))), and a norm after the last layer, as OpenNMT has it (ε = 1e-6)."""
 
     def __init__(self, d: int, dropout: float) -> None:
-        super().__init__()
+        super().__init__(d, dropout)
+        self.norm = nn.LayerNorm(d, eps=1e-6)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
+        return x + self.dropout(sublayer(self.norm(x)))
+
+    @staticmethod
+    def after(d: int) -> nn.Module:
+        return nn.LayerNorm(d, eps=1e-6)
+
+
+class Replace(Residual):
+    """f(x) alone, neither residual nor norm: Algorithm 1 of paper 000 to the letter."""
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
         return sublayer(x)

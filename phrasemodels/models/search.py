@@ -1,11 +1,22 @@
 """Batched beam search with a key/value cache. A beam of 1 is greedy search."""
 
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from phrasemodels.models.translation import BEGIN, END, PAD, UNKNOWN, Cache, Translator
+from phrasemodels.models.translation import BEGIN, END, PAD, UNKNOWN
+
+
+class Writer(Protocol):
+    """A model that writes a target token by token. What `start` gives has `select(rows)`, to keep some hypotheses."""
+
+    @property
+    def project(self) -> Any: ...
+    def encode(self, source: Tensor, lengths: Tensor, members: Tensor) -> Tensor: ...
+    def start(self, memory: Tensor, lengths: Tensor) -> Any: ...
+    def advance(self, target: Tensor, state: Any, /) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +53,7 @@ class Finished:
 
 @torch.inference_mode()
 def translate(
-    model: Translator, source: Tensor, lengths: Tensor, members: Tensor, search: BeamSearch
+    model: Writer, source: Tensor, lengths: Tensor, members: Tensor, search: BeamSearch
 ) -> list[tuple[list[int], float]]:
     """The best translation of each sentence, without BEGIN and END, with its normalised log probability.
 
@@ -50,7 +61,7 @@ def translate(
     """
     size, beam = source.shape[0], search.beam
     limits = [int(search.growth * n + search.extra) for n in lengths.tolist()]
-    cache = Cache.start(model, model.encode(source, lengths, members), lengths)
+    cache = model.start(model.encode(source, lengths, members), lengths)
     cache.select(torch.arange(size, device=source.device).repeat_interleave(beam))
     finished = [Finished() for _ in range(size)]
     alive = list(range(size))  # the sentences that are still searched; row group i of the cache is alive[i]

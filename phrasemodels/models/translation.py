@@ -3,7 +3,9 @@
 Shapes: B batch, n source tokens, t target tokens, V target vocabulary, d model width.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, cast
 
 import torch
@@ -11,9 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.blocks import AddNorm, TokenEmbedding, feed_forward, within
+from phrasemodels.layers.blocks import AddNorm, Residual, TokenEmbedding, feed_forward, within
 
 PAD, UNKNOWN, BEGIN, END = range(4)
+Extend = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # new keys and values to all keys and values
 
 
 class EncoderConfig(Protocol):
@@ -37,6 +40,7 @@ class TranslationConfig:
     """An encoder, and a Transformer decoder of its width and dropout.
 
     decoder_d_ff serves encoders without a feed-forward layer. tied: the target embedding is the output projection.
+    shared: one embedding for both sides, which then need one vocabulary. residual: the style of the decoder.
     """
 
     encoder: EncoderConfig
@@ -45,13 +49,23 @@ class TranslationConfig:
     decoder_layers: int = 6
     decoder_d_ff: int = 2048
     tied: bool = True
+    shared: bool = False
+    output_bias: bool = False
+    residual: type[Residual] = AddNorm
+
+    def __post_init__(self) -> None:
+        if self.shared and self.source_vocabulary != self.target_vocabulary:
+            raise ValueError(
+                f"a shared embedding for {self.source_vocabulary} source and {self.target_vocabulary} target words: "
+                "make one vocabulary of both sides"
+            )
 
     def build(self) -> "Translator":
         return Translator(self)
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the source, feed-forward; post-norm."""
+    """Masked self-attention, attention to the source, feed-forward."""
 
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__()
@@ -59,11 +73,11 @@ class DecoderLayer(nn.Module):
         self.itself = MultiHeadAttention(d, heads)
         self.source = MultiHeadAttention(d, heads)
         self.feed_forward = feed_forward(d, config.decoder_d_ff)
-        self.residuals = nn.ModuleList(AddNorm(d, config.encoder.dropout) for _ in range(3))
+        self.residuals = nn.ModuleList(config.residual(d, config.encoder.dropout) for _ in range(3))
 
-    def forward(self, x: Tensor, past: tuple[Tensor, Tensor], allowed: Tensor, cross: tuple[Tensor, ...]) -> Tensor:
-        """x (B, t, d) over the keys and values `past` of the target so far, and `cross` = keys, values, validity."""
-        x = self.residuals[0](x, lambda y: self.itself.over(y, *past, allowed))
+    def forward(self, x: Tensor, extend: Extend, allowed: Tensor, cross: tuple[Tensor, ...]) -> Tensor:
+        """x (B, t, d) over all of the target so far, which `extend` gives, and `cross` = keys, values, validity."""
+        x = self.residuals[0](x, lambda y: self.itself.over(y, *extend(*self.itself.keys_values(y)), allowed))
         x = self.residuals[1](x, lambda y: self.source.over(y, *cross))
         return self.residuals[2](x, self.feed_forward)
 
@@ -75,10 +89,11 @@ class Translator(nn.Module):
         super().__init__()
         d, dropout = config.encoder.d, config.encoder.dropout
         self.embed_source = TokenEmbedding(config.source_vocabulary, d, dropout)
-        self.embed_target = TokenEmbedding(config.target_vocabulary, d, dropout)
+        self.embed_target = self.embed_source if config.shared else TokenEmbedding(config.target_vocabulary, d, dropout)
         self.encoder = config.encoder.build()
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        self.project = nn.Linear(d, config.target_vocabulary, bias=False)
+        self.last = config.residual.after(d)
+        self.project = nn.Linear(d, config.target_vocabulary, bias=config.output_bias)
         if config.tied:
             self.project.weight = self.embed_target.table.weight
 
@@ -91,10 +106,14 @@ class Translator(nn.Module):
         """source (B, n) ids, lengths (B), members (B, m, k) -> memory (B, n, d)."""
         return self.encoder(self.embed_source(source), lengths, members)
 
+    def start(self, memory: Tensor, lengths: Tensor) -> "Cache":
+        """Before the first target token; memory (B, n, d), lengths (B)."""
+        cross = [layer.source.keys_values(memory) for layer in self.decoder_layers]
+        return Cache(cross, within(lengths, memory.shape[1])[:, None, None, :])
+
     def forward(self, source: Tensor, lengths: Tensor, members: Tensor, target: Tensor) -> Tensor:
         """Scores (B, t, V) of the token after each of target (B, t), which begins with BEGIN."""
-        cache = Cache.start(self, self.encode(source, lengths, members), lengths)
-        return self.project(self.advance(target, cache))
+        return self.project(self.advance(target, self.start(self.encode(source, lengths, members), lengths)))
 
     def advance(self, target: Tensor, cache: "Cache") -> Tensor:
         """States (B, t, d) of the next t target tokens (B, t); the cache grows by them."""
@@ -102,9 +121,8 @@ class Translator(nn.Module):
         t, past = target.shape[1], cache.length
         allowed = torch.ones(t, past + t, dtype=torch.bool, device=target.device).tril(past)
         for index, layer in enumerate(self.decoder_layers):
-            keys, values = layer.itself.keys_values(x)
-            x = layer(x, cache.extend(index, keys, values), allowed, (*cache.cross[index], cache.valid))
-        return x
+            x = layer(x, partial(cache.extend, index), allowed, (*cache.cross[index], cache.valid))
+        return self.last(x)
 
     def loss(self, scores: Tensor, gold: Tensor, smoothing: float) -> Tensor:
         """Summed label-smoothed cross entropy (nats) of scores (B, t, V) at gold (B, t); PAD counts nothing."""
@@ -120,12 +138,6 @@ class Cache:
         self.cross = cross
         self.valid = valid
         self.past: list[tuple[Tensor, Tensor]] = []
-
-    @classmethod
-    def start(cls, model: Translator, memory: Tensor, lengths: Tensor) -> "Cache":
-        """Before the first target token; memory (B, n, d), lengths (B)."""
-        cross = [layer.source.keys_values(memory) for layer in model.decoder_layers]
-        return cls(cross, within(lengths, memory.shape[1])[:, None, None, :])
 
     @property
     def length(self) -> int:

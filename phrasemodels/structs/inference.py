@@ -30,8 +30,8 @@ def argmax(inside: Inside, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]
 
     Where every structure is forbidden the score is -inf and the parts are of no meaning.
     """
-    leaves = tuple(s.detach().requires_grad_() for s in scores)
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
+        leaves = tuple(_leaf(s) for s in scores)
         best = _run(inside, Max(), leaves)
         return best.detach(), torch.autograd.grad(best.sum(), leaves, materialize_grads=True)
 
@@ -53,18 +53,25 @@ def _run(inside: Inside, semiring: Log, scores: tuple[Tensor, ...]) -> Tensor:
 
 
 def _gradient(inside: Inside, semiring: Log, scores: tuple[Tensor, ...], keep_graph: bool) -> tuple[Tensor, ...]:
-    with torch.enable_grad():
-        leaves = tuple(s if keep_graph and s.requires_grad else s.detach().requires_grad_() for s in scores)
+    with torch.inference_mode(False), torch.enable_grad():
+        leaves = tuple(s if keep_graph and s.requires_grad else _leaf(s) for s in scores)
         total = _run(inside, semiring, leaves).sum()
         return torch.autograd.grad(total, leaves, create_graph=keep_graph, materialize_grads=True)
+
+
+def _leaf(scores: Tensor) -> Tensor:
+    """The same numbers at the root of a graph; a tensor made in inference mode can only be copied into one."""
+    return (scores.clone() if scores.is_inference() else scores.detach()).requires_grad_()
 
 
 def check_lengths(lengths: Tensor | None, batch: int, longest: int, device: torch.device) -> Tensor:
     """Lengths as int64 on `device`, the longest where None. ValueError where one is not in 1..longest."""
     if lengths is None:
-        return torch.full((batch,), longest, dtype=torch.int64, device=device)
+        with torch.inference_mode(False):
+            return torch.full((batch,), longest, dtype=torch.int64, device=device)
     if lengths.shape != (batch,) or lengths.is_floating_point():
         raise ValueError(f"lengths must be {batch} integers, not {lengths.dtype} {tuple(lengths.shape)}")
     if batch and (lengths.min() < 1 or lengths.max() > longest):
         raise ValueError(f"lengths must lie in 1..{longest}, not {lengths.min().item()}..{lengths.max().item()}")
-    return lengths.to(device=device, dtype=torch.int64)
+    with torch.inference_mode(False):
+        return (lengths.clone() if lengths.is_inference() else lengths).to(device=device, dtype=torch.int64)

@@ -14,6 +14,7 @@ from torch import Tensor
 from data.shards import write_shard
 from data.store import Artifact, Job
 from phrasemodels.layers.record import recorded
+from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.models.search import translate as search_batch
 from phrasemodels.models.translation import TranslationConfig, Translator
@@ -50,11 +51,15 @@ class PhraseExamples:
         return PhraseBatch(source, lengths, self.columns.padded("phrases", rows, -1), target)
 
 
+Config = TranslationConfig | RecurrentConfig
+Model = Translator | RecurrentTranslator
+
+
 @dataclass(frozen=True)
 class Translation:
     """Sentences to sentences."""
 
-    def configure(self, model: TranslationConfig, vocabulary: Artifact) -> TranslationConfig:
+    def configure(self, model: Config, vocabulary: Artifact) -> Config:
         """The model with the sizes of the vocabularies."""
         return replace(model, source_vocabulary=vocabulary.meta["source"], target_vocabulary=vocabulary.meta["target"])
 
@@ -62,18 +67,27 @@ class Translation:
         """Rows of phrase shards."""
         return PhraseExamples(paths)
 
-    def loss(self, model: Translator, batch: PhraseBatch, smoothing: float) -> Tensor:
+    def loss(self, model: Model, batch: PhraseBatch, smoothing: float) -> Tensor:
         """Summed cross entropy of each target token after BEGIN."""
         scores = model(batch.source, batch.lengths, batch.members, batch.target[:, :-1])
         return model.loss(scores, batch.target[:, 1:], smoothing)
 
-    def criterion(self, model: Translator, batch: PhraseBatch) -> Tensor:
+    def criterion(self, model: Model, batch: PhraseBatch) -> Tensor:
         """The same without smoothing."""
         return self.loss(model, batch, 0.0)
 
     def count(self, data: PhraseExamples, rows: Rows) -> int:
         """Target tokens, END counted, BEGIN not."""
         return int((data.lengths[rows, 1] - 1).sum())
+
+
+@dataclass(frozen=True)
+class TranslationBySentence(Translation):
+    """The same, but losses are means over sentences, as learning rates of 1 presume (paper 003)."""
+
+    def count(self, data: PhraseExamples, rows: Rows) -> int:
+        """Sentences."""
+        return len(rows)
 
 
 PREDICTIONS = pa.schema(
@@ -93,7 +107,7 @@ class TranslateSettings:
     """A model's configuration and how to search; batch_tokens bounds memory and does not change the result."""
 
     problem: Translation
-    model: TranslationConfig
+    model: Config
     search: BeamSearch
     batch_tokens: int = 4096
 
@@ -133,7 +147,7 @@ class AttendSettings:
     """A model's configuration, and the attention of how many sentences of each group is kept."""
 
     problem: Translation
-    model: TranslationConfig
+    model: Config
     sentences: int = 1
 
 
@@ -156,7 +170,7 @@ def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
 
 
 @torch.inference_mode()
-def _attended(model: Translator, batch: PhraseBatch, table: pa.Table, row: int) -> list[dict[str, Any]]:
+def _attended(model: Model, batch: PhraseBatch, table: pa.Table, row: int) -> list[dict[str, Any]]:
     with recorded(model) as found:
         model.encode(batch.source, batch.lengths, batch.members)
     tokens = ["<s>", *table["source"][row].as_py(), "</s>"]

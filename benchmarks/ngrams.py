@@ -1,0 +1,146 @@
+"""Speed and memory of the n-gram encoder against the plain Transformer, in one run: `python benchmarks/ngrams.py`.
+
+Every number is a ratio, the plain Transformer's time over ours, of medians over interleaved rounds of one training step
+(forward and backward, no optimiser, no dropout), one thread, CPU time of the process; `--threads 2` takes wall time.
+`released` does what the published code does: copies every window (unfold) and runs one torch LSTM over them. Memory is
+the growth of the peak of one encoder layer's step, each in a process of its own.
+"""
+
+import argparse
+import dataclasses
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from phrasemodels.encoders.ngram import NgramEncoderConfig
+from phrasemodels.encoders.transformer import TransformerEncoderConfig, TransformerEncoderLayer
+from phrasemodels.layers.ngrams import BiLSTM, Readout, Sum, final_states, residual_gate
+from phrasemodels.models.translation import TranslationConfig
+from tasks.workers import keep_freed_memory
+
+B, SOURCE, TARGET, V, D = 64, 13, 24, 5854, 512
+
+
+class Unfolded(nn.Module):
+    """What the released code does, as a gram encoder: every window copied, one torch LSTM over all of them."""
+
+    def __init__(self, width: int, readout: Readout) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(width, width, bidirectional=True)
+
+    def forward(self, states: Tensor, size: int) -> Tensor:
+        windows = states.unfold(0, size, 1).permute(3, 0, 1, 2)
+        _, (hidden, _) = self.lstm(windows.reshape(size, -1, states.shape[-1]))
+        return hidden.sum(0).view(windows.shape[1:])
+
+
+PLAIN = TransformerEncoderConfig(dropout=0.0)
+OURS = NgramEncoderConfig(dropout=0.0)
+ENCODERS = {
+    "plain": PLAIN,
+    "released": dataclasses.replace(OURS, gram_encoder=Unfolded),
+    "ours": OURS,
+    "ours, gate": dataclasses.replace(OURS, gate=residual_gate),
+    "ours, sum": dataclasses.replace(OURS, gram_encoder=Sum),
+    "ours, layer 1 only": dataclasses.replace(OURS, phrase_layers=(1,)),
+}
+
+
+def layer_step(name: str) -> Callable[[], None]:
+    """A training step of the first encoder layer over 64 sentences of 16 words."""
+    torch.manual_seed(0)
+    layer = TransformerEncoderLayer(ENCODERS[name], 1)
+    x, valid = torch.randn(B, 16, D, requires_grad=True), torch.ones(B, 1, 1, 16, dtype=torch.bool)
+
+    def step() -> None:
+        layer(x, valid).sum().backward()
+        layer.zero_grad(set_to_none=True)
+        x.grad = None
+
+    return step
+
+
+def model_step(name: str) -> Callable[[], None]:
+    """A training step of the whole model, six layers on both sides."""
+    torch.manual_seed(0)
+    model = TranslationConfig(ENCODERS[name], V, V, shared=True, output_bias=True).build()
+    source, target = torch.randint(4, V, (B, SOURCE)), torch.randint(4, V, (B, TARGET + 1))
+    lengths, nothing = torch.full((B,), SOURCE), torch.empty(B, 0, 2, dtype=torch.long)
+
+    def step() -> None:
+        scores = model(source, lengths, nothing, target[:, :-1])
+        (model.loss(scores, target[:, 1:], 0.0) / (B * TARGET)).backward()
+        model.zero_grad(set_to_none=True)
+
+    return step
+
+
+def compare(title: str, make: Callable[[str], Callable[[], None]], names: list[str], threads: int, rounds: int) -> None:
+    """Interleave the steps and print the plain one's median over each."""
+    torch.set_num_threads(threads)
+    clock = time.process_time if threads == 1 else time.perf_counter
+    steps = {name: make(name) for name in names}
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    for step in steps.values():
+        step()
+    for _ in range(rounds):
+        for name, step in steps.items():
+            start = clock()
+            step()
+            taken[name].append(clock() - start)
+    medians = {name: statistics.median(times) for name, times in taken.items()}
+    print(f"{title} ({threads} thread(s), {rounds} rounds; plain: {1000 * medians['plain']:.0f} ms)")
+    for name in names[1:]:
+        print(f"  {name:22} {medians['plain'] / medians[name]:.2f}")
+
+
+def peak(name: str) -> None:
+    """Print by how many MiB three steps of a layer raise the peak of this process."""
+    torch.set_num_threads(1)
+    step = layer_step(name)
+    BiLSTM(8, final_states)(torch.ones(4, 2, 8, requires_grad=True), 2).sum().backward()  # compiles the kernels
+    before = resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is that from here on
+    for _ in range(3):
+        step()
+    print(f"{resident('VmHWM') - before:.0f}")
+
+
+def resident(line: str) -> float:
+    """A line of what the kernel says of this process, MiB (Linux)."""
+    return int(re.search(rf"{line}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024  # type: ignore[index]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--section", choices=["layer", "model", "memory"], action="append")
+    parser.add_argument("--peak", choices=list(ENCODERS))
+    given = parser.parse_args()
+    if given.peak:
+        peak(given.peak)
+        sys.exit()
+    keep_freed_memory()
+    chosen = given.section or ["layer", "model", "memory"]
+    if "layer" in chosen:
+        compare("encoder layer", layer_step, list(ENCODERS)[:-1], given.threads, 3 * given.rounds)
+    if "model" in chosen:
+        compare("model, 6 + 6 layers", model_step, list(ENCODERS), given.threads, given.rounds)
+    if "memory" in chosen:
+        print("peak of a layer's step, MiB")
+        for name in ("plain", "released", "ours"):
+            command = [sys.executable, __file__, "--peak", name]
+            malloc = os.environ | {
+                "MALLOC_MMAP_THRESHOLD_": "65536"
+            }  # freed blocks go back, so the peak is of live ones
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=malloc)
+            print(f"  {name:22} {done.stdout.strip()}")

@@ -1,0 +1,106 @@
+"""Speed and memory of attention inside phrases (paper 001, Table 5): `python benchmarks/phrase_attention.py`.
+
+First the attention alone, forward and backward over three levels of phrases, against what computes every pair of words
+of a sentence. Then a training step of whole models, PSAN against DiSAN and multi-head attention. One thread; ratios are
+of one run, side by side. Memory is the growth of the resident set in one step, Linux with glibc only.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from structs import compare, peak_memory
+from torch import Tensor
+from torch.nn import functional as F
+
+from phrasemodels.encoders.disan import DisanConfig
+from phrasemodels.encoders.multihead import MultiHeadConfig
+from phrasemodels.encoders.psan import PsanConfig, recomputed
+from phrasemodels.layers.multidim import attend_blocks, attend_within, boundaries
+from phrasemodels.models.sentence_pair import SentencePairConfig
+
+D = 300
+SHARES = (0.17, 0.32, 0.5)  # phrases a word on each level, about as in Table 1 of the paper
+
+
+def every_pair(u: Tensor, w: Tensor, p: Tensor, valid: Tensor) -> Tensor:
+    """Attention over whole sentences with their padding, (B, n, n, d): what phrases as a mask cost too."""
+    hidden = torch.eye(u.shape[1], dtype=torch.bool) | ~valid.unsqueeze(1)
+    logits = F.elu(u.unsqueeze(2) + w.unsqueeze(1)).masked_fill(hidden.unsqueeze(-1), -1e9)
+    return (logits.softmax(2) * p.unsqueeze(1)).sum(2)
+
+
+def sentences(B: int, mean: int) -> tuple[Tensor, Tensor]:
+    """Lengths (B) from half the mean to one and a half, and levels (B, 3, n) cut at random places."""
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(mean // 2, mean * 3 // 2 + 1, (B,), generator=generator)
+    n = int(lengths.max())
+    levels = torch.zeros(B, 3, n, dtype=torch.long)
+    for row, length in enumerate(lengths.tolist()):
+        order = torch.randperm(length - 1, generator=generator) + 1  # coarse cuts are fine cuts too
+        for level, share in enumerate(SHARES):
+            levels[row, level, order[: max(1, round(share * length) - 1)]] = 1
+    return lengths, levels.cumsum(-1)
+
+
+def attention_runs(B: int, mean: int) -> dict[str, Callable[[], object]]:
+    lengths, levels = sentences(B, mean)
+    valid = torch.arange(int(lengths.max())) < lengths.unsqueeze(1)
+    padded = [torch.randn(*valid.shape, D, requires_grad=True) for _ in range(3)]
+    packed = [x.detach()[valid].requires_grad_() for x in padded]
+    bounds = [boundaries(level, valid) for level in levels.unbind(1)]
+    whole = [boundaries(torch.zeros_like(levels[:, 0]), valid)] * 3
+    weight = torch.randn(*valid.shape, D)
+
+    def levels_of(attend: Callable[..., Tensor], inputs: list[Tensor], masks: list[Tensor], grad: Tensor) -> None:
+        for mask in masks:
+            torch.autograd.grad(attend(*inputs, mask), inputs, grad)
+
+    return {
+        "kernel": partial(levels_of, attend_within, packed, bounds, weight[valid]),
+        "blocks": partial(levels_of, attend_blocks, packed, bounds, weight[valid]),
+        "every pair": partial(levels_of, every_pair, padded, [valid] * 3, weight),
+        "kernel, whole sentences": partial(levels_of, attend_within, packed, whole, weight[valid]),
+    }
+
+
+MODELS = {
+    "PSAN": PsanConfig(D),
+    "PSAN recomputed": PsanConfig(D, run=recomputed),
+    "DiSAN": DisanConfig(D),
+    "Multi-head": MultiHeadConfig(D),
+}
+
+
+def training_runs(B: int, n: int) -> dict[str, Callable[[], object]]:
+    """One step on B pairs whose sentences have n words on average."""
+    lengths, levels = sentences(2 * B, n)
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(0, 1000, levels[:, 0].shape, generator=generator)
+    gold = torch.randint(0, 3, (B,), generator=generator)
+
+    def step(model: torch.nn.Module) -> None:
+        F.cross_entropy(model(tokens, lengths, levels), gold).backward()
+        for parameter in model.parameters():
+            parameter.grad = None
+
+    return {name: partial(step, SentencePairConfig(config, words=1000).build()) for name, config in MODELS.items()}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for B, mean in ((16, 10), (64, 20), (16, 40)):
+        runs = attention_runs(B, mean)
+        compare(f"attention, 3 levels, {B} sentences of {mean}", runs, 1)
+        peak_memory(f"attention, 3 levels, {B} sentences of {mean}", runs)
+    for B in (16, 64):
+        for n in (10, 20, 40, 80):
+            runs = training_runs(B, n)
+            if (B, n) != (64, 80):  # every pair of 80 words of 128 sentences takes minutes
+                compare(f"training step, {B} pairs of {n}", runs, 1)
+            if 128 * n * n * (B // 16) < 1_000_000:
+                peak_memory(f"training step, {B} pairs of {n}", runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Reader of pairs in one file: source, target and, if there is one, a group, apart by a separator.
+
+COGS: `source TAB target TAB kind of generalisation`. SCAN: `IN: source OUT: target`, whose prefix is "IN: " and whose
+separator is " OUT: ".
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from data.lines import bounded, lines
+from data.schemas import BITEXT, build, columns
+
+
+def read(files: Mapping[str, Path], max_words: int, separator: str = "\t", prefix: str = "") -> pa.Table:
+    """BITEXT of one file. ValueError: a line without the prefix, or with other than two or three columns that hold
+    something; nothing is dropped."""
+    (path,) = files.values()
+    found = []
+    for number, text in lines(path):
+        bounded(text, str(path), number, max_words)
+        cells = [cell.strip() for cell in text.removeprefix(prefix).split(separator)]
+        if not text.startswith(prefix) or len(cells) not in (2, 3) or not all(cells[:2]):
+            raise ValueError(
+                f"{path}, line {number}: {text[:40]!r} is not {prefix!r}, source, {separator!r}, target; "
+                "give prefix and separator in the manifest's options"
+            )
+        found.append((*cells, "")[:3])
+    return build(BITEXT, str(path), columns(("source", "target", "group"), found), len(found))

@@ -1,0 +1,222 @@
+"""The store on object storage: the same keys, shared by all nodes, behind each node's own folder.
+
+    URL/manifests/STEP/KEY.json      written last, by a conditional put: of two that make a key at once, one wins
+    URL/blobs/AA/SHA256              files by digest, so that an upload can neither tear nor change what a manifest names
+    URL/leases/ID.json               the keys of runs under way
+    URL/checkpoints/KEY/STEP/...     of trainings under way; state.json last
+
+Everything goes through fsspec: file://, s3:// (s3fs), and what else it knows. Credentials come from the environment.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from data.store import MANIFEST, Artifact, describe, write_durably
+from data.upkeep import DAY, rests_on, verdicts
+
+LEASE_DAYS = 30.0  # after which a lease is one that a dead run left
+
+
+@cache
+def _opened(url: str, process: int) -> tuple[Any, str]:
+    import fsspec
+
+    try:
+        return fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True, **_options(url))
+    except ImportError as error:
+        raise OSError(f"{url}: {error}; s3:// needs `pip install s3fs`") from error
+
+
+def _options(url: str) -> dict[str, Any]:
+    return {"auto_mkdir": True} if url.startswith("file:") else {}
+
+
+@dataclass(frozen=True)
+class ObjectStorage:
+    """Artifacts under a URL. Errors of the storage are OSErrors that name it."""
+
+    url: str
+
+    @property
+    def files(self) -> Any:
+        return _opened(self.url, os.getpid())[0]
+
+    def path(self, *names: str) -> str:
+        return "/".join([_opened(self.url, os.getpid())[1].rstrip("/"), *names])
+
+    def open(self) -> None:
+        """An OSError if it cannot be written to."""
+        probe = self.path("leases", f"probe-{uuid.uuid4().hex}")
+        try:
+            with self._named():
+                self.files.pipe_file(probe, b"x")
+                self.files.rm_file(probe)
+        except FileNotFoundError as error:
+            raise OSError(f"the object storage {self.url} does not work ({error}): is there such a bucket?") from error
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors of any library as OSErrors; FileNotFoundError and FileExistsError stay what they are."""
+        try:
+            yield
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except Exception as error:
+            raise OSError(f"the object storage {self.url} does not work ({type(error).__name__}: {error})") from error
+
+    def fetch(self, folder: Path) -> bool:
+        """Bring the artifact of ROOT/objects/STEP/KEY to its folder, if the storage has it whole."""
+        step, key = folder.parts[-2:]
+        aside = folder.parents[2] / "work" / f".fetch-{uuid.uuid4().hex}"
+        try:
+            with self._named():
+                text = self.files.cat_file(self.path("manifests", step, f"{key}.json"))
+            manifest = json.loads(text)
+            with self._named():
+                for name, expected in manifest["files"].items():
+                    target = aside / name
+                    if not target.resolve().is_relative_to(aside.resolve()):
+                        return False
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    self.files.get_file(self._blob(expected["sha256"]), str(target))
+                    if describe(target) != expected:
+                        return False
+            aside.mkdir(parents=True, exist_ok=True)
+            write_durably(aside / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)  # a damaged one
+            with contextlib.suppress(OSError):  # another process has just brought it
+                os.replace(aside, folder)
+        except (FileNotFoundError, json.JSONDecodeError):
+            return False
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return True
+
+    def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
+        """Upload the files of a folder, then the manifest, unless there is one: then False, and that one counts."""
+        self._upload(folder, manifest, again=False)
+        with self._named():
+            try:
+                self.files.pipe_file(self._manifest(manifest), _encoded(manifest), mode="create")
+            except FileExistsError:
+                return False
+        return True
+
+    def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        """Upload everything again over what is damaged."""
+        self._upload(folder, manifest, again=True)
+        with self._named():
+            self.files.pipe_file(self._manifest(manifest), _encoded(manifest))
+
+    def _upload(self, folder: Path, manifest: Mapping[str, Any], again: bool) -> None:
+        with self._named():
+            for name, described in manifest["files"].items():
+                blob = self._blob(described["sha256"])
+                if again or self._size(blob) != described["bytes"]:
+                    self.files.put_file(str(folder / name), blob)
+
+    def _size(self, path: str) -> int | None:
+        try:
+            return int(self.files.info(path)["size"])
+        except FileNotFoundError:
+            return None
+
+    def _blob(self, digest: str) -> str:
+        if len(digest) != 64 or not digest.isalnum():
+            raise ValueError(f"{self.url}: a manifest names {digest!r}, which is no sha256")
+        return self.path("blobs", digest[:2], digest)
+
+    def _manifest(self, manifest: Mapping[str, Any]) -> str:
+        return self.path("manifests", manifest["step"], f"{manifest['key']}.json")
+
+    def artifacts(self) -> list[Artifact]:
+        """Every manifest in the storage; their files are not here."""
+        with self._named():
+            found = self.files.cat(self.listed("manifests")) if self.listed("manifests") else {}
+        manifests = [json.loads(text) for text in found.values()]
+        return [Artifact(Path(m["step"], m["key"]), m) for m in sorted(manifests, key=lambda m: str(m["finished"]))]
+
+    def listed(self, *names: str) -> list[str]:
+        """Every file under a path, sorted; none if there is no such path."""
+        try:
+            with self._named():
+                return sorted(self.files.find(self.path(*names)))
+        except FileNotFoundError:
+            return []
+
+    def put(self, file: Path, *names: str) -> None:
+        """Upload one file to a path."""
+        with self._named():
+            self.files.put_file(str(file), self.path(*names))
+
+    def get(self, file: Path, *names: str) -> None:
+        """Download one file from a path."""
+        with self._named():
+            self.files.get_file(self.path(*names), str(file))
+
+    def remove(self, *names: str) -> None:
+        """Remove everything under a path."""
+        with self._named(), contextlib.suppress(FileNotFoundError):
+            for path in self.listed(*names):
+                self.files.rm_file(path)
+
+    @contextlib.contextmanager
+    def lease(self, keys: Iterable[str]) -> Iterator[None]:
+        """While a run is under way: other nodes remove nothing with these keys."""
+        path = self.path("leases", f"{uuid.uuid4().hex}.json")
+        with self._named():
+            self.files.pipe_file(
+                path, json.dumps({"keys": sorted(keys), "until": time.time() + LEASE_DAYS * DAY}).encode()
+            )
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):  # it ends by itself
+                self.files.rm_file(path)
+
+    def leased(self) -> set[str]:
+        """The keys of runs under way on any node."""
+        with self._named():
+            paths = [path for path in self.listed("leases") if path.endswith(".json")]
+            found = [json.loads(text) for text in self.files.cat(paths).values()] if paths else []
+        return {key for one in found if one["until"] > time.time() for key in one["keys"]}
+
+    def collect(self, days: float = 7.0, newest: int = 0, dry: bool = False) -> list[str]:
+        """Remove the manifests that no verdict and no run rests on, then the blobs that no manifest names; all of them
+        older than so many days. Returns their paths."""
+        known = {artifact.key: artifact for artifact in self.artifacts()}
+        kept = rests_on(known, [*verdicts(known, newest), *self.leased()])
+        before = time.time() - days * DAY
+        gone = [self._manifest(a.manifest) for a in known.values() if a.key not in kept]
+        gone = [path for path in gone if self._modified(path) < before]
+        left = {self._manifest(a.manifest): a for a in known.values()}.keys() - set(gone)
+        named = {
+            self._blob(file["sha256"])
+            for a in known.values()
+            if self._manifest(a.manifest) in left
+            for file in a.manifest["files"].values()
+        }
+        gone += [path for path in self.listed("blobs") if path not in named and self._modified(path) < before]
+        if not dry:
+            with self._named():
+                for path in gone:
+                    self.files.rm_file(path)
+        return gone
+
+    def _modified(self, path: str) -> float:
+        with self._named():
+            return float(self.files.modified(path).timestamp())
+
+
+def _encoded(manifest: Mapping[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=1, ensure_ascii=False).encode()

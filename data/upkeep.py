@@ -1,0 +1,233 @@
+"""Upkeep of a store: what it holds, what is damaged, and what may go.
+
+Roots are comparisons (what verdicts are read from) and the leases of runs under way; all that they rest on stays.
+"""
+
+import contextlib
+import datetime
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+
+from data.store import MANIFEST, Artifact, Store, damaged, write_durably
+
+ROOT_STEP = "compare"  # tasks/compare.py
+DAY = 86400.0
+
+
+@contextlib.contextmanager
+def lease(store: Store, keys: Iterable[str]) -> Iterator[None]:
+    """While a run is under way: nothing with these keys is removed. A lease ends with its process."""
+    name = uuid.uuid4().hex
+    folder = store.root / "leases"
+    folder.mkdir(parents=True, exist_ok=True)
+    held = filelock.FileLock(folder / f"{name}.lock", thread_local=False)
+    with _sweeping(store):
+        held.acquire()
+        write_durably(folder / f"{name}.json", json.dumps(sorted(keys)))
+    try:
+        yield
+    finally:
+        (folder / f"{name}.json").unlink(missing_ok=True)
+        held.release()
+        (folder / f"{name}.lock").unlink(missing_ok=True)
+
+
+def leased(store: Store) -> set[str]:
+    """The keys that runs under way have taken; what dead ones left is removed."""
+    found: set[str] = set()
+    for path in (store.root / "leases").glob("*.json"):
+        lock = filelock.FileLock(path.with_suffix(".lock"))
+        try:
+            with lock.acquire(blocking=False):
+                path.unlink(missing_ok=True)
+                path.with_suffix(".lock").unlink(missing_ok=True)
+        except filelock.Timeout:
+            with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
+                found.update(json.loads(path.read_text(encoding="utf-8")))
+    return found
+
+
+def _sweeping(store: Store) -> filelock.BaseFileLock:
+    """Held while things are put aside, and while a lease is taken: a run finds a thing before, or not at all."""
+    (store.root / "locks").mkdir(parents=True, exist_ok=True)
+    return filelock.FileLock(store.root / "locks" / "sweep.lock")
+
+
+def rests_on(known: dict[str, Artifact], roots: Iterable[str]) -> set[str]:
+    """The keys of roots, and of everything in the store that they rest on."""
+    found: set[str] = set()
+    queue = list(roots)
+    while queue:
+        if (key := queue.pop()) not in found:
+            found.add(key)
+            queue += known[key].manifest["parts"]["inputs"].values() if key in known else []
+    return found
+
+
+def verdicts(known: dict[str, Artifact], newest: int = 0) -> list[str]:
+    """The keys of comparisons; with newest, of so many of each title."""
+    by_title: dict[str, list[Artifact]] = {}
+    for artifact in known.values():
+        if artifact.manifest["step"] == ROOT_STEP:
+            by_title.setdefault(artifact.manifest["label"], []).append(artifact)
+    ordered = (sorted(group, key=lambda a: str(a.manifest["finished"]), reverse=True) for group in by_title.values())
+    return [artifact.key for group in ordered for artifact in (group[:newest] if newest else group)]
+
+
+@dataclass(frozen=True)
+class Waste:
+    """What may be removed: a folder, its bytes, and what it was."""
+
+    path: Path
+    bytes: int
+    label: str
+
+
+def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
+    """Everything that no verdict and no run under way rests on and that is older than so many days.
+
+    newest: of each title, only so many verdicts count (0: all). What was interrupted counts by its last change.
+    """
+    known = {artifact.key: artifact for artifact in store.artifacts()}
+    under_lease = leased(store)
+    kept = rests_on(known, [*verdicts(known, newest), *under_lease])
+    # a run's shards are no inputs of their own: while it runs, what was used within a day stays
+    before = time.time() - max(days, 1.0 if under_lease else 0.0) * DAY
+    found = [
+        Waste(a.path, artifact_bytes(a), a.manifest["label"])
+        for a in known.values()
+        if a.key not in kept and _used(a) < before
+    ]
+    whole = {artifact.path for artifact in known.values()}
+    torn = (path for path in store.root.glob("objects/*/*") if path not in whole)
+    under_way = (path for path in store.root.glob("work/*") if path.is_dir() and path.name not in kept)
+    for path in [*torn, *under_way]:
+        if not path.name.startswith(".waste") and _changed(path) < before and not _locked(store, path.name):
+            found.append(Waste(path, folder_bytes(path), f"interrupted {path.name}"))
+    return found
+
+
+def collect(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
+    """Remove the waste; each thing is put aside whole, so that nobody sees half of it."""
+    with _sweeping(store):
+        found = waste(store, days, newest)
+        _put_aside(store, [thing.path for thing in found])
+    _empty(store)
+    return found
+
+
+def _put_aside(store: Store, paths: Iterable[Path]) -> None:
+    aside = store.root / "work" / f".waste-{uuid.uuid4().hex}"
+    aside.mkdir(parents=True)
+    for number, path in enumerate(paths):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(path, aside / str(number))
+
+
+def _empty(store: Store) -> None:
+    """Delete what was put aside, also by one that was killed."""
+    for path in store.root.glob("work/.waste-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _used(artifact: Artifact) -> float:
+    """When an artifact was made or last found, whichever is later; now, if it goes while we look."""
+    made = datetime.datetime.fromisoformat(artifact.manifest["finished"]).timestamp()
+    try:
+        return max(made, (artifact.path / MANIFEST).stat().st_mtime)
+    except FileNotFoundError:
+        return time.time()
+
+
+def trim(store: Store, limit: int) -> list[Artifact]:
+    """Remove from a node's cache what was used longest ago until it holds at most `limit` bytes.
+
+    Only for a store with shared storage behind it, which keeps everything; what runs under way rest on stays.
+    """
+    assert store.shared is not None, "what is removed has to be elsewhere"
+    with _sweeping(store):
+        kept = leased(store)
+        known = sorted(store.artifacts(), key=_used)
+        total, gone = sum(artifact_bytes(artifact) for artifact in known), []
+        for artifact in known:
+            if total <= limit:
+                break
+            if artifact.key not in kept:
+                total -= artifact_bytes(artifact)
+                gone.append(artifact)
+        _put_aside(store, [artifact.path for artifact in gone])
+    _empty(store)
+    return gone
+
+
+def _changed(folder: Path) -> float:
+    """When anything in a folder was last written; now, if it goes while we look."""
+    try:
+        return max(path.stat().st_mtime for path in [folder, *folder.rglob("*")])
+    except FileNotFoundError:
+        return time.time()
+
+
+def _locked(store: Store, key: str) -> bool:
+    path = store.root / "locks" / f"{key}.lock"
+    if not path.exists():
+        return False
+    try:
+        with filelock.FileLock(path).acquire(blocking=False):
+            return False
+    except filelock.Timeout:
+        return True
+
+
+def artifact_bytes(artifact: Artifact) -> int:
+    """The size that the manifest gives."""
+    return sum(file["bytes"] for file in artifact.manifest["files"].values())
+
+
+def folder_bytes(folder: Path) -> int:
+    """What the files under a folder take; a file with several names counts once."""
+    seen: dict[tuple[int, int], int] = {}
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file() and not path.is_symlink():
+                status = path.stat()
+                seen[status.st_dev, status.st_ino] = status.st_size
+    return sum(seen.values())
+
+
+def usage(store: Store) -> list[dict[str, object]]:
+    """One row for each step and for what is beside the artifacts: number, bytes, and how many verdicts rest on."""
+    known = {artifact.key: artifact for artifact in store.artifacts()}
+    kept = rests_on(known, [*verdicts(known), *leased(store)])
+    rows: dict[str, dict[str, int]] = {}
+    for artifact in known.values():
+        row = rows.setdefault(artifact.manifest["step"], {"artifacts": 0, "kept": 0, "bytes": 0})
+        row["artifacts"] += 1
+        row["kept"] += artifact.key in kept
+    for step, row in rows.items():
+        row["bytes"] = folder_bytes(store.root / "objects" / step)
+    beside = [path for path in sorted(store.root.glob("*")) if path.is_dir() and path.name != "objects"]
+    return [{"what": step, **row} for step, row in sorted(rows.items())] + [
+        {"what": f"{path.name}/", "artifacts": None, "kept": None, "bytes": folder_bytes(path)} for path in beside
+    ]
+
+
+def damage(store: Store) -> list[tuple[Artifact, str, list[str]]]:
+    """Every artifact with a file that is missing or differs from its digest: what is wrong, and which verdicts rest on
+    it. All bytes are read."""
+    known = {artifact.key: artifact for artifact in store.artifacts()}
+    roots = {key: rests_on(known, [key]) for key in verdicts(known)}
+    found = []
+    for artifact in known.values():
+        if (what := damaged(artifact)) is not None:
+            resting = [known[root].manifest["label"] for root, keys in roots.items() if artifact.key in keys]
+            found.append((artifact, what, resting))
+    return found

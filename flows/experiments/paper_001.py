@@ -1,0 +1,218 @@
+"""Paper 001, Phrase-level Self-Attention Networks: Tables 2 to 5, and where the phrases come from."""
+
+import math
+import os
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from data.manifest import load
+from data.sources import Sources
+from data.supplied import digests
+from flows.experiment import Answer, Cell, Experiment
+from flows.experiments.paper_001_systems import ABLATIONS, DISAN, MULTI_HEAD, PSAN, SOURCES, SYSTEMS, Size, System
+from flows.recipes.entailment import EntailmentRecipe, Task
+from flows.recipes.suites import PAIRS, SAMPLE_SUITE, SUITE
+from tasks.corpora import Corpus, SampleCorpus
+from tasks.levels import AtRandom, Dependencies, Levels, Structure, Trees
+from tasks.logistic import PROTOTYPING, PUBLISHED, Setting
+from tasks.optimisers import adadelta, constant
+from tasks.sentences import Text, VectorFile
+from tasks.significance import Statistic, accuracy_of
+from tasks.train import TrainConfig
+
+PAPER = "001"
+GLOVE = "glove/glove.42B.300d.txt"
+RIGHT = Statistic("right", accuracy_of)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A size at which the tables are run; only the paper's own corpus, vectors and size are comparable with it.
+
+    instead: the trees to take where the corpus has none.
+    """
+
+    corpus: Corpus | SampleCorpus
+    size: Size
+    train: TrainConfig
+    text: Text
+    suite: tuple[Task, ...]
+    setting: Setting
+    instead: Trees | None = None
+    comparable: bool = False
+    glove: bool = False
+
+
+ADADELTA = TrainConfig(
+    schedule=constant, optimiser=adadelta, clip=math.inf, smoothing=0.0, learning_rate=0.75, batch_rows=16
+)
+PROFILES = {
+    # Generated pairs and sentences with their trees, for two cores and a few minutes a table.
+    "sample": Profile(
+        corpus=PAIRS,
+        size=Size(d=64, lstm=64, adasent=64, channels=32, hidden=64, dropout=0.0, heads=4),
+        train=replace(
+            ADADELTA, steps=600, batch_rows=32, batch_tokens=4096, learning_rate=1.0, evaluate_every=100,
+            checkpoint_every=500,
+        ),
+        text=Text(),
+        suite=SAMPLE_SUITE,
+        setting=replace(PROTOTYPING, folds=5),
+    ),
+    # SNLI divided by premise: 62 times fewer pairs to train on than the paper's, and random trees for want of others.
+    "laptop": Profile(
+        corpus=Corpus("snli"),
+        size=Size(d=100, lstm=128, adasent=256, channels=64, hidden=100, dropout=0.2, heads=4),
+        train=replace(
+            ADADELTA, steps=3000, batch_rows=32, batch_tokens=4096, learning_rate=1.0, evaluate_every=250,
+            checkpoint_every=500,
+        ),
+        text=Text(),
+        suite=SUITE,
+        setting=PROTOTYPING,
+        instead=AtRandom(),
+    ),
+    # What the paper gives. SNLI's own parses; the official files are put in by hand, and so is GloVe.
+    "paper": Profile(
+        corpus=Corpus("snli_official"),
+        size=Size(),
+        train=replace(
+            ADADELTA, steps=600_000, batch_tokens=1 << 20, evaluate_every=5000, checkpoint_every=5000, patience=20
+        ),
+        text=Text(),
+        suite=SUITE,
+        setting=PUBLISHED,
+        comparable=True,
+        glove=True,
+    ),
+}  # fmt: skip
+
+
+def experiment(table: str, profile: str, system: System, answers: tuple[Answer, ...], suite: bool) -> Experiment:
+    """One row at one size."""
+    chosen = PROFILES[profile]
+    return Experiment(
+        name=f"{PAPER}/{table}/{profile}/{system.slug}",
+        paper=PAPER,
+        system=system.name,
+        variant=system.variant,
+        answers=answers,
+        profile=profile,
+        comparable=chosen.comparable,
+        recipe=EntailmentRecipe(
+            _snli() if chosen.comparable else chosen.corpus,
+            _available(system.structure, chosen),
+            chosen.text,
+            vectors=VectorFile.find(_mirror(), GLOVE, chosen.size.d) if chosen.glove else None,
+            suite=chosen.suite if suite else (),
+            setting=chosen.setting,
+        ),
+        model=system.model(chosen.size),
+        train=chosen.train,
+        ray_train=(0,) if system.slug == PSAN.slug else (),
+    )
+
+
+def _mirror() -> Path | None:
+    """The folder that users put files into, if they named one."""
+    return Path(os.environ["PHRASEMODELS_MIRROR"]).expanduser() if "PHRASEMODELS_MIRROR" in os.environ else None
+
+
+@cache
+def _snli() -> Corpus:
+    """The official SNLI, known by the digests of what a user put in."""
+    mirror = _mirror()
+    sources = Sources((mirror,) if mirror else (), True)
+    return Corpus("snli_official", supplied=digests(load("snli_official"), sources))
+
+
+def _available(structure: Structure, profile: Profile) -> Structure:
+    """The structure, of other trees where the corpus has none."""
+    if profile.instead and isinstance(structure, Levels) and structure.reads_trees:
+        return replace(structure, trees=profile.instead)
+    return structure
+
+
+def table_2(profile: str) -> list[Experiment]:
+    """Accuracy on SNLI, and micro and macro accuracy over the other tasks, of all systems."""
+
+    def answers(system: System) -> tuple[Answer, ...]:
+        if system.name == "HConvNet":  # the paper prints its numbers as AdaSent's
+            return Answer("accuracy", None, RIGHT), Answer("micro"), Answer("macro")
+        return (
+            Answer("accuracy", Cell(PAPER, "Table 2", system.name, "", "accuracy", "SNLI", "test"), RIGHT),
+            Answer("micro", Cell(PAPER, "Table 2", system.name, "", "micro_accuracy")),
+            Answer("macro", Cell(PAPER, "Table 2", system.name, "", "macro_accuracy")),
+        )
+
+    return [experiment("table2", profile, system, answers(system), True) for system in _systems(profile)]
+
+
+def table_3(profile: str) -> list[Experiment]:
+    """Every task by itself, of all systems."""
+    names = [task.name for task in PROFILES[profile].suite]
+    return [experiment("table3", profile, system, _each(names, system.name), True) for system in _systems(profile)]
+
+
+def _each(tasks: list[str], system: str) -> tuple[Answer, ...]:
+    wanted = {
+        **{task: ("accuracy", task) for task in ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC", "SICK-E")},
+        "MRPC/F1": ("F1", "MRPC"),
+        "SICK-R/pearson": ("pearson", "SICK-R"),
+        "STS14/pearson": ("pearson", "STS14"),
+        "STS14/spearman": ("spearman", "STS14"),
+    }
+    found = [
+        Answer(ours, Cell(PAPER, "Table 3", system, "", metric, dataset) if system != "HConvNet" else None)
+        for ours, (metric, dataset) in wanted.items()
+        if dataset in tasks
+    ]
+    return (*found, *(Answer(task) for task in tasks if task not in {dataset for _, dataset in wanted.values()}))
+
+
+def _systems(profile: str) -> list[System]:
+    """TBCNN needs a tree; where there are none, it is left out."""
+    return [s for s in SYSTEMS if not (isinstance(s.structure, Dependencies) and PROFILES[profile].instead)]
+
+
+def table_4(profile: str) -> list[Experiment]:
+    """What each part of PSAN is worth on SNLI."""
+    return [
+        experiment(
+            "table4",
+            profile,
+            system,
+            (Answer("accuracy", Cell(PAPER, "Table 4", system.name, system.variant, "accuracy"), RIGHT),),
+            False,
+        )
+        for system in ABLATIONS
+    ]
+
+
+def table_5(profile: str) -> list[Experiment]:
+    """Accuracy on TREC; time and memory of a training step are in benchmarks/phrase_attention.py."""
+    has = "TREC" in [task.name for task in PROFILES[profile].suite]
+    return [
+        experiment(
+            "table5",
+            profile,
+            system,
+            (Answer("TREC", Cell(PAPER, "Table 5", system.name, "", "accuracy")) if has else Answer("micro"),),
+            True,
+        )
+        for system in (MULTI_HEAD, DISAN, PSAN)
+    ]
+
+
+def phrase_sources(profile: str) -> list[Experiment]:
+    """Does syntax matter? The same encoder with phrases from elsewhere, each tested against the first."""
+    left_out = ("given", "binarised") if PROFILES[profile].instead else ()
+    return [
+        experiment("phrases", profile, system, (Answer("accuracy", None, RIGHT),), False)
+        for system in SOURCES
+        if system.slug not in left_out
+    ]
+
+
+TABLES = {"2": table_2, "3": table_3, "4": table_4, "5": table_5, "phrases": phrase_sources}

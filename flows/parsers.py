@@ -1,0 +1,159 @@
+"""`phrasemodels parsers`: models that sentences are parsed with: what there is, where it is, how good and how fast."""
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from data.store import Artifact, Step, Store
+
+app = typer.Typer(help="Parsers' models: list, fetch, train, score.", no_args_is_help=True)
+
+DOWNLOADED = "stanza"
+TRAINED = "trained-"
+Name = Annotated[
+    str, typer.Argument(help="A parser: one with a manifest, `stanza` for Stanza's own, `trained-TREEBANK`.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
+
+
+@app.command(name="list")
+def list_parsers(as_json: Json = False) -> None:
+    """Every parser that can be had here without training, and whether it is there."""
+    from data.parsers import load, names
+
+    rows = [
+        {
+            "name": name,
+            "title": load(name).title,
+            "licence": load(name).licence,
+            "stand_in": load(name).stand_in,
+            "there": _store().find(step_of(name), verify=False) is not None,
+        }
+        for name in names()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        marks = [str(row["licence"]), *(mark for mark in ("there", "stand_in") if row[mark])]
+        print(f"{row['name']:12} {row['title']}  ({', '.join(marks)})")
+
+
+@app.command()
+def fetch(name: Name) -> None:
+    """Get a parser's models and verify them; prints the folder. `stanza` downloads Stanza's own, from its own server.
+
+    Example: PHRASEMODELS_PARSERS=~/models phrasemodels parsers fetch gum
+    """
+    if name.startswith(TRAINED):
+        raise ValueError(f"{name} is trained, not fetched: phrasemodels parsers train {name.removeprefix(TRAINED)}")
+    print(_artifact(step_of(name)).path)
+
+
+@app.command()
+def train(
+    treebank: Annotated[str, typer.Argument(help="A corpus of trees, such as gum or craft; or sample.")],
+    minutes: Annotated[float, typer.Option(help="How long each of the models may be trained.")] = 10.0,
+) -> None:
+    """Train small Stanza models on a treebank with Stanza's own programs; prints scores and folder.
+
+    Example: phrasemodels parsers train gum --minutes 10
+    """
+    artifact = _artifact(step_of(f"{TRAINED}{treebank}", minutes))
+    print(json.dumps(artifact.meta["agreement"], indent=1))
+    print(artifact.path)
+
+
+@app.command()
+def score(
+    name: Name,
+    treebank: Annotated[str, typer.Argument(help="A corpus of trees with gold tokens.")] = "gum",
+    split: Annotated[str, typer.Option(help="Which of its splits.")] = "test",
+    head: Annotated[int, typer.Option(min=1, help="At most so many sentences.")] = 1_000_000,
+    as_json: Json = False,
+) -> None:
+    """How often a parser agrees with a treebank, and how many sentences it parses a second, in this process."""
+    from tasks.corpora import Corpus
+    from tasks.stages import stage_table
+    from tasks.stanza_parser import Stanza
+    from tasks.treebank_scores import treebank_scores
+
+    models = _artifact(step_of(name))
+    gold = stage_table(_artifact(Corpus(treebank).split(split))).slice(0, head).combine_chunks()
+    parser = Stanza()
+    parser.analyse(gold.slice(0, 2), "tokens", {"models": models.path})  # so that loading is not timed
+    start = time.perf_counter()
+    found = parser.analyse(gold, "tokens", {"models": models.path})
+    seconds = time.perf_counter() - start
+    result = treebank_scores(gold, found) | {"sentences_per_second": gold.num_rows / seconds}
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    for metric, value in result.items():
+        print(f"{metric:22} {value:8.2f}")
+
+
+@app.command()
+def levels(
+    corpus: Annotated[str, typer.Argument(help="A corpus with trees, or with text that is parsed.")],
+    split: Annotated[str, typer.Option(help="Which of its splits.")] = "test",
+    column: Annotated[str, typer.Option(help="The column that is parsed.")] = "tokens",
+    name: Annotated[str, typer.Option("--parser", help="A parser; the trees of the corpus, if none is named.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Phrases a sentence and words a phrase at each level, as paper 001's Table 1 prints them.
+
+    Example: phrasemodels parsers levels senteval --split TREC.test --column text --parser gum
+    """
+    from data.store import Step
+    from flows.query import TABLE_1, query
+    from infra.settings import Settings
+    from infra.tracking import Tracker
+    from tasks.constituents import Divide, divide
+    from tasks.corpora import Corpus
+    from tasks.parse import Gold, Parse, parse
+    from tasks.stanza_parser import Stanza
+
+    models = {"models": step_of(name)} if name else {}
+    label = f"{corpus} {split} {column} by {name or 'the corpus'}"
+    settings = Parse(Stanza(processors=("pos", "constituency")) if name else Gold(), column)
+    trees = Step(parse, f"parse {label}", settings, {"rows": Corpus(corpus).split(split)} | models)
+    divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
+    sentence = f"select level, phrases, words from ({TABLE_1}) where label = '{divided.manifest['label']}'"
+    rows = query(_store(), Tracker(Settings().tracking_uri), sentence)[1]
+    if as_json:
+        print(json.dumps([dict(zip(("level", "phrases", "words"), row, strict=True)) for row in rows], indent=1))
+        return
+    for level, phrases, words in rows:
+        print(f"level {level}: {phrases:.2f} phrases a sentence, {words:.2f} words a phrase")
+
+
+def step_of(name: str, minutes: float = 10.0) -> "Step":
+    """The step that yields the models of a parser by name."""
+    from tasks.parser_models import DownloadParser, downloaded, fetched
+    from tasks.stanza_training import TrainParser, trained
+
+    if name == DOWNLOADED:
+        return downloaded(DownloadParser())
+    return trained(name.removeprefix(TRAINED), TrainParser(minutes)) if name.startswith(TRAINED) else fetched(name)
+
+
+def _artifact(step: "Step") -> "Artifact":
+    from data.sources import Sources
+    from data.store import Places
+    from infra.settings import Settings
+
+    settings = Settings()
+    print(step.label, file=sys.stderr, flush=True)
+    return _store().run(step, Places(sources=Sources(settings.mirrors, settings.offline)))
+
+
+def _store() -> "Store":
+    from data.store import Store
+    from infra.settings import Settings
+
+    return Store(Settings().root).open()

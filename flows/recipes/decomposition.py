@@ -1,0 +1,44 @@
+"""Natural language inference by decomposable attention: from pairs of sentences to accuracy."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from data.store import Step
+from flows.experiment import Stage
+from phrasemodels.models.decomposable import DecomposableConfig
+from tasks.held_out import Divided
+from tasks.pairs import Pairs, PairWords, pair_vocabulary, pairs
+from tasks.problems.decomposition import Accuracy, Decomposition, LabelSettings, label, score_labels
+from tasks.train import TrainConfig, TrainSettings, train
+
+
+@dataclass(frozen=True)
+class DecompositionRecipe:
+    """Pairs of sentences with train, dev and test; words seen fewer than min_count times are unknown."""
+
+    corpus: Divided
+    min_count: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"entailment-{self.corpus.name}"
+
+    def bare(self) -> Self:
+        return self
+
+    def data(self) -> dict[str, Step]:
+        raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
+        name, settings = self.corpus.name, PairWords(self.min_count)
+        words = Step(pair_vocabulary, f"vocabulary {name}", settings, {"rows": raw["train"]})
+        numbers = {s: Step(pairs, f"pairs {name} {s}", Pairs(), {"rows": raw[s], "vocabulary": words}) for s in raw}
+        return {**numbers, "vocabulary": words}
+
+    def stages(self, model: DecomposableConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        problem = Decomposition()
+        data = {name: name for name in ("train", "dev", "vocabulary")}
+        answers = {"model": "model", "pairs": "test", "vocabulary": "vocabulary"}
+        return {
+            "model": Stage(train, TrainSettings(problem, model, config, seed), data),
+            "predictions": Stage(label, LabelSettings(problem, model), answers),
+            "scores": Stage(score_labels, Accuracy(), {"predictions": "predictions", "pairs": "test"}),
+        }

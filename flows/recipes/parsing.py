@@ -1,0 +1,93 @@
+"""Parsing: from a treebank to brackets and attachments."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from data.store import Artifact, HasKey, Step
+from flows.experiment import Stage
+from phrasemodels.models.parser import ParserConfig
+from tasks.corpora import Corpus, SampleCorpus
+from tasks.joint_trees import TreebankVocabulary, TreeNumbers, tree_numbers, treebank_vocabulary
+from tasks.penn import penn
+from tasks.pieces import Divide, no_pieces
+from tasks.problems.label_attention import LabelSettings, label_attention
+from tasks.problems.parse_scores import ParseScoring, score_parses
+from tasks.problems.parses import ParseSettings, TreeParser, parse_sentences
+from tasks.problems.parsing import Parsing
+from tasks.running_text import WordRows, word_rows
+from tasks.tokenise import Tokeniser
+from tasks.train import TrainConfig, TrainSettings, train
+
+
+@dataclass(frozen=True)
+class ParsingRecipe:
+    """A treebank with phrase structure and dependencies. max_words drops longer sentences from training alone (0: none);
+    divide makes pieces for a pretrained encoder; tokeniser divides text that is given."""
+
+    corpus: Corpus | SampleCorpus
+    problem: Parsing = field(default_factory=Parsing)
+    vocabulary: TreebankVocabulary = field(default_factory=TreebankVocabulary)
+    scoring: ParseScoring = field(default_factory=ParseScoring)
+    max_words: int = 0
+    divide: Divide = no_pieces
+    tokeniser: Tokeniser = penn
+
+    @property
+    def name(self) -> str:
+        return f"parsing-{self.corpus.name}"
+
+    def bare(self) -> Self:
+        return self
+
+    def data(self) -> dict[str, Step]:
+        name = self.corpus.name
+        raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
+        words = Step(treebank_vocabulary, f"vocabulary {name}", self.vocabulary, {"rows": raw["train"]})
+        settings = {
+            "train": TreeNumbers(True, self.max_words, self.divide),
+            "dev": TreeNumbers(True, 0, self.divide),
+            "test": TreeNumbers(False, 0, self.divide),
+        }
+        numbers = {
+            split: Step(
+                tree_numbers, f"numbers {name} {split}", settings[split], {"rows": raw[split], "vocabulary": words}
+            )
+            for split in raw
+        }
+        return {**numbers, "vocabulary": words, "raw": raw["test"]}
+
+    def stages(self, model: ParserConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        inputs = {"train": "train", "dev": "dev", "vocabulary": "vocabulary"}
+        answered = {"model": "model", "numbers": "test", "rows": "raw", "vocabulary": "vocabulary"}
+        return {
+            "model": Stage(train, TrainSettings(self.problem, model, config, seed), inputs),
+            "predictions": Stage(parse_sentences, ParseSettings(self.problem, model), answered),
+            "scores": Stage(score_parses, self.scoring, {"predictions": "predictions", "rows": "raw"}),
+        }
+
+    def answering(self, model: ParserConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
+        """Parses of given sentences, by known["model"] and known["vocabulary"]."""
+        words, numbers = self._numbered(texts, known["vocabulary"])
+        settings = ParseSettings(self.problem, model)
+        return Step(parse_sentences, "parse given sentences", settings, {**known, "numbers": numbers, "rows": words})
+
+    def attending(self, model: ParserConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:
+        """What each label of known["model"] attends to in the first sentences of each group of the texts."""
+        words, numbers = self._numbered(texts, known["vocabulary"])
+        settings = LabelSettings(self.problem, model, sentences)
+        return Step(label_attention, "labels' attention", settings, {**known, "numbers": numbers, "rows": words})
+
+    def _numbered(self, texts: HasKey, vocabulary: HasKey) -> tuple[Step, Step]:
+        """Words of sentences, and their numbers."""
+        words = Step(word_rows, "words of given sentences", WordRows(self.tokeniser), {"rows": texts})
+        inputs = {"rows": words, "vocabulary": vocabulary}
+        return words, Step(tree_numbers, "numbers of given sentences", TreeNumbers(False, 0, self.divide), inputs)
+
+    def spoken(self, row: Mapping[str, Any]) -> str:
+        """A row of predictions as brackets."""
+        return str(row["tree"])
+
+    def parser(self, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> TreeParser:
+        """A trained parser that stays in memory."""
+        return TreeParser(self.problem, model, weights, vocabulary)

@@ -1,0 +1,30 @@
+"""The tasks that sentence vectors are tried on: those of SentEval that paper 001 reports, and generated ones."""
+
+from data.grammar.records import Entailment, Polarity
+from flows.recipes.entailment import Task
+from tasks.corpora import Corpus, SampleCorpus
+from tasks.problems.transfer import FOLDS, NESTED, OFFICIAL, RELATEDNESS, SIMILARITY
+from tasks.sentences import Text
+from tasks.tokenise import moses_lower
+
+ONE = Text(("text",))  # MR, CR, SUBJ, MPQA, SST and TREC are tokenised already
+TWO = Text(tokeniser=moses_lower)
+SENTEVAL = Corpus("senteval")
+SST2, SST5, TREC, SICK, MRPC = (Corpus("senteval", part) for part in ("SST2", "SST5", "TREC", "SICK", "MRPC"))
+DIVIDED = ("train", "dev", "test")
+SUITE = (
+    *(Task(name, NESTED, SENTEVAL, (name,), ONE) for name in ("MR", "CR", "SUBJ", "MPQA")),
+    Task("SST2", OFFICIAL, SST2, DIVIDED, ONE),
+    Task("SST5", OFFICIAL, SST5, DIVIDED, ONE),
+    Task("TREC", FOLDS, TREC, ("train", "test"), ONE),
+    Task("MRPC", FOLDS, MRPC, ("train", "test"), TWO),
+    Task("SICK-E", OFFICIAL, SICK, DIVIDED, TWO),
+    Task("SICK-R", RELATEDNESS, SICK, DIVIDED, TWO),
+    Task("STS14", SIMILARITY, SENTEVAL, ("STS14",), TWO),
+)
+CLASSES = SampleCorpus(600, 100, 200, records=Polarity())
+PAIRS = SampleCorpus(4000, 400, 600, records=Entailment())
+SAMPLE_SUITE = (
+    Task("polarity", NESTED, CLASSES, ("train",), ONE),
+    Task("entailment", OFFICIAL, PAIRS, DIVIDED, Text()),
+)

@@ -1,0 +1,23 @@
+"""Tree transduction: translation of formulas, with its own score."""
+
+from dataclasses import dataclass
+
+from flows.experiment import Stage
+from flows.recipes.translation import TranslationRecipe
+from phrasemodels.models.recurrent import RecurrentConfig
+from phrasemodels.models.translation import TranslationConfig
+from tasks.problems.transduction import PrefixScoring, score_prefixes
+from tasks.train import TrainConfig
+
+
+@dataclass(frozen=True)
+class TransductionRecipe(TranslationRecipe):
+    """Formulas, scored by average length to failure. BEGIN is the root of a source."""
+
+    @property
+    def name(self) -> str:
+        return f"transduction-{self.corpus.name}"
+
+    def stages(self, model: TranslationConfig | RecurrentConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        scores = Stage(score_prefixes, PrefixScoring(), {"predictions": "predictions", "rows": "raw"})
+        return {**super().stages(model, config, seed), "scores": scores}

@@ -1,0 +1,30 @@
+"""The store that the settings name, and what a run does to keep it."""
+
+import contextlib
+from collections.abc import Iterator
+
+from data.store import Step, Store
+from data.upkeep import lease, trim
+from infra.settings import Settings
+
+
+def open_store(settings: Settings) -> Store:
+    """This node's folder, and the shared storage behind it if the store is a URL; an OSError if it cannot be used."""
+    if (url := settings.remote) is None:
+        return Store(settings.root).open()
+    from data.remote import ObjectStorage
+
+    return Store(settings.root, ObjectStorage(url)).open()
+
+
+@contextlib.contextmanager
+def kept(store: Store, steps: list[Step], settings: Settings) -> Iterator[None]:
+    """While a run is under way: nothing that it rests on is removed, here and elsewhere; then the cache is trimmed."""
+    keys = {step.key for step in steps}
+    with contextlib.ExitStack() as stack:
+        if store.shared is not None:
+            stack.enter_context(store.shared.lease(keys))
+        with lease(store, keys):
+            yield
+        if store.shared is not None:
+            trim(store, int(settings.cache_gib * 2**30))

@@ -1,0 +1,65 @@
+"""DiSAN, directional self-attention (Shen et al. 2018): the strongest baseline of paper 001.
+
+Shapes: B sentences, n tokens, d features. Weights of all pairs are kept, (B, n, n, d), as its authors do.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phrasemodels.layers.blocks import within
+from phrasemodels.layers.dense import Dense
+from phrasemodels.layers.pooling import SourceToToken, masked_softmax
+
+SCALE = 5.0  # c of the scaled tanh
+
+
+@dataclass(frozen=True)
+class DisanConfig:
+    """d: of the words and of each direction."""
+
+    d: int = 300
+    dropout: float = 0.25
+
+    def build(self) -> "Disan":
+        return Disan(self)
+
+
+class Directional(nn.Module):
+    """One direction: h = ELU(W_h x + b); f_ij = c tanh((W1 h_j + W2 h_i + b) / c); s_i = Σ_j softmax_j(f_ij) ∘ h_j;
+    F = sigmoid(W3 h + W4 s + b); F ∘ h + (1 − F) ∘ s. A token with nobody to attend to has s = 0."""
+
+    def __init__(self, d: int, dropout: float) -> None:
+        super().__init__()
+        self.hidden = Dense(d, d, dropout)
+        self.other, self.own = Dense(d, d, dropout, bias=False), Dense(d, d, dropout)
+        self.keep, self.take = Dense(d, d, dropout), Dense(d, d, dropout, bias=False)
+
+    def forward(self, words: Tensor, allowed: Tensor) -> Tensor:
+        """words (B, n, d); allowed (B, n, n) -> (B, n, d)."""
+        h = F.elu(self.hidden(words))
+        logits = SCALE * ((self.other(h).unsqueeze(1) + self.own(h).unsqueeze(2)) / SCALE).tanh()
+        s = (masked_softmax(logits, allowed.unsqueeze(-1), 2) * h.unsqueeze(1)).sum(2)
+        fusion = (self.keep(h) + self.take(s)).sigmoid()
+        return fusion * h + (1 - fusion) * s
+
+
+class Disan(nn.Module):
+    """Forward and backward attention, pooled together. Phrases, if given, are not looked at."""
+
+    def __init__(self, config: DisanConfig) -> None:
+        super().__init__()
+        self.width = 2 * config.d
+        self.past, self.future = (Directional(config.d, config.dropout) for _ in range(2))
+        self.summary = SourceToToken(2 * config.d, config.dropout)
+
+    def forward(self, words: Tensor, lengths: Tensor, levels: Tensor | None = None) -> Tensor:
+        """words (B, n, d), lengths (B) -> (B, 2 d)."""
+        n = words.shape[1]
+        valid = within(lengths, n)
+        before = torch.ones(n, n, dtype=torch.bool, device=words.device).tril(-1) & valid.unsqueeze(1)
+        after = torch.ones(n, n, dtype=torch.bool, device=words.device).triu(1) & valid.unsqueeze(1)
+        states = torch.cat([self.past(words, before), self.future(words, after)], -1)
+        return self.summary(states, valid)

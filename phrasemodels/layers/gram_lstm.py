@@ -1,0 +1,44 @@
+"""A bidirectional LSTM over all windows of s words at once (paper 002, Eq 9).
+
+A word is projected once for all the windows that hold it, not once for each; there is no recurrent product in the
+first step, where the state is zero. Shapes as in `ngrams`: states (L, R, w), L = n + s − 1.
+"""
+
+import torch
+from torch import Tensor
+
+from phrasemodels.layers.gram_kernels import GramLSTM
+from phrasemodels.structs.kernels import usable
+
+
+def lstm_over_grams(
+    states: Tensor, size: int, input_weights: Tensor, recurrent: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Final hidden states and cells of both directions, each (2, n, R, w).
+
+    input_weights, recurrent (2, 4w, w), bias (2, 4w); gates i, f, g, o; the first direction reads to the right.
+    """
+    if states.dtype == torch.float32 and usable(states, input_weights, recurrent, bias):
+        return GramLSTM.apply(states, size, input_weights, recurrent, bias)
+    return reference(states, size, input_weights, recurrent, bias)
+
+
+def reference(
+    states: Tensor, size: int, input_weights: Tensor, recurrent: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same in torch alone, on any device."""
+    n, rows = len(states) - size + 1, states.shape[1]
+    projected = torch.baddbmm(
+        bias.unsqueeze(1), states.flatten(0, 1).expand(2, -1, -1), input_weights.transpose(1, 2)
+    ).unflatten(1, (-1, rows))
+    hidden = cells = None
+    for step in range(size):
+        gates = torch.stack([projected[0, step : step + n], projected[1, size - 1 - step :][:n]])
+        if hidden is not None:
+            gates = gates + (hidden.flatten(1, 2) @ recurrent.transpose(1, 2)).view_as(gates)
+        i, f, g, o = gates.chunk(4, -1)
+        new = i.sigmoid() * g.tanh()
+        cells = new if cells is None else f.sigmoid() * cells + new
+        hidden = o.sigmoid() * cells.tanh()
+    assert hidden is not None and cells is not None
+    return hidden, cells

@@ -1,0 +1,195 @@
+"""The label attention layer (paper 004, section 2.3): one attention head for each label of the treebank.
+
+Shapes: B batch, N positions, d model width, L labels, dk width of queries, keys and values (half content, half
+position), Q query rows: one where a label's query is learned, N where it comes from the words.
+
+Two products are reordered, with the same result: a learned query meets its label's key matrix before it meets the
+words, and words are averaged before they meet the value matrix. So keys and values of L heads are never made.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phrasemodels.layers.partitioned import (
+    Partitioned,
+    PartitionedFeedForward,
+    Scale,
+    SharedAddNorm,
+    SharedDropout,
+    StandardNorm,
+    by_head_width,
+)
+
+Align = Callable[[Tensor, int], Tensor]
+
+
+def own_query(queries: Tensor, batch: int) -> Tensor:
+    """Each label has its own query, in every sentence: queries (L, dk) -> (1, L, dk)."""
+    return queries[None]
+
+
+def released_query(queries: Tensor, batch: int) -> Tensor:
+    """The alignment of the released code: queries are repeated sentence by sentence, keys label by label.
+
+    So label l of sentence b has the query of label (l·B + b) mod L, and results depend on the batch: queries (L, dk)
+    -> (B, L, dk). For comparisons only.
+    """
+    labels = len(queries)
+    row = torch.arange(labels, device=queries.device) * batch
+    return queries[(row + torch.arange(batch, device=queries.device)[:, None]) % labels]
+
+
+class LabelMatrices(nn.Module):
+    """A matrix for each label, of content and of position: [X_c W_l^c; X_p W_l^p]."""
+
+    def __init__(self, labels: int, d: int, dk: int) -> None:
+        super().__init__()
+        self.content, self.position = (nn.Parameter(torch.empty(labels, d // 2, dk // 2)) for _ in range(2))
+        for weight in (self.content, self.position):
+            for matrix in weight.data:
+                nn.init.xavier_uniform_(matrix)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same x (B, N, d) for all labels, or (B, L, N, d) -> (B, L, N, dk)."""
+        x = x[:, None] if x.dim() == 3 else x
+        content, position = x.chunk(2, -1)
+        return torch.cat([content @ self.content, position @ self.position], -1)
+
+    def transposed(self, y: Tensor) -> Tensor:
+        """y (B, L, dk) -> W_l y_l, (B, L, d)."""
+        content, position = y.chunk(2, -1)
+        products = zip((self.content, self.position), (content, position), strict=True)
+        return torch.cat([torch.einsum("ldk,blk->bld", weight, part) for weight, part in products], -1)
+
+
+class LearnedQueries(nn.Module):
+    """a_l = softmax(q_l K_lᵀ · scale) with a learned vector q_l (Eq 1), c_l = a_l V_l (Eq 2)."""
+
+    def __init__(self, labels: int, d: int, dk: int, align: Align = own_query) -> None:
+        super().__init__()
+        self.query = nn.Parameter(nn.init.xavier_uniform_(torch.empty(labels, dk)))
+        self.key, self.value = LabelMatrices(labels, d, dk), LabelMatrices(labels, d, dk)
+        self.align = align
+
+    def scores(self, x: Tensor) -> Tensor:
+        """x (B, N, d) -> (B, L, 1, N)."""
+        queries = self.key.transposed(self.align(self.query, len(x)))
+        return (queries @ x.transpose(1, 2))[:, :, None]
+
+    def contexts(self, weights: Tensor, x: Tensor) -> Tensor:
+        """weights (B, L, 1, N), x (B, N, d) -> (B, L, 1, dk)."""
+        return self.value(weights @ x[:, None])
+
+
+class InputQueries(LearnedQueries):
+    """The same with queries from the words, so that each word has weights of its own: an n × n matrix a label."""
+
+    def __init__(self, labels: int, d: int, dk: int, align: Align = own_query) -> None:
+        nn.Module.__init__(self)
+        self.matrix, self.key, self.value = (LabelMatrices(labels, d, dk) for _ in range(3))
+
+    def scores(self, x: Tensor) -> Tensor:
+        """x (B, N, d) -> (B, L, N, N)."""
+        return self.matrix(x) @ self.key(x).transpose(2, 3)
+
+    def contexts(self, weights: Tensor, x: Tensor) -> Tensor:
+        """weights (B, L, N, N), x (B, N, d) -> (B, L, N, dk)."""
+        return weights @ self.value(x)
+
+
+class Combine(nn.Module):
+    """Contexts (B, L, Q, dk) and words x (B, N, d) to states (B, N, width), of `groups` equal groups of features."""
+
+    width: int
+    groups: int
+
+
+class PerLabel(Combine):
+    """o_l = [c_l^c P; c_l^p P'], r_li = LN((Drop(o_l) + x_i) R) (Eq 3 to 5); a word is [r_1i; ...; r_Li].
+
+    o_l is the same for every word where queries are learned, so differences of words see it through LN alone.
+    """
+
+    def __init__(self, labels: int, d: int, dk: int, out: int, dropout: float) -> None:
+        super().__init__()
+        self.project = Partitioned((dk // 2, dk // 2), (d // 2, d // 2))
+        self.reduce = nn.Linear(d, out, bias=False)
+        nn.init.xavier_uniform_(self.reduce.weight)
+        self.norm, self.dropout = StandardNorm(out), SharedDropout(dropout)
+        self.width, self.groups = labels * out, labels
+
+    def forward(self, contexts: Tensor, x: Tensor) -> Tensor:
+        o = self.dropout(self.project(contexts))
+        r = self.norm(self.reduce(o) + self.reduce(x)[:, None])  # (o + x) R, without o + x
+        return r.transpose(1, 2).flatten(2)
+
+
+class AsSelfAttention(Combine):
+    """LN(x + Drop([c_1; ...; c_L] P)): labels as the heads of one more layer of self-attention."""
+
+    def __init__(self, labels: int, d: int, dk: int, out: int, dropout: float) -> None:
+        super().__init__()
+        self.project = Partitioned((labels * dk // 2,) * 2, (d // 2, d // 2))
+        self.residual = SharedAddNorm(d, dropout)
+        self.width, self.groups = d, d // 2
+
+    def forward(self, contexts: Tensor, x: Tensor) -> Tensor:
+        content, position = contexts.transpose(1, 2).chunk(2, -1)
+        heads = torch.cat([content.flatten(2), position.flatten(2)], -1)
+        return self.residual(x, lambda _: self.project(heads).expand_as(x))
+
+
+@dataclass(frozen=True)
+class LabelAttentionConfig:
+    """The switches of paper 004, each a part that is passed in.
+
+    labels: how many, from the treebank where 0. scale: by_head_width (Eq 1), or by_model_width as released. align:
+    own_query, or released_query for the released code's. query: LearnedQueries or InputQueries. combine: PerLabel or
+    AsSelfAttention. d_ff: hidden units of each part of the feed-forward layer, 0 for none.
+    """
+
+    labels: int = 0
+    d_kv: int = 128
+    d_out: int = 128
+    d_ff: int = 1024
+    dropout: float = 0.2
+    residual_dropout: float = 0.0
+    scale: Scale = by_head_width
+    align: Align = own_query
+    query: Callable[[int, int, int, Align], LearnedQueries] = LearnedQueries
+    combine: Callable[[int, int, int, int, float], Combine] = PerLabel
+
+    def build(self, d: int) -> "LabelAttention":
+        return LabelAttention(self, d)
+
+
+class LabelAttention(nn.Module):
+    """States (B, N, d) to states (B, N, width), of `groups` equal groups of features: one a label."""
+
+    def __init__(self, config: LabelAttentionConfig, d: int) -> None:
+        super().__init__()
+        if config.labels < 1:
+            raise ValueError("a label attention layer without labels: give `labels`")
+        sizes = (config.labels, d, config.d_kv)
+        self.attend = config.query(*sizes, config.align)
+        self.combine = config.combine(*sizes, config.d_out, config.residual_dropout)
+        self.scale, self.dropout = config.scale(d, config.d_kv), config.dropout
+        self.width, self.groups = self.combine.width, self.combine.groups
+        self.feed_forward = self.residual = None
+        if config.d_ff:
+            # the last d/2 features have units of their own, as if they were position: a trait of the released code
+            self.feed_forward = PartitionedFeedForward(self.width, d // 2, config.d_ff, config.dropout)
+            self.residual = SharedAddNorm(self.width, config.dropout)
+
+    def weights(self, x: Tensor, valid: Tensor) -> Tensor:
+        """Attention of each label, (B, L, Q, N); x (B, N, d), valid (B, 1, 1, N)."""
+        return (self.attend.scores(x) * self.scale).masked_fill(~valid, -torch.inf).softmax(-1)
+
+    def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        weights = F.dropout(self.weights(x, valid), self.dropout, self.training)
+        y = self.combine(self.attend.contexts(weights, x), x)
+        return self.residual(y, self.feed_forward) if self.residual is not None else y

@@ -1,0 +1,163 @@
+# mypy: disallow-untyped-defs=False
+"""Attention inside phrases on the CPU, fused: weights are computed, used and forgotten, and computed anew backward.
+
+With s_ij = ELU(u_i + w_j) for j ≠ i, and m_i the largest of them, which is ELU(u_i + max_{j≠i} w_j) since ELU grows:
+
+    z_i = Σ_j exp(s_ij − m_i),    o_i = Σ_j exp(s_ij − m_i) p_j / z_i
+
+Every exponent is ≤ 0 and one of them is 0, so z_i ≥ 1 at any logit. With a_ij = exp(s_ij − m_i) / z_i and g the
+gradient to o:  dp_j = Σ_i a_ij g_i,   dx_ij = a_ij g_i (p_j − o_i) ELU'(u_i + w_j),   ELU'(x) = exp(min(x, 0)).
+
+A tile is a phrase at WIDTH features. It is copied to a desk where each word has one row, divided into fields of WIDTH
+numbers: it stays in the L1 cache, and a loop over two rows needs one test of overlap, so that LLVM vectorises it.
+"""
+
+import numpy as np
+import torch
+from numba import njit
+
+from phrasemodels.structs.kernels import over_batch, reference_vjp
+from phrasemodels.structs.kernels.vector import COMPILE, exp32
+
+WIDTH = 32
+_0, _1 = np.float32(0), np.float32(1)
+U, W, P, M, Z, OUT, DU, DW, DP = (field * WIDTH for field in range(9))
+
+
+@njit(**COMPILE)
+def _lay(array, first, left, desk, field):
+    """Copy a tile of an array (N, d) to a field of the desk; features beyond d become zeros."""
+    width = min(WIDTH, array.shape[1] - left)
+    for i in range(len(desk)):
+        row, source = desk[i], array[first + i]
+        for f in range(WIDTH):
+            row[field + f] = source[left + f] if f < width else _0
+
+
+@njit(**COMPILE)
+def _take(array, first, left, desk, field):
+    """Copy a field of the desk to its tile of an array."""
+    width = min(WIDTH, array.shape[1] - left)
+    for i in range(len(desk)):
+        row, target = desk[i], array[first + i]
+        for f in range(width):
+            target[left + f] = row[field + f]
+
+
+@njit(**COMPILE)
+def _maxima(desk, top):
+    """m_i of every word, with the largest w_j and the second largest (ties count twice) of each feature in `top`."""
+    top[:] = -np.inf
+    for j in range(len(desk)):
+        row = desk[j]
+        for f in range(WIDTH):
+            x, most = row[W + f], top[f]
+            lower = x if x < most else most
+            top[WIDTH + f] = lower if lower > top[WIDTH + f] else top[WIDTH + f]
+            top[f] = x if x > most else most
+    for i in range(len(desk)):
+        row = desk[i]
+        for f in range(WIDTH):
+            x = row[U + f] + (top[WIDTH + f] if row[W + f] == top[f] else top[f])
+            row[M + f] = x if x > _0 else exp32(x if x < _0 else _0) - _1
+
+
+@njit(**COMPILE)
+def _add(own, other):
+    """Add a word to the sums of another."""
+    for f in range(WIDTH):
+        x = own[U + f] + other[W + f]
+        a = exp32((x if x > _0 else exp32(x if x < _0 else _0) - _1) - own[M + f])
+        own[Z + f] += a
+        own[OUT + f] += a * other[P + f]
+
+
+@njit(**COMPILE)
+def _pull(own, other):
+    """Add to the gradients what a word gives to one that it attends to, and back; M..OUT hold m, g / z and o."""
+    for f in range(WIDTH):
+        x = own[U + f] + other[W + f]
+        slope = exp32(x if x < _0 else _0)
+        ag = exp32((x if x > _0 else slope - _1) - own[M + f]) * own[Z + f]
+        dx = ag * (other[P + f] - own[OUT + f]) * slope
+        other[DP + f] += ag
+        other[DW + f] += dx
+        own[DU + f] += dx
+
+
+@njit(**COMPILE)
+def _forward(begin, step, u, w, p, bounds, z, out):
+    longest = np.max(bounds[1:] - bounds[:-1])
+    room, top = np.empty((longest, DU), np.float32), np.empty(2 * WIDTH, np.float32)
+    for phrase in range(begin, len(bounds) - 1, step):
+        first, length = bounds[phrase], bounds[phrase + 1] - bounds[phrase]
+        if length == 1:
+            z[first], out[first] = _1, _0
+            continue
+        desk = room[:length]
+        for left in range(0, u.shape[1], WIDTH):
+            _lay(u, first, left, desk, U)
+            _lay(w, first, left, desk, W)
+            _lay(p, first, left, desk, P)
+            _maxima(desk, top)
+            desk[:, Z:DU] = _0
+            for i in range(length):
+                for j in range(length):
+                    if i != j:
+                        _add(desk[i], desk[j])
+                row = desk[i]
+                for f in range(WIDTH):
+                    row[OUT + f] /= row[Z + f]
+            _take(z, first, left, desk, Z)
+            _take(out, first, left, desk, OUT)
+
+
+@njit(**COMPILE)
+def _backward(begin, step, u, w, p, bounds, scale, out, du, dw, dp):
+    longest = np.max(bounds[1:] - bounds[:-1])
+    room, top = np.empty((longest, DP + WIDTH), np.float32), np.empty(2 * WIDTH, np.float32)
+    for phrase in range(begin, len(bounds) - 1, step):
+        first, length = bounds[phrase], bounds[phrase + 1] - bounds[phrase]
+        if length == 1:
+            du[first], dw[first], dp[first] = _0, _0, _0
+            continue
+        desk = room[:length]
+        for left in range(0, u.shape[1], WIDTH):
+            _lay(u, first, left, desk, U)
+            _lay(w, first, left, desk, W)
+            _lay(p, first, left, desk, P)
+            _lay(scale, first, left, desk, Z)
+            _lay(out, first, left, desk, OUT)
+            _maxima(desk, top)
+            desk[:, DU:] = _0
+            for i in range(length):
+                for j in range(length):
+                    if i != j:
+                        _pull(desk[i], desk[j])
+            _take(du, first, left, desk, DU)
+            _take(dw, first, left, desk, DW)
+            _take(dp, first, left, desk, DP)
+
+
+class Within(torch.autograd.Function):
+    """(reference, u, w, p, bounds) -> attended (N, d); saves (N, d) arrays alone."""
+
+    @staticmethod
+    def forward(ctx, reference, u, w, p, bounds):
+        given = [np.ascontiguousarray(x.detach().numpy()) for x in (u, w, p)]
+        z, out = np.empty(given[0].shape, np.float32), np.empty(given[0].shape, np.float32)
+        over_batch(_forward, len(bounds) - 1, *given, bounds.numpy(), z, out)
+        found = torch.from_numpy(out)
+        ctx.reference = reference
+        ctx.save_for_backward(u, w, p, bounds, torch.from_numpy(z), found)
+        return found
+
+    @staticmethod
+    def backward(ctx, grad):
+        u, w, p, bounds, z, out = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return None, *reference_vjp(lambda *x: ctx.reference(*x, bounds), (u, w, p), grad), None
+        given = [np.ascontiguousarray(x.detach().numpy()) for x in (u, w, p, bounds, grad / z, out)]
+        found = [np.empty(u.shape, np.float32) for _ in range(3)]
+        over_batch(_backward, len(bounds) - 1, *given, *found)
+        return None, *map(torch.from_numpy, found), None

@@ -1,0 +1,176 @@
+"""When two logical forms count as the same: exact match, the published logic match, and a strict match of our own.
+
+Logic match is that of Dong and Lapata (2018) as paper 002 uses it (section 3.5 of the specification names its steps):
+its quirks are kept, since published numbers rest on them. It sorts arguments before it renames variables, so it is not
+quite invariant to their names, and knows neither `?x` nor operators spelled in another way.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+ARGUMENTS_FROM = {
+    **dict.fromkeys(("and", "or", "=", "next_to:t"), 1),
+    **dict.fromkeys(("exists", "min", "max", "count", "sum"), 2),  # the variable stays first
+}
+WITHOUT_DUPLICATES = ("and", "or")
+
+
+@dataclass
+class Form:
+    """Tokens and forms in a row, in brackets or not."""
+
+    parts: "list[Form | str]"
+    bracketed: bool
+
+    def tokens(self) -> list[str]:
+        """The form as it is written; a ValueError for brackets around fewer than two tokens."""
+        inside = [token for part in self.parts for token in ([part] if isinstance(part, str) else part.tokens())]
+        if not self.bracketed:
+            return inside
+        if len(inside) < 2:
+            raise ValueError(f"( {' '.join(inside)} ): an operator needs an argument")
+        return ["(", *inside, ")"]
+
+    def __str__(self) -> str:
+        return " ".join(self.tokens())
+
+
+def exact_match(hypothesis: str, reference: str) -> bool:
+    """The same line, but for spaces around it."""
+    return hypothesis.strip() == reference.strip()
+
+
+def logic_match(hypothesis: str, reference: str) -> bool:
+    """Exact match, or the same tree after normalisation; what cannot be read matches nothing else."""
+    if exact_match(hypothesis, reference):
+        return True
+    try:
+        return normalised(hypothesis) == normalised(reference)
+    except (ValueError, IndexError):
+        return False
+
+
+def normalised(text: str) -> str:
+    """What logic match compares."""
+    return " ".join(renamed(ordered(read(text)).tokens())).lower()
+
+
+def read(text: str) -> Form:
+    """A form; `)` must stand apart. Surplus `)` are cut off the end, missing ones go to the end."""
+    return _read(text.replace("(", "( ").split())
+
+
+def _read(tokens: list[str]) -> Form:
+    surplus = tokens.count(")") - tokens.count("(")
+    if 0 < surplus < len(tokens):
+        tokens = tokens[:-surplus]
+    bracketed = tokens[0] == "(" and tokens[-1] == ")"
+    if bracketed:
+        tokens = tokens[1:-1]
+    parts: list[Form | str] = []
+    i = 0
+    while i < len(tokens):
+        if tokens[i] == "(":
+            end = _end(tokens, i)
+            parts.append(Form(_read(tokens[i + 1 : end]).parts, True))
+            i = end + 1
+        else:
+            if not _is_type(tokens, i):
+                parts.append(tokens[i])
+            i += 1
+    return Form(parts, bracketed)
+
+
+def _end(tokens: list[str], begin: int) -> int:
+    """Where the bracket that opens at `begin` closes, or the end of the tokens."""
+    depth = 0
+    for i in range(begin, len(tokens)):
+        depth += (tokens[i] == "(") - (tokens[i] == ")")
+        if depth == 0:
+            return i
+    return len(tokens)
+
+
+def _is_type(tokens: list[str], i: int) -> bool:
+    """The `e` of `lambda $0 e`."""
+    return i >= 2 and len(tokens[i]) == 1 and tokens[i - 1].startswith("$") and tokens[i - 2] == "lambda"
+
+
+def ordered(form: Form) -> Form:
+    """Arguments of commutative operators in the order of their strings, inner ones first; and/or without duplicates."""
+    parts = [part if isinstance(part, str) else ordered(part) for part in form.parts]
+    if len(parts) < 2:
+        return Form(parts, form.bracketed)
+    operator = parts[0] if isinstance(parts[0], str) else ""
+    first = ARGUMENTS_FROM.get(operator)
+    if first is not None:
+        parts = parts[:first] + sorted(parts[first:], key=str)
+    if operator in WITHOUT_DUPLICATES:
+        parts = list({str(part): part for part in reversed(parts)}.values())[::-1]
+    return Form(parts, form.bracketed)
+
+
+def renamed(tokens: Iterable[str]) -> list[str]:
+    """Tokens that begin with $ become $0, $1, ... in the order of their appearance."""
+    names: dict[str, str] = {}
+    return [names.setdefault(token, f"${len(names)}") if token.startswith("$") else token for token in tokens]
+
+
+BINDERS = frozenset("lambda exists exist argmax argmin max min count sum the".split())
+COMMUTATIVE = frozenset(("and", "or", "=", "next_to:t"))
+
+
+def structure_match(hypothesis: str, reference: str) -> bool:
+    """Whether two well-formed forms differ in nothing but the names of bound variables and the order, for and/or also
+    the repetition, of arguments that commute."""
+    try:
+        return structure(hypothesis) == structure(reference)
+    except ValueError:
+        return False
+
+
+def structure(text: str) -> str:
+    """The form that stands for all that `structure_match` calls the same. ValueError: brackets that do not match.
+
+    A variable is bound from the operator before it to the end of its bracket. It is called by how many are bound around
+    it, which does not depend on the order of arguments.
+    """
+    return _structure(_strict(text.replace("(", " ( ").replace(")", " ) ").split()), {}, 0)
+
+
+def _strict(tokens: list[str]) -> Form:
+    """Brackets that match and hold something, around everything or nothing."""
+    open_forms = [Form([], False)]
+    for token in tokens:
+        if token == "(":
+            open_forms.append(Form([], True))
+        elif token == ")":
+            closed = open_forms.pop()
+            if not open_forms or not closed.parts:
+                raise ValueError(f"{' '.join(tokens)}: a bracket that closes nothing")
+            open_forms[-1].parts.append(closed)
+        else:
+            open_forms[-1].parts.append(token)
+    if len(open_forms) > 1 or not tokens:
+        raise ValueError(f"{' '.join(tokens)}: a bracket is open")
+    return open_forms[0]
+
+
+def _structure(form: Form, bound: Mapping[str, str], depth: int) -> str:
+    found: list[str] = []
+    for i, part in enumerate(form.parts):
+        if not isinstance(part, str):
+            found.append(_structure(part, bound, depth))
+            continue
+        if i and part[0] in "$?" and found[i - 1] in BINDERS:
+            bound, depth = {**bound, part: f"#{depth}"}, depth + 1
+        found.append(bound.get(part, part))
+    operator, arguments = found[0], found[1:]
+    if operator in COMMUTATIVE:
+        arguments = sorted(set(arguments) if operator in WITHOUT_DUPLICATES else arguments)
+    inside = " ".join([operator, *arguments])
+    return f"( {inside} )" if form.bracketed else inside
+
+
+Match = Callable[[str, str], bool]
+MATCHES: Mapping[str, Match] = {"exact": exact_match, "logic": logic_match, "structure": structure_match}

@@ -1,0 +1,34 @@
+"""Running English to tokens as treebanks have them: punctuation and clitics apart, abbreviations and numbers whole."""
+
+import re
+
+_CLITIC = r"n['’]t|['’](?:s|re|ve|ll|d|m)"
+_PIECE = re.compile(
+    r"""
+    https?://\S+[^\s.,;:!?)\]'"] | \S+@\S+\.\w+                       # addresses
+  | (?:[A-Za-z]\.){2,}                                                # U.S., e.g.
+  | (?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Ltd|Co|Corp|Fig|No)\.(?=\s|$|,)
+  | \d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?\b                             # 1,000.5 10:30 1st 1990s
+  | \w+(?:[-'’.&/]\w+)*                                               # words, with what stands inside of them
+  | ['’]\w+                                                           # 's and 90s by themselves
+  | \.{2,} | -{2,} | `` | '' | \S
+    """,
+    re.VERBOSE,
+)
+_CLITICS = re.compile(rf"(?i)^(.+?)((?:{_CLITIC})+)$")
+_ONE = re.compile(rf"(?i){_CLITIC}")
+_WHOLE = {"cannot": ("can", "not"), "gonna": ("gon", "na"), "wanna": ("wan", "na"), "gotta": ("got", "ta")}
+
+
+def penn(text: str, language: str = "en") -> list[str]:
+    """Tokens of a sentence; a full stop ends the last one unless it is all that an abbreviation has."""
+    tokens: list[str] = []
+    for piece in _PIECE.findall(text):
+        parts = _WHOLE.get(piece.lower())
+        if parts:
+            tokens += [piece[: len(parts[0])], piece[len(parts[0]) :]]
+        elif found := _CLITICS.match(piece):
+            tokens += [found[1], *_ONE.findall(found[2])]
+        else:
+            tokens.append(piece)
+    return tokens

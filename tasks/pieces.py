@@ -1,0 +1,60 @@
+"""Words to the pieces of a pretrained encoder's vocabulary."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from phrasemodels.encoders.inputs import transformers
+
+Divide = Callable[[Sequence[str]], dict[str, list[int]]]
+
+
+def no_pieces(tokens: Sequence[str]) -> dict[str, list[int]]:
+    """For parsers without a pretrained encoder."""
+    return {"pieces": [], "last": []}
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Pieces of the tokeniser of an encoder: the name of a folder or of the hub; digest tells folders apart.
+
+    The first piece is CLS and the last SEP, which stand for START and STOP; a word is its last piece (paper 004,
+    section 4.2). A word without a piece is the unknown one, and "n't" gives its n to the word before.
+    """
+
+    name: str
+    digest: str = ""
+
+    @classmethod
+    def of(cls, name: str) -> "Pieces":
+        """With the digest of the tokeniser's files, if this is a folder."""
+        files = sorted(Path(name).glob("*token*.json")) if Path(name).is_dir() else []
+        digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest() if files else ""
+        return cls(name, digest)
+
+    def __call__(self, tokens: Sequence[str]) -> dict[str, list[int]]:
+        tokeniser = _tokeniser(self.name)
+        pieces, last = [tokeniser.cls_token_id], [0]
+        for word in reunited(tokens):
+            found = tokeniser(word, add_special_tokens=False)["input_ids"] or [tokeniser.unk_token_id]
+            pieces += found
+            last.append(len(pieces) - 1)
+        return {"pieces": [*pieces, tokeniser.sep_token_id], "last": [*last, len(pieces)]}
+
+
+def reunited(tokens: Sequence[str]) -> list[str]:
+    """Words as pretrained encoders know them: do n't is don 't."""
+    words = list(tokens)
+    for place in range(1, len(words)):
+        if words[place].lower() in ("n't", "n’t") and words[place - 1]:
+            words[place - 1] += words[place][0]
+            words[place] = words[place][1:]
+    return words
+
+
+@cache
+def _tokeniser(name: str) -> Any:
+    return transformers().AutoTokenizer.from_pretrained(name)

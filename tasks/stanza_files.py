@@ -1,0 +1,82 @@
+"""A treebank in the files that Stanza's training programs read."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import coo_matrix
+from scipy.sparse.linalg import svds
+
+_OPENING = frozenset(["(", "[", "{", "``", "“", "‘", "$", "£", "#"])
+_CLOSING = re.compile(r"[.,;:!?%)\]}”’]+|''|n't|'\w{0,2}|’\w{1,2}", re.IGNORECASE)
+WINDOW = 5  # words on each side that a word is seen with
+WIDTH = 100
+
+
+def spaced(tokens: Sequence[str]) -> list[bool]:
+    """For each token whether a space follows in running text, which treebanks do not always say."""
+    return [
+        token not in _OPENING and not _CLOSING.fullmatch(following)
+        for token, following in zip(tokens, [*tokens[1:], "x"], strict=True)
+    ]
+
+
+def conllu(table: pa.Table) -> str:
+    """TREES with heads as CoNLL-U; the others are left out."""
+    made = []
+    for row in table.to_pylist():
+        if not row["heads"]:
+            continue
+        columns = [row["tokens"], *(row[n] or ["_"] * len(row["tokens"]) for n in ("universal", "tags")), row["heads"]]
+        lines = [
+            f"{place}\t{token}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t{'_' if space else 'SpaceAfter=No'}\n"
+            for place, (token, upos, xpos, head, relation, space) in enumerate(
+                zip(*columns, row["relations"], spaced(row["tokens"]), strict=True), 1
+            )
+        ]
+        made.append("".join(lines))
+    return "\n".join(made) + "\n"
+
+
+def running_text(table: pa.Table) -> str:
+    """The sentences of `conllu` as text, in paragraphs of 20."""
+    sentences = [
+        "".join(t + " " * s for t, s in zip(row["tokens"], spaced(row["tokens"]), strict=True)).strip()
+        for row in table.to_pylist()
+        if row["heads"]
+    ]
+    paragraphs = [" ".join(sentences[first : first + 20]) for first in range(0, len(sentences), 20)]
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def bracketed(table: pa.Table) -> str:
+    """TREES with phrase structure, a tree a line."""
+    return "".join(f"{tree}\n" for tree in table["tree"].to_pylist() if tree)
+
+
+def write_vectors(table: pa.Table, path: Path) -> int:
+    """Vectors of the words (in lower case) of TREES: positive pointwise mutual information within WINDOW words, reduced
+    to WIDTH by a singular value decomposition. Text, a word a line; returns how many."""
+    sentences = [[token.lower() for token in tokens if " " not in token] for tokens in table["tokens"].to_pylist()]
+    words = sorted({word for sentence in sentences for word in sentence})
+    ids = {word: place for place, word in enumerate(words)}
+    numbers = [np.array([ids[word] for word in sentence], np.int64) for sentence in sentences]
+    near = [(s[:-gap], s[gap:]) for s in numbers for gap in range(1, WINDOW + 1) if len(s) > gap]
+    one, other = (np.concatenate([pair[side] for pair in near]) for side in (0, 1))
+    rows, columns = np.concatenate([one, other]), np.concatenate([other, one])
+    counts = coo_matrix((np.ones(len(rows)), (rows, columns)), (len(words), len(words))).tocsr().tocoo()
+    each = np.bincount(rows, minlength=len(words)).astype(float)
+    information = np.log(counts.data * each.sum() / (each[counts.row] * each[counts.col]))
+    matrix = coo_matrix((np.maximum(information, 0), (counts.row, counts.col)), counts.shape).tocsr()
+    width = min(WIDTH, len(words) - 1)
+    start = np.random.default_rng(0).standard_normal(len(words))  # the same vectors every time
+    u, s, _ = svds(matrix, width, v0=start)
+    vectors = u * np.sqrt(s)
+    vectors *= np.sqrt(len(vectors)) / np.linalg.norm(vectors)
+    with path.open("w", encoding="utf-8") as file:
+        file.write(f"{len(words)} {width}\n")
+        for word, vector in zip(words, vectors, strict=True):
+            file.write(f"{word} {' '.join(f'{x:.5f}' for x in vector)}\n")
+    return len(words)

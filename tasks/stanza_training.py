@@ -1,0 +1,168 @@
+"""Small Stanza models of a treebank, by Stanza's own training programs, for machines that cannot download its models.
+
+A program has no limit of time: it is stopped after some minutes, and the best model so far is taken. No pretrained
+language model is used. Words are their own lemmas. Sizes are those that two cores train in ten minutes a model.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from data.grammar.records import Treebank
+from data.store import Job, Step, write_durably
+from tasks.corpora import Corpus, SampleCorpus
+from tasks.stages import stage_table
+from tasks.stanza_files import bracketed, conllu, running_text, write_vectors
+from tasks.stanza_parser import Stanza
+from tasks.treebank_scores import treebank_scores
+
+LANGUAGE, PACKAGE, VECTORS = "en", "own", "own"
+DEPENDS = {"dependencies": [{"model": "pretrain", "package": VECTORS}]}
+COMMON = ("--lang", LANGUAGE, "--shorthand", f"{LANGUAGE}_{PACKAGE}", "--cpu")
+Arguments = Callable[[Path, str, int], list[str]]  # (folder of the files, word vectors, updates between scores)
+
+
+@dataclass(frozen=True)
+class TrainParser:
+    """For how many minutes each model is trained at most, and after how many updates it is scored and perhaps kept."""
+
+    minutes: float = 10.0
+    every: int = 100
+
+
+def train_parser(job: Job, settings: TrainParser) -> dict[str, Any]:
+    """A folder of models, of job.inputs["train"] and ["dev"], both TREES; scores are on ["test"], by the pipeline."""
+    files = job.checkpoints
+    files.mkdir(parents=True, exist_ok=True)
+    train, dev, test = (stage_table(job.inputs[name]) for name in ("train", "dev", "test"))
+    for name, table in (("train", train), ("dev", dev)):
+        write_files(table, files / name)
+    vectors = job.out / LANGUAGE / "pretrain" / f"{VECTORS}.pt"
+    vectors.parent.mkdir(parents=True)
+    write_vectors(train, files / "vectors.txt")
+    _program("stanza.models.common.convert_pretrain", [str(vectors), str(files / "vectors.txt"), "-1"], 60, files)
+    for processor, (program, options) in PROGRAMS.items():
+        folder = job.out / LANGUAGE / processor
+        folder.mkdir()
+        place = ["--save_dir", str(folder), "--save_name", f"{PACKAGE}.pt"]
+        _program(program, [*options(files, str(vectors), settings.every), *place], 60 * settings.minutes, files)
+        _keep(folder, files)
+    _say_which_tags(job.out / LANGUAGE / "constituency" / f"{PACKAGE}.pt")
+    write_durably(job.out / "resources.json", json.dumps(resources(job.out), indent=1))
+    scores = treebank_scores(test, Stanza().analyse(test, "tokens", {"models": job.out}))
+    return {"agreement": {name: round(value, 2) for name, value in scores.items()}, "stand_in": True}
+
+
+def trained(treebank: str, settings: TrainParser) -> Step:
+    """The step that yields models of a treebank by name; `sample` is the generated one."""
+    corpus = SampleCorpus(records=Treebank()) if treebank == "sample" else Corpus(treebank)
+    splits = {split: corpus.split(split) for split in ("train", "dev", "test")}
+    return Step(train_parser, f"train parser {treebank}", settings, splits)
+
+
+def write_files(table: pa.Table, path: Path) -> None:
+    """PATH.conllu, PATH.ptb, PATH.txt and the tokeniser's PATH.labels and PATH.mwt."""
+    for suffix, text in ((".conllu", conllu(table)), (".ptb", bracketed(table)), (".txt", running_text(table))):
+        path.with_suffix(suffix).write_text(text, encoding="utf-8")
+    wanted = [str(path.with_suffix(suffix)) for suffix in (".txt", ".conllu")]
+    made = ["-o", str(path.with_suffix(".labels")), "-m", str(path.with_suffix(".mwt"))]
+    _program("stanza.utils.datasets.prepare_tokenizer_data", [*wanted, *made], 600, path.parent)
+
+
+def _tokeniser(files: Path, vectors: str, every: int) -> list[str]:
+    given = {"--txt_file": "train.txt", "--label_file": "train.labels", "--mwt_json_file": "train.mwt"}
+    given |= {"--dev_txt_file": "dev.txt", "--dev_label_file": "dev.labels", "--dev_conll_gold": "dev.conllu"}
+    sizes = ["--max_seqlen", "300", "--steps", "50000", "--eval_steps", str(4 * every), "--no_use_mwt"]
+    paths = [part for option, name in given.items() for part in (option, str(files / name))]
+    return [*COMMON, *paths, "--conll_file", str(files / "answer.conllu"), *sizes]
+
+
+def _trained_on(files: Path, suffix: str, vectors: str) -> list[str]:
+    train, dev = (str(files / f"{name}.{suffix}") for name in ("train", "dev"))
+    return [*COMMON, "--train_file", train, "--eval_file", dev, "--wordvec_pretrain_file", vectors, "--no_bert_model"]
+
+
+def _tagger(files: Path, vectors: str, every: int) -> list[str]:
+    sizes = f"--batch_size 32 --eval_interval {every} --fix_eval_interval --hidden_dim 200 --deep_biaff_hidden_dim 200"
+    more = "--composite_deep_biaff_hidden_dim 100 --char_hidden_dim 200 --max_steps 50000"
+    return [*_trained_on(files, "conllu", vectors), "--charlm_shorthand", "", *sizes.split(), *more.split()]
+
+
+def _dependencies(files: Path, vectors: str, every: int) -> list[str]:
+    sizes = f"--batch_size 1500 --eval_interval {every} --hidden_dim 200 --deep_biaff_hidden_dim 200 --num_layers 2"
+    more = "--deep_biaff_output_dim 100 --char_hidden_dim 100 --no_checkpoint --max_steps 50000"
+    return [*_trained_on(files, "conllu", vectors), "--charlm_shorthand", "", *sizes.split(), *more.split()]
+
+
+def _constituency(files: Path, vectors: str, every: int) -> list[str]:
+    sizes = f"--train_batch_size 30 --epoch_size {6 * every} --epochs 400 --hidden_size 128 --transition_hidden_size 20"
+    more = "--no_use_lattn --pattn_num_layers 0 --lattn_d_proj 0 --reduce_position 0 --no_checkpoint"
+    none = ["--charlm_forward_file", "", "--charlm_backward_file", "", "--no_retag", "--retag_method", "xpos"]
+    return [*_trained_on(files, "ptb", vectors), *none, *sizes.split(), *more.split()]
+
+
+PROGRAMS: Mapping[str, tuple[str, Arguments]] = {
+    "tokenize": ("stanza.models.tokenizer", _tokeniser),
+    "pos": ("stanza.models.tagger", _tagger),
+    "depparse": ("stanza.models.parser", _dependencies),
+    "constituency": ("tasks.stanza_constituency", _constituency),
+}
+
+
+def _program(module: str, arguments: Sequence[str], seconds: float, files: Path) -> None:
+    """Run a program until it ends, or for so many seconds. A ValueError shows how its messages end if it fails."""
+    log = files / f"{module}.log"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    with log.open("wb") as messages:
+        command = [sys.executable, "-m", module, *arguments]
+        process = subprocess.Popen(command, stdout=messages, stderr=messages, env=environment, cwd=files)
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = 0  # stopped by us
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    if code:
+        raise ValueError(f"{module} failed ({code}): ...{log.read_text(errors='replace').strip()[-600:]}")
+
+
+def _keep(folder: Path, files: Path) -> None:
+    """The best model alone: checkpoints hold the optimiser too. A ValueError if there is none yet."""
+    if not (folder / f"{PACKAGE}.pt").is_file():
+        raise ValueError(f"no model of {folder.name} was good enough to keep yet: give it more minutes (see {files})")
+    for path in folder.iterdir():
+        if path.name != f"{PACKAGE}.pt":
+            path.unlink()
+
+
+def _say_which_tags(path: Path) -> None:
+    """A model that was trained on the tags of the treebank has to be told that it will see those of a tagger, or Stanza
+    gives it universal tags."""
+    import torch
+
+    model = torch.load(path, map_location="cpu", weights_only=True)
+    model["params"]["config"]["retag_package"] = PACKAGE
+    torch.save(model, path)
+
+
+def resources(folder: Path) -> dict[str, Any]:
+    """What Stanza's pipeline wants to know of a folder of models."""
+    digests = {path: hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in folder.rglob("*.pt")}
+    found: dict[str, Any] = {"lang_name": "English", "packages": {"default": {"lemma": "identity"}}}
+    for path, digest in sorted(digests.items()):
+        kind = path.parent.name
+        needs = DEPENDS if kind not in ("tokenize", "pretrain") else {}
+        found[kind] = {path.stem: {"md5": digest, **needs}}
+        if kind != "pretrain":
+            found["packages"]["default"][kind] = path.stem
+    return {LANGUAGE: found}

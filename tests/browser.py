@@ -1,0 +1,80 @@
+"""A headless Chromium, spoken to over a pipe: pages are opened as people open them, and everything they do is heard."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+class Browser:
+    """One tab. `events` holds what was heard since it was opened."""
+
+    def __init__(self, read: int, write: int) -> None:
+        self.read, self.write = os.fdopen(read, "rb"), os.fdopen(write, "wb")
+        self.last, self.session, self.rest = 0, "", b""
+        self.events: list[dict[str, Any]] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self.rest:
+            if not (more := self.read.read1(1 << 20)):
+                raise RuntimeError("the browser ended")
+            self.rest += more
+        message, _, self.rest = self.rest.partition(b"\0")
+        return json.loads(message)
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self.last += 1
+        message: dict[str, Any] = {"id": self.last, "method": method, "params": parameters}
+        if self.session:
+            message["sessionId"] = self.session
+        self.write.write(json.dumps(message).encode() + b"\0")
+        self.write.flush()
+        while (answer := self._next()).get("id") != self.last:
+            self.events.append(answer)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def open(self, path: Path) -> None:
+        self.events.clear()
+        self.call("Page.navigate", url=path.as_uri())
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._next())
+
+    def ask(self, expression: str) -> Any:
+        """The value of an expression in the page."""
+        return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    def press(self, key: str) -> None:
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode={"Tab": 9}[key])
+
+    def heard(self, *methods: str) -> list[Any]:
+        return [event["params"] for event in self.events if event.get("method") in methods]
+
+
+@contextmanager
+def chromium(program: str, profile: Path) -> Iterator[Browser]:
+    """Commands go in at file descriptor 3, answers come out at 4."""
+    (read_here, write_there), (read_there, write_here) = os.pipe(), os.pipe()
+    command = f"exec {program} --headless --no-sandbox --disable-gpu --disable-background-networking " \
+              f"--user-data-dir={profile} --remote-debugging-pipe 3<&{read_there} 4>&{write_there}"  # fmt: skip
+    process = subprocess.Popen(
+        ["bash", "-c", command],
+        pass_fds=(read_there, write_there),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(read_there)
+    os.close(write_there)
+    try:
+        yield Browser(read_here, write_here)
+    finally:
+        process.terminate()
+        process.wait(20)

@@ -1,0 +1,82 @@
+"""The map in actors of Ray, on a cluster of its own: order, what is kept, errors, deaths; and parsing through it."""
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from data.grammar.records import Treebank
+from data.sources import Sources
+from data.store import Places, Step, Store
+from infra.runner import actor_map
+from infra.services import start_ray, stop_ray
+from infra.settings import Settings
+from tasks.corpora import SampleCorpus
+from tasks.parse import Parse, parse
+from tasks.parser_models import fetched
+from tasks.stages import stage_table
+from tasks.stanza_parser import Stanza
+
+MODELS = Path(__file__).parents[2] / "shared" / "models"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    started = start_ray(Settings(store=tmp_path_factory.mktemp("ray"), cpus=2))
+    yield
+    if started:
+        stop_ray()
+
+
+@cache
+def loaded() -> list[int]:
+    """Something large, as an actor keeps it."""
+    return []
+
+
+def work(item: int, folder: str = "") -> tuple[int, int, int]:
+    """(item squared, how many items this process has had, process); dies at 3 the first time."""
+    loaded().append(item)
+    if item == 3 and folder and not (mark := Path(folder) / "died").exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if item < 0:
+        raise ValueError(f"{item} is no item")
+    return item * item, len(loaded()), os.getpid()
+
+
+def test_actors_keep_what_they_loaded(cluster: None) -> None:
+    found = actor_map(work, [(n,) for n in range(12)])
+    assert [square for square, _, _ in found] == [n * n for n in range(12)]
+    processes = {process for _, _, process in found}
+    assert len(processes) <= 2 and sum(max(n for _, n, p in found if p == process) for process in processes) == 12
+
+
+def test_errors_come_back_as_themselves(cluster: None) -> None:
+    with pytest.raises(ValueError, match="-1 is no item"):
+        actor_map(work, [(1,), (-1,)])
+    assert actor_map(work, []) == []
+
+
+def test_a_dead_actor_starts_anew(cluster: None, tmp_path: Path) -> None:
+    found = actor_map(work, [(n, str(tmp_path)) for n in range(6)])
+    assert [square for square, _, _ in found] == [n * n for n in range(6)]
+    assert (tmp_path / "died").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (MODELS / "stanza").is_dir(), reason="no mirror of parsers' models")
+def test_parsing_in_actors_is_parsing_here(cluster: None, store: Store, tmp_path: Path) -> None:
+    rows = SampleCorpus(train=10_050, dev=5, test=5, records=Treebank()).split("train")
+    models = fetched("gum")
+    parser = Parse(Stanza(processors=("pos",), longest=8))
+    places = Places(sources=Sources((MODELS,), offline=True))
+    step = Step(parse, "p", parser, {"rows": rows, "models": store.run(models, places)})
+    spread = store.run(step, Places(map=actor_map))
+    other = Store(tmp_path / "other").open()
+    here = other.run(Step(parse, "p", parser, {"rows": rows, "models": other.run(models, places)}))
+    assert len(spread.meta["shards"]) == 2 and spread.meta == here.meta
+    assert stage_table(spread).equals(stage_table(here))

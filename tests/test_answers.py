@@ -1,0 +1,287 @@
+"""From a small real run to answers: tests against the baseline, verdicts, pages, lineage, models."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from browser import chromium
+from conftest import PROJECT
+
+from data.shards import read_shard
+from data.store import sha256_of
+from flows.catalogue import table
+from flows.lineage import Lineage, difference
+from flows.models import champion, load, restored
+from flows.overview import write_overview
+from flows.query import query
+from flows.report import attention_figures, write_attention, write_report
+from flows.results import KEPT, kept_results, stored_results
+from flows.session import Session
+from flows.verdicts import verdicts
+from infra.services import start_mlflow
+from infra.settings import Settings
+from phrasemodels.layers.attention import MultiHeadAttention
+from phrasemodels.layers.record import recorded
+
+SMALL = ("train.steps=20", "train.evaluate_every=10", "train.batch_tokens=600",
+         "recipe.corpus.train=200", "recipe.corpus.dev=20", "recipe.corpus.test=40")  # fmt: skip
+ROW = "000/table1/sample/phrase-k2"
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """Two rows with two seeds, compared, in this process."""
+    settings = Settings(store=tmp_path_factory.mktemp("answers") / "store")
+    start_mlflow(settings)
+    made = Session(table("000", "1", "sample", 2, SMALL, ("transformer", "phrase-k2")), settings)
+    made.store.run(made.verdicts)
+    return made
+
+
+@pytest.fixture(scope="module")
+def pages(session: Session) -> list[Path]:
+    """The page of the table, that of all papers, and the attention of a sentence."""
+    model = champion(Lineage(session.store), ROW)
+    of_table = write_report(session, session.store.run(session.verdicts))
+    of_table.with_suffix(".json").write_text(json.dumps({"title": session.table.title}))
+    to = session.store.root / "reports" / "attention.html"
+    return [of_table, write_overview(session.store, session.tracker),
+            write_attention(model.card(), model.attend("<script>alert(1)</script> the woman ."), to)]  # fmt: skip
+
+
+def test_each_row_is_tested_against_the_first(session):
+    first, second = session.store.run(session.verdicts).meta["rows"]
+    assert first["against"] is None
+    assert second["against"]["baseline"] == "000/table1/sample/transformer"
+    found = second["against"]["differences"]
+    assert found.keys() == {"bleu", "bleu/idiom", "bleu/plain"}
+    means = [row["intervals"]["bleu"]["mean"] for row in (second, first)]
+    assert found["bleu"]["difference"] == pytest.approx(means[0] - means[1])
+    assert found["bleu"]["p_holm"] == found["bleu"]["p"], "one comparison needs no correction"
+    assert sum(found[f"bleu/{group}"]["sentences"] for group in ("idiom", "plain")) == 40
+
+
+def test_every_printed_number_has_a_verdict_and_a_reason(session):
+    rows = verdicts(stored_results(session.store, {}))
+    assert len(rows) == 442
+    assert all(row["reason"] for row in rows)
+    answered = {(row["table"], row["variant"]): row for row in rows if row["verdict"] != "not run"}
+    assert answered.keys() == {
+        ("Table 1", "baseline"),
+        ("Table 1", "k=2"),
+        ("abstract", "baseline"),
+        ("abstract", "k=2"),
+    }
+    trained = {run["train"] for run in answered["Table 1", "k=2"]["runs"]}
+    assert trained == {p.trained.key for p in session.pipelines if p.experiment.name == ROW}
+
+
+def test_kept_results_are_labelled_and_the_better_answer(session):
+    kept = list(kept_results())
+    assert len(kept) == 5 == sum(len(json.loads(p.read_text())["rows"]) for p in KEPT.glob("000-table1-laptop/*.json"))
+    rows = verdicts([*stored_results(session.store, {}), *kept], "000")
+    assert {row["source"] for row in rows if row["table"] == "Table 1"} == {"results/000-table1-laptop"}
+    compared = [result.row["against"] for result in kept if result.row["against"]]
+    assert len(compared) == 4
+    ours = [r.row["values"]["bleu"][0] for r in kept]
+    assert compared[0]["differences"]["bleu"]["difference"] == pytest.approx(ours[1] - ours[0]), "the counts are theirs"
+
+
+def test_the_page_of_all_papers_has_every_number_once(pages):
+    assert pages[1].read_text().count('<td class="n" title=') == 442
+
+
+def test_a_page_shows_no_sentence_of_a_corpus_that_may_not_be_passed_on(session):
+    compared = session.store.run(session.verdicts)
+    manifests = list(session.store.root.glob("objects/*/*/manifest.json"))
+    before = {path: path.read_text() for path in manifests}
+    try:
+        for path, text in before.items():
+            path.write_text(text.replace('"redistributable": true', '"redistributable": false'))
+        page = write_report(session, compared).read_text()
+    finally:
+        for path, text in before.items():
+            path.write_text(text)
+    test = next(p.predicted for p in session.pipelines)
+    for row in read_shard(session.store.find(test).file("predictions.arrow")).to_pylist():
+        assert " ".join(row["source"]) not in page
+        assert " ".join(row["reference"]) not in page
+    assert "Left out" in page
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
+def test_pages_in_a_browser(pages, tmp_path):
+    with chromium("chromium", tmp_path) as browser:
+        for page in pages:
+            browser.open(page)
+            requested = {event["request"]["url"] for event in browser.heard("Network.requestWillBeSent")}
+            assert {url for url in requested if not url.startswith("data:")} == {page.as_uri()}
+            assert not browser.heard("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
+            assert browser.ask("document.querySelectorAll('svg').length") > 0
+            assert browser.ask("[...document.querySelectorAll('svg')].every(s => s.getAttribute('aria-label'))")
+            assert browser.ask("document.documentElement.lang === 'en' && document.title.length > 0")
+            if browser.ask("document.querySelectorAll('summary').length"):
+                browser.press("Tab")
+                assert browser.ask("document.activeElement !== document.body"), "reached by keyboard"
+            assert browser.ask("document.body.scrollWidth <= innerWidth"), "wide tables scroll by themselves"
+
+
+def test_a_number_is_traced_to_its_corpus_and_a_corpus_to_its_numbers(session):
+    lineage = Lineage(session.store)
+    scored = next(p.scored for p in session.pipelines)
+    steps = {found.manifest["step"] for _, _, found, _ in lineage.back(lineage.artifacts[scored.key])}
+    assert steps == {"score_translations", "translate", "train", "phrases", "tokenise", "vocabulary", "generate_split"}
+    corpus = session.store.find(session.table.experiments[0].recipe.data()["raw"])
+    (held,) = lineage.holding(sha256_of(corpus.file("00000.arrow")))
+    made = [artifact.manifest["step"] for artifact in lineage.forward(held)]
+    assert made.count("score_translations") == 4
+    assert made.count("compare") == 1
+    with pytest.raises(ValueError, match="did you mean '000/table1/sample/phrase-k2 seed 1'"):
+        lineage.find("000/table1/sample/phrase-k2 sead 1", {})
+
+
+def test_two_runs_differ_in_what_was_changed(session):
+    trained = [session.store.find(p.trained) for p in session.pipelines if p.experiment.name == ROW]
+    names = [name for name, _, _ in difference(*trained)]
+    assert [name for name in names if not name.startswith("result.")] == ["settings.seed"]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (
+            "select count(*), min(n), max(warning) from seeds where metric = 'bleu'",
+            (2, 2, "2 seeds; a verdict needs 3"),
+        ),
+        (
+            "select count(*), sum(phrases) = sum(tokens - 1) from phrases where label like '%test (adjacent 2)'",
+            (40, True),
+        ),
+        (
+            "select count(distinct l.key) from lineage l join shards s on l.input = s.key where l.step = 'tokenise'",
+            (3,),
+        ),
+    ],
+)
+def test_views(session, question, answer):
+    assert query(session.store, session.tracker, question)[1] == [answer]
+
+
+def test_a_model_answers_as_it_did_in_the_test(session, tmp_path):
+    model = champion(Lineage(session.store), ROW)
+    losses = {
+        p.seed: session.store.find(p.trained).meta["dev_loss"] for p in session.pipelines if p.experiment.name == ROW
+    }
+    assert losses[model.seed] == min(losses.values())
+    predicted = next(p.predicted for p in session.pipelines if p.trained.key == model.weights.key)
+    rows = read_shard(session.store.find(predicted).file("predictions.arrow")).to_pylist()
+    answers = model.predict([" ".join(row["source"]) for row in rows])
+    assert answers == [" ".join(row["hypothesis"]) for row in rows]
+    assert model.predict([]) == []
+
+    exported = model.export(tmp_path / "model")
+    command = [sys.executable, "-m", "flows.cli", "predict", str(exported), "-"]
+    done = subprocess.run(command, input=" ".join(rows[0]["source"]) + "\n", capture_output=True, text=True, cwd=tmp_path,
+                          env=os.environ | {"PYTHONPATH": str(PROJECT), "PHRASEMODELS_STORE": "/proc/none"})  # fmt: skip
+    assert done.stdout == answers[0] + "\n", done.stderr
+    (exported / "model" / "model.safetensors").write_bytes(b"other")
+    with pytest.raises(ValueError, match="not an exported model, or damaged"):
+        load(exported)
+
+
+def test_a_configuration_is_restored_only_if_its_parts_are_the_same(session):
+    model = champion(Lineage(session.store), ROW)
+    saved = model.weights.manifest["parts"]["settings"]["model"]
+    other = replace(model.experiment.model, encoder=replace(model.experiment.model.encoder, d=32))
+    assert restored(other, saved, "it") == model.experiment.model
+    with pytest.raises(ValueError, match=r"it\.encoder\.sigma: the model was made with os:system"):
+        restored(other, {**saved, "encoder": {**saved["encoder"], "sigma": "os:system"}}, "it")
+    with pytest.raises(ValueError, match="the model was made as os:System"):
+        restored(other, {**saved, "type": "os:System"}, "it")
+
+
+def test_recorded_weights_are_those_that_were_used():
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(8, 2)
+    x, valid = torch.randn(1, 5, 8), torch.tensor([True, True, True, True, False])[None, None, None]
+    with recorded(attention) as found:
+        out = attention(x, x, valid)
+    assert torch.equal(out, attention(x, x, valid))
+    values = attention.split(attention.value(x))
+    assert torch.allclose(attention.output((found[""] @ values).transpose(1, 2).flatten(2)), out, atol=1e-6)
+    assert found[""][..., -1].abs().max() == 0
+
+
+def test_attention_is_over_words_and_phrases(session):
+    rows = champion(Lineage(session.store), ROW).attend("the woman took the box .")
+    for row in rows:
+        weights = np.array(row["weights"]).reshape(row["shape"])
+        assert row["shape"][2] == 8 + 7, "six words between <s> and </s>, and their pairs"
+        assert np.allclose(weights.sum(2), 1, atol=1e-4)
+    assert len(attention_figures(rows)) == len(rows) == 4
+
+
+@pytest.mark.slow
+def test_the_champion_is_served(session, tmp_path):
+    """Registered once, loaded by MLflow in a fresh process, and asked over HTTP."""
+    import httpx
+
+    from infra.services import free_port
+
+    for pipeline in session.pipelines:
+        session.run_of(pipeline)
+    session._register()
+    session._register()
+    client = session.tracker.client()
+    model = champion(Lineage(session.store), ROW)
+    (version,) = client.search_model_versions(f"name = '{ROW.replace('/', '-')}'")
+    assert client.get_model_version_by_alias(version.name, "champion").version == version.version
+    assert version.tags["phrasemodels.key"] == model.weights.key
+    folder = Path(version.source.removeprefix("file://"))
+    assert not [p for p in folder.rglob("*") if p.suffix in (".pkl", ".pickle", ".pt")]
+
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "models",
+        "serve",
+        "-m",
+        str(folder),
+        "--env-manager",
+        "local",
+        "-p",
+        str(port),
+    ]
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(PROJECT)}, stdout=log, stderr=log)
+    try:
+        for _ in range(240):
+            try:
+                if httpx.get(f"http://127.0.0.1:{port}/ping", trust_env=False).status_code == 200:
+                    break
+            except httpx.TransportError:
+                assert server.poll() is None, (tmp_path / "log").read_text()
+                server_wait(server)
+        body = {"dataframe_split": {"columns": ["source"], "data": [["the woman took the box ."]]}}
+        answer = httpx.post(f"http://127.0.0.1:{port}/invocations", json=body, timeout=60, trust_env=False)
+        assert answer.json() == {"predictions": [{"answer": model.predict(["the woman took the box ."])[0]}]}
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def server_wait(server: subprocess.Popen) -> None:
+    """A quarter of a second, unless it ends."""
+    try:
+        server.wait(0.25)
+    except subprocess.TimeoutExpired:
+        return

@@ -1,0 +1,32 @@
+"""Heads by rule against the dependencies of the sample grammar."""
+
+import pytest
+
+from data.grammar.sentences import corpus
+from data.heads import heads
+from data.trees import parse, plain
+
+
+def test_most_heads_are_those_of_the_grammar_and_all_make_one_projective_tree():
+    right = words = 0
+    for sentence in corpus(2, {"train": 300})["train"]:
+        found = heads(plain(parse(f"(ROOT {sentence.tree})")))
+        right += sum(map(int.__eq__, found, sentence.heads))
+        words += len(found)
+        assert found.count(0) == 1
+        arcs = [(min(h, m), max(h, m)) for m, h in enumerate(found, 1)]
+        assert not any(a < c < b < d for a, b in arcs for c, d in arcs), "two arcs cross"
+    assert right / words > 0.9  # the rest is mostly copulas, which are no heads in the grammar
+
+
+@pytest.mark.parametrize(
+    ("brackets", "expected"),
+    [
+        ("(ROOT (NP (DT the) (NN shop) (NN window)))", [3, 3, 0]),
+        ("(ROOT (NP (NP (DT a) (NN man)) (PP (IN in) (NP (NNS hats)))))", [2, 0, 4, 2]),
+        ("(ROOT (X (FW ad) (FW hoc)))", [2, 0]),
+        ("(ROOT (S (VP (VB sleep))))", [0]),
+    ],
+)
+def test_rules(brackets, expected):
+    assert heads(parse(brackets)) == expected

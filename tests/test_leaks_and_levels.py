@@ -1,0 +1,48 @@
+"""What is told beside scores: leakage, and the phrases of a treebank by SQL."""
+
+import numpy as np
+import pytest
+
+from data.grammar.records import Treebank
+from data.shards import read_shard
+from data.store import Step, Store
+from data.trees import parse
+from flows.catalogue import table
+from flows.query import TABLE_1, query
+from flows.session import Session
+from infra.settings import Settings
+from tasks.constituents import Divide, divide
+from tasks.corpora import SampleCorpus
+from tasks.leaks import leaks
+from tasks.stages import shards
+
+
+def test_levels_by_sql(store: Store) -> None:
+    """Paper 001's Table 1 is one query: phrases a sentence, words a phrase."""
+    corpus = SampleCorpus(train=60, dev=5, test=5, records=Treebank())
+    made = store.run(Step(divide, "divide sample", Divide(), {"rows": corpus.split("train")}))
+    columns, rows = query(store, None, TABLE_1)
+    assert columns == ["label", "level", "phrases", "words"]
+    trees = [parse(t) for t in read_shard(shards(store.run(corpus.split("train")))[0].path)["tree"].to_pylist()]
+    words = sum(len(tree.tokens) for tree in trees)
+    levels = read_shard(shards(made)[0].path)["levels"].to_pylist()
+    for (label, level, phrases, per_phrase), place in zip(rows, range(3), strict=True):
+        counts = [row[-1][place] + 1 for row in levels]
+        assert (label, level) == ("divide sample", place + 1)
+        assert phrases == pytest.approx(np.mean(counts), abs=0.006)
+        assert per_phrase == pytest.approx(words / sum(counts), abs=0.006)
+
+
+def test_leaks_are_counted_and_asked_for(store: Store) -> None:
+    few = SampleCorpus(train=30, dev=5, test=5)
+    rows = {"train": few.split("train"), "test": few.split("train")}
+    assert store.run(Step(leaks, "leaks all", None, rows)).meta["leak"] == {"shared": 30, "rows": 30}
+    assert store.run(Step(leaks, "leaks none", None, rows | {"test": few.split("test")})).meta["leak"]["shared"] == 0
+    assert sorted(query(store, None, "select * from leaks")[1]) == [("leaks all", 30, 30), ("leaks none", 0, 5)]
+
+
+def test_every_score_has_its_leakage(tmp_path) -> None:
+    session = Session(table("000", "1", "sample", 1), Settings(store=tmp_path / "store"))
+    found = session.leaks()
+    assert set(found) == {e.name for e in session.table.experiments}
+    assert set(found.values()) == {"0 of 600 test records (0%) stand verbatim in train"}

@@ -1,0 +1,117 @@
+"""Levels of phrases: Figure 1 of paper 001, an independent division, and what stands in for trees."""
+
+import itertools
+import random
+
+import numpy as np
+import plain_001 as plain
+import pyarrow as pa
+import pytest
+
+from data.dependencies import flaw
+from data.grammar import pairs
+from data.trees import parse
+from tasks.constituents import equal_blocks, syntactic_binarised
+from tasks.levels import AtRandom, Dependencies, Levels, attached, dependencies, none, right_branching
+
+FIGURE_1 = (
+    "(ROOT (S (NP (NP (DT A) (JJ little) (NN girl)) (VP (VBG wearing) (NP (DT a) (JJ green) (NN dress)) "
+    "(PP (IN with) (NP (JJ blue) (NNS dots))))) (VP (VBZ carries) (NP (DT a) (NN box)) "
+    "(PP (IN by) (NP (PRP$ its) (NN handle))))))"
+)
+
+
+def applied(structure, *sentences: tuple[list[str], str]) -> np.ndarray:
+    tokens = [words for words, _ in sentences]
+    trees = pa.chunked_array([[tree for _, tree in sentences]], pa.string())
+    return structure(tokens, trees, np.array([len(words) for words in tokens]))
+
+
+def phrases(numbers: np.ndarray, tokens: list[str]) -> list[list[str]]:
+    """The levels of an (n, k) array as texts."""
+    found = []
+    for column in numbers.T:
+        cuts = [0, *(np.flatnonzero(np.diff(column)) + 1), len(tokens)]
+        found.append([" ".join(tokens[a:b]) for a, b in itertools.pairwise(cuts)])
+    return found
+
+
+def test_figure_1():
+    tokens = list(parse(FIGURE_1).tokens)
+    assert phrases(applied(Levels(), (tokens, FIGURE_1)), tokens) == [
+        ["A little girl wearing a green dress with blue dots", "carries a box by its handle"],
+        ["A little girl", "wearing a green dress with blue dots", "carries", "a box", "by its handle"],
+        ["A little girl", "wearing", "a green dress", "with blue dots", "carries", "a box", "by its handle"],
+    ]
+
+
+def random_tree(rng: random.Random, depth: int) -> list:
+    return ["w" if depth == 0 or rng.random() < 0.4 else random_tree(rng, depth - 1) for _ in range(rng.randint(1, 4))]
+
+
+def bracketed(node: list | str) -> str:
+    return f"(X {node})" if isinstance(node, str) else f"(P {' '.join(map(bracketed, node))})"
+
+
+def test_equals_an_independent_division():
+    rng = random.Random(0)
+    for _ in range(300):
+        tree = random_tree(rng, 5)
+        text = bracketed(tree)
+        tokens = list(parse(text).tokens)
+        expected = [[" ".join(words) for words in level] for level in plain.phrase_levels(tree, (1, 2, 3, 5))]
+        assert phrases(applied(Levels(levels=(1, 2, 3, 5)), (tokens, text)), tokens) == expected
+
+
+SOURCES = (
+    Levels(),
+    Levels(syntactic_binarised),
+    Levels(trees=right_branching),
+    Levels(trees=AtRandom()),
+    Levels(trees=none),
+    Levels(equal_blocks, trees=AtRandom()),
+)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda s: f"{s.partition.__name__}-{s.trees}")
+def test_every_level_divides_the_sentence(source):
+    sentences = [s for pair in pairs(0, {"test": 50})["test"] for s in (pair.premise, pair.hypothesis)]
+    together = applied(source, *((list(s.source), f"(ROOT {s.tree})") for s in sentences))
+    for sentence in sentences:
+        numbers, together = np.split(together, [len(sentence.source)])
+        assert (numbers == applied(source, (list(sentence.source), f"(ROOT {sentence.tree})"))).all()
+        assert numbers.shape == (len(sentence.source), source.k)
+        assert (numbers[0] == 0).all() and set(np.diff(numbers, axis=0).ravel()) <= {0, 1}
+        cuts = [set(np.flatnonzero(np.diff(column))) for column in numbers.T]
+        assert source.partition is equal_blocks or cuts[0] <= cuts[1] <= cuts[2]
+        if source.trees is right_branching:
+            n = len(sentence.source)
+            assert [len(cut) for cut in cuts] == [
+                min(1, n - 1),
+                min(2, n - 1) if n > 4 else 1,
+                min(3, n - 1) if n > 5 else len(cuts[1]),
+            ]
+    assert not len(together)
+
+
+def test_one_word_and_the_full_stop():
+    for source in SOURCES:
+        assert applied(source, (["yes"], "(ROOT (UH yes))")).tolist() == [[0, 0, 0]]
+    sentence = ["we", "slept", "."], "(ROOT (S (NP (PRP we)) (VP (VBD slept)) (. .)))"
+    assert applied(Levels(), sentence)[:, 0].tolist() == [0, 1, 2]
+    assert applied(Levels(stop=attached), sentence, sentence)[:, 0].tolist() == [0, 1, 1, 0, 1, 1]
+
+
+def test_dependencies_by_head_rules():
+    heads, labels = dependencies(parse(FIGURE_1))
+    words = parse(FIGURE_1).tokens
+    assert words[heads.index(0)] == "carries"
+    found = {
+        (word, words[head - 1] if head else ""): label for word, head, label in zip(words, heads, labels, strict=True)
+    }
+    assert found["girl", "carries"] == "NP" and found["dots", "with"] == "NP" and found["green", "dress"] == "JJ"
+    for pair in pairs(0, {"test": 50})["test"]:
+        tree = parse(f"(ROOT {pair.premise.tree})")
+        assert flaw(dependencies(tree)[0]) == ""
+        assert Dependencies().sentence(tree.tokens, f"(ROOT {pair.premise.tree})").max() < 34 + len(tree.tokens)
+    assert flaw(list(Dependencies().sentence(["a", "b", "c"], "")[:, 0])) == ""

@@ -1,0 +1,119 @@
+"""Every step of logic match, with what it takes for the same and what it does not; the strict match beside it."""
+
+import pytest
+
+from tasks.logic import exact_match, logic_match, normalised, structure, structure_match
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param("( f $0 )  ", " ( f $0 )", id="spaces around"),
+        pytest.param("(f $0 )", "( f $0 )", id="a space after each opening bracket"),
+        pytest.param("( f $0 ) ) )", "( f $0 )", id="surplus brackets"),
+        pytest.param("( and ( a $0 ) ( b $0 )", "( and ( b $0 ) ( a $0 ) )", id="a missing bracket at the end"),
+        pytest.param("( lambda $0 e ( f $0 ) )", "( lambda $0 ( f $0 ) )", id="the type after lambda"),
+        pytest.param("( lambda $0 i ( f $0 ) )", "( lambda $0 e ( f $0 ) )", id="any type of one character"),
+        pytest.param("( and ( a $0 ) ( b $0 ) )", "( and ( b $0 ) ( a $0 ) )", id="and"),
+        pytest.param("( or ( a $0 ) ( b $0 ) )", "( or ( b $0 ) ( a $0 ) )", id="or"),
+        pytest.param("( = ( f $0 ) x )", "( = x ( f $0 ) )", id="="),
+        pytest.param("( next_to:t $0 s0 )", "( next_to:t s0 $0 )", id="next_to:t"),
+        pytest.param("( exists $1 ( a $1 ) ( b $1 ) )", "( exists $1 ( b $1 ) ( a $1 ) )", id="exists"),
+        pytest.param("( max $0 ( a $0 ) ( b $0 ) )", "( max $0 ( b $0 ) ( a $0 ) )", id="max"),
+        pytest.param("( min $0 ( a $0 ) ( b $0 ) )", "( min $0 ( b $0 ) ( a $0 ) )", id="min"),
+        pytest.param("( count $0 ( a $0 ) ( b $0 ) )", "( count $0 ( b $0 ) ( a $0 ) )", id="count"),
+        pytest.param("( sum $0 ( a $0 ) ( b $0 ) )", "( sum $0 ( b $0 ) ( a $0 ) )", id="sum"),
+        pytest.param("( and ( a $0 ) ( a $0 ) ( b $0 ) )", "( and ( b $0 ) ( a $0 ) )", id="duplicates of and"),
+        pytest.param("( or ( a $0 ) ( a $0 ) ( b $0 ) )", "( or ( b $0 ) ( a $0 ) )", id="duplicates of or"),
+        pytest.param(
+            "( and ( x $0 ) ( or ( b $0 ) ( a $0 ) ) )", "( and ( or ( a $0 ) ( b $0 ) ) ( x $0 ) )", id="inner first"
+        ),
+        pytest.param("( lambda $3 e ( f $3 $7 ) )", "( lambda $0 e ( f $0 $1 ) )", id="names of variables"),
+        pytest.param("( F $0 s0 )", "( f $0 S0 )", id="case"),
+        pytest.param("( g ( ( f $0 ) ) )", "( g ( f $0 ) )", id="brackets around brackets inside"),
+    ],
+)
+def test_logic_match_takes_for_the_same(one, other):
+    assert logic_match(one, other)
+    assert logic_match(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param("( f $0 $1 )", "( f $1 $1 )", id="another variable"),
+        pytest.param("( loc:t $0 s0 )", "( loc:t s0 $0 )", id="an operator that is not sorted"),
+        pytest.param("( argmax $0 ( a $0 ) ( b $0 ) )", "( argmax $0 ( b $0 ) ( a $0 ) )", id="argmax"),
+        pytest.param("( exist ?y ( a ?y ) ( b ?y ) )", "( exist ?y ( b ?y ) ( a ?y ) )", id="exist is not exists"),
+        pytest.param("( lambda ?x ( f ?x ) )", "( lambda ?y ( f ?y ) )", id="?x is not renamed"),
+        pytest.param("( lambda $0 int ( f $0 ) )", "( lambda $0 ( f $0 ) )", id="a type of three characters"),
+        pytest.param("( = ( f $0 ) ( f $0 ) )", "( = ( f $0 ) )", id="= keeps duplicates"),
+        pytest.param(  # sorted under the old names, (a $1) before (b $0), and only then renamed
+            "( and ( f $0 $1 ) ( a $1 ) ( a $0 ) )",
+            "( and ( f $1 $0 ) ( a $0 ) ( a $1 ) )",
+            id="sorted before renaming",
+        ),
+        pytest.param("( f )", "( f) ", id="an operator without arguments cannot be written"),
+        pytest.param("", "( f $0 )", id="nothing"),
+        pytest.param("( f $0 )", "f $0", id="brackets around everything"),
+    ],
+)
+def test_logic_match_tells_apart(one, other):
+    assert not logic_match(one, other)
+    assert not logic_match(other, one)
+
+
+def test_exact_match_counts_whatever_it_is():
+    assert exact_match("( f )", "( f ) ")
+    assert logic_match("( f )", "( f ) "), "logic match adds to exact match"
+    assert not exact_match("( F )", "( f )")
+
+
+def test_a_normalised_form():
+    form = (
+        "( lambda $2 e ( and ( to $2 ci1 ) ( flight $2 ) ( exists $5 ( and ( b $5 ) ( a $5 $2 ) ) ) ( to $2 ci1 ) ) )"
+    )
+    expected = "( lambda $0 ( and ( exists $1 ( and ( a $1 $0 ) ( b $1 ) ) ) ( flight $0 ) ( to $0 ci1 ) ) )"
+    assert normalised(form) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("( lambda ?x ( f ?x ) )", "( lambda ?y ( f ?y ) )"),
+        ("( lambda ?x exist ?y ( and ( f a ?y ) ( g ?y ?x ) ) )", "( lambda ?y exist ?x ( and ( g ?x ?y ) ( f a ?x ) ) )"),
+        ("( and ( f $0 $1 ) ( a $1 ) ( a $0 ) )", "( and ( a $0 ) ( f $0 $1 ) ( a $1 ) )"),
+        (
+            "( lambda $0 e ( and ( exists $1 ( a $1 $0 ) ) ( exists $1 ( b $1 $0 ) ) ) )",
+            "( lambda $3 e ( and ( exists $2 ( b $2 $3 ) ) ( exists $1 ( a $1 $3 ) ) ) )",
+        ),
+        ("( lambda $0 e ( lambda $0 e ( lambda $1 e ( f $0 $1 ) ) ) )", "( lambda $5 e ( lambda $6 e ( lambda $7 e ( f $6 $7 ) ) ) )"),
+        ("( and ( a $0 ) ( a $0 ) )", "( and ( a $0 ) )"),
+        ("( argmax $0 ( a $0 ) ( f $0 ) $1 )", "( argmax $2 ( a $2 ) ( f $2 ) $1 )"),
+    ],
+)  # fmt: skip
+def test_structure_match_looks_through_names_and_order(one, other):
+    assert structure_match(one, other)
+    assert structure_match(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("( f $0 ) )", "( f $0 )"),
+        ("( f ( a $0 )", "( f ( a $0 ) )"),
+        ("( lambda $0 i ( f $0 ) )", "( lambda $0 e ( f $0 ) )"),
+        ("( F $0 )", "( f $0 )"),
+        ("( max $0 ( a $0 ) ( b $0 ) )", "( max $0 ( b $0 ) ( a $0 ) )"),
+        ("( lambda $0 e ( lambda $1 e ( f $0 $1 ) ) )", "( lambda $0 e ( lambda $1 e ( f $1 $0 ) ) )"),
+        ("( f $0 )", "( f $1 )"),
+        ("( f ( ) )", "( f ( ) )"),
+        ("", ""),
+    ],
+)
+def test_structure_match_is_strict(one, other):
+    assert not structure_match(one, other)
+
+
+def test_a_structure():
+    assert structure("( lambda $4 e ( and ( b $4 ) ( a $4 ) ) )") == "( lambda #0 e ( and ( a #0 ) ( b #0 ) ) )"

@@ -1,0 +1,116 @@
+"""The tables of paper 003: their cells, the way from records to scores, and the protocol of bAbI."""
+
+import dataclasses
+import json
+
+import pyarrow as pa
+import pytest
+
+from data.shards import read_shard, write_shard
+from data.store import Artifact, Job, Places, Store
+from flows.catalogue import PROFILES, TABLES, experiment
+from flows.experiment import override
+from flows.experiments.paper_003_answering import average, listed_average
+from tasks.optimisers import halved_after_rise
+from tasks.problems.answering import ANSWERS, AnswerScoring, score_answers
+from tasks.problems.transduction import length_to_failure
+from tasks.stories import words
+from tasks.tokenise import characters, letters
+
+TINY = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=12", "recipe.corpus.train=60",
+        "recipe.corpus.dev=10", "recipe.corpus.test=20")  # fmt: skip
+ROWS = {
+    "nmt/sample/char-structured": "bleu",
+    "babi/sample/binary-facts2": "fact",
+    "snli/sample/hard": "accuracy",
+    "snli/sample/structured": "accuracy",
+    "trees/sample/structured": "failure/depth2",
+}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_cell_names_one_published_number_and_every_row_has_its_own_name(profile):
+    made = {table: make(profile) for (paper, table), make in TABLES.items() if paper == "003"}
+    assert all(a.cell is None or a.cell.published > 0 for table in made.values() for e in table for a in e.answers)
+    assert all(len({e.row for e in table}) == len(table) for table in made.values())
+    if profile == "paper":
+        assert {name: len(table) for name, table in made.items()} == {"nmt": 6, "babi": 30, "snli": 4, "trees": 3}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_from_records_to_scores(row, tmp_path):
+    chosen = experiment(f"003/table{row}")
+    for assignment in TINY:
+        chosen = override(chosen, assignment)
+    store = Store(tmp_path).open()
+    scored = store.run(chosen.steps(0).scored)
+    assert ROWS[row] in scored.meta["scores"] and scored.meta["stand_in"]
+    sentences = read_shard(scored.file("sentences.arrow"))
+    for answer in chosen.answers:
+        assert answer.statistic.column in sentences.column_names
+    assert len(sentences) == 20
+
+
+def test_averages_as_printed_and_as_the_listed_tasks_give_them():
+    assert listed_average("MemN2N", "answer accuracy") == pytest.approx((81.4, 79.91))
+    assert listed_average("Binary CRF", "answer accuracy") == pytest.approx((81.0, 79.47))
+    assert listed_average("MemN2N", "fact sequence accuracy") == pytest.approx((39.6, 36.65))
+    assert listed_average("Binary CRF", "fact sequence accuracy") == pytest.approx((53.7, 53.74))
+    assert average([1.0, 2.0, 6.0]) == 3.0
+
+
+def test_answers_are_of_the_best_start_and_facts_of_the_best_few(tmp_path):
+    facts = {0: [[1, 0], [2, 1]], 1: [[0, 1], [2, 1]], 2: [[1, 0], [1, 2]]}  # by start; the support is 1 0 and 2 1
+    rows = [
+        {"restart": start, "id": i, "group": "", "answer": "a", "predicted": "ab"[start > 0 and i], "support": support, "facts": found}
+        for start, places in facts.items()
+        for i, (support, found) in enumerate(zip(([1, 0], [2, 1]), places, strict=True))
+    ]  # fmt: skip
+    write_shard(tmp_path / "predictions.arrow", pa.Table.from_pylist(rows, schema=ANSWERS))
+    inputs = {
+        "predictions": Artifact(tmp_path, {"meta": {}, "key": ""}),
+        "stories": Artifact(tmp_path, {"meta": {"shards": []}, "key": ""}),
+    }
+    job = Job(tmp_path, tmp_path, inputs, Store(tmp_path), Places(), "")
+    values = {name: score["value"] for name, score in score_answers(job, AnswerScoring(2))["scores"].items()}
+    assert values == {"answer": 100.0, "fact": 75.0, "answer/mean": pytest.approx(200 / 3)}
+    assert json.loads((tmp_path / "scores.json").read_text())["fact"]["signature"].startswith("mean of the best 2 of 3")
+
+
+def test_starts_are_ranked_by_what_was_held_out(tmp_path):
+    chosen = experiment("003/tablebabi/sample/binary-facts2")
+    for assignment in (*TINY, "recipe.restarts=3", "train.learning_rate=0.1"):
+        chosen = override(chosen, assignment)
+    store = Store(tmp_path).open()
+    trained = store.run(chosen.steps(1).trained)
+    losses = [start["dev_loss"] for start in trained.meta["restarts"]]
+    assert losses == sorted(losses) and trained.meta["dev_loss"] == losses[0]
+    assert sorted(start["seed"] for start in trained.meta["restarts"]) == [3, 4, 5]
+    assert (trained.path / "model.safetensors").read_bytes() == (trained.path / "restart-0.safetensors").read_bytes()
+    again = dataclasses.replace(chosen, name="another name")
+    assert store.find(again.steps(1).trained) is not None
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "expected"),
+    [
+        ("a b c", "a b c", 100),
+        ("a b", "a b c d", 50),
+        ("", "a b", 0),
+        ("a x c", "a b c d", 25),
+        ("a b c", "a b", 200 / 3),
+    ],
+)
+def test_length_to_failure(hypothesis, reference, expected):
+    assert length_to_failure(hypothesis.split(), reference.split()) == pytest.approx(expected)
+
+
+def test_the_rate_is_halved_from_the_first_rise_on():
+    losses = [3.0, 2.0, 2.5, 1.0, 1.5]
+    assert [halved_after_rise(losses[:n]) for n in range(6)] == [1, 1, 1, 0.5, 0.25, 0.125]
+
+
+def test_words_and_characters():
+    assert words("Where is Mary's red-blue cup?") == ["where", "is", "mary's", "red-blue", "cup"]
+    assert characters("私 は 学生 。", "ja") == list("私は学生。") and characters("I am .", "en") == ["I", "am", "."]
+    assert letters("a cat", "en") == list("acat") and letters("eine katze", "de") == ["eine", "katze"]

@@ -1,0 +1,211 @@
+"""The parse step: gold trees, the real Stanza pipeline on real models, and what cannot be parsed."""
+
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import torch
+
+from data.grammar.records import Entailment, Polarity, Treebank
+from data.parsers import load as load_parser
+from data.schemas import BITEXT, TREES, build
+from data.sources import Sources
+from data.store import Artifact, Places, Step, Store
+from data.trees import parse as read_tree
+from tasks.corpora import SampleCorpus
+from tasks.parse import Analysis, Gold, Parse, Plant, flat, models_of, parse, plant, planted
+from tasks.parser_models import DownloadParser, downloaded, fetched
+from tasks.stages import stage_table, write_stage
+from tasks.stanza_parser import Stanza, in_batches, load
+
+MODELS = Path(__file__).parents[2] / "shared" / "models"
+PLACES = Places(sources=Sources((MODELS,), offline=True))
+modelled = pytest.mark.skipif(not (MODELS / "stanza").is_dir(), reason="no mirror of parsers' models")
+SENTENCES = [
+    "The cat sleeps .",
+    "",
+    "Dogs",
+    "A man ( in a red hat ) gives his dog a bone near the old house .",
+    "word " * 40,
+    "Who knows ?",
+]
+
+
+def write(job, settings) -> dict[str, object]:
+    """A step that keeps SENTENCES, in shards as large as it is told."""
+    table = build(BITEXT, "here", {"source": list(settings), "target": list(settings)}, len(settings))
+    return {"licences": ["CC0-1.0"], "redistributable": True, "stand_in": False, **write_stage(job.out, table)}
+
+
+def rows() -> Step:
+    return Step(write, "rows", tuple(SENTENCES))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return Store(tmp_path_factory.mktemp("models")).open().run(fetched("gum"), PLACES)
+
+
+def test_gold_trees_are_those_of_the_corpus(store: Store) -> None:
+    corpus = SampleCorpus(train=30, dev=5, test=5, records=Treebank())
+    made = store.run(Step(parse, "p", Parse(Gold()), {"rows": corpus.split("train")}))
+    assert stage_table(made).equals(stage_table(store.run(corpus.split("train"))))
+    assert made.meta["unusable"] == {}
+    for records, column in ((Entailment(), "hypothesis"), (Polarity(), "text")):
+        rows_ = SampleCorpus(train=30, dev=5, test=5, records=records).split("train")
+        table = stage_table(store.run(Step(parse, "p", Parse(Gold(), column), {"rows": rows_})))
+        texts = stage_table(store.run(rows_))[column].to_pylist()
+        assert [" ".join(tokens) for tokens in table["tokens"].to_pylist()] == texts
+        assert all(list(read_tree(row["tree"]).tokens) == row["tokens"] for row in table.to_pylist())
+    with pytest.raises(ValueError, match="no trees in this corpus"):
+        store.run(Step(parse, "p", Parse(Gold(), "source"), {"rows": rows()}))
+    with pytest.raises(ValueError, match="no column 'txt' to parse"):
+        store.run(Step(parse, "p", Parse(Gold(), "txt"), {"rows": rows()}))
+    with pytest.raises(ValueError, match="give the parse step an input `models`"):
+        store.run(Step(parse, "p", Parse(Stanza(), "source"), {"rows": rows()}))
+
+
+@modelled
+def test_stanza_parses_and_counts_what_it_cannot(store: Store, models: Artifact) -> None:
+    step = Step(parse, "p", Parse(Stanza(longest=30), "source"), {"rows": rows(), "models": models})
+    before = torch.get_num_threads()
+    made = store.run(step)
+    assert torch.get_num_threads() == before
+    table = stage_table(made)
+    assert table.schema.equals(TREES)
+    assert made.meta["unusable"] == {"more than 30 words": 1, "no words": 1}
+    assert made.meta["stand_in"] and made.meta["licences"] == ["CC0-1.0", "LicenseRef-GUM"]
+    for text, row in zip(SENTENCES, table.to_pylist(), strict=True):
+        assert row["tokens"] == text.split()
+        if row["tokens"]:
+            assert list(read_tree(row["tree"]).tokens) == row["tokens"], "brackets in words are kept"
+        if not row["reason"]:
+            assert row["heads"].count(0) == 1 and len(row["tags"]) == len(row["universal"]) == len(row["tokens"])
+    assert table["tags"].to_pylist()[0][:2] == ["DT", "NN"]
+    assert table["tree"].to_pylist()[4].startswith("(ROOT (X word) (X word)")
+
+
+@modelled
+def test_trees_do_not_depend_on_the_batch(models: Artifact) -> None:
+    texts = SampleCorpus(train=30, dev=1, test=1).records.tables(0, {"a": 30})["a"]["source"].to_pylist()
+    table = build(BITEXT, "here", {"source": texts, "target": texts}, len(texts))
+    whole, single = (Stanza(batch=size).analyse(table, "source", {"models": models.path}) for size in (100, 1))
+    assert whole.equals(single)
+
+
+@modelled
+def test_stanza_divides_text(models: Artifact) -> None:
+    table = build(BITEXT, "here", {"source": ["Don't go, he says.", "  ", "It is 3:15."], "target": ["", "", ""]}, 3)
+    tokens = Stanza(tokenise=True).analyse(table, "source", {"models": models.path})["tokens"].to_pylist()
+    assert tokens[0][-4:] == [",", "he", "says", "."] and tokens[1] == [] and tokens[2][-1] == "."
+
+
+def test_a_sentence_that_fails_does_not_stop_the_others() -> None:
+    tried = []
+
+    def fragile(some: list[list[str]]) -> list[Analysis]:
+        tried.append(len(some))
+        if any("bad" in words for words in some):
+            raise RuntimeError("no")
+        return [Analysis(words, tree="ok") for words in some]
+
+    tokens = [["a"], ["bad"], ["b"], [], ["c"], ["w"] * 9]
+    found = in_batches(fragile, tokens, 3, 5)
+    assert [a.reason for a in found] == ["", "the parser failed: RuntimeError", "", "no words", "", "more than 5 words"]
+    assert tried == [3, 1, 1, 1, 1]
+    assert flat(["(", "a"], "x").tree == "(ROOT (X -LRB-) (X a))"
+
+
+@modelled
+def test_the_models_decide_the_key(models: Artifact, tmp_path: Path) -> None:
+    other = Store(tmp_path).open().run(fetched("gum"), PLACES)
+    assert models_of(other).key == models_of(models).key, "not where they lie"
+    damaged = dict(other.manifest)
+    damaged["files"] = other.manifest["files"] | {"resources.json": {"sha256": "0", "bytes": 1}}
+    assert models_of(Artifact(other.path, damaged)).key != models_of(models).key
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Nobody serves these files"):
+        Store(tmp_path / "s").open().run(fetched("gum"), Places(sources=Sources((), offline=True)))
+    with pytest.raises(OSError, match="has no models of 'en'"):
+        load("en", ("pos",), 100, 1000, str(tmp_path))
+    with pytest.raises(ValueError, match="did you mean 'gum'"):
+        load_parser("gun")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(models: Artifact, tmp_path: Path) -> Iterator[str]:
+    """Stanza's server as it would be: a list of resources of this version, and models below the language."""
+    from stanza.resources.common import DEFAULT_RESOURCES_VERSION
+
+    folder = tmp_path / "served"
+    (folder / "models").mkdir(parents=True)
+    resources = json.loads((models.path / "resources.json").read_text())
+    (folder / f"resources_{DEFAULT_RESOURCES_VERSION}.json").write_text(json.dumps(resources))
+    (folder / "models" / "en").symlink_to(models.path / "en")
+    http = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{http.server_port}"
+    http.shutdown()
+    http.server_close()
+
+
+@modelled
+def test_stanza_downloads_from_a_server(server: str, store: Store, models: Artifact) -> None:
+    where = (server, server + "/models/{lang}/{filename}")
+    step = downloaded(DownloadParser(processors=("tokenize", "pos"), server=where))
+    with pytest.raises(OSError, match="offline: "):
+        store.run(step, PLACES)
+    made = store.run(step, Places(sources=Sources()))
+    assert sorted(made.manifest["files"]) == [
+        "en/pos/gum.pt", "en/pretrain/own.pt", "en/tokenize/gum.pt", "resources.json",
+    ]  # fmt: skip
+    table = build(BITEXT, "here", {"source": ["The cat sleeps ."], "target": [""]}, 1)
+    found = Stanza(processors=("pos",)).analyse(table, "source", {"models": made.path})
+    assert found["tags"].to_pylist()[0][:2] == ["DT", "NN"] and found["tree"].to_pylist() == [""]
+    gone = downloaded(DownloadParser(server=("http://127.0.0.1:9", where[1])))
+    with pytest.raises(OSError, match="is there a network"):
+        store.run(gone, Places(sources=Sources()))
+
+
+def test_no_rows(store: Store) -> None:
+    nothing = Step(write, "none", ())
+    made = store.run(Step(parse, "p", Parse(Gold(), "source"), {"rows": nothing}))
+    assert made.meta["rows"] == 0 and made.meta["shards"] == []
+
+
+def test_arrow_columns_of_tokens_are_taken_as_they_are() -> None:
+    from tasks.parse import sentences
+
+    table = pa.table({"tokens": [["a b", "c"]], "text": ["a b c"]})
+    assert sentences(table, "tokens") == [["a b", "c"]] and sentences(table, "text") == [["a", "b", "c"]]
+
+
+@modelled
+def test_missing_trees_are_planted(store: Store, models: Artifact) -> None:
+    pairs = SampleCorpus(train=8, dev=1, test=1, records=Entailment()).split("train")
+    same = store.run(Step(plant, "p", Plant(Gold()), {"rows": pairs}))
+    assert stage_table(same).equals(stage_table(store.run(pairs))), "nothing was missing"
+    table = stage_table(store.run(pairs)).combine_chunks()
+    empty = table.set_column(
+        table.schema.get_field_index("hypothesis_tree"), table.schema.field("hypothesis_tree"), pa.array([""] * 8)
+    )
+    made = planted(empty, "hypothesis", Stanza(processors=("pos", "constituency"), longest=6), {"models": models.path})
+    assert made["premise_tree"].equals(table["premise_tree"])
+    for row in made.to_pylist():
+        assert " ".join(read_tree(row["hypothesis_tree"]).tokens) == row["hypothesis"]
+        long = len(row["hypothesis"].split()) > 6
+        assert row["reason"] == ("hypothesis: more than 6 words" if long else "")
+    with pytest.raises(ValueError, match="nothing to give trees to"):
+        store.run(Step(plant, "p", Plant(Gold()), {"rows": rows()}))

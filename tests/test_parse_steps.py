@@ -1,0 +1,192 @@
+"""Parsing end to end: a treebank to numbers, trained weights to trees, text to trees, and what labels contribute."""
+
+import dataclasses
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.grammar.records import Treebank
+from data.store import Artifact, Step, Store
+from data.trees import parse as read_tree
+from flows.catalogue import experiment
+from flows.experiment import Experiment
+from phrasemodels.layers.scorers import contributions, fenceposts, shares
+from phrasemodels.models.parser import phrases_alone
+from tasks.batches import in_order
+from tasks.joint_trees import Ids, read_side
+from tasks.parse import Parse, parse
+from tasks.parse_formats import as_json, bracketed, conllu
+from tasks.penn import penn
+from tasks.pieces import reunited
+from tasks.problems.label_attention import view
+from tasks.problems.parses import TreeParser
+from tasks.stages import shards, stage_table
+from tasks.trained_parser import Trained
+
+ROW = "004/table3/sample/3-ff-drop"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store")).open()
+
+
+@pytest.fixture(scope="module")
+def small() -> Experiment:
+    known = experiment(ROW)
+    corpus = dataclasses.replace(known.recipe.corpus, train=300, dev=20, test=30)
+    train = dataclasses.replace(known.train, steps=100, warmup=10, evaluate_every=50, checkpoint_every=100)
+    return dataclasses.replace(known, recipe=dataclasses.replace(known.recipe, corpus=corpus), train=train)
+
+
+@pytest.fixture(scope="module")
+def data(store: Store, small: Experiment) -> dict[str, Artifact]:
+    return {name: store.run(step) for name, step in small.recipe.data().items()}
+
+
+@pytest.fixture(scope="module")
+def parser(store: Store, small: Experiment, data: dict[str, Artifact]) -> TreeParser:
+    return small.recipe.parser(small.model, store.run(small.steps(0).trained), data["vocabulary"])
+
+
+def test_batches_hold_the_trees_of_the_corpus(small: Experiment, data: dict[str, Artifact]) -> None:
+    examples = small.recipe.problem.examples([shard.path for shard in shards(data["train"])])
+    names = {side: read_side(data["vocabulary"], side) for side in ("labels", "relations", "tags", "words")}
+    rows = Treebank().tables(0, {"train": 300, "dev": 20, "test": 30})["train"].to_pylist()
+    chosen = in_order(examples, 600)[3]
+    batch = examples.batch(chosen)
+    for place, index in enumerate(chosen.tolist()):
+        row, n = rows[index], len(rows[index]["tokens"])
+        spans = {(names["labels"][k], i, j + 1) for i, j, k in batch.gold.cells[place].tolist() if i >= 0}
+        chains = {(part, i, j) for label, i, j in spans for part in label.split("::")}
+        assert chains == {tuple(span) for span in read_tree(row["tree"]).spans if span.label != "ROOT"}
+        assert batch.gold.heads[place, 1 : n + 1].tolist() == row["heads"]
+        assert [names["relations"][k] for k in batch.gold.relations[place, 1 : n + 1]] == row["relations"]
+        assert [names["tags"][k] for k in batch.gold.tags[place, 1 : n + 1]] == row["tags"]
+        assert (batch.gold.tags[place, n + 1 :] == -1).all() and (batch.gold.heads[place, 0] == -1)
+        words = [names["words"][k] for k in batch.sentences.words[place, : n + 2]]
+        assert all(w in ("<unk>", t.lower()) for w, t in zip(words[1:-1], row["tokens"], strict=True))
+        assert (words[0], words[-1]) == ("<s>", "</s>")
+        forms = batch.sentences.characters[batch.sentences.forms[place, 1 : n + 1]]
+        assert [(form > 0).sum().item() for form in forms] == [min(20, len(t)) for t in row["tokens"]]
+    assert (batch.sentences.tags == 1).all()  # not read: they are found
+
+
+def test_long_words_keep_both_ends() -> None:
+    ids = Ids({"words": [], "tags": [], "characters": ["<pad>", "<unk>", "<s>", "</s>", *"abcdefghijklmnopqrstuvwxyz"]})
+    first, word, last = ids.sentence(["abcdefghijklmnopqrstuvwxyz"])["characters"]
+    assert (first[:2], last[:2]) == ([2, 0], [3, 0])
+    assert word == [*range(4, 14), *range(20, 30)]
+
+
+def test_training_and_scores_learn_something(store: Store, small: Experiment) -> None:
+    pipeline = small.steps(0)
+    scored = store.run(pipeline.scored)
+    scores = {name: score["value"] for name, score in scored.meta["scores"].items()}
+    assert scores["f1"] > 30 and scores["uas"] > 30 and scores["tags"] > 60
+    assert scores["las"] <= scores["uas"]
+    breakdown = json.loads(scored.file("breakdown.json").read_text())
+    assert breakdown["labels"]["NP"]["gold"] > 30
+
+
+def test_text_becomes_trees_in_any_company(parser: TreeParser) -> None:
+    sentences = [["the", "red", "house", "sleeps"], ["who", "sees", "an", "unheard-of", "word", "?"], ["yes"]]
+    together = parser.parse(sentences)
+    assert together == [parser.parse([words])[0] for words in sentences]
+    assert parser.parse([]) == []
+    for words, found in zip(sentences, together, strict=True):
+        assert found.tokens == words and found.heads.count(0) == 1
+        assert list(read_tree(bracketed(found)).tokens) == words
+        assert conllu(found).count("\n") == len(words) + 1
+        assert json.loads(as_json(found))["heads"] == found.heads
+
+
+def test_a_trained_parser_is_a_back_end(store: Store, small: Experiment, data: dict[str, Artifact]) -> None:
+    trained = small.steps(0).trained
+    settings = Parse(Trained(small.recipe.problem, small.model, longest=8))
+    inputs = {"rows": small.recipe.corpus.split("test"), "weights": trained, "vocabulary": data["vocabulary"]}
+    made = store.run(Step(parse, "p", settings, inputs))
+    gold = stage_table(store.run(small.recipe.corpus.split("test"))).to_pylist()
+    for row, own in zip(stage_table(made).to_pylist(), gold, strict=True):
+        assert row["tokens"] == own["tokens"] and list(read_tree(row["tree"]).tokens) == own["tokens"]
+        assert row["reason"] == ("" if len(own["tokens"]) <= 8 else "more than 8 words")
+        assert len(row["heads"]) == (0 if row["reason"] else len(own["tokens"]))
+
+
+def test_phrases_alone_have_no_heads(parser: TreeParser) -> None:
+    alone = TreeParser.__new__(TreeParser)
+    alone.__dict__ = parser.__dict__ | {"problem": dataclasses.replace(parser.problem, decode=phrases_alone)}
+    (found,) = alone.parse([["the", "house", "sleeps"]])
+    assert found.tree and not found.heads and "\t_\t" in conllu(found)
+
+
+def test_labels_are_seen(parser: TreeParser) -> None:
+    seen = view(parser, ["the", "red", "house", "sleeps"])
+    assert seen.attention.shape == (len(seen.labels), 6)
+    np.testing.assert_allclose(seen.attention.sum(1), 1, rtol=1e-5)
+    assert seen.averages.shape == seen.shares.shape == (len(seen.spans), len(seen.labels))
+    np.testing.assert_allclose(seen.shares.sum(1), 1, rtol=1e-5)
+
+
+def test_contributions_are_means_over_a_label() -> None:
+    states = torch.randn(2, 7, 12)
+    posts, spans = fenceposts(states, 3), torch.tensor([[[0, 4], [2, 2]], [[1, 3], [0, 0]]])
+    found = contributions(posts, 3, spans)
+    for b in range(2):
+        for m, (i, j) in enumerate(spans[b].tolist()):
+            for label in range(3):
+                forward, backward = (slice(label * 4 + k, label * 4 + k + 2) for k in (0, 2))
+                ahead = states[b, j + 1, forward] - states[b, i, forward]
+                behind = states[b, j + 2, backward] - states[b, i + 1, backward]
+                expected = torch.cat([ahead, behind]).mean()
+                torch.testing.assert_close(found[b, m, label], expected)
+    torch.testing.assert_close(shares(torch.tensor([1.0, 3.0])), torch.tensor([0.0, 1.0]).softmax(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("The cat didn't sit.", "The cat did n't sit ."),
+        ('"It\'s 3.5%," Mr. Smith said...', '" It \'s 3.5 % , " Mr. Smith said ...'),
+        ("We cannot pay $1,000 (U.S.) at 10:30!", "We can not pay $ 1,000 ( U.S. ) at 10:30 !"),
+        ("They'd've gone; I'm well-known", "They 'd 've gone ; I 'm well-known"),
+        ("Write to a.b@c.org -- see https://x.org/a?b=1.", "Write to a.b@c.org -- see https://x.org/a?b=1 ."),
+        ("", ""),
+    ],
+)
+def test_text_is_divided_as_treebanks_are(text: str, tokens: str) -> None:
+    assert penn(text) == tokens.split()
+
+
+def test_clitics_are_as_pretrained_encoders_know_them() -> None:
+    assert reunited(["do", "n't", "go"]) == ["don", "'t", "go"]
+    assert reunited(["n't"]) == ["n't"]
+
+
+@pytest.mark.slow
+def test_the_command_line_parses(cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    sizes = ["recipe.corpus.train=200", "recipe.corpus.dev=10", "recipe.corpus.test=10", "train.steps=10"]
+    trained = cli("train", ROW, "--local", *(part for size in sizes for part in ("--set", size)))
+    assert trained.returncode == 0, trained.stderr
+    (tmp_path / "text").write_text("The red house sleeps.\n\nwho knows ?\n")
+    lines = cli("parse", ROW, str(tmp_path / "text")).stdout.splitlines()
+    assert [line.count("(ROOT") for line in lines] == [1, 0, 1]
+    rows = [
+        json.loads(line)
+        for line in cli("parse", ROW, str(tmp_path / "text"), "--format", "json").stdout.split("\n")
+        if line
+    ]
+    assert rows[0]["tokens"] == ["The", "red", "house", "sleeps", "."]
+    (tmp_path / "x.conllu").write_text(cli("parse", ROW, str(tmp_path / "text"), "--format", "conllu").stdout)
+    again = cli("parse", ROW, str(tmp_path / "x.conllu"))
+    assert again.stdout.splitlines() == [line for line in lines if line], again.stderr
+    assert "no format 'xml'" in cli("parse", ROW, str(tmp_path / "text"), "--format", "xml").stderr
+    page = cli("labels", ROW, "The red house sleeps.", "--to", str(tmp_path / "labels.html"))
+    assert page.returncode == 0 and (tmp_path / "labels.html").read_text().count("<svg") == 3, page.stderr
+    assert cli("export", ROW, str(tmp_path / "parser")).returncode == 0
+    assert cli("parse", str(tmp_path / "parser"), str(tmp_path / "text")).stdout.splitlines() == lines

@@ -1,0 +1,49 @@
+"""`phrasemodels parsers`, in this process and against the mirror."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from flows.parsers import app
+
+SHARED = Path(__file__).parents[2] / "shared"
+mirrored = pytest.mark.skipif(not (SHARED / "models" / "stanza").is_dir(), reason="no mirror of parsers' models")
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {
+        "PHRASEMODELS_STORE": str(tmp_path / "store"),
+        "PHRASEMODELS_MIRROR": str(SHARED / "corpora"),
+        "PHRASEMODELS_PARSERS": str(SHARED / "models"),
+        "PHRASEMODELS_OFFLINE": "true",
+    }
+
+
+def run(environment: dict[str, str], *arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env=environment)
+
+
+def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
+    rows = json.loads(run(environment, "list", "--json").stdout)
+    assert rows == [dict(rows[0], name="gum", licence="LicenseRef-GUM", stand_in=True, there=False)]
+    assert "did you mean 'gum'" in str(run(environment, "fetch", "gumm").exception)
+    assert "offline: Stanza's own models" in str(run(environment, "fetch", "stanza").exception)
+    assert "parsers train gum" in str(run(environment, "fetch", "trained-gum").exception)
+    nowhere = environment | {"PHRASEMODELS_PARSERS": "/nowhere"}
+    assert "train the like" in str(run(nowhere, "fetch", "gum").exception)
+
+
+@mirrored
+def test_fetch_score_levels(environment: dict[str, str]) -> None:
+    fetched = run(environment, "fetch", "gum")
+    assert (Path(fetched.stdout.strip()) / "en" / "pos" / "gum.pt").is_file()
+    assert json.loads(run(environment, "list", "--json").stdout)[0]["there"]
+    scores = json.loads(run(environment, "score", "gum", "gum", "--head", "60", "--json").stdout)
+    assert scores["upos"] > 85 and scores["las"] > 50 and scores["f1"] > 55 and scores["sentences_per_second"] > 1
+    levels = json.loads(run(environment, "levels", "gum", "--json").stdout)
+    assert [row["level"] for row in levels] == [1, 2, 3]
+    phrases, words = ([row[name] for row in levels] for name in ("phrases", "words"))
+    assert phrases == sorted(phrases) and words == sorted(words, reverse=True) and phrases[0] > 1

@@ -1,0 +1,94 @@
+"""Parsers on top of encoders of the transformers library: tiny ones with random weights, saved to disk."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.grammar.records import Treebank
+from data.store import Store
+from flows.catalogue import experiment
+from phrasemodels.encoders.inputs import PretrainedConfig, TagsConfig
+from phrasemodels.models.parser import Jointly
+from tasks.corpora import SampleCorpus
+from tasks.pieces import Pieces
+from tasks.problems.parsing import Parsing
+from tasks.stages import shards
+
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    *"abcdefghijklmnopqrstuvwxyz'.?",
+    *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz'"),
+]
+
+
+def save(kind: str, folder: Path) -> str:
+    """A tiny encoder and its tokeniser of single letters."""
+    tokeniser = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
+    tokeniser.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    named = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokeniser, **named).save_pretrained(folder)
+    torch.manual_seed(0)
+    if kind == "bert":
+        config = transformers.BertConfig(
+            vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+        )
+        transformers.BertModel(config).save_pretrained(folder)
+    else:
+        config = transformers.XLNetConfig(vocab_size=len(WORDS), d_model=16, n_layer=2, n_head=2, d_inner=32)
+        transformers.XLNetModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlnet"])
+def test_a_pretrained_encoder_is_trained_further(kind: str, tmp_path: Path) -> None:
+    name = save(kind, tmp_path / kind)
+    divide = Pieces.of(name)
+    assert divide(["ab", "", "c"]) == {"pieces": [2, *(WORDS.index(w) for w in ("a", "##b")), 1, WORDS.index("c"), 3],
+                                       "last": [0, 2, 3, 4, 5]}  # fmt: skip
+    known = experiment("004/table3/sample/3-ff-drop")
+    corpus = SampleCorpus(train=20, dev=5, test=5, records=Treebank())
+    recipe = dataclasses.replace(known.recipe, corpus=corpus, divide=divide, problem=Parsing())
+    store = Store(tmp_path / "store").open()
+    data = {what: store.run(step) for what, step in recipe.data().items()}
+    model = dataclasses.replace(known.model, inputs=(PretrainedConfig(name), TagsConfig()))
+    parser = recipe.problem.configure(model, data["vocabulary"]).build()
+    examples = recipe.problem.examples([shard.path for shard in shards(data["train"])])
+    batch = examples.batch(np.arange(3))
+
+    parser.eval()
+    alone = [examples.batch(np.array([row])).sentences for row in range(3)]
+    together = parser.encode(batch.sentences)[1]
+    for row, one in enumerate(alone):
+        n = int(one.lengths)
+        torch.testing.assert_close(together[row, : n + 1], parser.encode(one)[1][0], atol=1e-4, rtol=1e-4)
+
+    parser.train()
+    optimiser = torch.optim.Adam(parser.parameters(), 5e-3)
+    losses = []
+    for _ in range(40):
+        optimiser.zero_grad()
+        loss = parser.loss(batch.sentences, batch.gold)
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2
+    trained = [p for name, p in parser.inputs[0].encoder.named_parameters() if ".layer" in name]
+    assert trained and any(p.grad is not None and p.grad.abs().max() > 0 for p in trained)
+    assert parser.eval().parse(batch.sentences, Jointly()).heads.shape == batch.gold.heads.shape
+
+
+def test_without_the_library_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "transformers", None)
+    with pytest.raises(ValueError, match=r"pip install 'phrasemodels\[pretrained\]'"):
+        PretrainedConfig("x").build(4)

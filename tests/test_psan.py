@@ -1,0 +1,263 @@
+"""Paper 001: PSAN and its baselines against a plain transcription, and their properties."""
+
+import dataclasses
+
+import plain_001 as plain
+import pytest
+import torch
+from torch import nn
+
+from phrasemodels.encoders.adasent import AdaSentConfig
+from phrasemodels.encoders.bilstm import BiLstmConfig
+from phrasemodels.encoders.disan import DisanConfig
+from phrasemodels.encoders.hconvnet import HConvNetConfig
+from phrasemodels.encoders.multihead import MultiHeadConfig
+from phrasemodels.encoders.psan import (
+    Concatenated,
+    GatedMemory,
+    HighwayMemory,
+    PsanConfig,
+    Stacked,
+    as_numbered,
+    fine_to_coarse,
+    recomputed,
+)
+from phrasemodels.encoders.tbcnn import TbcnnConfig
+from phrasemodels.layers.multidim import attend_blocks, attend_within, itself
+from phrasemodels.layers.pooling import max_with_padding
+from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConfig
+
+D = 6
+LENGTHS = (7, 1, 4, 0, 2)
+# phrases of each sentence by level, coarse to fine
+LEVELS = (
+    ([[0, 1, 2, 3], [4, 5, 6]], [[0], [1, 2, 3], [4, 5, 6]], [[0], [1], [2, 3], [4, 5], [6]]),
+    ([[0]], [[0]], [[0]]),
+    ([[0, 1, 2, 3]], [[0, 1], [2, 3]], [[0, 1], [2], [3]]),
+    ([], [], []),
+    ([[0, 1]], [[0], [1]], [[0], [1]]),
+)
+
+
+def level_tensor() -> torch.Tensor:
+    out = torch.full((len(LENGTHS), 3, max(LENGTHS)), -1)
+    for row, levels in enumerate(LEVELS):
+        for level, phrases in enumerate(levels):
+            for number, phrase in enumerate(phrases):
+                out[row, level, phrase] = number
+    return out
+
+
+def edge_tensor() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    heads = torch.tensor([[0, 1, 1, 3, 3, 5, 2], [0] * 7, [2, 0, 2, 3, 0, 0, 0], [0] * 7, [2, 0] + [0] * 5])
+    return torch.stack([heads, torch.randint(0, 3, heads.shape, generator=generator)], 1)
+
+
+def weights_of(module: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach() for name, parameter in module.named_parameters()}
+
+
+def spread(module: nn.Module) -> nn.Module:
+    torch.manual_seed(1)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return module.double().eval()
+
+
+def words() -> torch.Tensor:
+    return torch.randn(len(LENGTHS), max(LENGTHS), D, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+
+
+MEMORIES = {"literal": GatedMemory, "highway": HighwayMemory, "concatenated": Concatenated, "stacked": Stacked}
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("alone", [("zero", torch.zeros_like), ("self", itself)], ids=lambda a: a[0])
+@pytest.mark.parametrize("order", [fine_to_coarse, as_numbered], ids=lambda f: f.__name__)
+def test_psan_equals_the_plain_transcription(memory, alone, order):
+    encoder = spread(PsanConfig(D, 3, 0.5, alone[1], order, MEMORIES[memory]).build())
+    x = words()
+    found = encoder(x, torch.tensor(LENGTHS), level_tensor())
+    weights = {
+        "attentions": [weights_of(a) for a in encoder.attentions],
+        "memory": weights_of(encoder.memory),
+        "summary": weights_of(encoder.summary),
+    }
+    for row, n in enumerate(LENGTHS):
+        if n:
+            levels = LEVELS[row][::-1] if order is fine_to_coarse else LEVELS[row]
+            expected = plain.psan(list(x[row, :n]), levels, weights, alone[0], memory)
+            torch.testing.assert_close(found[row], expected)
+    assert (found[3] == 0).all()
+
+
+def test_disan_adasent_and_tbcnn_equal_their_plain_transcriptions():
+    x, lengths = words(), torch.tensor(LENGTHS)
+    disan, adasent, tbcnn = (
+        spread(c.build()) for c in (DisanConfig(D), AdaSentConfig(D, 5), TbcnnConfig(D, relations=3))
+    )
+    edges = edge_tensor()
+    found = [encoder(x, lengths, edges) for encoder in (disan, adasent, tbcnn)]
+    for row, n in enumerate(LENGTHS):
+        if n:
+            sentence = list(x[row, :n])
+            parts = {name: weights_of(getattr(disan, name)) for name in ("past", "future", "summary")}
+            torch.testing.assert_close(found[0][row], plain.disan(sentence, parts))
+            torch.testing.assert_close(found[1][row], plain.adasent(sentence, weights_of(adasent)))
+            convolution = plain.tbcnn(
+                sentence,
+                edges[row, 0, :n].tolist(),
+                edges[row, 1, :n].tolist(),
+                {"w.weight": tbcnn.parent.weight, "w.bias": tbcnn.parent.bias},
+                [{"w.weight": dependent.weight} for dependent in tbcnn.dependents],
+            )
+            torch.testing.assert_close(found[2][row], convolution)
+
+
+ENCODERS = {
+    "psan": PsanConfig(D),
+    "psan-self": PsanConfig(D, alone=itself, memory=HighwayMemory),
+    "bilstm": BiLstmConfig(D, 5),
+    "adasent": AdaSentConfig(D, 5),
+    "hconvnet": HConvNetConfig(D, 4),
+    "tbcnn": TbcnnConfig(D, relations=3),
+    "disan": DisanConfig(D),
+    "multihead": MultiHeadConfig(D, heads=2),
+}
+
+
+def structure(name: str) -> torch.Tensor:
+    return edge_tensor() if name == "tbcnn" else level_tensor()
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_one_word_and_empty_rows_never_give_nan(name):
+    encoder = ENCODERS[name].build()
+    x = words().float().requires_grad_()
+    out = encoder(x, torch.tensor(LENGTHS), structure(name))
+    assert out.shape == (len(LENGTHS), encoder.width) and out.isfinite().all()
+    out.square().sum().backward()
+    assert x.grad is not None and x.grad.isfinite().all()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in encoder.parameters())
+    for row, n in enumerate(LENGTHS):
+        assert (x.grad[row, n:] == 0).all()
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_vector_does_not_depend_on_its_batch(name):
+    encoder = spread(ENCODERS[name].build())
+    x, lengths = words(), torch.tensor(LENGTHS)
+    together = encoder(x, lengths, structure(name))
+    noisy = x.clone()
+    for row, n in enumerate(LENGTHS):
+        noisy[row, n:] = 1e3
+        if n:
+            alone = encoder(x[row : row + 1, :n], lengths[row : row + 1], structure(name)[row : row + 1, :, :n])
+            torch.testing.assert_close(alone[0], together[row])
+    torch.testing.assert_close(encoder(noisy, lengths, structure(name)), together)
+
+
+def test_the_first_infersent_did_depend_on_it():
+    encoder = spread(BiLstmConfig(D, 5, max_with_padding).build())
+    x, lengths = words(), torch.tensor(LENGTHS)
+    alone = encoder(x[2:3, :4], lengths[2:3])
+    assert not torch.allclose(alone[0], encoder(x, lengths)[2])
+
+
+def trained(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def test_parameter_counts():
+    counts = {
+        "psan": PsanConfig(),
+        "disan": DisanConfig(),
+        "tbcnn": TbcnnConfig(),
+        "bilstm": BiLstmConfig(),
+        "hconvnet": HConvNetConfig(),
+    }
+    pair = {name: SentencePairConfig(config) for name, config in counts.items()}
+    pair["bilstm"] = dataclasses.replace(pair["bilstm"], classifier=LinearClassifier, hidden=512, dropout=0.0)
+    with torch.device("meta"):
+        model = {name: config.build() for name, config in pair.items()}
+    assert trained(model["psan"].encoder) + trained(model["psan"].classify) == 1_984_203
+    assert trained(model["psan"].encoder.attentions[0]) == trained(model["psan"].encoder.memory) == 360_600
+    assert trained(model["disan"].encoder) + trained(model["disan"].classify) == 2_344_203
+    assert trained(model["tbcnn"].encoder) + trained(model["tbcnn"].classify) == 3_511_503
+    assert trained(model["bilstm"].encoder) == 38_502_400
+    assert trained(model["bilstm"].classify) == 16_384 * 512 + 512 + 512 * 512 + 512 + 512 * 3 + 3
+    assert trained(model["hconvnet"].encoder) == 300 * 1024 * 3 + 3 * 1024 * 1024 * 3 + 4 * 1024
+
+
+def packed(scale: float) -> tuple[list[torch.Tensor], torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    bounds = torch.tensor([0, 1, 3, 4, 9, 9 + 21])
+    return [(torch.randn(30, 70, generator=generator) * s).requires_grad_() for s in (scale, scale, 1.0)], bounds
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 500.0, 1e4])
+def test_the_kernel_equals_the_reference_at_any_logit(scale):
+    inputs, bounds = packed(scale)
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    found, expected = attend_within(*inputs, bounds), attend_blocks(*exact, bounds)
+    reference = attend_blocks(*inputs, bounds)
+    # sums are rounded in float32 by both, so the reference in float32 says what can be asked for
+    tolerance = 2 * (reference - expected).abs().max().item() + 1e-6
+    assert (found - expected).abs().max() <= tolerance
+    weight = torch.randn(found.shape, generator=torch.Generator().manual_seed(4))
+    gradients = torch.autograd.grad(found, inputs, weight)
+    wanted = torch.autograd.grad(expected, exact, weight.double())
+    rounded = torch.autograd.grad(reference, inputs, weight)
+    for ours, theirs, other in zip(gradients, wanted, rounded, strict=True):
+        assert (ours - theirs).abs().max() <= 2 * (other - theirs).abs().max() + 1e-5
+
+
+def test_ties_of_the_largest_logit():
+    u, w, p = torch.zeros(4, 3), torch.full((4, 3), 900.0), torch.arange(12.0).view(4, 3)
+    found = attend_within(u, w, p, torch.tensor([0, 4]))
+    torch.testing.assert_close(found, (p.sum(0) - p) / 3)
+
+
+def test_gradients_of_the_reference():
+    inputs, bounds = packed(1.0)
+    small = [x.detach()[:9, :3].double().requires_grad_() for x in inputs]
+    assert torch.autograd.gradcheck(lambda *x: attend_within(*x, bounds[:5]), small)
+
+
+def test_attention_of_a_sentence_can_be_looked_at():
+    encoder = spread(PsanConfig(D).build())
+    levels = level_tensor()
+    found = encoder.explain(words()[0], levels[0])
+    assert [level.shape for level in found.levels] == [(7, 7)] * 3 and found.summary.shape == (7,)
+    together = levels[0].flip(0).unsqueeze(2) == levels[0].flip(0).unsqueeze(1)
+    for level, same in zip(found.levels, together, strict=True):
+        assert ((level > 0) == (same & ~torch.eye(7, dtype=torch.bool))).all()
+
+
+def test_recomputed_activations_give_the_same_gradients():
+    grads = []
+    for run in ({}, {"run": recomputed}):
+        torch.manual_seed(0)
+        encoder = PsanConfig(D, **run).build()
+        torch.manual_seed(1)  # of dropout
+        encoder(words().float(), torch.tensor(LENGTHS), level_tensor()).square().sum().backward()
+        grads.append([p.grad for p in encoder.parameters()])
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_pair_is_learnt():
+    torch.manual_seed(0)
+    config = SentencePairConfig(PsanConfig(16, dropout=0.0), words=10, hidden=16, dropout=0.0)
+    model = config.build()
+    tokens = torch.randint(0, 10, (12, 5))
+    lengths, levels = torch.randint(1, 6, (12,)), torch.randint(0, 3, (12, 3, 5)).sort(-1).values
+    gold = torch.tensor([0, 1, 2, 0, 1, 2])
+    optimiser = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(60):
+        loss = nn.functional.cross_entropy(model(tokens, lengths, levels), gold)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert loss < 0.05

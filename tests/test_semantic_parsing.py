@@ -1,0 +1,167 @@
+"""Semantic parsing from the corpus to the scores: pieces of words, vocabularies, matches, tables."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from data.grammar.records import LogicalForms
+from data.schemas import BITEXT
+from data.store import Artifact, Job, Step, Store
+from flows.catalogue import experiment, table
+from flows.experiments.paper_002 import GEO, MODELS, OFFICIAL_CODE, PAPERS, PROFILES, training
+from flows.experiments.paper_002 import experiment as row_of
+from phrasemodels.layers.blocks import PreNorm
+from phrasemodels.models.translation import TranslationConfig
+from tasks.bpe import LearnBpe, divider, learn_bpe, without_bpe
+from tasks.logic import structure
+from tasks.problems.semantic_parsing import SemanticParsing
+from tasks.problems.translation import PhraseBatch
+from tasks.stages import stage_table, write_stage
+from tasks.tokenise import spaces, underscores_as_spaces, underscores_as_tokens
+from tasks.vocabulary import VocabularySettings, read_words, vocabulary
+
+FORM = "( lambda ?x ( mso:film.film.art_director tom_sanders_(_1974_) ?x ) )"
+TERMS = {"licences": [], "redistributable": True, "stand_in": True}
+
+
+def artifact(folder: Path, **columns: list) -> Artifact:
+    """Rows as a stage of the store."""
+    folder.mkdir()
+    made = write_stage(folder, pa.table(columns))
+    return Artifact(folder, {"key": folder.name, "meta": {**made, **TERMS}})
+
+
+def learned(folder: Path, rows: Artifact, merges: int) -> str:
+    folder.mkdir()
+    learn_bpe(Job(folder, folder, {"rows": rows}, None, None, "key"), LearnBpe(merges))
+    return (folder / "bpe.json").read_text()
+
+
+def test_underscores_of_entities():
+    words = ["tom", "sanders"]
+    assert underscores_as_spaces(FORM, "lf")[5:11] == [*words, "(", "1974", ")", "?x"]
+    apart = underscores_as_tokens(FORM, "lf")
+    assert apart[5:12] == ["tom", "_", "sanders", "_", "(", "_", "1974"]
+    assert " ".join(apart).replace(" _ ", "_") == FORM
+    assert "mso:film.film.art_director" in apart
+    assert spaces(FORM, "lf") == FORM.split()
+
+
+def test_pieces_of_words_are_merged_most_frequent_pairs_first_and_can_be_undone(tmp_path):
+    rows = artifact(tmp_path / "rows", source=[["low"] * 5 + ["lower"] * 2], target=[["newest"] * 6 + ["widest"] * 3])
+    found = learned(tmp_path / "four", rows, 4)
+    # e-s 9 times, es-t 9 times, then l-o and the end of low, as in section 3.2 of Sennrich et al. (2016)
+    divide = divider(found)
+    assert divide("widest") == ["w@@", "i@@", "d@@", "est"]
+    assert divide("lowest") == ["lo@@", "w@@", "est"]
+    assert divide("löwest") == ["l@@", "ö@@", "w@@", "est"], "an unknown letter is kept"
+    for word in ("lower", "newest", "ß", "widow"):
+        assert without_bpe(divide(word)) == word
+    assert without_bpe([*divide("low"), *divide("widest")]) == "low widest"
+    assert learned(tmp_path / "again", rows, 4) == found
+    assert divider(learned(tmp_path / "none", rows, 0))("low") == ["l@@", "o@@", "w"]
+
+
+def test_a_joint_vocabulary_is_the_same_on_both_sides(tmp_path):
+    rows = artifact(tmp_path / "rows", source=[["a", "b"], ["a"]], target=[["a", "x"], ["x"]])
+    (tmp_path / "out").mkdir()
+    job = Job(tmp_path / "out", tmp_path, {"rows": rows}, None, None, "key")
+    assert vocabulary(job, VocabularySettings(2, joint=True)) == {"source": 6, "target": 6}
+    made = Artifact(tmp_path / "out", {})
+    assert read_words(made, "source") == read_words(made, "target") == ["<pad>", "<unk>", "<s>", "</s>", "a", "x"]
+    vocabulary(job, VocabularySettings(2))
+    assert read_words(made, "target")[4:] == ["x"]
+
+
+def test_the_criterion_counts_wrong_words():
+    class Fixed(torch.nn.Module):
+        def forward(self, source, lengths, members, target):
+            scores = torch.zeros(*target.shape, 9)
+            scores[..., 5] = 1.0
+            return scores
+
+    target = torch.tensor([[2, 5, 6, 3], [2, 5, 3, 0]])
+    batch = PhraseBatch(torch.ones(2, 3), torch.tensor([3, 3]), torch.empty(2, 0, 2), target)
+    assert SemanticParsing().criterion(Fixed(), batch) == 3  # 6, END and END
+
+
+def small(name: str):
+    chosen = experiment(name)
+    recipe = dataclasses.replace(
+        chosen.recipe, corpus=dataclasses.replace(chosen.recipe.corpus, train=300, dev=20, test=40)
+    )
+    return dataclasses.replace(
+        chosen, recipe=recipe, train=dataclasses.replace(chosen.train, steps=4, evaluate_every=2)
+    )
+
+
+@pytest.mark.parametrize("merges", [0, 40])
+def test_the_whole_way_on_the_sample(store, merges):
+    chosen = small("002/table2/sample/atis-model-5")
+    forms = dataclasses.replace(chosen.recipe.forms, merges=merges)
+    chosen = dataclasses.replace(chosen, recipe=dataclasses.replace(chosen.recipe, forms=forms))
+    found = run(store, chosen.steps(0).scored)
+    scores = found.meta["scores"]
+    assert {a.metric for a in chosen.answers} <= scores.keys()
+    assert scores["exact"]["value"] <= scores["logic"]["value"]
+    assert scores["exact"]["sentences"] == 40
+    assert scores["dev/exact"]["sentences"] == 20
+    assert scores["exact/new"]["sentences"] == 40, "splits of the grammar are disjoint"
+    assert scores["parameters"]["value"] > 0
+
+
+def run(store: Store, step: Step) -> Artifact:
+    """Run a step in this process, with what it rests on."""
+    for value in step.inputs.values():
+        if isinstance(value, Step):
+            run(store, value)
+    return store.run(step)
+
+
+def test_logical_forms_of_the_sample_are_well_formed():
+    forms = LogicalForms().tables(0, {"train": 200})["train"]
+    assert forms.schema == BITEXT
+    assert all(structure(form) for form in forms["target"].to_pylist())
+
+
+def test_the_presets_differ_where_the_paper_and_the_scripts_do():
+    one, two = (row_of("t", "paper", GEO, MODELS[3], (), "x", preset) for preset in (PAPERS, OFFICIAL_CODE))
+    assert (one.train.betas, two.train.betas) == ((0.9, 0.998), (0.9, 0.98))
+    assert (one.train.smoothing, two.train.smoothing) == (0.0, 0.1)
+    assert two.train.batch_tokens == 8 * one.train.batch_tokens
+    assert (one.model.shared, two.model.shared) == (one.recipe.forms.joint, two.recipe.forms.joint) == (True, False)
+    assert two.model.residual is two.model.encoder.residual is PreNorm
+
+
+def test_the_schedule_is_that_of_the_formula():
+    config = training(GEO, PROFILES["paper"].size, PAPERS)
+    for step in (0, 50, 99, 5000):
+        expected = 0.1 * 512**-0.5 * min((step + 1) ** -0.5, (step + 1) * 100**-1.5)
+        assert config.learning_rate * config.schedule(step, config.warmup, config.steps) == pytest.approx(expected)
+
+
+def test_tables_of_the_paper():
+    two = table("002", "2", "paper", 1).experiments
+    assert [e.answers[0].cell.published for e in two][:7] == [87.7, 88.84, 89.51, 89.96, 90.4, 89.51, 87.95]
+    cells = [(a.cell, a.why_not) for e in two for a in e.answers if a.cell]
+    unknown = [bool(why) for cell, why in cells if cell.dataset.startswith("MSParS") and cell.split == "test"]
+    assert len(unknown) == 13 and all(unknown)
+    four = table("002", "4", "paper", 1).experiments
+    assert [e.answers[0].cell.published for e in four] == [88.17, 89.06, 89.29, 90.40, 89.29]
+    for chosen in (*two, *table("002", "4", "laptop", 1).experiments):
+        assert isinstance(
+            dataclasses.replace(chosen.model, source_vocabulary=9, target_vocabulary=9), TranslationConfig
+        )
+
+
+def test_matches_become_scores_of_new_pairs(tmp_path):
+    rows = artifact(tmp_path / "rows", source=["a", "b", "c"], target=["x", "y", "z"], group=["", "", "cvt"])
+    train = artifact(tmp_path / "train", source=["a", "b"], target=["x", "z"], group=["", ""])
+    from tasks.problems.semantic_parsing import _seen
+
+    assert np.array_equal(_seen(rows, train), [True, False, False])
+    assert stage_table(rows).num_rows == 3

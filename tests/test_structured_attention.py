@@ -1,0 +1,395 @@
+"""The weights and models of paper 003 against a plain transcription, and their properties."""
+
+import dataclasses
+from functools import partial
+
+import plain_003 as plain
+import pytest
+import torch
+
+from phrasemodels.encoders.parents import HardParentsConfig, NoParentsConfig, SoftParentsConfig
+from phrasemodels.encoders.recurrent import LSTMEncoderConfig
+from phrasemodels.layers.arcs import twice
+from phrasemodels.layers.weights import (
+    Hard,
+    MarginalSegments,
+    Segments,
+    SegmentsByEdge,
+    Sigmoid,
+    SingleRootTrees,
+    Softmax,
+    Trees,
+    indicated,
+)
+from phrasemodels.models.decomposable import DecomposableConfig, Learned
+from phrasemodels.models.memory import BinaryOnce, ChainConfig, HopsConfig, Unary, bag_of_words
+from phrasemodels.models.recurrent import RecurrentConfig
+from phrasemodels.models.search import BeamSearch, translate
+
+LENGTHS = torch.tensor([5, 3, 2])
+HEADS = torch.tensor([[-1, 2, 0, 2, 3], [-1, 0, 1, -1, -1], [-1, 0, -1, -1, -1]])
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def normal(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def spread(model):
+    """A model in float64 whose parameters are far from zero."""
+    model = model.double().eval()
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+def weights_of(model):
+    return {name: value.detach() for name, value in model.state_dict().items()}
+
+
+def tensor(rows):
+    return torch.stack([torch.stack(list(row)) if isinstance(row, list) else row for row in rows])
+
+
+# --- weights -------------------------------------------------------------------------------------------------------
+
+PLAIN_SEGMENTS = [
+    (Segments, plain.segments),
+    (SegmentsByEdge, partial(plain.segments, by_edge=True)),
+    (MarginalSegments, partial(plain.segments, normalise=False)),
+]
+
+
+@pytest.mark.parametrize(("part", "expected"), PLAIN_SEGMENTS)
+def test_segments_are_sums_over_all_sequences(part, expected):
+    scores, weights = normal(3, 2, 5), spread(part())
+    found = weights(scores, LENGTHS)
+    for b, n in enumerate(LENGTHS.tolist()):
+        for q in range(2):
+            want = torch.stack(expected(list(scores[b, q, :n]), weights.transitions.detach()))
+            torch.testing.assert_close(found[b, q, :n], want, rtol=1e-10, atol=1e-12)
+            assert not found[b, q, n:].any()
+
+
+@pytest.mark.parametrize(("part", "single"), [(Trees, False), (SingleRootTrees, True)])
+def test_trees_are_sums_over_all_projective_trees(part, single):
+    scores = normal(3, 5, 5)
+    found, best = part()(scores, LENGTHS), part().best(scores, LENGTHS)
+    for b, n in enumerate(LENGTHS.tolist()):
+        want = tensor(plain.tree_weights([list(row[:n]) for row in scores[b, :n]], single))
+        torch.testing.assert_close(found[b, :n, :n], want, rtol=1e-10, atol=1e-12)
+        assert not found[b, n:].any() and not found[b, :, n:].any()
+        trees = plain.projective_trees(n - 1, single)
+        top = max(trees, key=lambda heads, b=b: sum(float(scores[b, m, h]) for m, h in enumerate(heads, 1)))
+        assert best[b, 1:n].tolist() == list(top)
+
+
+def test_selections_ignore_what_is_not_there():
+    scores = normal(3, 2, 5)
+    for part, want in ((Softmax(), lambda s: s.softmax(-1)), (Sigmoid(), torch.sigmoid)):
+        found = part(scores, LENGTHS)
+        for b, n in enumerate(LENGTHS.tolist()):
+            torch.testing.assert_close(found[b, :, :n], want(scores[b, :, :n]))
+            assert not found[b, :, n:].any()
+    chosen = Hard()(indicated(HEADS), LENGTHS)
+    assert torch.equal(chosen.sum(-1) > 0, HEADS >= 0) and (chosen.argmax(-1)[HEADS >= 0] == HEADS[HEADS >= 0]).all()
+    assert torch.equal(Hard()(scores, LENGTHS)[1, 0, :3].argmax(), scores[1, 0, :3].argmax())
+
+
+@pytest.mark.parametrize("part", [Softmax, Sigmoid, Segments, SegmentsByEdge, Trees, SingleRootTrees])
+def test_gradients_of_weights(part):
+    weights = part().double()
+    parameters = [torch.nn.init.normal_(p) for p in weights.parameters()]
+    weights.decay = 0.0  # what is added to a gradient is no derivative
+    scores = normal(2, 4, 4).requires_grad_()
+    lengths = torch.tensor([4, 3])
+    assert torch.autograd.gradcheck(lambda s, *_: weights(s, lengths), (scores, *parameters))
+
+
+def test_the_penalty_is_in_the_gradient_alone():
+    weights = spread(Segments())
+    weights(normal(1, 1, 3), torch.tensor([3])).mul(0).sum().backward()
+    torch.testing.assert_close(weights.transitions.grad, 0.005 * weights.transitions.detach())
+
+
+def test_extreme_scores_give_finite_weights_and_gradients():
+    for part in (Softmax, Sigmoid, Segments, Trees):
+        scores = (1000 * torch.randn(3, 5, 5)).requires_grad_()
+        found = part()(scores, LENGTHS)
+        found.square().sum().backward()
+        assert found.isfinite().all() and scores.grad.isfinite().all()
+
+
+# --- translation and transduction ----------------------------------------------------------------------------------
+
+D, SOURCE, TARGET = 6, 11, 13
+KINDS = {
+    "none": NoParentsConfig(D),
+    "softmax": SoftParentsConfig(D, 3, Softmax),
+    "tree": SoftParentsConfig(D, 3, Trees),
+}
+WEIGHTS = {
+    "softmax": (Softmax, lambda w: plain.softmax),
+    "sigmoid": (Sigmoid, lambda w: lambda s: list(map(torch.sigmoid, s))),
+}
+WEIGHTS["segments"] = (Segments, lambda w: lambda s: plain.segments(s, w["weights.transitions"]))
+DECODERS = [
+    *(("lstm", LSTMEncoderConfig(D, 2), kind) for kind in WEIGHTS),
+    *((name, encoder, "softmax") for name, encoder in KINDS.items()),
+]
+NO_PHRASES = torch.zeros(3, 0, 2, dtype=torch.long)
+
+
+def translator(encoder, kind, **fields):
+    return RecurrentConfig(encoder, SOURCE, TARGET, weights=WEIGHTS[kind][0], **fields)
+
+
+@pytest.mark.parametrize(("name", "encoder", "kind"), DECODERS)
+def test_decoder_equals_the_plain_transcription(name, encoder, kind):
+    model = spread(translator(encoder, kind).build())
+    source, target, w = torch.randint(4, SOURCE, (3, 5)), torch.randint(4, TARGET, (3, 4)), weights_of(model)
+    found = model(source, LENGTHS, NO_PHRASES, target)
+    for row, n in enumerate(LENGTHS.tolist()):
+        x = [w["embed_source.weight"][i] for i in source[row, :n]]
+        memory = (
+            plain.with_parents(x, x, w, "encoder", name)
+            if name in KINDS
+            else plain.stacked_lstm(x, w, "encoder.lstm", 2)
+        )
+        want = plain.decode(memory, target[row].tolist(), w, 2, WEIGHTS[kind][1](w))
+        torch.testing.assert_close(found[row], want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "encoder", "kind"), DECODERS)
+def test_a_source_does_not_depend_on_its_batch_and_gradients_are_finite(name, encoder, kind):
+    model = spread(translator(encoder, kind).build())
+    source, target = torch.randint(4, SOURCE, (3, 5)), torch.randint(4, TARGET, (3, 4))
+    together = model(source, LENGTHS, NO_PHRASES, target)
+    for row, n in enumerate(LENGTHS.tolist()):
+        alone = model(source[row : row + 1, :n], LENGTHS[row : row + 1], NO_PHRASES[:1], target[row : row + 1])
+        torch.testing.assert_close(together[row], alone[0], rtol=1e-10, atol=1e-10)
+    model.train()
+    model(source, LENGTHS, NO_PHRASES, target).square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() and p.grad.any() for p in model.parameters())
+
+
+def test_step_by_step_is_all_at_once():
+    model = spread(translator(LSTMEncoderConfig(D, 2), "segments").build())
+    source, target = torch.randint(4, SOURCE, (3, 5)), torch.randint(4, TARGET, (3, 4))
+    state = model.start(model.encode(source, LENGTHS, NO_PHRASES), LENGTHS)
+    steps = torch.cat([model.advance(target[:, t : t + 1], state) for t in range(4)], 1)
+    torch.testing.assert_close(model.project(steps), model(source, LENGTHS, NO_PHRASES, target))
+    rows = torch.tensor([2, 0])
+    state.select(rows)
+    longer = torch.cat([target, target[:, :1]], 1)
+    want = model(source, LENGTHS, NO_PHRASES, longer)[rows, -1]
+    torch.testing.assert_close(model.project(model.advance(target[rows, :1], state))[:, -1], want)
+
+
+def test_four_sources_are_learned_by_heart_and_found_by_the_search():
+    model = translator(LSTMEncoderConfig(24, 1), "segments", layers=1, dropout=0.0, initial=0.3).build()
+    source, lengths, phrases = torch.randint(4, SOURCE, (4, 5)), torch.tensor([5, 5, 4, 3]), torch.zeros(4, 0, 2).long()
+    words = torch.randint(4, TARGET, (4, 4))
+    target = torch.cat([torch.full((4, 1), 2), words, torch.full((4, 1), 3)], 1)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(120):
+        loss = model.loss(model(source, lengths, phrases, target[:, :-1]), target[:, 1:], 0.0) / 20
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert loss < 0.05
+    found = translate(model.eval(), source, lengths, phrases, BeamSearch(beam=3))
+    assert [ids for ids, _ in found] == words.tolist()
+
+
+def test_parameters_of_translation_are_those_of_the_specification():
+    def lstm(d):
+        return 4 * d * (d + d + 2)  # torch has two biases where the released code has one
+
+    d, source, target = 500, 3000, 2000
+    with torch.device("meta"):
+        sizes = {
+            kind: sum(
+                p.numel()
+                for p in RecurrentConfig(LSTMEncoderConfig(), source, target, weights=part).build().parameters()
+            )
+            for kind, part in (("softmax", Softmax), ("sigmoid", Sigmoid), ("segments", Segments))
+        }
+    simple = (source + target) * d + 4 * lstm(d) + d * d + 2 * d * d + target * (d + 1)
+    assert sizes == {"softmax": simple, "sigmoid": simple, "segments": simple + 4}
+
+
+# --- memory networks -----------------------------------------------------------------------------------------------
+
+CHAINS = {
+    "binary": lambda K: ChainConfig(K, 4, 6, 9),
+    "once": lambda K: ChainConfig(K, 4, 6, 9, potentials=BinaryOnce),
+    "unary": lambda K: ChainConfig(K, 4, 6, 9, potentials=Unary),
+}
+
+
+def stories():
+    """Facts of three stories: five, three and two of them, words of different numbers; questions."""
+    facts, questions = torch.randint(1, 9, (3, 5, 4)), torch.randint(1, 9, (3, 4))
+    for row, n in enumerate(LENGTHS.tolist()):
+        facts[row, : 5 - n] = 0
+        facts[row, -1, 2 + row // 2 :] = 0
+    questions[1, 3:] = 0
+    return facts, questions
+
+
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("linear", [0, 1])
+def test_hops_equal_the_plain_transcription(K, linear):
+    model = spread(HopsConfig(K, 4, 6, 9, linear_updates=linear).build())
+    facts, questions = stories()
+    found, best, w = model(facts, questions), model.evidence(facts, questions), weights_of(model)
+    for row, n in enumerate(LENGTHS.tolist()):
+        want, evidence = plain.hops(facts[row, -n:].tolist(), questions[row].tolist(), w, K, bool(linear))
+        torch.testing.assert_close(found[row], want, rtol=1e-9, atol=1e-9)
+        assert linear or (best[row] - (5 - n)).tolist() == evidence
+
+
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("kind", CHAINS)
+def test_chains_of_facts_are_sums_over_all_sequences(kind, K):
+    model = spread(CHAINS[kind](K).build())
+    facts, questions = stories()
+    facts[2, -3] = torch.tensor([3, 1, 4, 0])  # a chain of three without self-transitions may return to the first
+    found, best, w = model(facts, questions), model.evidence(facts, questions), weights_of(model)
+    for row, n in enumerate([5, 3, 3]):
+        told = facts[row, -n:].tolist()
+        want, evidence = plain.fact_chain(told, questions[row].tolist(), w, K, kind)
+        torch.testing.assert_close(found[row], want, rtol=1e-9, atol=1e-9)
+        assert (best[row] - (5 - n)).tolist() == evidence
+
+
+MEMORIES = {"hops": lambda K: HopsConfig(K, 4, 6, 9), **CHAINS}
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+def test_a_story_does_not_depend_on_its_batch_and_gradients_are_finite(kind):
+    model = spread(MEMORIES[kind](2).build())
+    facts, questions = stories()
+    together = model(facts, questions)
+    for row, n in enumerate(LENGTHS.tolist()):
+        torch.testing.assert_close(together[row], model(facts[row : row + 1, -n:], questions[row : row + 1])[0])
+        wider = torch.nn.functional.pad(facts[row : row + 1], (0, 2))
+        torch.testing.assert_close(together[row], model(wider, questions[row : row + 1])[0])
+    model.train()
+    model(facts, questions).square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() and p.grad.any() for p in model.parameters() if p.requires_grad)
+
+
+def test_one_fact_alone_makes_no_chain_and_no_nan():
+    model = spread(CHAINS["binary"](2).build())
+    answer = model(torch.tensor([[[0, 0], [3, 4]]]), torch.tensor([[1, 2]]))
+    answer.sum().backward()
+    assert answer.isfinite().all() and all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_linear_start_ends_and_is_kept_with_the_weights():
+    config = HopsConfig(2, 4, 6, 9, encode=bag_of_words, linear_updates=2)
+    model = config.build()
+    facts, questions = stories()
+    linear = model.eval().weights(facts, questions)
+    model.train()
+    for _ in range(3):
+        model(facts, questions)
+    assert (linear.sum(-1) - 1).abs().min() > 1e-3
+    again = config.build()
+    again.load_state_dict(model.state_dict())
+    torch.testing.assert_close(again.eval().weights(facts, questions).sum(-1), torch.ones(3, 2))
+
+
+def test_parameters_of_memory_networks_are_those_of_the_specification():
+    V, d, slots = 40, 20, 25
+    table = V * d + slots * d
+
+    def size(config):
+        return sum(p.numel() for p in config.build().parameters() if p.requires_grad)
+
+    for K in (2, 3):
+        assert size(HopsConfig(K, d, slots, V)) == (K + 1) * table
+        chain = 2 * K * table + d * V
+        assert size(ChainConfig(K, d, slots, V)) == chain + (K - 1) * (d * d + d)
+        assert size(ChainConfig(K, d, slots, V, potentials=Unary)) == chain + slots * slots
+
+
+# --- decomposable attention ----------------------------------------------------------------------------------------
+
+PARENTS = {**KINDS, "hard": HardParentsConfig(D)}
+
+
+def pairs():
+    """Ids of premises and hypotheses; the lengths of the one are not those of the other."""
+    return torch.randint(0, SOURCE, (3, 5)), torch.randint(0, SOURCE, (3, 5)), LENGTHS.flip(0), HEADS.flip(0)
+
+
+@pytest.mark.parametrize("kind", PARENTS)
+def test_decomposable_attention_equals_the_plain_transcription(kind):
+    model = spread(DecomposableConfig(PARENTS[kind], SOURCE, embed=Learned).build())
+    premise, hypothesis, lengths, heads = pairs()
+    found, w = model((premise, LENGTHS, HEADS), (hypothesis, lengths, heads)), weights_of(model)
+    for row, (n, m) in enumerate(zip(LENGTHS.tolist(), lengths.tolist(), strict=True)):
+        h_p, h_h = HEADS[row, :n].tolist(), heads[row, :m].tolist()
+        want = plain.decomposable(premise[row, :n], hypothesis[row, :m], w, kind, h_p, h_h)
+        torch.testing.assert_close(found[row], want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", PARENTS)
+def test_a_pair_does_not_depend_on_its_batch_and_gradients_are_finite(kind):
+    model = spread(DecomposableConfig(PARENTS[kind], SOURCE, embed=Learned).build())
+    premise, hypothesis, lengths, heads = pairs()
+    together = model((premise, LENGTHS, HEADS), (hypothesis, lengths, heads))
+    for row, (n, m) in enumerate(zip(LENGTHS.tolist(), lengths.tolist(), strict=True)):
+        one = slice(row, row + 1)
+        alone = model(
+            (premise[one, :n], LENGTHS[one], HEADS[one, :n]), (hypothesis[one, :m], lengths[one], heads[one, :m])
+        )
+        torch.testing.assert_close(together[row], alone[0], rtol=1e-10, atol=1e-10)
+    model.train()
+    model((premise, LENGTHS, HEADS), (hypothesis, lengths, heads)).square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() and p.grad.any() for p in model.parameters())
+
+
+def test_the_second_tanh_is_another_reading():
+    one, other = (dataclasses.replace(KINDS["tree"], squash=s).build() for s in (SoftParentsConfig().squash, twice))
+    other.load_state_dict(one.state_dict())
+    x = 9 * torch.randn(1, 5, D)
+    scores = [model.scores(x, torch.tensor([5])) for model in (one, other)]
+    torch.testing.assert_close(scores[1], scores[0].tanh())
+
+
+def test_parameters_of_decomposable_attention_are_those_of_the_specification():
+    def size(parents):
+        model = DecomposableConfig(parents, 7).build()
+        return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+    def mlp(wide):
+        return wide * 300 + 300 + 300 * 300 + 300
+
+    words = 300 * 300 + mlp(300) + mlp(600) + mlp(600) + 300 * 3 + 3
+    parents = 300 * 300 + mlp(600) + mlp(1200) + mlp(600) + 300 * 3 + 3
+    parser = 2 * 4 * 100 * (300 + 100 + 2) + 2 * 200 * 200 + 200 + 200
+    assert size(NoParentsConfig()) == words and size(HardParentsConfig()) == parents
+    assert size(SoftParentsConfig()) == size(SoftParentsConfig(weights=Softmax)) == parents + parser
+
+
+def test_six_pairs_are_learned_by_heart():
+    config = DecomposableConfig(SoftParentsConfig(16, 8), SOURCE, dropout=0.0, embed=Learned, initial=0.1)
+    model = config.build()
+    premise, hypothesis = torch.randint(0, SOURCE, (6, 5)), torch.randint(0, SOURCE, (6, 4))
+    sides = [(x, torch.full((6,), x.shape[1]), torch.full_like(x, -1)) for x in (premise, hypothesis)]
+    optimiser, labels = torch.optim.Adam(model.parameters(), lr=0.01), torch.arange(6) % 3
+    for _ in range(80):
+        loss = torch.nn.functional.cross_entropy(model(*sides), labels)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert loss < 0.05

@@ -1,0 +1,48 @@
+"""The figures of paper 003 show what the models say."""
+
+import re
+
+import pytest
+import torch
+
+from flows import structures
+from phrasemodels.encoders.parents import SoftParentsConfig
+from phrasemodels.encoders.recurrent import LSTMEncoderConfig
+from phrasemodels.layers.weights import Segments, Sigmoid, Softmax, Trees
+from phrasemodels.models.memory import ChainConfig, HopsConfig
+from phrasemodels.models.recurrent import RecurrentConfig
+
+
+def told(svg):
+    """What a reader is told who does not see the figure, and that it is one."""
+    assert svg.count("<svg") == 1 and "<image" in svg
+    return re.search(r"<title[^>]*>([^<]*)</title>|aria-label=\"([^\"]*)\"", svg)[0]
+
+
+def test_segments_of_three_models_side_by_side():
+    models = {
+        w.__name__: RecurrentConfig(LSTMEncoderConfig(6, 1), 9, 9, 1, weights=w).build()
+        for w in (Softmax, Sigmoid, Segments)
+    }
+    svg = structures.segments(
+        models, "a b c d".split(), "x y z".split(), (torch.tensor([4, 5, 6, 7]), torch.tensor([2, 4, 5]))
+    )
+    assert svg.count("<image") == 3 and "Softmax, Sigmoid, Segments" in told(svg)
+
+
+@pytest.mark.parametrize("config", [HopsConfig(2, 6, 5, 9), ChainConfig(2, 6, 5, 9)])
+def test_facts_with_the_best_sequence(config):
+    torch.manual_seed(0)
+    model, facts, question = config.build(), torch.randint(1, 9, (4, 3)), torch.randint(1, 9, (3,))
+    names = ["first", "second", "third", "fourth"]
+    best = model.evidence(facts[None], question[None])[0].tolist()
+    assert ", ".join(names[i] for i in best) in told(structures.facts(model, names, "where?", (facts, question)))
+
+
+@pytest.mark.parametrize("weights", [Trees, Softmax])
+def test_parents_with_the_best_tree(weights):
+    torch.manual_seed(0)
+    parser, embedded = SoftParentsConfig(6, 3, weights).build(), torch.randn(4, 6)
+    arcs = re.findall(r"(\w+)→(\w+)", told(structures.parents(parser, embedded, "he reads books".split())))
+    heads = {word: head for head, word in arcs}
+    assert heads.keys() == {"he", "reads", "books"} and "root" in heads.values()

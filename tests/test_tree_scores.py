@@ -1,0 +1,99 @@
+"""EVALB's rules one by one, and attachments, on cases counted by hand."""
+
+import pytest
+
+from data.trees import Span, Tree, parse
+from tasks.tree_scores import (
+    NO_PARSE,
+    SCORED,
+    WRONG_WORDS,
+    Arcs,
+    Breakdown,
+    attachments,
+    brackets,
+    compare,
+    nothing,
+    penn,
+    rates,
+    unicode,
+)
+
+GOLD = "(ROOT (S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (NN it)))) (. .)))"
+
+
+@pytest.mark.parametrize(
+    ("rule", "found", "counts"),
+    [
+        ("the same", GOLD, (5, 5, 5)),
+        ("a label is wrong", GOLD.replace("PP", "VP"), (4, 5, 5)),
+        ("a bracket is missing", "(ROOT (S (NP (DT the) (NN cat)) (VP (VBD sat) (IN on) (NN it)) (. .)))", (3, 5, 3)),
+        ("a chain of one label counts twice", GOLD.replace("(NP (NN it))", "(NP (NP (NN it)))"), (5, 5, 6)),
+        ("ROOT, TOP and S1 are none", GOLD.replace("ROOT", "TOP"), (5, 5, 5)),
+        ("function tags are cut", GOLD.replace("(NP (DT", "(NP-SBJ=1 (DT"), (5, 5, 5)),
+        ("punctuation may hang anywhere", "(ROOT (S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (NN it))) (. .))))",
+         (5, 5, 5)),
+        ("tags do not matter", GOLD.replace("VBD", "NN"), (5, 5, 5)),
+        ("a bracket of punctuation alone is none", GOLD.replace("(. .)", "(X (. .))"), (5, 5, 5)),
+    ],
+)  # fmt: skip
+def test_evalb_counts(rule: str, found: str, counts: tuple[int, int, int]) -> None:
+    result = compare(parse(GOLD), parse(found))
+    assert (result[:3], result.status) == (counts, SCORED), rule
+    assert result.exact == (counts == (5, 5, 5))
+
+
+def test_particles_are_adverbs() -> None:
+    tree = parse("(ROOT (S (ADVP (RB up)) (VP (VB go))))")
+    assert compare(tree, parse("(ROOT (S (PRT (RB up)) (VP (VB go))))"))[:3] == (3, 3, 3)
+
+
+def test_traces_and_quotes_are_left_out() -> None:
+    words, found = brackets(
+        Tree(("``", "*", "go", "''"), ("``", "-NONE-", "VB", "''"), (Span("S", 0, 4), Span("NP", 1, 2)))
+    )
+    assert (words, found) == (["go"], {Span("S", 0, 1): 1})
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [
+        (Tree((), (), ()), NO_PARSE),
+        (parse(GOLD.replace("cat", "dog")), WRONG_WORDS),
+        (parse(GOLD.replace("(. .)", "(SYM .)")), WRONG_WORDS),
+    ],
+)
+def test_failed_parses_are_counted_apart(found: Tree, status: str) -> None:
+    result = compare(parse(GOLD), found)
+    assert (result[:4], result.status, result.exact) == ((0, 0, 0, 0), status, False)
+
+
+def test_crossing_brackets_are_those_of_the_parse() -> None:
+    found = parse("(ROOT (S (NP (DT the) (X (NN cat) (VBD sat))) (PP (IN on) (NP (NN it))) (. .)))")
+    assert compare(parse(GOLD), found).crossing == 2
+
+
+def test_rates() -> None:
+    assert rates(3, 4, 6) == (50.0, 75.0, 60.0)
+    assert rates(0, 4, 0) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("rule", "expected"), [(nothing, (5, 4, 3)), (penn, (3, 2, 1)), (unicode, (3, 3, 2))])
+def test_attachments_by_punctuation(rule, expected: tuple[int, int, int]) -> None:
+    tokens, tags = ["go", "--", "away", "$%", ")"], ["VB", ":", "RB", ".", "-RRB-"]
+    gold = Arcs([0, 1, 1, 1, 1], ["root", "punct", "advmod", "punct", "punct"])
+    found = Arcs([0, 1, 1, 1, 3], ["root", "punct", "obj", "punct", "punct"])
+    assert attachments(gold, found, [rule(*word) for word in zip(tokens, tags, strict=True)]) == expected
+
+
+def test_breakdown() -> None:
+    breakdown = Breakdown()
+    gold, found = parse(GOLD), parse(GOLD.replace("PP", "VP"))
+    own, guess = Arcs([2, 3, 0, 3, 4, 3], list("abcdef")), Arcs([2, 3, 0, 3, 3, 3], list("abcdde"))
+    breakdown.add_tree(gold, found)
+    breakdown.add_arcs(own, guess, [False] * 5 + [True])
+    result = breakdown.rates()
+    assert result["labels"]["VP"] == {"precision": 50.0, "recall": 100.0, "f1": pytest.approx(200 / 3), "gold": 1}
+    assert result["labels"]["PP"]["recall"] == 0
+    assert result["lengths"]["001-010"]["gold"] == 5
+    assert result["relations"]["d"] == {"precision": 50.0, "recall": 100.0, "f1": pytest.approx(200 / 3), "gold": 1}
+    assert "f" not in result["relations"]
