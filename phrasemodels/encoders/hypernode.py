@@ -73,6 +73,11 @@ def alike(graph: PhraseGraph, dtype: torch.dtype) -> Rows:
     return Rows(counts.to(dtype).log()[:, None, None, :], spread)
 
 
+def draws(module: nn.Module) -> bool:
+    """Whether equal rows leave it unequal: some dropout is on."""
+    return any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in module.modules())
+
+
 class HypernodeLayer(nn.Module):
     """Phase 1 over all pairs of nodes (Eq 2-3), phase 2 within phrases (Eq 5-7), then the feed-forward layer.
 
@@ -85,11 +90,10 @@ class HypernodeLayer(nn.Module):
         self.inside = MultiHeadAttention(config.d, config.heads, config.attend, config.sigma, config.readout)
         self.feed_forward = feed_forward(config.d, config.d_ff)
         self.residuals = nn.ModuleList(config.residual(config.d, config.dropout) for _ in range(3))
-        self.dropout = config.dropout
 
     def forward(self, nodes: Tensor, graph: PhraseGraph, rows: Rows) -> Tensor:
         """Rows (B, rows, d) that stand for all nodes -> the nodes (B, R, d) that are queries of the graph."""
-        if self.training and self.dropout > 0:  # what is dropped differs from row to row
+        if draws(self.residuals[0]):
             nodes = self.residuals[0](rows.spread(nodes), lambda _: rows.spread(self.across(nodes, nodes, rows.keys)))
             rows = each(graph)
         else:
