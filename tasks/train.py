@@ -269,4 +269,6 @@ def _tell(
     if last or progress.step % 10 == 0:
         training.folder.mkdir(parents=True, exist_ok=True)
         state = {"step": progress.step, "steps": config.steps, "best": progress.best, "pid": os.getpid()}
-        (training.folder / PROGRESS).write_text(json.dumps(state), encoding="utf-8")
+        aside = training.folder / f".{PROGRESS}"
+        aside.write_text(json.dumps(state), encoding="utf-8")
+        os.replace(aside, training.folder / PROGRESS)  # whoever watches never reads half of it

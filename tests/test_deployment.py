@@ -1,5 +1,6 @@
 """prefect.yaml for real: a server, a work pool, a worker, and `prefect deployment run`."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -57,10 +58,9 @@ def prefect(tmp_path: Path):
     yield run
     for process in reversed(started):
         process.terminate()
-        try:
-            process.wait(60)
-        finally:
-            process.kill()  # whatever it does, it is not left behind
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        process.kill()  # whatever it does, it is not left behind
     log.close()
 
 
