@@ -64,7 +64,7 @@ def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Ten
     highest = torch.where(others > 0, highest.clamp(min=0), highest)
     one, near = torch.where(others > 0, (-highest).exp(), 0), (scores - highest).exp()
     more = mix((near - one).masked_fill(~known, 0), v, along)
-    everyone = torch.einsum("bhnd,bn->bhd", v, valid).unsqueeze(1)
+    everyone = (v * valid[:, None, :, None]).sum(2).unsqueeze(1)  # in pairs, which a product does not promise
     return ((more + one * everyone) / (near.sum(-1, keepdim=True) + one * others)).transpose(1, 2)
 
 
