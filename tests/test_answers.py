@@ -261,8 +261,11 @@ def test_the_champion_is_served(session, tmp_path):
         "-p",
         str(port),
     ]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # it starts uvicorn by name
     with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(PROJECT)}, stdout=log, stderr=log)
+        server = subprocess.Popen(
+            command, env=os.environ | {"PYTHONPATH": str(PROJECT), "PATH": path}, stdout=log, stderr=log
+        )
     try:
         for _ in range(240):
             try:
