@@ -118,13 +118,13 @@ PROFILES = {
         corpus=BitextCorpus("multi30k"),
         size=Size(d=128, heads=4, layers=2, d_ff=256, dropout=0.1),
         train=TrainConfig(
-            steps=1500,
+            steps=1000,
             batch_tokens=2048,
             learning_rate=2.5e-3,
-            warmup=300,
+            warmup=200,
             schedule=linear_decay,
-            evaluate_every=150,
-            checkpoint_every=150,
+            evaluate_every=100,
+            checkpoint_every=100,
         ),
         text=Text(min_count=3, max_tokens=50),
     ),
@@ -243,11 +243,11 @@ TAGGING = {
         TrainConfig(steps=120, batch_tokens=1500, learning_rate=3e-3, warmup=30, schedule=linear_decay,
                     evaluate_every=40, checkpoint_every=40),
     ),
-    # Seven epochs or so of a treebank of 180,000 words.
+    # Ten epochs or so of a treebank of 180,000 words.
     "laptop": TaggingProfile(
         Size(d=120, heads=6, layers=2, d_ff=240, dropout=0.3),
-        TrainConfig(steps=1000, batch_tokens=3000, learning_rate=2e-3, warmup=150, schedule=linear_decay,
-                    evaluate_every=150, checkpoint_every=150, smoothing=0.0),
+        TrainConfig(steps=600, batch_tokens=3000, learning_rate=3e-3, warmup=100, schedule=linear_decay,
+                    evaluate_every=100, checkpoint_every=100, smoothing=0.0),
     ),
     # The paper's widths; for the rest "we follow Guo et al. 2019". 38,219 sentences, 64 a batch, 25 epochs. Word vectors
     # are learned, not GloVe's.
