@@ -180,6 +180,27 @@ def train(
 
 
 @app.command()
+def keep(
+    name: Annotated[str, typer.Argument(help="Folder to make under results/.")],
+    paper: Paper = "000",
+    table: TableNumber = "1",
+    profile: Profile = "laptop",
+    seeds: Seeds = 3,
+    set: Overrides = None,
+    row: Rows = None,
+    note: Annotated[str, typer.Option(help="What a reader has to know: machine, what else ran, why this size.")] = "",
+) -> None:
+    """Keep with the project what a table's trainings in the store found: verdicts and report read it from results/.
+
+    Example: phrasemodels keep 000-table1-laptop --table 1 --profile laptop --seeds 3
+    """
+    from flows.keep import keep as write
+    from flows.results import KEPT
+
+    print(write(_session(paper, table, profile, seeds, set, row), KEPT / name, note))
+
+
+@app.command()
 def prepare(
     experiment: Annotated[str, typer.Argument(help="An experiment, as `phrasemodels experiments` lists them.")],
     to: Annotated[Path, typer.Option(help="Folder to make; take it to a machine with a GPU.")],
