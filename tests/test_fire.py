@@ -1,14 +1,21 @@
 """Under fire: SIGKILL at every point of every step, a full disk, a store that cannot be written to."""
 
+import datetime
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import PROJECT
+
+from data.remote import ObjectStorage
+from data.store import Job, Step, Store
+from data.upkeep import collect, lease, leased
 
 SETTINGS = ("train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
             "recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10")  # fmt: skip
@@ -137,3 +144,52 @@ def test_users_can_prove_that_a_killed_training_goes_on_bit_for_bit(cli) -> None
     assert done.returncode == 0, done.stderr
     assert "killed at step" in done.stdout
     assert "the same bits" in done.stdout
+
+
+def write(job: Job, settings: str) -> dict[str, Any]:
+    (job.out / "text").write_text(settings)
+    return {}
+
+
+def test_a_clock_that_is_set_back_costs_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Step(write, "first", "a")
+    store.run(first)
+    before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=3650)
+
+    class Earlier(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
+            return before
+
+    monkeypatch.setattr(datetime, "datetime", Earlier)
+    monkeypatch.setattr(time, "time", before.timestamp)
+    second = Step(write, "second", "b", {"before": first})
+    assert store.run(second).manifest["finished"].startswith(str(before.year))
+    assert store.find(first) and store.find(second)
+    with lease(store, [first.key]):
+        assert leased(store) == {first.key}
+        assert collect(store) == [], "what was made later than now was made lately"
+    monkeypatch.undo()
+    assert store.find(first) and store.find(second)
+
+
+def test_a_storage_that_goes_away_under_way_and_comes_back(tmp_path: Path) -> None:
+    there, gone = tmp_path / "s3", tmp_path / "gone"
+
+    def cut(job: Job, settings: None) -> dict[str, Any]:
+        (job.out / "text").write_text("text")
+        if not gone.exists():
+            there.rename(gone)
+            there.write_text("in the way")
+        return {}
+
+    store = Store(tmp_path / "near", ObjectStorage(there.as_uri())).open()
+    with pytest.raises(OSError, match=r"object storage file:.* does not work"):
+        store.run(Step(cut, "cut"))
+    assert not list(store.artifacts()), "what nobody else can see does not count"
+    there.unlink()
+    gone.rename(there)
+    gone.mkdir()
+    assert store.run(Step(cut, "cut")).file("text").read_text() == "text"
+    other = Store(tmp_path / "far", ObjectStorage(there.as_uri())).open()
+    assert other.find(Step(cut, "cut"))
