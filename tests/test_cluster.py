@@ -134,26 +134,3 @@ def flows_under(pid: int) -> list[int]:
     """The processes that a worker has started."""
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout
     return [int(line) for line in found.split()]
-
-
-@pytest.mark.parametrize("victim", ["prefect", "mlflow", "postgres", "node-1"])
-def test_a_service_that_dies_costs_nothing(place: Place, victim: str) -> None:
-    """The service is killed while a training is under way, and comes back; the run, or the next one, completes."""
-    settings = [f"train.learning_rate=0.00{1 + len(victim)}", "train.steps=300", *TINY[1:]]
-    before = set(place.folder.glob("cache/work/*/checkpoints/step-*"))
-    assert deployment(place, f"set={json.dumps(settings)}", watch=False).returncode == 0
-    until(lambda: set(place.folder.glob("cache/work/*/checkpoints/step-*")) - before, 180)
-    place.kill(victim)
-    ended = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
-    until(lambda: set(flow_states(place)) <= ended, 240)
-    done = deployment(place, f"set={json.dumps(settings)}")
-    assert done.returncode == 0, done.stdout + done.stderr + told(place)
-    trainings = [r for r in runs(place) if r.data.params.get("config.learning_rate") == f"0.00{1 + len(victim)}"]
-    assert [run.info.status for run in trainings] == ["FINISHED"]
-    from infra.tracking import Tracker
-
-    history = Tracker(place.environment["PHRASEMODELS_MLFLOW_URI"]).client().get_metric_history(
-        trainings[0].info.run_id, "dev_loss")  # fmt: skip
-    assert [metric.step for metric in history if metric.step] == [*range(5, 301, 5)] or len(
-        {metric.step for metric in history}
-    ) == len(history)
