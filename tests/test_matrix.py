@@ -37,7 +37,11 @@ SETTINGS = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=
 LINES = {"train": 60, "val": 10, "test_2016_flickr": 10}
 MOST_STARTS = 40
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("postgres") is None, reason="needs Postgres")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(7200),
+    pytest.mark.skipif(shutil.which("postgres") is None, reason="needs Postgres"),
+]
 
 
 def plan(victim: str) -> list[list[str]]:
