@@ -1,7 +1,7 @@
 """Points of a run at which something is killed; every process of a cluster comes here first (see test_matrix.py).
 
-A folder holds PLAN, {"victim": "driver", "points": [[stage, moment], ...]}, PIDS, {victim: process id} of what is
-alive and answers, and, by stage and moment, who was killed there.
+A folder holds PLAN, {"name": ..., "points": {"stage, moment": victim}}; PIDS, {victim: process id} of what is alive and
+answers; and NAME/"stage, moment", which says whether somebody was killed there.
 """
 
 import importlib.abc
@@ -26,15 +26,15 @@ LOCAL = threading.local()
 
 def reached(stage: str, moment: str) -> None:
     """Note that a process is here; the first one kills the victim."""
-    plan = json.loads((PLACE / PLAN).read_text())
-    seen = PLACE / plan["name"] / f"{stage}, {moment}"
+    plan, here = json.loads((PLACE / PLAN).read_text()), f"{stage}, {moment}"
+    seen = PLACE / plan["name"] / here
     try:
         os.close(os.open(seen, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return
-    if [stage, moment] in plan["points"]:
-        end = time.monotonic() + (60 if plan["victim"] not in TITLES else 0)
-        while not (pid := alive(plan["victim"])) and time.monotonic() < end:
+    if victim := plan["points"].get(here):
+        end = time.monotonic() + (60 if victim not in TITLES else 0)
+        while not (pid := alive(victim)) and time.monotonic() < end:
             time.sleep(0.2)
         seen.write_text("killed" if pid else "nobody")
         if pid:

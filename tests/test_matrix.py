@@ -30,12 +30,14 @@ STAGES = ("fetch_corpus", "read_split", "tokenise", "tokenise_shard", "vocabular
           "checkpoint", "translate", "score_translations", "log", "compare", "report")  # fmt: skip
 WORKERS = ("Ray worker", "Train worker")
 SERVICES = {"raylet": "node-1", "Prefect server": "prefect", "MLflow server": "mlflow", "Postgres": "postgres"}
-VICTIMS = (*WORKERS, "driver", *SERVICES)
+OTHERS = ("driver", *SERVICES)
+POINTS = [f"{stage}, {moment}" for stage in STAGES for moment in MOMENTS]
+RUNS = (*WORKERS, *(f"others from {victim}" for victim in OTHERS))  # together every victim at every point
 RUN = ("reproduce", "--paper", "000", "--table", "1", "--profile", "laptop", "--seeds", "1", "--row", "phrase-k2")
 SETTINGS = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=4", "train.batch_tokens=600",
             "recipe.corpus.name=multi30k")  # fmt: skip
 LINES = {"train": 60, "val": 10, "test_2016_flickr": 10}
-MOST_STARTS = 40
+NOBODY, MOST_STARTS = "nobody", 60
 
 pytestmark = [
     pytest.mark.slow,
@@ -44,12 +46,14 @@ pytestmark = [
 ]
 
 
-def plan(victim: str) -> list[list[str]]:
-    """Where a victim is killed: workers everywhere, what is slow to come back once a stage, at a moment in turn."""
-    if victim in WORKERS:
-        return [[stage, moment] for stage in STAGES for moment in MOMENTS]
-    turn = VICTIMS.index(victim)
-    return [[stage, MOMENTS[(number + turn) % len(MOMENTS)]] for number, stage in enumerate(STAGES)]
+def plan(name: str) -> dict[str, str]:
+    """Who is killed where in a run: a kind of worker at every point, or the others in turn, beginning with one."""
+    if name in WORKERS:
+        return dict.fromkeys(POINTS, name)
+    if name not in RUNS:
+        return {}
+    first = OTHERS.index(name.removeprefix("others from "))
+    return {point: OTHERS[(number + first) % len(OTHERS)] for number, point in enumerate(POINTS)}
 
 
 def small_project(folder: Path) -> Path:
@@ -129,7 +133,7 @@ def place() -> Iterator[Place]:
     here = Place(folder, small_project(folder))
     (folder / "points").mkdir()
     here.environment |= {"PM_POINTS": str(folder / "points"), "PHRASEMODELS_MIRROR": str(folder / "mirror")}
-    write_plan(here, "begin", "nobody", [])
+    write_plan(here, "begin")
     try:
         begin(here)
         yield here
@@ -139,19 +143,18 @@ def place() -> Iterator[Place]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_plan(here: Place, name: str, victim: str, points: list[list[str]]) -> None:
+def write_plan(here: Place, name: str) -> None:
     (here.folder / "points" / name).mkdir()
-    text = json.dumps({"name": name, "victim": victim, "points": points})
-    (here.folder / "points" / PLAN).write_text(text)
+    (here.folder / "points" / PLAN).write_text(json.dumps({"name": name, "points": plan(name)}))
 
 
-def completed(here: Place, watchman: Watchman, victim: str) -> int:
+def completed(here: Place, watchman: Watchman, name: str) -> int:
     """How many starts it took."""
     settings = [word for setting in SETTINGS[:-1] for word in ("--set", setting)]
-    environment = here.environment | {"PHRASEMODELS_STORE": str(here.folder / f"store of {victim}")}
+    environment = here.environment | {"PHRASEMODELS_STORE": str(here.folder / f"store of {name}")}
     for start in range(1, MOST_STARTS):
         until(lambda: len(json.loads((here.folder / "points" / PIDS).read_text())) == len(SERVICES) + 1)
-        with (here.folder / f"driver {victim}.log").open("ab") as log:
+        with (here.folder / f"driver {name}.log").open("ab") as log:
             process = subprocess.Popen([sys.executable, "-m", "flows.cli", *RUN, *settings], env=environment,
                                        cwd=here.folder, stdout=log, stderr=log)  # fmt: skip
             watchman.driver = process.pid
@@ -159,7 +162,7 @@ def completed(here: Place, watchman: Watchman, victim: str) -> int:
             watchman.driver = 0
         if not ended:
             return start
-    raise AssertionError(f"killing the {victim}: it does not end\n{told(here)}")
+    raise AssertionError(f"killing {name}: it does not end\n{told(here)}")
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -186,36 +189,31 @@ def test_whoever_is_killed_wherever_the_bytes_and_the_rows_are_the_same(place: P
         monkeypatch.setenv(name, place.environment[name])
     watchman = Watchman(place)
     watchman.start()
-    chosen = [v for v in VICTIMS if v in os.environ.get("PM_VICTIMS", ",".join(VICTIMS)).split(",")]
-    cells: dict[tuple[str, str, str], str] = {}
+    chosen = os.environ.get("PM_RUNS", ",".join(RUNS)).split(",")
+    cells: dict[tuple[str, str], str] = {}
     try:
-        for victim in ("nobody", *chosen):
-            points = plan(victim) if victim != "nobody" else []
-            write_plan(place, victim, victim, points)
+        for name in (NOBODY, *chosen):
+            write_plan(place, name)
             began = time.monotonic()
-            starts = completed(place, watchman, victim)
-            seen = {path.name: path.read_text() for path in (place.folder / "points" / victim).iterdir()}
-            assert seen.keys() >= {f"{stage}, {moment}" for stage in STAGES for moment in MOMENTS} or victim != "nobody"
-            cells |= {
-                (stage, moment, victim): seen.get(f"{stage}, {moment}", "not reached") for stage, moment in points
-            }
+            starts = completed(place, watchman, name)
+            seen = {path.name: path.read_text() for path in (place.folder / "points" / name).iterdir()}
+            assert seen.keys() >= set(POINTS) or name != NOBODY
             rows_once(place)
-            same = content(place.folder / f"store of {victim}") == content(place.folder / "store of nobody")
-            kills = [*cells.values()].count("killed")
-            print(f"{victim}: {starts} starts, {time.monotonic() - began:.0f} s, {kills} kills so far", flush=True)
-            assert same, victim
-            assert not list((place.folder / f"store of {victim}" / "work").iterdir())
+            assert content(place.folder / f"store of {name}") == content(place.folder / f"store of {NOBODY}"), name
+            assert not list((place.folder / f"store of {name}" / "work").iterdir())
+            cells |= {(point, victim): seen.get(point, "not reached") for point, victim in plan(name).items()}
+            kills = [*seen.values()].count("killed")
+            print(f"{name}: {kills} kills, {starts} starts, {time.monotonic() - began:.0f} s", flush=True)
     finally:
         watchman.over.set()
         watchman.join()
-        print_matrix(cells, chosen)
+        print_matrix(cells)
 
 
-def print_matrix(cells: dict[tuple[str, str, str], str], victims: list[str]) -> None:
+def print_matrix(cells: dict[tuple[str, str], str]) -> None:
     """Rows are points, columns victims: x killed, and all was the same; o nobody of that kind was alive there."""
     marks = {"killed": "x", "nobody": "o", "not reached": "?"}
+    victims = (*WORKERS, *OTHERS)
     print(f"{'':<32}" + "".join(f"{victim:>16}" for victim in victims))
-    for stage in STAGES:
-        for moment in MOMENTS:
-            found = [marks.get(cells.get((stage, moment, victim), ""), "") for victim in victims]
-            print(f"{stage:<20}{moment:<12}" + "".join(f"{mark:>16}" for mark in found))
+    for point in POINTS:
+        print(f"{point:<32}" + "".join(f"{marks.get(cells.get((point, victim), ''), ''):>16}" for victim in victims))
