@@ -1,11 +1,12 @@
 """Small Stanza models of a treebank, by Stanza's own training programs, for machines that cannot download its models.
 
-A program has no limit of time: it is stopped after some minutes, and the best model so far is taken. No pretrained
+A program has no limit of time: it is stopped after some minutes of one processor, and the best model so far is taken. No pretrained
 language model is used. Words are their own lemmas. Sizes are those that two cores train in ten minutes a model.
 """
 
 import hashlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -28,12 +29,15 @@ from tasks.treebank_scores import treebank_scores
 LANGUAGE, PACKAGE, VECTORS = "en", "own", "own"
 DEPENDS = {"dependencies": [{"model": "pretrain", "package": VECTORS}]}
 COMMON = ("--lang", LANGUAGE, "--shorthand", f"{LANGUAGE}_{PACKAGE}", "--cpu")
+LIMITED = (
+    'ulimit -c 0; ulimit -S -t "$0"; exec "$@"'  # a program that is stopped after so many seconds of processor time
+)
 Arguments = Callable[[Path, str, int], list[str]]  # (folder of the files, word vectors, updates between scores)
 
 
 @dataclass(frozen=True)
 class TrainParser:
-    """For how many minutes each model is trained at most, and after how many updates it is scored and perhaps kept."""
+    """For how many minutes of one processor each model is trained at most, and after how many updates it is scored and perhaps kept."""
 
     minutes: float = 10.0
     every: int = 100
@@ -119,20 +123,19 @@ PROGRAMS: Mapping[str, tuple[str, Arguments]] = {
 
 
 def _program(module: str, arguments: Sequence[str], seconds: float, files: Path) -> None:
-    """Run a program until it ends, or for so many seconds. A ValueError shows how its messages end if it fails."""
+    """Run a program until it ends, or for so many seconds of processor time, which a busy machine does not shorten. A
+    ValueError shows how its messages end if it fails."""
     log = files / f"{module}.log"
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = ["sh", "-c", LIMITED, str(math.ceil(seconds)), sys.executable, "-m", module, *arguments]
     with log.open("wb") as messages:
-        command = [sys.executable, "-m", module, *arguments]
         process = subprocess.Popen(command, stdout=messages, stderr=messages, env=environment, cwd=files)
         try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            code = 0  # stopped by us
+            code = process.wait()
         finally:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
             process.wait()
-    if code:
+    if code not in (0, -signal.SIGXCPU):
         raise ValueError(f"{module} failed ({code}): ...{log.read_text(errors='replace').strip()[-600:]}")
 
 
