@@ -55,7 +55,7 @@ def train_parser(job: Job, settings: TrainParser) -> dict[str, Any]:
     files = job.checkpoints
     files.mkdir(parents=True, exist_ok=True)
     train, dev, test = (stage_table(job.inputs[name]) for name in ("train", "dev", "test"))
-    tables = {"train": train, "dev": dev.take(range(0, dev.num_rows, -(-dev.num_rows // settings.scored)))}
+    tables = {"train": train, "dev": dev.take(list(range(0, dev.num_rows, -(-dev.num_rows // settings.scored))))}
     vectors = job.out / LANGUAGE / "pretrain" / f"{VECTORS}.pt"
     vectors.parent.mkdir(parents=True)
     write_vectors(train, files / "vectors.txt")
