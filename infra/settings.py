@@ -45,7 +45,8 @@ class Settings(BaseSettings):
     cache: Path = Field(Path(".phrasemodels"), description="this node's folder before a store that is a URL")
     cache_gib: float = Field(50.0, gt=0, description="what the folder before a store that is a URL may hold")
     mirror: Path | None = Field(None, description="folder to fetch corpora from, before their URLs")
-    parsers: Path | None = Field(None, description="folder to fetch parsers' models from, after the mirror")
+    supplied: Path | None = Field(None, description="folder of what is put in by hand: a folder CORPUS each, and glove")
+    parsers: Path | None = Field(None, description="folder to fetch parsers' models from, after the others")
     offline: bool = Field(False, description="never fetch from a URL")
     prefect_api_url: str | None = Field(None, description="a Prefect server; default: one is started for the run")
     ray_address: str | None = Field(None, description="a Ray cluster; default: one is started for the run, on loopback")
@@ -106,7 +107,7 @@ class Settings(BaseSettings):
     @property
     def mirrors(self) -> tuple[Path, ...]:
         """Folders that files are looked for in, before any URL."""
-        return tuple(folder.expanduser().absolute() for folder in (self.mirror, self.parsers) if folder)
+        return tuple(folder.expanduser().absolute() for folder in (self.supplied, self.mirror, self.parsers) if folder)
 
     @property
     def root(self) -> Path:
