@@ -59,7 +59,7 @@ def train_parser(job: Job, settings: TrainParser) -> dict[str, Any]:
     vectors = job.out / LANGUAGE / "pretrain" / f"{VECTORS}.pt"
     vectors.parent.mkdir(parents=True)
     write_vectors(train, files / "vectors.txt")
-    _program("stanza.models.common.convert_pretrain", [str(vectors), str(files / "vectors.txt"), "-1"], 60, files)
+    _program("stanza.models.common.convert_pretrain", [str(vectors), str(files / "vectors.txt"), "-1"], 600, files)
     for name, table in tables.items():
         write_files(table, files / name)
     for processor, program in PROGRAMS.items():
