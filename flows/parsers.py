@@ -50,18 +50,22 @@ def fetch(name: Name) -> None:
     Example: PHRASEMODELS_PARSERS=~/models phrasemodels parsers fetch gum
     """
     if name.startswith(TRAINED):
-        raise ValueError(f"{name} is trained, not fetched: phrasemodels parsers train {name.removeprefix(TRAINED)}")
+        raise ValueError(
+            f"{name} is trained, not fetched: phrasemodels parsers train --treebank {name.removeprefix(TRAINED)}"
+        )
     print(_artifact(step_of(name)).path)
 
 
 @app.command()
 def train(
-    treebank: Annotated[str, typer.Argument(help="A corpus of trees, such as gum or craft; or sample.")],
-    minutes: Annotated[float, typer.Option(help="How long each of the models may be trained.")] = 10.0,
+    treebank: Annotated[str, typer.Option(help="A corpus of trees, such as gum or craft; or sample.")],
+    minutes: Annotated[
+        float, typer.Option(help="How long each of the models may be trained, of one processor.")
+    ] = 10.0,
 ) -> None:
     """Train small Stanza models on a treebank with Stanza's own programs; prints scores and folder.
 
-    Example: phrasemodels parsers train gum --minutes 10
+    Example: phrasemodels parsers train --treebank gum --minutes 10
     """
     artifact = _artifact(step_of(f"{TRAINED}{treebank}", minutes))
     print(json.dumps(artifact.meta["agreement"], indent=1))
