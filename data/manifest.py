@@ -183,6 +183,14 @@ class Manifest(Strict):
         )
 
 
+def by_hand(manifest: Manifest, source: Source) -> str:
+    """What to do for a source that is missing."""
+    return (
+        f"{manifest.name}: {source.name} is put in by hand: {source.instructions} Put it into a folder "
+        f"{manifest.name} in the folder that PHRASEMODELS_SUPPLIED names."
+    )
+
+
 def closest(word: str, known: Iterable[str]) -> str:
     """A hint for a word that is not among the known ones."""
     known = sorted(known)

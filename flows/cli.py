@@ -27,7 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    epilog="Results go to stdout, progress to stderr. Settings: PHRASEMODELS_STORE, _MIRROR, _PARSERS, _OFFLINE, _MLFLOW_URI, "
+    epilog="Results go to stdout, progress to stderr. Settings: PHRASEMODELS_STORE, _MIRROR, _SUPPLIED, _PARSERS, _OFFLINE, _MLFLOW_URI, "
     "_RAY_ADDRESS, _PREFECT_API_URL, _CPUS, or a file that PHRASEMODELS_SETTINGS names; PHRASEMODELS_DEBUG=1 shows "
     "tracebacks.",
 )

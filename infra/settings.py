@@ -44,7 +44,11 @@ class Settings(BaseSettings):
     cache: Path = Field(Path(".phrasemodels"), description="this node's folder before a store that is a URL")
     cache_gib: float = Field(50.0, gt=0, description="what the folder before a store that is a URL may hold")
     mirror: Path | None = Field(None, description="folder to fetch corpora from, before their URLs")
-    parsers: Path | None = Field(None, description="folder to fetch parsers' models from, after the mirror")
+    supplied: Path | None = Field(None, description="folder of what is put in by hand: a folder CORPUS each, and glove")
+    parsers: Path | None = Field(
+        None,
+        description="folder of parsers' models: it holds a folder stanza, or is it",
+    )
     offline: bool = Field(False, description="never fetch from a URL")
     private: bool = Field(False, description="fetch from URLs with addresses that are not on the internet, too")
     prefect_api_url: str | None = Field(None, description="a Prefect server; default: one is started for the run")
@@ -107,7 +111,9 @@ class Settings(BaseSettings):
     @property
     def mirrors(self) -> tuple[Path, ...]:
         """Folders that files are looked for in, before any URL."""
-        return tuple(folder.expanduser().absolute() for folder in (self.mirror, self.parsers) if folder)
+        models = self.parsers and self.parsers.expanduser()
+        models = models.parent if models and (models / "resources.json").is_file() else models
+        return tuple(folder.expanduser().absolute() for folder in (self.supplied, self.mirror, models) if folder)
 
     @property
     def root(self) -> Path:

@@ -64,7 +64,9 @@ def test_an_archive_in_the_folder_is_unpacked(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_comes_with_instructions(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"penn_treebank: wsj is put in by hand: Copy parsed/mrg/wsj .*penn_treebank\."):
+    with pytest.raises(
+        OSError, match=r"penn_treebank: wsj is put in by hand: Copy parsed/mrg/wsj .* a folder penn_treebank "
+    ):
         obtain(load("penn_treebank"), tmp_path / "out", Sources((tmp_path,)))
     with pytest.raises(ValueError, match=r"MSParS\.train is put in by hand: Take"):
         read(load("mspars"), "official.train", tmp_path)
