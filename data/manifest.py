@@ -214,10 +214,10 @@ def read(path: Path) -> Manifest:
     """A manifest file; a ValueError names the file and the key that is wrong."""
     try:
         return Manifest.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: {error}") from error
     except ValidationError as error:
         raise ValueError(f"{path}: {explain(error)}") from error
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or without end
+        raise ValueError(f"{path}: {error}") from error
 
 
 def explain(error: ValidationError) -> str:

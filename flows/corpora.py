@@ -232,7 +232,7 @@ def _sources() -> "Sources":
     from infra.settings import Settings
 
     settings = Settings()
-    return Sources(settings.mirrors, settings.offline)
+    return Sources(settings.mirrors, settings.offline, settings.private)
 
 
 def _store() -> "Store":

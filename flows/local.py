@@ -20,7 +20,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
 
     settings = Settings()
     store = open_store(settings)
-    sources = Sources(settings.mirrors, settings.offline)
+    sources = Sources(settings.mirrors, settings.offline, settings.private)
     places = Places(sources=sources)
     pipeline = with_supplied(experiment, sources).steps(seed)
     with kept(store, closure_of([pipeline.scored]), settings):
@@ -69,7 +69,7 @@ def prepare_folder(experiment: Experiment, to: Path) -> Path:
 
     settings = Settings()
     store = open_store(settings)
-    sources = Sources(settings.mirrors, settings.offline)
+    sources = Sources(settings.mirrors, settings.offline, settings.private)
     places = Places(sources=sources)
     for name, step in with_supplied(experiment, sources).recipe.data().items():
         shutil.copytree(store.run(step, places).path, to / name, dirs_exist_ok=True)

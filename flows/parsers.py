@@ -134,7 +134,8 @@ def levels(
     settings = Parse(Stanza(processors=("pos", "constituency")) if name else Gold(), column)
     trees = Step(parse, f"parse {label}", settings, {"rows": rows} | models)
     divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
-    sentence = f"select * exclude label from ({TABLE_1}) where label = '{divided.manifest['label']}'"
+    label = divided.manifest["label"].replace("'", "''")
+    sentence = f"select * exclude label from ({TABLE_1}) where label = '{label}'"
     names, found = query(_store(), Tracker(Settings().tracking_uri), sentence)
     if as_json:
         print(json.dumps([dict(zip(names, row, strict=True)) for row in found], indent=1))
@@ -161,11 +162,11 @@ def _artifact(step: "Step") -> "Artifact":
 
     settings = Settings()
     print(step.label, file=sys.stderr, flush=True)
-    return _store().run(step, Places(sources=Sources(settings.mirrors, settings.offline)))
+    return _store().run(step, Places(sources=Sources(settings.mirrors, settings.offline, settings.private)))
 
 
 def _store() -> "Store":
-    from data.store import Store
+    from flows.stores import open_store
     from infra.settings import Settings
 
-    return Store(Settings().root).open()
+    return open_store(Settings())

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from data.corpora.leakage import Leak
 from data.sources import Sources
-from data.store import MANIFEST, Artifact, Places, Step, Store, digest_of
+from data.store import MANIFEST, Artifact, Places, Step, Store, call_here, digest_of
 from flows.catalogue import Table
 from flows.experiment import Experiment, Pipeline, closure_of
 from flows.lineage import Lineage
@@ -18,7 +19,7 @@ from flows.supplied import with_supplied
 from infra.registry import register
 from infra.runner import TorchTrainerLaunch, actor_map, on_ray, ray_map
 from infra.settings import Settings
-from infra.tracking import KEY, StepMetrics, Tracker, flatten
+from infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, flatten
 from tasks.compare import CompareSettings, RowSettings, compare
 from tasks.leaks import leaks
 from tasks.parse import parse, plant
@@ -29,10 +30,11 @@ SERVED = Path(__file__).with_name("served.py")
 
 @dataclass(frozen=True)
 class Session:
-    """A table, with the settings it runs under."""
+    """A table, with the settings it runs under; attempt: the id of Prefect's run, if it is one."""
 
     table: Table
     settings: Settings
+    attempt: str = ""
 
     @cached_property
     def store(self) -> Store:
@@ -44,7 +46,7 @@ class Session:
 
     @property
     def sources(self) -> Sources:
-        return Sources(self.settings.mirrors, self.settings.offline)
+        return Sources(self.settings.mirrors, self.settings.offline, self.settings.private)
 
     @cached_property
     def experiments(self) -> list[Experiment]:
@@ -141,7 +143,9 @@ class Session:
     def parent(self) -> str:
         """The MLflow run of the table."""
         key = digest_of([self.table.title, [p.scored.key for p in self.pipelines]])
-        return self.tracker.open_run(self.experiment_name, self.table.title, key, {"phrasemodels.kind": "table"})
+        return self.tracker.open_run(
+            self.experiment_name, self.table.title, key, {"phrasemodels.kind": "table", ATTEMPT: self.attempt}
+        )
 
     def _train(self, step: Step) -> Artifact:
         pipeline = self.by_step[step.key]
@@ -164,7 +168,7 @@ class Session:
     def _launch(self, step: Step, pipeline: Pipeline, places: Places) -> Artifact:
         config, through = pipeline.experiment.train, pipeline.experiment.ray_train
         if through is not None and pipeline.seed not in through:
-            return self._on_ray(step, places, config.gpus)
+            return self._on_ray(step, replace(places, launch=self._reaching(call_here)), config.gpus)
         launch = TorchTrainerLaunch(
             f"{step.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}",
             self.settings.workers or max(1, config.workers),
@@ -172,11 +176,15 @@ class Session:
             config.gpus,
         )
         launch.check()
+        return self.store.run(step, replace(places, launch=self._reaching(launch)))
+
+    def _reaching(self, launch: Callable[..., None]) -> Callable[..., None]:
+        """A launch, whose workers share data and checkpoints if each node has a folder of its own."""
         if self.store.shared is None:
-            return self.store.run(step, replace(places, launch=launch))
+            return launch
         from flows.nodes import FarLaunch
 
-        return self.store.run(step, replace(places, launch=FarLaunch(launch, self.store)))
+        return FarLaunch(launch, self.store)
 
     def run_of(self, pipeline: Pipeline) -> str:
         """The MLflow run of one model and seed, with its parameters."""
@@ -184,6 +192,7 @@ class Session:
         tags = {
             "mlflow.parentRunId": self.parent,
             "phrasemodels.kind": "training",
+            ATTEMPT: self.attempt,
             "paper": e.paper,
             "system": f"{e.system} {e.variant}",
             "corpus": e.recipe.corpus.name,
