@@ -86,11 +86,12 @@ def test_tags_are_those_that_a_parser_will_see() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # minutes are those of a processor, and there may be others who want it
 def test_models_are_trained_and_parse(store: Store) -> None:
-    """A minute or so a model on the generated treebank: far better than chance, in Stanza's own pipeline."""
+    """Two minutes a model on the generated treebank: far better than chance, in Stanza's own pipeline."""
     corpus = SampleCorpus(train=1000, dev=60, test=60, records=Treebank())
     splits = {split: corpus.split(split) for split in ("train", "dev", "test")}
-    made = store.run(Step(train_parser, "t", TrainParser(1.2, every=10, scored=60), splits))
+    made = store.run(Step(train_parser, "t", TrainParser(2.0, every=10, scored=60), splits))
     assert (
         made.meta["agreement"]["xpos"] > 80 and made.meta["agreement"]["uas"] > 50 and made.meta["agreement"]["f1"] > 50
     )
