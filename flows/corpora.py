@@ -103,6 +103,8 @@ def show(
         return
     for key in ("title", "licence", "licence_text", "citation", "homepage", "note"):
         print(f"{key:13} {found[key]}")
+    for text in found["by_hand_instructions"]:
+        print(f"by hand       {text}")
     for row in found["splits"]:
         print(f"split         {row['split']:16} {row['schema']:9} {row['rows'] or '?':>6} rows  {row['licence']}")
     for record in found.get("head", ()):
