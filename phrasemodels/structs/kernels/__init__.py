@@ -1,7 +1,8 @@
 """Compiled CPU kernels. They give what the reference gives for CPU tensors of float32 and float64, only faster.
 
-Charts of sums are float64 whatever the scores are. `scaled` says why they are right at any spread. Nothing here is called by users: `chain`, `eisner`, `spans` and
-`joint` choose kernels themselves. `reference_only()` switches the choice off, for tests and comparisons.
+Charts of sums are float64 whatever the scores are; `scaled` says why they are right at any spread. Nothing here is called
+by users: `chain`, `eisner`, `spans` and `joint` choose kernels themselves. `reference_only()` switches the choice off, for
+tests and comparisons.
 """
 
 import os

@@ -103,8 +103,7 @@ class _Batch:
         self.shared = pairwise.dim() == 2
         self.dtype = unary.dtype
         given = pairwise[None, None] if self.shared else pairwise
-        # one dtype for all, so that there is one thing to compile
-        self.scores = _float64(unary), _float64(given), lengths.numpy()
+        self.scores = _numbers(unary), _numbers(given), lengths.numpy()
         # like lengths in one block: a block takes as many steps as its longest
         self.order = np.argsort(self.scores[2], kind="stable")
         self.blocks = -(-self.B // LANES)
@@ -114,32 +113,35 @@ class _Batch:
         work = scratch(self.blocks, sequences.layout(T, C, S).size)
         over_batch(kernel, self.blocks, work, self.order, *self.scores, *arguments)
 
+    def _empty(self, *shape: int) -> np.ndarray:
+        return np.empty(shape, self.scores[0].dtype)
+
     def marginals(self, wanted: bool = True) -> tuple[Tensor, Tensor]:
         """log Z (B,) and marginals (B, T, C)."""
-        log_z, out = np.empty(self.B), np.empty((self.B, self.T, self.C) if wanted else (0, 0, 0))
+        log_z, out = np.empty(self.B), self._empty(*((self.B, self.T, self.C) if wanted else (0, 0, 0)))
         self._run(_marginals, log_z, out)
-        return torch.from_numpy(log_z).to(self.dtype), torch.from_numpy(out).to(self.dtype)
+        return torch.from_numpy(log_z).to(self.dtype), torch.from_numpy(out)
 
     def gradients(self, grad: Tensor, centre: bool) -> tuple[Tensor, Tensor]:
         """To unary and pairwise, from the gradient (B, T, C) to the marginals, or (not centred) a factor of them."""
         S = self.scores[1].shape[1]
-        out = np.empty((self.B, self.T, self.C))
-        pairs = np.empty((self.blocks if self.shared else self.B, S, self.C**2))
-        self._run(_covariance, _float64(grad), centre, out, pairs)
+        out = self._empty(self.B, self.T, self.C)
+        pairs = np.empty((self.blocks if self.shared else self.B, S, self.C**2))  # to be summed in float64
+        self._run(_covariance, _numbers(grad), centre, out, pairs)
         pairs = pairs.sum(0) if self.shared else pairs
         shape = self.scores[1].shape[-2:] if self.shared else self.scores[1].shape
-        return torch.from_numpy(out).to(self.dtype), torch.from_numpy(pairs.reshape(shape)).to(self.dtype)
+        return torch.from_numpy(out), torch.from_numpy(pairs.reshape(shape)).to(self.dtype)
 
 
-def _float64(x: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(x.detach().double().numpy())
+def _numbers(x: Tensor) -> np.ndarray:
+    return np.ascontiguousarray(x.detach().numpy())
 
 
 def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor) -> Tensor:
     """p(z_t = c, z_t+1 = d), (B, T-1, C, C)."""
     B, T, C = unary.shape
     each = pairwise.expand(B, T - 1, C, C)
-    return _Batch(unary, each, lengths).gradients(torch.ones(B, T, C), centre=False)[1]
+    return _Batch(unary, each, lengths).gradients(unary.new_ones(B, T, C), centre=False)[1]
 
 
 class LogPartition(torch.autograd.Function):

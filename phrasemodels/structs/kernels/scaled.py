@@ -19,13 +19,13 @@ Zero is 2^FORBIDDEN, less than any product of other weights: it needs no case ei
 import numpy as np
 from numba import njit
 
-from phrasemodels.structs.kernels.simd import COMPILE, exponent, mantissa, maximum, minimum, power, spread
+from phrasemodels.structs.kernels.simd import INLINE, exponent, mantissa, maximum, minimum, power, spread
 
 FORBIDDEN = -1e15
 LN2 = 0.6931471805599453
 
 
-@njit(**COMPILE)
+@njit(**INLINE)
 def exponential(x):
     """exp x as m, e; m in [√½, √2]. Relative error ≤ 4e-16 besides that of x."""
     x = maximum(minimum(x, spread(-FORBIDDEN * LN2)), spread(FORBIDDEN * LN2))
@@ -46,25 +46,25 @@ def exponential(x):
     return p * r + 1.0, e
 
 
-@njit(**COMPILE)
+@njit(**INLINE)
 def normal(m, e):
-    """The weight m · 2^e, m > 0, with its mantissa in [1, 2)."""
-    return mantissa(m), e + exponent(m)
+    """The weight m · 2^e, m > 0, with its mantissa in [1, 2). Zeros multiplied stay near zero, where integers are exact."""
+    return mantissa(m), maximum(e + exponent(m), spread(4 * FORBIDDEN))
 
 
-@njit(**COMPILE)
+@njit(**INLINE)
 def ratio(e):
     """2^e for integers e ≤ 1023, 0 where e ≤ -1023."""
     return power(maximum(e, spread(-1023.0)))
 
 
-@njit(**COMPILE)
+@njit(**INLINE)
 def possible(e):
     """Whether the weight of all structures, with exponent e in one lane, is that of any structure that is allowed."""
     return e > FORBIDDEN / 2
 
 
-@njit(**COMPILE)
+@njit(**INLINE)
 def logarithm(m, e):
     """log (m · 2^e) of one lane."""
     return np.log(m) + e * LN2 if possible(e) else -np.inf

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from numba import njit
 
 from phrasemodels.structs.kernels.scaled import exponential, logarithm, normal, possible, ratio
-from phrasemodels.structs.kernels.simd import COMPILE, LANES, load, maximum, spread, store
+from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, load, maximum, spread, store
 
 WEIGHT = 2 * LANES
 
@@ -85,19 +85,19 @@ def _total(w, a, C):
 @njit(**COMPILE)
 def _some_end(w, at, t):
     """Whether a sequence ends at t."""
+    found = False
     for lane in range(LANES):
-        if w[at.lengths + lane] == t + 1:
-            return True
-    return False
+        found |= w[at.lengths + lane] == t + 1
+    return found
 
 
-@njit(**COMPILE)
+@njit(**INLINE)
 def _pairs(at, t):
     """Where the scores between t and t+1 begin, in weights."""
     return t * at.C * at.C if at.S > 1 else 0
 
 
-@njit(**COMPILE)
+@njit(**INLINE)
 def _step(w, a, pair, C):
     """Σ_j a(j) pairwise(j, k) as m, e, not normal; a and pair are the positions of the first."""
     row = C * WEIGHT
@@ -112,7 +112,7 @@ def _step(w, a, pair, C):
     return total, top
 
 
-@njit(**COMPILE)
+@njit(**INLINE)
 def _step_with_mean(w, a, pair, y, C):
     """The same, and Σ_j y(j) pairwise(j, k) in the scale of the sum, y in that of a."""
     row = C * WEIGHT
@@ -208,7 +208,7 @@ def marginals(w, at):
             _end(w, at, t)
 
 
-@njit(**COMPILE)
+@njit(**INLINE)
 def _share_out(w, at, t, j, sums):
     """Σ_k q(j | k) of p and of d + p g at t+1, and the gradients to pairwise; x and y hold these divided by s."""
     row = at.C * WEIGHT
