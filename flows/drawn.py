@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from torch import nn
 
 from flows import structures
 from flows.models import Model
@@ -79,9 +79,9 @@ def _parents(model: Model, text: str) -> str:
     return structures.parents(built.parents, embedded, words)
 
 
-def _built(model: Model, config: object) -> nn.Module:
-    """The module with its weights."""
-    built: nn.Module = config.build()  # type: ignore[attr-defined]
+def _built(model: Model, config: Any) -> Any:
+    """The module of a configuration, with the model's weights."""
+    built = config.build()
     load_tensors(built, load_file(model.weights.file("model.safetensors")))
     return built.eval()
 
