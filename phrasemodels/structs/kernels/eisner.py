@@ -88,10 +88,10 @@ class _Batch:
 
     def __init__(self, arcs: Tensor, lengths: Tensor, one_root: bool):
         self.shape, self.dtype = arcs.shape, arcs.dtype
-        lengths = lengths.numpy()
         # like lengths in one block, which is as long as its longest
         self.scores = _numbers(arcs)
-        self.given = np.argsort(lengths, kind="stable"), self.scores, lengths, one_root
+        words = lengths.numpy()
+        self.given = np.argsort(words, kind="stable"), self.scores, words, one_root
 
     def _run(self, kernel, *arguments):
         B, N, _ = self.shape
