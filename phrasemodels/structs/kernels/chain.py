@@ -14,8 +14,11 @@ from phrasemodels.structs.kernels.simd import COMPILE, LANES
 
 
 @njit(**COMPILE)
-def _open(w, block, order, unary, pairwise, lengths):
-    """Gather the scores of a block, as long as its longest sequence; 0 where there is none."""
+def _open(w, block, again, order, unary, pairwise, lengths):
+    """Gather the scores of a block, as long as its longest sequence; 0 where there is none.
+
+    `again`: another block was before, whose pairwise scores are good if all sequences share them.
+    """
     B, _, C = unary.shape
     P, S = pairwise.shape[:2]
     count = min(LANES, B - block)
@@ -28,13 +31,15 @@ def _open(w, block, order, unary, pairwise, lengths):
         for t in range(T):
             for c in range(C):
                 w[at.unary + (t * C + c) * 2 * LANES + lane] = unary[b, t, c] if t < n else 0.0
-        for t in range(at.S):
-            for j in range(C):
-                for k in range(C):
-                    x = pairwise[b if P > 1 else 0, t, j, k] if S == 1 or t + 1 < n else 0.0
-                    w[at.pairwise + ((t * C + j) * C + k) * 2 * LANES + lane] = x
+        if P > 1 or S > 1 or not again:
+            for t in range(at.S):
+                for j in range(C):
+                    for k in range(C):
+                        x = pairwise[b if P > 1 else 0, t, j, k] if S == 1 or t + 1 < n else 0.0
+                        w[at.pairwise + ((t * C + j) * C + k) * 2 * LANES + lane] = x
     sequences.exponentials(w, at.unary, at.a)
-    sequences.exponentials(w, at.pairwise, at.pair_grads)
+    if P > 1 or S > 1 or not again:
+        sequences.exponentials(w, at.pairwise, at.pair_grads)
     return at
 
 
@@ -53,7 +58,7 @@ def _marginals(first, step, work, order, unary, pairwise, lengths, log_z, out):
     """log Z (B,) and marginals (B, T, C), or no marginals if `out` is empty."""
     w, z = work[first], np.empty(LANES)
     for block in range(first * LANES, len(order), step * LANES):
-        at = _open(w, block, order, unary, pairwise, lengths)
+        at = _open(w, block, block > first * LANES, order, unary, pairwise, lengths)
         sequences.forward(w, at, z, False)
         for lane in range(min(LANES, len(order) - block)):
             log_z[order[block + lane]] = z[lane]
@@ -70,14 +75,15 @@ def _covariance(first, step, work, order, unary, pairwise, lengths, grad, centre
     """
     w, z, B = work[first], np.empty(LANES), len(order)
     for block in range(first * LANES, B, step * LANES):
-        at = _open(w, block, order, unary, pairwise, lengths)
+        at = _open(w, block, block > first * LANES, order, unary, pairwise, lengths)
         T, C = at.T, at.C
         for lane in range(LANES):
             b = order[min(block + lane, B - 1)]
-            for i in range(T * C):
-                here = i * LANES + lane
-                w[at.g + here] = grad[b, i // C, i % C] if i < w[at.lengths + lane] * C else 0.0
-        for i in range(at.pair_grads, at.lengths):
+            n = w[at.lengths + lane]
+            for t in range(T):
+                for c in range(C):
+                    w[at.g + (t * C + c) * LANES + lane] = grad[b, t, c] if t < n else 0.0
+        for i in range(at.pair_grads, at.unary):
             w[i] = 0.0
         sequences.forward(w, at, z, centre)
         if not centre:

@@ -30,11 +30,16 @@ WEIGHT = 2 * LANES
 
 
 class Layout(NamedTuple):
-    """Sizes and positions of a block's arrays: those named above, its lengths, and x and y (C), E[G]."""
+    """Sizes and positions of a block's arrays: those named above, x and y (C), its lengths and E[G].
+
+    `pairwise` and `pair_grads` come first, so that they are at the same place whatever T is.
+    """
 
     T: int
     C: int
     S: int
+    pairwise: int
+    pair_grads: int
     unary: int
     a: int
     s: int
@@ -44,8 +49,6 @@ class Layout(NamedTuple):
     g: int
     x: int
     y: int
-    pairwise: int
-    pair_grads: int
     lengths: int
     mean: int
     size: int
@@ -55,11 +58,12 @@ class Layout(NamedTuple):
 def layout(T, C, S):
     """For chains of T positions, C states and S pairwise scores of positions."""
     n, m = T * C * LANES, S * C * C * LANES
-    plain, row = 6 * n, C * LANES
-    more = plain + 4 * n + 2 * row
-    end = more + 3 * m
-    return Layout(T, C, S, 0, 2 * n, 4 * n, plain, plain + n, plain + 2 * n, plain + 3 * n, plain + 4 * n,
-                  plain + 4 * n + row, more, more + 2 * m, end, end + LANES, end + WEIGHT)  # fmt: skip
+    unary, row = 3 * m, C * LANES
+    p = unary + 6 * n
+    x = p + 4 * n
+    end = x + 2 * row
+    return Layout(T, C, S, 0, 2 * m, unary, unary + 2 * n, unary + 4 * n, p, p + n, p + 2 * n, p + 3 * n,
+                  x, x + row, end, end + LANES, end + WEIGHT)  # fmt: skip
 
 
 @njit(**COMPILE)
