@@ -47,6 +47,26 @@ def _largest_sum(x, at, y, to, n):
 
 
 @njit(**COMPILE)
+def _place(x, at, n):
+    """Of n numbers of x from `at` on, the first that is the largest."""
+    top = _largest(x, at, n)
+    for k in range(n):
+        if number(x, at + k) == top:
+            return k
+    return 0
+
+
+@njit(**COMPILE)
+def _place_of_sum(x, at, y, to, n):
+    """The first k with the largest x[at + k] + y[to + k] of n."""
+    top = _largest_sum(x, at, y, to, n)
+    for k in range(n):
+        if number(x, at + k) + number(y, to + k) == top:
+            return k
+    return 0
+
+
+@njit(**COMPILE)
 def _fill_spans(labels, n, best, best_t):
     """best[i, j] = best_t[j, i] = score of the best labelled tree over words i..j."""
     _, N, L = labels.shape
@@ -62,21 +82,23 @@ def _fill_spans(labels, n, best, best_t):
 
 @njit(**COMPILE)
 def _spans(first, step, labels, lengths, score, cells):
+    _, N, _, L = labels.shape
     for b in range(first, len(lengths), step):
         n = lengths[b]
         best, best_t = np.empty((n, n)), np.empty((n, n))
         _fill_spans(labels[b], n, best, best_t)
         score[b] = best[0, n - 1]
         todo, size = np.empty((n + 1, 2), np.int64), 1
-        todo[0] = 0, n - 1
+        todo[0, 0], todo[0, 1] = 0, n - 1
         for row in range(2 * n - 1):
             size -= 1
             i, j = todo[size]
-            cells[b, row] = i, j, np.argmax(labels[b, i, j])
+            cells[b, row, 0], cells[b, row, 1] = i, j
+            cells[b, row, 2] = _place(labels, ((b * N + i) * N + j) * L, L)
             if i < j:
-                k = i + np.argmax(best[i, i:j] + best_t[j, i + 1 : j + 1])
-                todo[size] = k + 1, j
-                todo[size + 1] = i, k
+                k = i + _place_of_sum(best, i * n + i, best_t, j * n + i + 1, j - i)
+                todo[size, 0], todo[size, 1] = k + 1, j
+                todo[size + 1, 0], todo[size + 1, 1] = i, k
                 size += 2
 
 
@@ -162,12 +184,14 @@ def _label_scores(labels, real, free):
 @njit(**COMPILE)
 def _follow(labels, arcs_t, free, body, hooks, todo, cells, heads):
     """Cells in pre-order and heads of the best tree; todo holds (i, j, head, whether the label must be real)."""
+    _, N, L = labels.shape
     size, row = 1, 0
     while size > 0:
         size -= 1
         i, j, h, must = todo[size]
         first = 1 if must and i < j else 0
-        cells[row] = i, j, first + np.argmax(labels[i, j, first:])
+        cells[row, 0], cells[row, 1] = i, j
+        cells[row, 2] = first + _place(labels, (i * N + j) * L + first, L - first)
         row += 1
         if i < j:
             k = _best_merge(i, j, h, free, body, hooks)
