@@ -70,7 +70,7 @@ def _copy(archive: Path, entry: Entry, target: Path, most: int) -> int:
         for chunk in _chunks(archive, entry):
             total += len(chunk)
             if total > most:
-                raise ValueError(f"{archive}: {entry.name} would take more than {most} bytes; nothing was kept")
+                raise ValueError(f"{archive}: {entry.name!r} would take more than {most} bytes; nothing was kept")
             out.write(chunk)
     return total
 
@@ -81,7 +81,12 @@ def _chunks(archive: Path, entry: Entry) -> Iterator[bytes]:
             while chunk := source.read(CHUNK):
                 yield chunk
     except BROKEN as error:
-        raise ValueError(f"{archive}: {entry.name} is damaged ({error}); get the archive again") from error
+        raise ValueError(f"{archive}: {entry.name!r} is damaged ({_line(error)}); get the archive again") from error
+
+
+def _line(error: BaseException) -> str:
+    """What a library says, in a line."""
+    return " ".join(str(error).split())
 
 
 @contextmanager
@@ -96,7 +101,7 @@ def _entries(archive: Path) -> Iterator[list[Entry]]:
             opened = tarfile.TarFile.open(archive)
             entries = _checked(archive, _tar_entries(archive, opened))
     except BROKEN as error:
-        raise ValueError(f"{archive}: not a whole zip or tar archive ({error}); get it again") from error
+        raise ValueError(f"{archive}: not a whole zip or tar archive ({_line(error)}); get it again") from error
     else:
         yield entries
     finally:
@@ -111,7 +116,7 @@ def _zip_entries(archive: Path, opened: zipfile.ZipFile) -> Iterator[Entry]:
             raise ValueError(f"{archive}: {info.filename!r} is a link or a device; nothing was unpacked")
         if info.flag_bits & 1:
             raise ValueError(f"{archive}: {info.filename!r} is encrypted; nothing was unpacked")
-        if not info.is_dir():
+        if not info.filename.endswith("/"):
             yield Entry(info.filename, partial(opened.open, info))
 
 

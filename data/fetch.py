@@ -5,11 +5,14 @@ A file counts only with the digest of its manifest. What it is compressed with (
 
 import gzip
 import hashlib
+import ipaddress
 import lzma
 import os
 import shutil
+import socket
+import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -25,6 +28,7 @@ from data.sources import Sources
 
 ATTEMPTS = 5
 CHUNK = 1 << 16
+PATIENCE, SLOWEST = 60.0, 1000.0  # after so many seconds a download has to come at so many bytes a second
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
@@ -42,7 +46,7 @@ def fetch(file: File, target: Path, sources: Sources) -> str:
     failures = [] if not sources.offline else ["offline"]
     for url, save in [] if sources.offline else _ways(file):
         try:
-            _download(url, save, target, file, sources.wait)
+            _download(url, save, target, file, sources)
             return url
         except (InterruptedDownloadError, httpx.HTTPStatusError) as error:
             failures.append(f"{url}: {error}")
@@ -56,7 +60,7 @@ def missing(files: Iterable[File], sources: Sources) -> list[File]:
     return [f for f in files if not any((mirror / f.mirror).is_file() for mirror in sources.mirrors)]
 
 
-Save = Callable[[Path, float], None]  # (where, seconds to wait) -> the upstream file, still packed
+Save = Callable[[Path, Sources], None]  # (where, how to ask) -> the upstream file, still packed
 
 
 def _ways(file: File) -> list[tuple[str, Save]]:
@@ -67,37 +71,37 @@ def _ways(file: File) -> list[tuple[str, Save]]:
     return ways
 
 
-def _download(url: str, save: Save, target: Path, file: File, wait: float) -> None:
+def _download(url: str, save: Save, target: Path, file: File, sources: Sources) -> None:
     suffix = Path(url).suffix if Path(url).suffix in OPENERS and not file.build else ""
     part = target.with_name(target.name + ".part" + suffix)
-    save(part, wait)
+    save(part, sources)
     try:
         _unpack(part, target, file)
     finally:
         part.unlink(missing_ok=True)
 
 
-def _concatenate(build: Concatenation, size: int, part: Path, wait: float) -> None:
+def _concatenate(build: Concatenation, size: int, part: Path, sources: Sources) -> None:
     piece = part.with_name(part.name + ".piece")
     with part.open("wb") as out:
         for name in build.parts:
             piece.unlink(missing_ok=True)
-            _save(build.url.replace("{}", name), size, piece, wait)
+            _save(build.url.replace("{}", name), size, piece, sources)
             out.write(piece.read_bytes())
     piece.unlink(missing_ok=True)
 
 
-def _first_lines(build: FirstLines, size: int, part: Path, wait: float) -> None:
+def _first_lines(build: FirstLines, size: int, part: Path, sources: Sources) -> None:
     whole = part.with_name(part.name + ".whole")
-    _save(build.url, 100 * size, whole, wait)
+    _save(build.url, 100 * size, whole, sources)
     with whole.open("rb") as source, part.open("wb") as out:
         out.writelines(islice(source, build.lines))
     whole.unlink()
 
 
-def _member(build: Member, size: int, part: Path, wait: float) -> None:
+def _member(build: Member, size: int, part: Path, sources: Sources) -> None:
     archive = part.with_name(part.name + ".archive")
-    _save(build.url, build.most_bytes, archive, wait)
+    _save(build.url, build.most_bytes, archive, sources)
     part.unlink(missing_ok=True)
     extract(archive, build.member, part, size)
     archive.unlink()
@@ -110,40 +114,61 @@ BUILDERS: dict[str, Callable[..., None]] = {
 }
 
 
-def _save(url: str, most: int, part: Path, wait: float) -> None:
+def _save(url: str, most: int, part: Path, sources: Sources) -> None:
     retrying = Retrying(
         retry=retry_if_exception_type(InterruptedDownloadError),
         stop=stop_after_attempt(ATTEMPTS),
-        wait=wait_exponential_jitter(initial=wait, max=60, jitter=wait),
+        wait=wait_exponential_jitter(initial=sources.wait, max=60, jitter=sources.wait),
         reraise=True,
     )
-    retrying(_stream, url, part, most)
+    retrying(_stream, url, part, most, () if sources.private else (public,))
 
 
-def _stream(url: str, part: Path, most: int) -> None:
-    """Go on with a download from where it stopped. What another attempt may mend raises InterruptedDownloadError."""
-    have = part.stat().st_size if part.exists() else 0
+def public(request: httpx.Request) -> None:
+    """A ValueError before a request, or what it is redirected to, would go to an address that is not on the internet."""
+    host = request.url.host
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):  # nobody knows it but, perhaps, a proxy
+        return
+    if private := sorted(one for one in found if not ipaddress.ip_address(one.split("%")[0]).is_global):
+        raise ValueError(
+            f"{request.url}: {host} is {private[0]}, which is not on the internet; set PHRASEMODELS_PRIVATE=true if that is meant"
+        )
+
+
+def _stream(url: str, part: Path, most: int, checks: Sequence[Callable[[httpx.Request], None]] = ()) -> None:
+    """Go on with a download from where it stopped. What another attempt may mend raises InterruptedDownloadError.
+
+    checks: what each request has to pass, redirected ones too.
+    """
+    have, started = part.stat().st_size if part.exists() else 0, time.monotonic()
     headers = {"Range": f"bytes={have}-"} if have else {}
     headers["Accept-Encoding"] = "identity"
     try:
-        with httpx.stream("GET", url, headers=headers, follow_redirects=True, timeout=30) as response:
+        with (
+            httpx.Client(follow_redirects=True, timeout=30, event_hooks={"request": [*checks]}) as client,
+            client.stream("GET", url, headers=headers) as response,
+        ):
             if response.status_code == 416:  # nothing beyond what we have
                 return
             if response.status_code in (408, 425, 429) or response.status_code >= 500:
                 raise InterruptedDownloadError(f"HTTP {response.status_code}")
             response.raise_for_status()
             resumed = response.status_code == 206
-            total = have if resumed else 0
+            total = before = have if resumed else 0
             with part.open("ab" if resumed else "wb") as out:
-                for chunk in response.iter_bytes(CHUNK):
+                for chunk in response.iter_bytes():
                     total += len(chunk)
                     if total > most:
                         raise ValueError(
                             f"{url}: more than {most} bytes, the manifest promises fewer; nothing was kept"
                         )
                     out.write(chunk)
+                    if (waited := time.monotonic() - started) > PATIENCE and total - before < SLOWEST * waited:
+                        raise InterruptedDownloadError(f"slower than {SLOWEST:.0f} bytes a second")
             expected = response.headers.get("Content-Length")
-            if expected and total - (have if resumed else 0) != int(expected):
+            if expected and total - before != int(expected):
                 raise InterruptedDownloadError(f"{total} bytes came, {expected} were promised")
     except (httpx.TransportError, httpx.TooManyRedirects) as error:
         raise InterruptedDownloadError(str(error) or type(error).__name__) from error

@@ -183,6 +183,14 @@ class Manifest(Strict):
         )
 
 
+def by_hand(manifest: Manifest, source: Source) -> str:
+    """What to do for a source that is missing."""
+    return (
+        f"{manifest.name}: {source.name} is put in by hand: {source.instructions} Put it into a folder "
+        f"{manifest.name} in the folder that PHRASEMODELS_SUPPLIED names."
+    )
+
+
 def closest(word: str, known: Iterable[str]) -> str:
     """A hint for a word that is not among the known ones."""
     known = sorted(known)
@@ -206,10 +214,10 @@ def read(path: Path) -> Manifest:
     """A manifest file; a ValueError names the file and the key that is wrong."""
     try:
         return Manifest.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: {error}") from error
     except ValidationError as error:
         raise ValueError(f"{path}: {explain(error)}") from error
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or without end
+        raise ValueError(f"{path}: {error}") from error
 
 
 def explain(error: ValidationError) -> str:

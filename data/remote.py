@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from data.store import MANIFEST, Artifact, describe, write_durably
+from data.store import MANIFEST, Artifact, describe, manifest_of, write_durably
 from data.upkeep import DAY, rests_on, verdicts
 
 LEASE_DAYS = 30.0  # after which a lease is one that a dead run left
@@ -80,7 +80,8 @@ class ObjectStorage:
         try:
             with self._named():
                 text = self.files.cat_file(self.path("manifests", step, f"{key}.json"))
-            manifest = json.loads(text)
+            if (manifest := manifest_of(text)) is None:
+                return False
             with self._named():
                 for name, expected in manifest["files"].items():
                     target = aside / name
@@ -96,7 +97,7 @@ class ObjectStorage:
             shutil.rmtree(folder, ignore_errors=True)  # a damaged one
             with contextlib.suppress(OSError):  # another process has just brought it
                 os.replace(aside, folder)
-        except (FileNotFoundError, json.JSONDecodeError):
+        except FileNotFoundError:
             return False
         finally:
             shutil.rmtree(aside, ignore_errors=True)
@@ -122,7 +123,8 @@ class ObjectStorage:
         with self._named():
             for name, described in manifest["files"].items():
                 blob = self._blob(described["sha256"])
-                if again or self._size(blob) != described["bytes"]:
+                # an old one may be about to be removed: a new one stays until its manifest is there
+                if again or self._size(blob) != described["bytes"] or self._modified(blob) < time.time() - DAY:
                     self.files.put_file(str(folder / name), blob)
 
     def _size(self, path: str) -> int | None:
@@ -143,7 +145,7 @@ class ObjectStorage:
         """Every manifest in the storage; their files are not here."""
         with self._named():
             found = self.files.cat(self.listed("manifests")) if self.listed("manifests") else {}
-        manifests = [json.loads(text) for text in found.values()]
+        manifests = [manifest for text in found.values() if (manifest := manifest_of(text)) is not None]
         return [Artifact(Path(m["step"], m["key"]), m) for m in sorted(manifests, key=lambda m: str(m["finished"]))]
 
     def listed(self, *names: str) -> list[str]:
@@ -192,10 +194,11 @@ class ObjectStorage:
         return {key for one in found if one["until"] > time.time() for key in one["keys"]}
 
     def collect(self, days: float = 7.0, newest: int = 0, dry: bool = False) -> list[str]:
-        """Remove the manifests that no verdict and no run rests on, then the blobs that no manifest names; all of them
-        older than so many days. Returns their paths."""
+        """Remove the manifests that no verdict and no run rests on, then the blobs that no manifest names, and checkpoints
+        of no run; all of them older than so many days. Returns their paths."""
         known = {artifact.key: artifact for artifact in self.artifacts()}
-        kept = rests_on(known, [*verdicts(known, newest), *self.leased()])
+        leased = self.leased()
+        kept = rests_on(known, [*verdicts(known, newest), *leased])
         before = time.time() - days * DAY
         gone = [self._manifest(a.manifest) for a in known.values() if a.key not in kept]
         gone = [path for path in gone if self._modified(path) < before]
@@ -207,6 +210,8 @@ class ObjectStorage:
             for file in a.manifest["files"].values()
         }
         gone += [path for path in self.listed("blobs") if path not in named and self._modified(path) < before]
+        under_way = [path for path in self.listed("checkpoints") if path.split("/")[-3] not in leased]
+        gone += [path for path in under_way if self._modified(path) < before]
         if not dry:
             with self._named():
                 for path in gone:

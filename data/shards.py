@@ -29,11 +29,15 @@ def write_parquet(path: Path, table: pa.Table) -> None:
 
 
 def read_shard(path: Path) -> pa.Table:
-    """A shard, mapped into memory. A truncated one raises a ValueError that names it."""
+    """A shard, mapped into memory. A broken one raises a ValueError that names it."""
     try:
         with pa.memory_map(str(path)) as source:
-            return pa.ipc.open_file(source).read_all()
-    except pa.ArrowInvalid as error:
+            table = pa.ipc.open_file(source).read_all()
+            table.validate(full=True)  # an offset that is wrong would end the process
+            return table
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a whole Arrow file ({error}); delete it and run again") from error
 
 

@@ -218,8 +218,10 @@ class Store:
     def load(self, path: Path, verify: bool = True) -> Artifact | None:
         """The artifact in a folder, if it is there; with verify, only if every file has the digest of the manifest."""
         try:
-            manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+            manifest = manifest_of((path / MANIFEST).read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if manifest is None:
             return None
         artifact = Artifact(path, manifest)
         return artifact if not verify or not damaged(artifact) else None
@@ -301,6 +303,20 @@ def _inherited(inputs: Mapping[str, Artifact]) -> dict[str, Any]:
 
 def _files(folder: Path) -> Iterator[str]:
     return (str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+
+
+def manifest_of(text: bytes) -> dict[str, Any] | None:
+    """The manifest that a file holds, or None if it holds none: it may be cut off, or anything."""
+    try:
+        found = json.loads(text)
+        datetime.datetime.fromisoformat(found["finished"]).timestamp()
+        words = [found["key"], found["step"], found["label"], *found["parts"]["inputs"].values()]
+        files = list(found["files"].values())
+        words += [file["sha256"] for file in files]
+        right = all(isinstance(word, str) for word in words) and all(isinstance(file["bytes"], int) for file in files)
+        return found if right and isinstance(found["meta"], dict) else None
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        return None
 
 
 def sha256_of(path: Path) -> str:

@@ -10,14 +10,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from data.archives import unpack
-from data.manifest import Manifest, Source
+from data.manifest import Manifest, Source, by_hand
 from data.sources import Sources
 
 MOST_BYTES = 20_000_000_000  # of an archive, unpacked
 
 
 def folders(manifest: Manifest, sources: Sources) -> list[Path]:
-    """Where files put in by hand are looked for: a folder called like the corpus in every mirror."""
+    """Where files put in by hand are looked for: a folder called like the corpus in every folder of the sources."""
     return [mirror / manifest.name for mirror in sources.mirrors]
 
 
@@ -38,7 +38,7 @@ def obtain(manifest: Manifest, target: Path, sources: Sources) -> dict[str, str]
         for name, path in supplied(manifest, source, sources, target).items():
             origins[name] = str(path)
     if not origins:
-        raise OSError(absent(manifest, manifest.sources[0], sources))
+        raise OSError(by_hand(manifest, manifest.sources[0]))
     return origins
 
 
@@ -53,13 +53,6 @@ def supplied(manifest: Manifest, source: Source, sources: Sources, target: Path)
         if found:
             return dict.fromkeys(found, folder)
     return {}
-
-
-def absent(manifest: Manifest, source: Source, sources: Sources) -> str:
-    """What to do for a source that is missing."""
-    places = " or ".join(str(folder) for folder in folders(manifest, sources))
-    places = places or f"a folder {manifest.name} in a folder named by PHRASEMODELS_MIRROR"
-    return f"{manifest.name}: {source.name} is put in by hand: {source.instructions} Put it into {places}."
 
 
 def digests(manifest: Manifest, sources: Sources) -> dict[str, str]:

@@ -23,20 +23,20 @@ DAY = 86400.0
 
 
 @contextlib.contextmanager
-def lease(store: Store, keys: Iterable[str]) -> Iterator[None]:
+def lease(store: Store, keys: Iterable[str], name: str = "") -> Iterator[None]:
     """While a run is under way: nothing with these keys is removed. A lease ends with its process."""
-    name = uuid.uuid4().hex
+    name = name or uuid.uuid4().hex
     folder = store.root / "leases"
     folder.mkdir(parents=True, exist_ok=True)
-    held = filelock.FileLock(folder / f"{name}.lock", thread_local=False)
+    lock = filelock.FileLock(folder / f"{name}.lock", thread_local=False)
     with _sweeping(store):
-        held.acquire()
+        lock.acquire()
         write_durably(folder / f"{name}.json", json.dumps(sorted(keys)))
     try:
         yield
     finally:
         (folder / f"{name}.json").unlink(missing_ok=True)
-        held.release()
+        lock.release()
         (folder / f"{name}.lock").unlink(missing_ok=True)
 
 
@@ -44,15 +44,27 @@ def leased(store: Store) -> set[str]:
     """The keys that runs under way have taken; what dead ones left is removed."""
     found: set[str] = set()
     for path in (store.root / "leases").glob("*.json"):
-        lock = filelock.FileLock(path.with_suffix(".lock"))
-        try:
-            with lock.acquire(blocking=False):
-                path.unlink(missing_ok=True)
-                path.with_suffix(".lock").unlink(missing_ok=True)
-        except filelock.Timeout:
+        if held(store, path.stem):
             with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
-                found.update(json.loads(path.read_text(encoding="utf-8")))
+                found.update(_keys(path))
+        else:
+            path.unlink(missing_ok=True)
     return found
+
+
+def _keys(path: Path) -> list[str]:
+    try:
+        keys = json.loads(path.read_bytes())
+        if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
+            return keys
+    except (ValueError, RecursionError):
+        pass
+    raise ValueError(f"{path} is damaged, and the run that holds it is under way: wait until it has ended")
+
+
+def held(store: Store, name: str) -> bool:
+    """Whether the run with a lease of this name is alive."""
+    return _locked(store.root / "leases" / f"{name}.lock")
 
 
 def _sweeping(store: Store) -> filelock.BaseFileLock:
@@ -110,7 +122,11 @@ def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
     torn = (path for path in store.root.glob("objects/*/*") if path not in whole)
     under_way = (path for path in store.root.glob("work/*") if path.is_dir() and path.name not in kept)
     for path in [*torn, *under_way]:
-        if not path.name.startswith(".waste") and _changed(path) < before and not _locked(store, path.name):
+        if (
+            not path.name.startswith(".waste")
+            and _changed(path) < before
+            and not _locked(store.root / "locks" / f"{path.name}.lock")
+        ):
             found.append(Waste(path, folder_bytes(path), f"interrupted {path.name}"))
     return found
 
@@ -176,8 +192,8 @@ def _changed(folder: Path) -> float:
         return time.time()
 
 
-def _locked(store: Store, key: str) -> bool:
-    path = store.root / "locks" / f"{key}.lock"
+def _locked(path: Path) -> bool:
+    """Whether a process holds a lock; one that nobody ever took does not exist."""
     if not path.exists():
         return False
     try:

@@ -1,6 +1,7 @@
 """The commands that ask what was found: sql, verdicts, report, trace, diff."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,16 +20,20 @@ def sql(
     question: Annotated[
         str,
         typer.Argument(
-            help="SQL of DuckDB, over: runs, metrics, seeds, predictions, phrases, shards, lineage, verdicts, published."
+            help="SQL of DuckDB, over: runs, metrics, seeds, predictions, phrases, levels, leaks, shards, lineage, verdicts, published."
         ),
     ],
+    to: Annotated[Path | None, typer.Option(help="Write the answer into this file, as Parquet.")] = None,
     as_json: Json = False,
 ) -> None:
     """Ask anything of runs, metrics, predictions, shards and verdicts.
 
     Example: phrasemodels sql "select system, ours, half_width, verdict from verdicts order by ours desc"
     """
+    import pyarrow as pa
+
     import infra.environment  # noqa: F401
+    from data.shards import write_parquet
     from flows.query import query
     from flows.show import print_rows
     from infra.services import start_mlflow
@@ -37,7 +42,10 @@ def sql(
     start_mlflow(Settings())
     columns, rows = query(*_opened(), question)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
-    if as_json:
+    if to is not None:
+        write_parquet(to, pa.Table.from_pylist(found))
+        print(to)
+    elif as_json:
         print(json.dumps(found, indent=1, default=str))
     else:
         print_rows("", columns, found)

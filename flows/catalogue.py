@@ -7,6 +7,7 @@ from data.manifest import closest
 from flows.experiment import Experiment, override
 from flows.experiments import (
     paper_000,
+    paper_000_tagging,
     paper_001,
     paper_002,
     paper_003,
@@ -16,7 +17,16 @@ from flows.experiments import (
 )
 
 PROFILES = ("sample", "laptop", "paper")
-PAPERS = (paper_000, paper_001, paper_002, paper_003, paper_003_answering, paper_003_syntax, paper_004)
+PAPERS = (
+    paper_000,
+    paper_000_tagging,
+    paper_001,
+    paper_002,
+    paper_003,
+    paper_003_answering,
+    paper_003_syntax,
+    paper_004,
+)
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
     (paper.PAPER, number): make for paper in PAPERS for number, make in paper.TABLES.items()
 }

@@ -13,6 +13,7 @@ from flows.ask import app as ask_app
 from flows.corpora import app as corpora_app
 from flows.parse import app as parse_app
 from flows.parsers import app as parsers_app
+from flows.selftest import app as selftest_app
 from flows.upkeep import app as store_app
 from flows.use import app as use_app
 from infra.signals import ENDED, Stopped
@@ -26,7 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    epilog="Results go to stdout, progress to stderr. Settings: PHRASEMODELS_STORE, _MIRROR, _PARSERS, _OFFLINE, _MLFLOW_URI, "
+    epilog="Results go to stdout, progress to stderr. Settings: PHRASEMODELS_STORE, _MIRROR, _SUPPLIED, _PARSERS, _OFFLINE, _MLFLOW_URI, "
     "_RAY_ADDRESS, _PREFECT_API_URL, _CPUS, or a file that PHRASEMODELS_SETTINGS names; PHRASEMODELS_DEBUG=1 shows "
     "tracebacks.",
 )
@@ -37,6 +38,7 @@ app.add_typer(parse_app)
 app.add_typer(corpora_app, name="corpora")
 app.add_typer(parsers_app, name="parsers")
 app.add_typer(store_app, name="store")
+app.add_typer(selftest_app, name="selftest")
 
 Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
 TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]
@@ -175,6 +177,27 @@ def train(
 
         result = train_experiment(chosen, seed, local)
     print(json.dumps(result, indent=1))
+
+
+@app.command()
+def keep(
+    name: Annotated[str, typer.Argument(help="Folder to make under results/.")],
+    paper: Paper = "000",
+    table: TableNumber = "1",
+    profile: Profile = "laptop",
+    seeds: Seeds = 3,
+    set: Overrides = None,
+    row: Rows = None,
+    note: Annotated[str, typer.Option(help="What a reader has to know: machine, what else ran, why this size.")] = "",
+) -> None:
+    """Keep with the project what a table's trainings in the store found: verdicts and report read it from results/.
+
+    Example: phrasemodels keep 000-table1-laptop --table 1 --profile laptop --seeds 3
+    """
+    from flows.keep import keep as write
+    from flows.results import KEPT
+
+    print(write(_session(paper, table, profile, seeds, set, row), KEPT / name, note))
 
 
 @app.command()

@@ -216,11 +216,12 @@ def _step(manifest: "Manifest", sources: "Sources") -> "Step":
 
 
 def _artifact(store: "Store", manifest: "Manifest", sources: "Sources") -> "Artifact":
+    from data.manifest import by_hand
     from data.store import Places
-    from data.supplied import absent, digests
+    from data.supplied import digests
 
     if not digests(manifest, sources):
-        raise OSError(absent(manifest, manifest.sources[0], sources))
+        raise OSError(by_hand(manifest, manifest.sources[0]))
     return store.run(_step(manifest, sources), Places(sources=sources))
 
 
@@ -229,7 +230,7 @@ def _sources() -> "Sources":
     from infra.settings import Settings
 
     settings = Settings()
-    return Sources(settings.mirrors, settings.offline)
+    return Sources(settings.mirrors, settings.offline, settings.private)
 
 
 def _store() -> "Store":

@@ -15,12 +15,14 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     """All steps of one experiment and seed, kept in the store; on Ray Train unless local. Returns its scores."""
     from data.sources import Sources
     from flows.stores import kept, open_store
+    from flows.supplied import with_supplied
     from infra.settings import Settings
 
     settings = Settings()
     store = open_store(settings)
-    places = Places(sources=Sources(settings.mirrors, settings.offline))
-    pipeline = experiment.steps(seed)
+    sources = Sources(settings.mirrors, settings.offline, settings.private)
+    places = Places(sources=sources)
+    pipeline = with_supplied(experiment, sources).steps(seed)
     with kept(store, closure_of([pipeline.scored]), settings):
         return _summary(store, pipeline, places) if local else _on_ray_train(store, pipeline, places, settings)
 
@@ -62,12 +64,14 @@ def prepare_folder(experiment: Experiment, to: Path) -> Path:
 
     from data.sources import Sources
     from flows.stores import open_store
+    from flows.supplied import with_supplied
     from infra.settings import Settings
 
     settings = Settings()
     store = open_store(settings)
-    places = Places(sources=Sources(settings.mirrors, settings.offline))
-    for name, step in experiment.recipe.data().items():
+    sources = Sources(settings.mirrors, settings.offline, settings.private)
+    places = Places(sources=sources)
+    for name, step in with_supplied(experiment, sources).recipe.data().items():
         shutil.copytree(store.run(step, places).path, to / name, dirs_exist_ok=True)
     return to
 

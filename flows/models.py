@@ -137,7 +137,12 @@ def _model(trained: Artifact, vocabulary: Artifact) -> Model:
     name, _, seed = trained.manifest["label"].partition(" ")[2].rpartition(" seed ")
     known = find_experiment(name)
     config = restored(known.model, trained.manifest["parts"]["settings"]["model"], name)
-    return Model(dataclasses.replace(known, model=config), int(seed), trained, vocabulary)
+    from data.sources import Sources
+    from flows.supplied import with_encoders
+    from infra.settings import Settings
+
+    recipe = with_encoders(known.recipe, Sources(Settings().mirrors))
+    return Model(dataclasses.replace(known, recipe=recipe, model=config), int(seed), trained, vocabulary)
 
 
 def restored(template: Any, saved: Any, where: str) -> Any:

@@ -50,18 +50,22 @@ def fetch(name: Name) -> None:
     Example: PHRASEMODELS_PARSERS=~/models phrasemodels parsers fetch gum
     """
     if name.startswith(TRAINED):
-        raise ValueError(f"{name} is trained, not fetched: phrasemodels parsers train {name.removeprefix(TRAINED)}")
+        raise ValueError(
+            f"{name} is trained, not fetched: phrasemodels parsers train --treebank {name.removeprefix(TRAINED)}"
+        )
     print(_artifact(step_of(name)).path)
 
 
 @app.command()
 def train(
-    treebank: Annotated[str, typer.Argument(help="A corpus of trees, such as gum or craft; or sample.")],
-    minutes: Annotated[float, typer.Option(help="How long each of the models may be trained.")] = 10.0,
+    treebank: Annotated[str, typer.Option(help="A corpus of trees, such as gum or craft; or sample.")],
+    minutes: Annotated[
+        float, typer.Option(help="How long each of the models may be trained, of one processor.")
+    ] = 10.0,
 ) -> None:
     """Train small Stanza models on a treebank with Stanza's own programs; prints scores and folder.
 
-    Example: phrasemodels parsers train gum --minutes 10
+    Example: phrasemodels parsers train --treebank gum --minutes 10
     """
     artifact = _artifact(step_of(f"{TRAINED}{treebank}", minutes))
     print(json.dumps(artifact.meta["agreement"], indent=1))
@@ -103,9 +107,12 @@ def levels(
     split: Annotated[str, typer.Option(help="Which of its splits.")] = "test",
     column: Annotated[str, typer.Option(help="The column that is parsed.")] = "tokens",
     name: Annotated[str, typer.Option("--parser", help="A parser; the trees of the corpus, if none is named.")] = "",
+    head: Annotated[
+        int, typer.Option(min=0, help="Of so many rows, chosen at random but always the same; 0: all.")
+    ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Phrases a sentence and words a phrase at each level, as paper 001's Table 1 prints them.
+    """Phrases a sentence and words a phrase at each level, beside what paper 001's Table 1 prints.
 
     Example: phrasemodels parsers levels senteval --split TREC.test --column text --parser gum
     """
@@ -115,21 +122,27 @@ def levels(
     from infra.tracking import Tracker
     from tasks.constituents import Divide, divide
     from tasks.corpora import Corpus
+    from tasks.held_out import Share, take_share
     from tasks.parse import Gold, Parse, parse
     from tasks.stanza_parser import Stanza
 
     models = {"models": step_of(name)} if name else {}
-    label = f"{corpus} {split} {column} by {name or 'the corpus'}"
+    label = f"{corpus} {split} {column} by {name or 'the corpus'}" + (f", {head} rows" if head else "")
+    rows = Corpus(corpus).split(split)
+    if head:
+        rows = Step(take_share, f"share {rows.label}", Share({"stop": head}), {"rows": rows})
     settings = Parse(Stanza(processors=("pos", "constituency")) if name else Gold(), column)
-    trees = Step(parse, f"parse {label}", settings, {"rows": Corpus(corpus).split(split)} | models)
+    trees = Step(parse, f"parse {label}", settings, {"rows": rows} | models)
     divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
-    sentence = f"select level, phrases, words from ({TABLE_1}) where label = '{divided.manifest['label']}'"
-    rows = query(_store(), Tracker(Settings().tracking_uri), sentence)[1]
+    label = divided.manifest["label"].replace("'", "''")
+    sentence = f"select * exclude label from ({TABLE_1}) where label = '{label}'"
+    names, found = query(_store(), Tracker(Settings().tracking_uri), sentence)
     if as_json:
-        print(json.dumps([dict(zip(("level", "phrases", "words"), row, strict=True)) for row in rows], indent=1))
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in found], indent=1))
         return
-    for level, phrases, words in rows:
-        print(f"level {level}: {phrases:.2f} phrases a sentence, {words:.2f} words a phrase")
+    for level, phrases, words, *published in found:
+        beside = f" (paper: {published[0]:.2f}, {published[1]:.2f})" if published[0] else ""
+        print(f"level {level}: {phrases:.2f} phrases a sentence, {words:.2f} words a phrase{beside}")
 
 
 def step_of(name: str, minutes: float = 10.0) -> "Step":
@@ -149,11 +162,11 @@ def _artifact(step: "Step") -> "Artifact":
 
     settings = Settings()
     print(step.label, file=sys.stderr, flush=True)
-    return _store().run(step, Places(sources=Sources(settings.mirrors, settings.offline)))
+    return _store().run(step, Places(sources=Sources(settings.mirrors, settings.offline, settings.private)))
 
 
 def _store() -> "Store":
-    from data.store import Store
+    from flows.stores import open_store
     from infra.settings import Settings
 
-    return Store(Settings().root).open()
+    return open_store(Settings())

@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
+matplotlib.rcParams["text.parse_math"] = False  # two dollars in a sentence are no formula
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)))
 
 
@@ -157,12 +158,35 @@ def heat(values: Any, rows: Sequence[str], columns: Sequence[str], axes_said: tu
     return svg(figure, said)
 
 
-def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, said: str) -> str:
-    """Weights (q, k) over tokens and phrases, as SVG: each phrase stands amid its words, the tree over them above."""
+def _amid(
+    tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any
+) -> tuple[list[Sequence[int]], list[int], list[int]]:
+    """Positions of each node, and the order of rows and columns of (..., q, k) in which phrases stand amid their words."""
     nodes = [*([i] for i in range(len(tokens))), *phrases]
     order = sorted(range(len(nodes)), key=lambda node: (sum(nodes[node]) / len(nodes[node]), len(nodes[node])))
-    columns = [node for node in order if node < weights.shape[1]]
-    rows = [node for node in order if node < weights.shape[0]]
+    rows, columns = ([node for node in order if node < size] for size in weights.shape[-2:])
+    return nodes, rows, columns
+
+
+def heads(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, said: str) -> str:
+    """Weights (h, q, k) head by head, as SVG: small, rows and columns as in `attention`, one scale for all."""
+    _, rows, columns = _amid(tokens, phrases, weights)
+    across = min(len(weights), 4)
+    down = -(-len(weights) // across)
+    size = (0.4 + 2.0 * across, down * (0.4 + 1.8 * len(rows) / len(columns)))
+    figure, grid = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained")
+    for head, axes in enumerate(grid.flat):
+        axes.set(xticks=[], yticks=[])
+        axes.set_visible(head < len(weights))
+        if head < len(weights):
+            axes.imshow(weights[head][rows][:, columns], cmap="Greys", vmin=0, vmax=weights.max())
+            axes.set_title(f"head {head + 1}", fontsize=8)
+    return svg(figure, said)
+
+
+def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, said: str) -> str:
+    """Weights (q, k) over tokens and phrases, as SVG: each phrase stands amid its words, the tree over them above."""
+    nodes, rows, columns = _amid(tokens, phrases, weights)
     place = {node: column for column, node in enumerate(columns)}
     names = [" ".join(tokens[i] for i in node) for node in nodes]
     height, deepest = 0.24 * len(rows), max(map(len, nodes))

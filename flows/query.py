@@ -29,10 +29,20 @@ VIEWS = {
     "published": "data/published_results.csv: paper, table_, system, variant, dataset, split, metric, value, ...",
 }
 
-# what paper 001's Table 1 prints of each corpus: phrases a sentence, and words a phrase
-TABLE_1 = """
-select label, level, round(avg(phrases), 2) as phrases, round(sum(words) / sum(phrases), 2) as words
-from levels where words > 0 group by all order by label, level
+# what paper 001's Table 1 prints of each corpus, beside what it prints: phrases a sentence, and words a phrase
+TABLE_1 = r"""
+with ours as (
+    select label, level, round(avg(phrases), 2) as phrases, round(sum(words) / sum(phrases), 2) as words
+    from levels where words > 0 group by all
+), paper as (
+    select replace(dataset, 'SICK-E', 'SICK') as dataset, regexp_extract(variant, '\d')::int as level,
+        max(value::double) filter (metric = 'phrases_per_sentence') as phrases,
+        max(value::double) filter (metric = 'words_per_phrase') as words
+    from published where paper = '001' and table_ = 'Table 1' and variant like 'layer%' group by all
+)
+select label, ours.level, ours.phrases, ours.words, paper.phrases as published_phrases, paper.words as published_words
+from ours left join paper on paper.level = ours.level and regexp_matches(label, '\b' || dataset || '\b')
+order by label, ours.level
 """
 
 

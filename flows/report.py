@@ -13,7 +13,7 @@ from data.store import Artifact, digest_of, write_durably
 from data.trees import brackets
 from flows.experiment import Pipeline
 from flows.models import Answering
-from flows.plots import attention, curves, differences, groups, heat, intervals
+from flows.plots import attention, curves, differences, groups, heads, heat, intervals
 from flows.session import Session
 
 if TYPE_CHECKING:
@@ -176,7 +176,9 @@ def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "sentence": " ".join(row["tokens"][1:-1]),
             "module": row["module"],
             "plot": Markup(
-                attention(row["tokens"], row["phrases"], _weights(row), f"Attention {row['module']}, mean over heads")
+                attention(
+                    row["tokens"], row["phrases"], _weights(row).mean(0), f"Attention {row['module']}, mean over heads"
+                )
             ),
         }
         for row in rows
@@ -184,14 +186,18 @@ def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _weights(row: dict[str, Any]) -> Any:
-    """Mean over heads (q, k)."""
-    return np.array(row["weights"], np.float32).reshape(row["shape"]).mean(0)
+    """(h, q, k)."""
+    return np.array(row["weights"], np.float32).reshape(row["shape"])
 
 
 def write_attention(card: dict[str, Any], rows: list[dict[str, Any]], to: Path) -> Path:
-    """The page of one sentence: every attention of the encoder."""
+    """The page of one sentence: every attention of the encoder, and every head of it."""
     to.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(to, render("attention.html.jinja", card=card, figures=attention_figures(rows)))
+    figures = [
+        {**figure, "heads": Markup(heads(row["tokens"], row["phrases"], _weights(row), f"Heads of {row['module']}"))}
+        for figure, row in zip(attention_figures(rows), rows, strict=True)
+    ]
+    write_durably(to, render("attention.html.jinja", card=card, figures=figures))
     return to
 
 

@@ -5,18 +5,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from prefect import flow, task
+from prefect import flow, runtime, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.task_runners import ThreadPoolTaskRunner
 
 import infra.environment  # noqa: F401  before prefect
 from data.store import write_durably
+from flows.attempts import attempt
 from flows.catalogue import table as find_table
 from flows.progress import Watch
 from flows.report import write_report
 from flows.session import Session
-from flows.stores import kept
 from infra.services import services, stop_ray
 from infra.settings import Settings
 from infra.signals import Stopped, stoppable
@@ -39,15 +39,17 @@ def reproduce(
     set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"].
     """
     settings = Settings()
-    session = Session(find_table(paper, table, profile, seeds, set or [], rows or []), settings)
+    attempted = str(runtime.flow_run.id or "")
+    session = Session(find_table(paper, table, profile, seeds, set or [], rows or []), settings, attempted)
     started = time.monotonic()
     if missing := session.missing_files():
         raise OSError("offline, and these files are missing; put each at the place named:\n  " + "\n  ".join(missing))
-    with services(settings), kept(session.store, session.steps, settings), Watch(session) as watch:
+    with services(settings), attempt(session) as record, Watch(session) as watch:
         ready = time.monotonic() - started
         run_steps(session, watch)
         verdicts = session.store.run(session.verdicts)
         report = write_report(session, verdicts)
+        record |= {"report": str(report), "verdicts": verdicts.key, "stages": watch.stages()}
         session.close(verdicts, report)
         found = verdicts.meta["rows"]
         create_table_artifact(key=f"verdicts-{paper}-table{table}-{profile}", table=[_flat(row) for row in found])

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,15 +10,16 @@ from typing import Any
 
 from data.corpora.leakage import Leak
 from data.sources import Sources
-from data.store import MANIFEST, Artifact, Places, Step, Store, digest_of
+from data.store import MANIFEST, Artifact, Places, Step, Store, call_here, digest_of
 from flows.catalogue import Table
-from flows.experiment import Pipeline, closure_of
+from flows.experiment import Experiment, Pipeline, closure_of
 from flows.lineage import Lineage
 from flows.stores import open_store
+from flows.supplied import with_supplied
 from infra.registry import register
 from infra.runner import TorchTrainerLaunch, actor_map, on_ray, ray_map
 from infra.settings import Settings
-from infra.tracking import KEY, StepMetrics, Tracker, flatten
+from infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, flatten
 from tasks.compare import CompareSettings, RowSettings, compare
 from tasks.leaks import leaks
 from tasks.parse import parse, plant
@@ -28,10 +30,11 @@ SERVED = Path(__file__).with_name("served.py")
 
 @dataclass(frozen=True)
 class Session:
-    """A table, with the settings it runs under."""
+    """A table, with the settings it runs under; attempt: the id of Prefect's run, if it is one."""
 
     table: Table
     settings: Settings
+    attempt: str = ""
 
     @cached_property
     def store(self) -> Store:
@@ -43,12 +46,17 @@ class Session:
 
     @property
     def sources(self) -> Sources:
-        return Sources(self.settings.mirrors, self.settings.offline)
+        return Sources(self.settings.mirrors, self.settings.offline, self.settings.private)
+
+    @cached_property
+    def experiments(self) -> list[Experiment]:
+        """Those of the table, with what the user put in by hand."""
+        return [with_supplied(experiment, self.sources) for experiment in self.table.experiments]
 
     @cached_property
     def pipelines(self) -> list[Pipeline]:
         """One for each experiment and seed; all experiments of a seed come before the next seed."""
-        return [e.steps(seed) for seed in self.table.seeds for e in self.table.experiments]
+        return [e.steps(seed) for seed in self.table.seeds for e in self.experiments]
 
     @cached_property
     def by_step(self) -> dict[str, Pipeline]:
@@ -68,7 +76,7 @@ class Session:
                 answer.why_not or ("" if e.comparable else f"smaller than the paper's setting (profile {e.profile})"),
                 answer.statistic,
             )
-            for e in self.table.experiments
+            for e in self.experiments
             for answer in e.answers
         )
         inputs = {f"{p.experiment.name} seed {p.seed}": p.scored for p in self.pipelines}
@@ -95,14 +103,14 @@ class Session:
         wanted = [load(step.settings.corpus).files for step in absent if step.make is fetch_corpus]
         wanted += [load_parser(step.settings.name).files for step in absent if step.make is fetch_parser]
         files = [file for known in wanted for file in missing(known, self.sources)]
-        folder = self.settings.mirror or Path("<a folder>")
+        folder = self.settings.mirror or Path("<the folder that PHRASEMODELS_MIRROR names>")
         return [f"{folder / file.mirror}  ({', '.join(file.urls) or 'no URL'})" for file in files]
 
     def execute(self, step: Step) -> Artifact:
         """Run one step where it belongs: shards and searches in Ray, trainings in Ray or Ray Train, the rest here."""
-        if step.make is train:
-            return self._train(step)
         pipeline = self.by_step.get(step.key)
+        if step.make is train:
+            return self._train(step) if pipeline else self._parser(step)
         if pipeline is None or step.key in pipeline.spread:
             artifact = self.store.run(step, Places(map=self._map(step), sources=self.sources))
         else:
@@ -129,13 +137,15 @@ class Session:
     @cached_property
     def experiment_name(self) -> str:
         """The MLflow experiment: one for each problem and corpus."""
-        return self.table.experiments[0].recipe.name
+        return self.experiments[0].recipe.name
 
     @cached_property
     def parent(self) -> str:
         """The MLflow run of the table."""
         key = digest_of([self.table.title, [p.scored.key for p in self.pipelines]])
-        return self.tracker.open_run(self.experiment_name, self.table.title, key, {"phrasemodels.kind": "table"})
+        return self.tracker.open_run(
+            self.experiment_name, self.table.title, key, {"phrasemodels.kind": "table", ATTEMPT: self.attempt}
+        )
 
     def _train(self, step: Step) -> Artifact:
         pipeline = self.by_step[step.key]
@@ -151,10 +161,14 @@ class Session:
             self.store.shared.remove("checkpoints", step.key)
         return artifact
 
+    def _parser(self, step: Step) -> Artifact:
+        """Train a parser that plants trees: a step of the data, with no run of its own in MLflow."""
+        return self.store.find(step) or self._on_ray(step, Places())
+
     def _launch(self, step: Step, pipeline: Pipeline, places: Places) -> Artifact:
         config, through = pipeline.experiment.train, pipeline.experiment.ray_train
         if through is not None and pipeline.seed not in through:
-            return self._on_ray(step, places, config.gpus)
+            return self._on_ray(step, replace(places, launch=self._reaching(call_here)), config.gpus)
         launch = TorchTrainerLaunch(
             f"{step.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}",
             self.settings.workers or max(1, config.workers),
@@ -162,11 +176,15 @@ class Session:
             config.gpus,
         )
         launch.check()
+        return self.store.run(step, replace(places, launch=self._reaching(launch)))
+
+    def _reaching(self, launch: Callable[..., None]) -> Callable[..., None]:
+        """A launch, whose workers share data and checkpoints if each node has a folder of its own."""
         if self.store.shared is None:
-            return self.store.run(step, replace(places, launch=launch))
+            return launch
         from flows.nodes import FarLaunch
 
-        return self.store.run(step, replace(places, launch=FarLaunch(launch, self.store)))
+        return FarLaunch(launch, self.store)
 
     def run_of(self, pipeline: Pipeline) -> str:
         """The MLflow run of one model and seed, with its parameters."""
@@ -174,6 +192,7 @@ class Session:
         tags = {
             "mlflow.parentRunId": self.parent,
             "phrasemodels.kind": "training",
+            ATTEMPT: self.attempt,
             "paper": e.paper,
             "system": f"{e.system} {e.variant}",
             "corpus": e.recipe.corpus.name,
@@ -210,7 +229,7 @@ class Session:
     def leaks(self) -> dict[str, str]:
         """For each experiment how much of its test set stands in its training set, counted."""
         found = {}
-        for experiment in self.table.experiments:
+        for experiment in self.experiments:
             corpus = experiment.recipe.corpus
             rows = {split: corpus.split(split) for split in ("train", "test")}
             artifact = self.store.run(Step(leaks, f"leaks {corpus.name}", None, rows), Places(sources=self.sources))
@@ -234,7 +253,7 @@ class Session:
         from flows.models import Answering, best_of, stored
 
         lineage = Lineage(self.store)
-        for experiment in self.table.experiments:
+        for experiment in self.experiments:
             if not isinstance(experiment.recipe, Answering):
                 continue
             trained = [a for p in self.pipelines if p.experiment == experiment if (a := self.store.find(p.trained))]

@@ -18,13 +18,13 @@ def open_store(settings: Settings) -> Store:
 
 
 @contextlib.contextmanager
-def kept(store: Store, steps: list[Step], settings: Settings) -> Iterator[None]:
+def kept(store: Store, steps: list[Step], settings: Settings, name: str = "") -> Iterator[None]:
     """While a run is under way: nothing that it rests on is removed, here and elsewhere; then the cache is trimmed."""
     keys = {step.key for step in steps}
     with contextlib.ExitStack() as stack:
         if store.shared is not None:
             stack.enter_context(store.shared.lease(keys))
-        with lease(store, keys):
+        with lease(store, keys, name):
             yield
         if store.shared is not None:
             trim(store, int(settings.cache_gib * 2**30))

@@ -76,6 +76,20 @@ def verify(as_json: Json = False) -> None:
     raise typer.Exit(1 if rows else 0)
 
 
+@app.command()
+def runs(as_json: Json = False) -> None:
+    """Every run of a table: when, how it ended, its report; a dead one goes on when the same is asked for again."""
+    from flows.attempts import records
+    from flows.show import print_rows
+
+    found = records(_store())
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    columns = ["id", "title", "started", "ended", "state", "report", "error"]
+    print_rows("", columns, [{name: record.get(name) for name in columns} for record in found])
+
+
 def size(count: object) -> str:
     """Bytes as people read them."""
     number = float(str(count))

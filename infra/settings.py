@@ -6,7 +6,6 @@ MLFLOW_TRACKING_USERNAME and _PASSWORD, RAY_AUTH_TOKEN), so that nothing here ca
 
 import difflib
 import os
-import tomllib
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -45,8 +44,13 @@ class Settings(BaseSettings):
     cache: Path = Field(Path(".phrasemodels"), description="this node's folder before a store that is a URL")
     cache_gib: float = Field(50.0, gt=0, description="what the folder before a store that is a URL may hold")
     mirror: Path | None = Field(None, description="folder to fetch corpora from, before their URLs")
-    parsers: Path | None = Field(None, description="folder to fetch parsers' models from, after the mirror")
+    supplied: Path | None = Field(None, description="folder of what is put in by hand: a folder CORPUS each, and glove")
+    parsers: Path | None = Field(
+        None,
+        description="folder of parsers' models: it holds a folder stanza, or is it",
+    )
     offline: bool = Field(False, description="never fetch from a URL")
+    private: bool = Field(False, description="fetch from URLs with addresses that are not on the internet, too")
     prefect_api_url: str | None = Field(None, description="a Prefect server; default: one is started for the run")
     ray_address: str | None = Field(None, description="a Ray cluster; default: one is started for the run, on loopback")
     mlflow_uri: str | None = Field(None, description="an MLflow server; default: SQLite in the store")
@@ -61,7 +65,7 @@ class Settings(BaseSettings):
             super().__init__(**values)
         except ValidationError as error:
             wrong = [f"{'.'.join(map(str, e['loc'])) or 'settings'}: {_said(e)}" for e in error.errors()]
-            raise ValueError("settings: " + "; ".join(wrong)) from None
+            raise ValueError(f"{_where()}: " + "; ".join(wrong)) from None
 
     @classmethod
     def settings_customise_sources(
@@ -74,9 +78,10 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         if not (name := os.environ.get(FILE)):
             return init_settings, env_settings
+        file = _existing(name)
         try:
-            return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, _existing(name))
-        except tomllib.TOMLDecodeError as error:
+            return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{name} ({FILE}) is not TOML: {error}") from None
 
     @model_validator(mode="before")
@@ -106,7 +111,9 @@ class Settings(BaseSettings):
     @property
     def mirrors(self) -> tuple[Path, ...]:
         """Folders that files are looked for in, before any URL."""
-        return tuple(folder.expanduser().absolute() for folder in (self.mirror, self.parsers) if folder)
+        models = self.parsers and self.parsers.expanduser()
+        models = models.parent if models and (models / "resources.json").is_file() else models
+        return tuple(folder.expanduser().absolute() for folder in (self.supplied, self.mirror, models) if folder)
 
     @property
     def root(self) -> Path:
@@ -128,6 +135,10 @@ def _existing(name: str) -> Path:
     if not path.is_file():
         raise ValueError(f"{FILE} names {path}, which is no file")
     return path
+
+
+def _where() -> str:
+    return " or ".join(["settings", *filter(None, [os.environ.get(FILE)])])
 
 
 def _refuse_unknown() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 KEY = "phrasemodels.key"
+ATTEMPT = "phrasemodels.attempt"  # the flow run that a run is, or last was, under way in
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Tracker:
             run_id = str(found[0].info.run_id)
             if found[0].info.status != "FINISHED":
                 client.update_run(run_id, "RUNNING")
+                client.set_tag(run_id, ATTEMPT, tags.get(ATTEMPT, ""))
             return run_id
         return str(client.create_run(where, run_name=name, tags={KEY: key, **tags}).info.run_id)
 
@@ -82,6 +84,14 @@ class Tracker:
         for file in files:
             client.log_artifact(run_id, str(file))
         client.set_terminated(run_id, "FINISHED")
+
+    def dead(self, attempt: str) -> None:
+        """Mark the runs that were under way in a flow run that died."""
+        client = self.client()
+        where = [experiment.experiment_id for experiment in client.search_experiments()]
+        asked = f"tags.`{ATTEMPT}` = '{attempt}' and attributes.status = 'RUNNING'"
+        for run in client.search_runs(where, asked, max_results=50000) if where else []:
+            client.set_terminated(run.info.run_id, "KILLED")
 
     def fail(self, run_id: str, status: str = "FAILED") -> None:
         """Mark a run that did not end; it goes on as the same run when it is started again."""

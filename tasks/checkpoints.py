@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from data.store import describe
+from data.store import describe, digest_of
 
 KEEP = 2
 
@@ -78,7 +78,8 @@ def save(
     save_file(_optimiser_tensors(optimiser), aside / "optimiser.safetensors")
     files = {path.name: describe(path) for path in sorted(aside.iterdir())}
     with (aside / "state.json").open("w", encoding="utf-8") as file:
-        json.dump({"key": key, "files": files, "progress": asdict(progress)}, file)
+        state = {"key": key, "files": files, "progress": asdict(progress)}
+        json.dump(state | {"digest": digest_of(state)}, file)
         file.flush()
         os.fsync(file.fileno())
     shutil.rmtree(final, ignore_errors=True)
@@ -92,10 +93,11 @@ def newest(folder: Path, key: str) -> tuple[Path, dict[str, Any]] | None:
     """The newest whole checkpoint of this very training; damaged ones are passed over."""
     for path in sorted(folder.glob("step-*"), reverse=True):
         try:
-            state = json.loads((path / "state.json").read_text(encoding="utf-8"))
-            if state["key"] == key and all(describe(path / name) == d for name, d in state["files"].items()):
+            state = json.loads((path / "state.json").read_bytes())
+            right = state.pop("digest") == digest_of(state) and state["key"] == key
+            if right and all(describe(path / name) == digest for name, digest in state["files"].items()):
                 return path, state
-        except (OSError, json.JSONDecodeError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
     return None
 
@@ -111,7 +113,7 @@ def resume(
         load_tensors(model, load_file(path / "model.safetensors"))
         _load_optimiser(optimiser, load_file(path / "optimiser.safetensors"))
         return Progress(**state["progress"]), load_file(path / "best.safetensors")
-    except SafetensorError as error:
+    except (SafetensorError, ValueError, KeyError, IndexError, RuntimeError) as error:
         raise ValueError(
             f"{path} has its digests but cannot be read ({error}); delete the folder and run again"
         ) from error

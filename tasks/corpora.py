@@ -87,7 +87,7 @@ def generate_split(job: Job, settings: Generate) -> dict[str, Any]:
 class Corpus:
     """A corpus of data/manifests, or the part of it whose splits are called PART.train and so on.
 
-    supplied: digests of what a user put in by hand (data.supplied.digests), for corpora that cannot be downloaded.
+    supplied: digests of what a user put in by hand, for corpora that cannot be downloaded (flows/supplied.py).
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Sentences to trees: one step a shard, and any back end that gives TREES row by row."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,15 +75,29 @@ def parse_shard(job: Job, settings: Parse) -> dict[str, Any]:
     return {"dropped": 0, **write_shard(job.out / SHARD, made)}
 
 
+Wanted = Callable[[pa.ChunkedArray], pa.ChunkedArray]  # trees of a corpus to which ones are made
+
+
+def where_missing(trees: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Where a corpus has no tree."""
+    return pc.equal(trees, "")
+
+
+def everywhere(trees: pa.ChunkedArray) -> pa.ChunkedArray:
+    """In place of the trees of a corpus, too."""
+    return pc.is_valid(trees)
+
+
 @dataclass(frozen=True)
 class Plant:
-    """What makes the trees that a corpus lacks."""
+    """What makes trees, and which ones."""
 
     parser: Parser
+    wanted: Wanted = where_missing
 
 
 def plant(job: Job, settings: Plant) -> dict[str, Any]:
-    """The same PAIRS or SENTENCES with a tree wherever there was none, by what else is in job.inputs if the
+    """The same PAIRS or SENTENCES with a parser's tree wherever one is wanted, by what else is in job.inputs if the
     parser needs models; what cannot be parsed keeps its row, with the reason."""
     others = {name: models_of(given) for name, given in job.inputs.items() if name != "rows"}
     return counted(job, map_shards(job, plant_shard, settings, None, **others))
@@ -100,19 +114,20 @@ def plant_shard(job: Job, settings: Plant) -> dict[str, Any]:
         raise ValueError(f"{path}: there is nothing to give trees to among {', '.join(table.column_names)}")
     models = {name: given.path for name, given in job.inputs.items() if name != "shard"}
     for column in columns_:
-        table = planted(table, column, settings.parser, models)
+        table = planted(table, column, settings, models)
     return {"dropped": 0, **write_shard(job.out / SHARD, table)}
 
 
-def planted(table: pa.Table, column: str, parser: Parser, models: Folders) -> pa.Table:
-    """The table with trees of a column where it had none; a sentence that cannot be parsed adds to the row's reason."""
+def planted(table: pa.Table, column: str, settings: Plant, models: Folders) -> pa.Table:
+    """The table with trees of a column where they are wanted; a sentence that cannot be parsed adds to the row's
+    reason."""
     name = TREE_OF[column]
-    bare = pc.equal(table[name], "")
-    made = parser.analyse(table.filter(bare), column, models)
+    chosen = settings.wanted(table[name])
+    made = settings.parser.analyse(table.filter(chosen), column, models)
     why = pc.if_else(pc.equal(made["reason"], ""), "", pc.binary_join_element_wise(column, made["reason"], ": "))
-    before = table["reason"].filter(bare)
+    before = table["reason"].filter(chosen)
     joined = pc.if_else(pc.equal(before, ""), why, pc.if_else(pc.equal(why, ""), before, _and(before, why)))
-    return _set(_set(table, name, bare, made["tree"]), "reason", bare, joined)
+    return _set(_set(table, name, chosen, made["tree"]), "reason", chosen, joined)
 
 
 def _and(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:

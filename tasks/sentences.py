@@ -45,22 +45,21 @@ class Text:
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A file of word vectors, a word and its d numbers a line, that lies in a mirror folder; bytes and check (crc32 of
-    its first megabyte) say which it is."""
+    """A file of word vectors, a word and its d numbers a line, that a user puts in by hand; bytes and check (crc32 of
+    its first megabyte) say which it is, once it is found."""
 
     name: str
     d: int
-    bytes: int
-    check: int
+    bytes: int = 0
+    check: int = 0
 
-    @staticmethod
-    def find(mirror: Path | None, name: str, d: int) -> "VectorFile | None":
-        """The file, if it is there."""
-        path = mirror / name if mirror else None
-        if path is None or not path.is_file():
+    def found(self, folders: Sequence[Path]) -> "VectorFile | None":
+        """The file, if it is in one of the folders."""
+        path = next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
+        if path is None:
             return None
         with path.open("rb") as file:
-            return VectorFile(name, d, path.stat().st_size, zlib.crc32(file.read(1 << 20)))
+            return VectorFile(self.name, self.d, path.stat().st_size, zlib.crc32(file.read(1 << 20)))
 
     def lines(self, mirrors: Sequence[Path]) -> Iterator[tuple[str, NDArray[np.float32]]]:
         """Words and vectors; an OSError says where the file has to be."""

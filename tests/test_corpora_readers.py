@@ -246,3 +246,23 @@ def test_a_line_that_is_no_pair_is_named(tmp_path, line):
     path.write_text(f"a\tb\n{line}\n")
     with pytest.raises(ValueError, match="line 2"):
         columns.read({"pairs": path}, WORDS)
+
+
+def test_treebanks_with_any_ends_of_lines_and_lengths(tmp_path: Path) -> None:
+    words = [["a"], [f"w{i}" for i in range(500)]]
+    trees = ["(S " + " ".join(f"(X {w})" for w in sentence) + ")" for sentence in words]
+    rows = [
+        "\n".join(f"{i}\t{w}\t_\tX\tX\t_\t{i - 1}\tdep\t_\t_" for i, w in enumerate(sentence, 1)) + "\n\n"
+        for sentence in words
+    ]
+    for end in ("\n", "\r\n"):
+        for name, content in (("trees", "\n".join(trees) + "\n"), ("rows", "".join(rows))):
+            (tmp_path / name).write_bytes(("\ufeff" + content.replace("\n", end)).encode())
+        table = treebank.read({"brackets": tmp_path / "trees", "conllu": tmp_path / "rows"}, 500)
+        assert table["tokens"].to_pylist() == words and table["reason"].to_pylist() == ["", ""]
+        assert [len(heads) for heads in table["heads"].to_pylist()] == [1, 500]
+    with pytest.raises(ValueError, match="rows, the sentence on line 3: 500 words, at most 499"):
+        treebank.read({"conllu": tmp_path / "rows"}, 499)
+    (tmp_path / "rows").write_bytes(rows[0].encode() + b"1\t\xe9\n")
+    with pytest.raises(ValueError, match="rows, line 3: byte 3 is not UTF-8"):
+        treebank.read({"conllu": tmp_path / "rows"}, 499)

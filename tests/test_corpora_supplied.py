@@ -64,7 +64,9 @@ def test_an_archive_in_the_folder_is_unpacked(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_comes_with_instructions(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"penn_treebank: wsj is put in by hand: Copy parsed/mrg/wsj .*penn_treebank\."):
+    with pytest.raises(
+        OSError, match=r"penn_treebank: wsj is put in by hand: Copy parsed/mrg/wsj .* a folder penn_treebank "
+    ):
         obtain(load("penn_treebank"), tmp_path / "out", Sources((tmp_path,)))
     with pytest.raises(ValueError, match=r"MSParS\.train is put in by hand: Take"):
         read(load("mspars"), "official.train", tmp_path)
@@ -102,6 +104,15 @@ def zipped(path: Path, *members: str, mode: int = 0o100644) -> Path:
     return path
 
 
+def encrypted(path: Path) -> Path:
+    zipped(path, "x")
+    content = bytearray(path.read_bytes())
+    for mark, place in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        content[content.index(mark) + place] |= 1
+    path.write_bytes(content)
+    return path
+
+
 FILE = tarfile.REGTYPE
 HARMFUL: list[tuple[Callable[[Path], Path], str]] = [
     (lambda p: tar(p, ("../x", b"x", FILE)), "would leave the folder"),
@@ -117,11 +128,23 @@ HARMFUL: list[tuple[Callable[[Path], Path], str]] = [
     (lambda p: zipped(p, "a", "a/b"), "is a file and a folder"),
     (lambda p: tar(p, ("x", bytes(10_000_000), FILE)), "would take more than"),
     (lambda p: put(p, "no archive"), "not a whole zip or tar archive"),
+    (lambda p: zipped(p, "/x"), "would leave the folder"),
+    (lambda p: zipped(p, "..\\x"), "would leave the folder"),
+    (lambda p: zipped(p, "a/./x"), "would leave the folder"),
+    (lambda p: tar(p, ("d", b"", tarfile.SYMTYPE), ("d/x", b"x", FILE)), "link or a device"),
+    (lambda p: tar(p, ("x", b"", tarfile.FIFOTYPE)), "link or a device"),
+    (lambda p: tar(p, ("x", b"", tarfile.BLKTYPE)), "link or a device"),
+    (lambda p: zipped(p, "\u00e9", "e\u0301"), "differ in case only"),
+    (lambda p: zipped(p, *map(str, range(101))), "more than 100 files"),
+    (encrypted, "is encrypted"),
 ]
 
 
 @pytest.mark.parametrize(("make", "words"), HARMFUL)
-def test_archives_that_mean_harm_leave_nothing(tmp_path: Path, make: Callable[[Path], Path], words: str) -> None:
+def test_archives_that_mean_harm_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], Path], words: str
+) -> None:
+    monkeypatch.setattr(archives, "MOST_ENTRIES", 100)
     archive = make(tmp_path / "archive")
     with pytest.raises(ValueError, match=f"archive: .*{words}"):
         archives.unpack(archive, tmp_path / "out", 1 << 30)
@@ -184,8 +207,8 @@ def test_a_file_is_built_and_must_have_its_digest(
     recipe = build | {"url": upstream + build["url"]}
     digest = hashlib.sha256(content).hexdigest()
     file = File(name="a", sha256=digest, bytes=len(content), mirror="x/a", build=recipe)  # type: ignore[arg-type]
-    fetch(file, tmp_path / "a", Sources(wait=0.01))
+    fetch(file, tmp_path / "a", Sources(private=True, wait=0.01))
     assert (tmp_path / "a").read_bytes() == content
     with pytest.raises(ValueError, match="the manifest says 000"):
-        fetch(file.model_copy(update={"sha256": "0" * 64}), tmp_path / "b", Sources(wait=0.01))
+        fetch(file.model_copy(update={"sha256": "0" * 64}), tmp_path / "b", Sources(private=True, wait=0.01))
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -1,7 +1,11 @@
 """Readers, shards, tokens, phrases and batches."""
 
 import random
+import shutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import plain_000 as plain
@@ -13,7 +17,7 @@ from hypothesis import strategies as st
 from data.corpora.bitext import read_bitext
 from data.schemas import TOKENS
 from data.shards import content_digest, read_shard, write_shard
-from data.store import Step, Store
+from data.store import MANIFEST, Places, Step, Store
 from phrasemodels.models.translation import BEGIN, END
 from tasks.batches import from_step, in_order, share, token_batches
 from tasks.corpora import SampleCorpus
@@ -109,6 +113,26 @@ def test_a_larger_corpus_keeps_the_shards_that_it_had(store: Store) -> None:
     assert shards(small)[0].content == shards(large)[0].content
     made = [a for a in store.artifacts() if a.manifest["step"] == "tokenise_shard"]
     assert len(made) == len({a.meta["content"] for a in made})
+
+
+def test_other_workers_find_what_was_done(store: Store) -> None:
+    rows = SampleCorpus(train=21_000, dev=5, test=5).split("train")
+    stage = Step(tokenise, "t", Tokenise(spaces, "en", "de"), {"rows": rows})
+
+    def done() -> dict[str, int]:
+        made = [a for a in store.artifacts() if a.manifest["step"] == "tokenise_shard"]
+        return {a.key: (a.path / MANIFEST).stat().st_mtime_ns for a in made}
+
+    def two_workers(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(lambda item: function(*item), items))
+
+    first, before = store.run(stage), done()
+    shutil.rmtree(first.path)  # a run that died before the last shard
+    shutil.rmtree(next(a.path for a in store.artifacts() if a.key == min(before)))
+    again = store.run(stage, Places(map=two_workers))
+    assert again.meta == first.meta and len(before) == 3
+    assert {key for key, time in done().items() if before[key] != time} == {min(before)}
 
 
 @pytest.fixture(scope="module")

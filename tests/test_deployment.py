@@ -68,7 +68,10 @@ def test_the_sample_deployment_runs_on_a_worker(prefect, tmp_path):
     assert prefect("work-pool", "create", "local", "--type", "process").returncode == 0
     deployed = prefect("deploy", "--all")
     assert deployed.returncode == 0, deployed.stdout + deployed.stderr
-    assert "reproduce/weekly" in prefect("deployment", "ls").stdout.replace("\n", "")
+    assert "everything/weekly" in prefect("deployment", "ls").stdout.replace("\n", "")
+    template = ("--type", "kubernetes", "--base-job-template", str(PROJECT / "infra" / "kubernetes-job.json"))
+    assert prefect("work-pool", "create", "cluster", *template).returncode == 0
+    assert prefect("automation", "create", "--from-file", str(PROJECT / "infra" / "zombies.json")).returncode == 0
     prefect.start("worker", "start", "--pool", "local", "--type", "process")
     parameters = (f"set={json.dumps(TINY)}", 'rows=["transformer"]', "seeds=1")
     options = ["--watch", "--watch-interval", "1", *(word for p in parameters for word in ("--param", p))]

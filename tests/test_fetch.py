@@ -1,17 +1,21 @@
 """Downloads against a real server on loopback that lies, stalls and breaks."""
 
+import contextlib
 import gzip
 import hashlib
 import http.server
 import lzma
 import os
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
+import data.fetch
 from data.fetch import fetch, free_space
 from data.manifest import File, read
 from data.sources import Sources
@@ -46,12 +50,20 @@ class Server(http.server.BaseHTTPRequestHandler):
             body = body[: len(body) // 2]
         if behaviour == "endless":
             body = body * 200
+        if behaviour == "away":
+            self.send_response(302)
+            self.send_header("Location", f"http://127.0.0.1:{self.server.server_port}/good/t")
+            return self.end_headers()
         first = int(self.headers.get("Range", "bytes=0-")[6:-1])
         self.send_response(206 if first else 200)
         self.send_header("Content-Length", str(len(body) - first))
         self.end_headers()
         stop = len(body) // 3 if behaviour == "breaks" and count == 1 else len(body)
-        self.wfile.write(body[first:stop])
+        size, pause = (100, 0.05) if behaviour == "slow" else (stop, 0)
+        with contextlib.suppress(ConnectionError):  # nobody waits any more
+            for start in range(first, stop, size):
+                self.wfile.write(body[start : min(stop, start + size)])
+                time.sleep(pause)
         return None
 
 
@@ -70,7 +82,7 @@ def a_file(*urls: str) -> File:
     )
 
 
-QUICK = Sources(wait=0.01)
+QUICK = Sources(private=True, wait=0.01)
 
 
 @pytest.mark.parametrize("path", ["good/t.gz", "good/t.xz", "good/t", "busy/t.gz", "breaks/t"])
@@ -102,6 +114,43 @@ def test_what_is_wrong_is_said_and_leaves_nothing(
     assert requests is None or Server.seen[path.split("/")[0]] == requests, "a wrong content is never tried again"
 
 
+def test_what_comes_too_slowly_is_given_up(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data.fetch, "PATIENCE", 0.1)
+    monkeypatch.setattr(data.fetch, "SLOWEST", 1e6)
+    file = a_file(f"{url}/slow/t", f"{url}/good/t")
+    assert fetch(file, tmp_path / "t.en", QUICK) == f"{url}/good/t", "the next one is as fast as promised"
+    with pytest.raises(OSError, match="slower than 1000000 bytes a second"):
+        fetch(a_file(f"{url}/slow/t"), tmp_path / "u.en", QUICK)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "[::1]", "localhost", "169.254.169.254", "10.0.0.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"],
+)
+def test_a_manifest_reaches_nothing_that_is_not_on_the_internet(host: str, url: str, tmp_path: Path) -> None:
+    Server.seen.clear()
+    port = url.rsplit(":", 1)[1]
+    with pytest.raises(ValueError, match="which is not on the internet; set PHRASEMODELS_PRIVATE"):
+        fetch(a_file(f"http://{host}:{port}/good/t"), tmp_path / "t.en", Sources(wait=0.01))
+    assert Server.seen == {}
+    assert os.listdir(tmp_path) == []
+
+
+def test_nor_is_it_led_there(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, port = socket.getaddrinfo, int(url.rsplit(":", 1)[1])
+
+    def resolve(host: Any, service: Any, *rest: Any, **more: Any) -> Any:
+        if host in ("example.org", b"example.org"):  # on the internet, but what is asked answers here
+            host = "127.0.0.1" if service else "8.8.8.8"
+        return known(host, service, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    Server.seen.clear()
+    with pytest.raises(ValueError, match=r"127\.0\.0\.1, which is not on the internet"):
+        fetch(a_file(f"http://example.org:{port}/away/t"), tmp_path / "t.en", Sources(wait=0.01))
+    assert Server.seen == {"away": 1}
+
+
 def test_urls_are_tried_in_order_and_a_mirror_comes_first(url: str, tmp_path: Path) -> None:
     file = a_file(f"{url}/gone/t.gz", f"{url}/good/t.gz")
     assert fetch(file, tmp_path / "t.en", QUICK).endswith("good/t.gz")
@@ -131,6 +180,8 @@ def test_too_little_room_is_said_before_anything_is_written(tmp_path: Path) -> N
         ("name = ", "Invalid value"),
         ('[[files]]\nname = "../x"', "pattern|'..'"),
         ('[[files]]\nname = "x"\nurls = ["file:///etc/passwd"]', "not an http"),
+        ("x = " + "[" * 50_000, "recursion"),
+        ("[" + "a." * 50_000 + "b]\nx = 1", "a"),
     ],
 )
 def test_a_bad_manifest_is_refused_with_its_place(text: str, words: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import plain_000 as plain
 import pytest
 import torch
 
-from phrasemodels.encoders.hypernode import HypernodeEncoder, HypernodeEncoderConfig
+from phrasemodels.encoders.hypernode import HypernodeEncoder, HypernodeEncoderConfig, alike, each
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.layers.attention import (
     identity,
@@ -110,11 +110,13 @@ def test_hypernodes_are_one_row_after_the_first_phase_and_differ_after_the_secon
     graph = phrase_graph(phrases, lengths, 6)
     layer = encoder.layers[0]
     nodes = torch.cat([words, words.new_zeros(1, phrases.shape[1], D)], 1)
-    first = layer.all_pairs_from_zero(graph, 6)(nodes)
-    torch.testing.assert_close(first, layer.all_pairs(graph)(nodes))
-    assert (first[:, 6:] == first[:, 6:7]).all()
-    second = layer(nodes, graph, nodes.shape[1], layer.all_pairs(graph))[0, 6:]
-    assert torch.pdist(second).min() > 1e-4
+    first = layer.across(nodes, nodes, each(graph).keys)
+    one, shared = alike(graph, nodes.dtype), nodes[:, :7]
+    torch.testing.assert_close(one.spread(layer.across(shared, shared, one.keys)), first)
+    torch.testing.assert_close(first[:, 6:], first[:, 6:7].expand_as(first[:, 6:]))
+    second = layer(nodes, graph, each(graph))
+    torch.testing.assert_close(layer(shared, graph, one), second)
+    assert torch.pdist(second[0, 6:]).min() > 1e-4
 
 
 def test_the_two_readings_of_the_mask_differ():

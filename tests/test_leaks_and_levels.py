@@ -22,15 +22,26 @@ def test_levels_by_sql(store: Store) -> None:
     corpus = SampleCorpus(train=60, dev=5, test=5, records=Treebank())
     made = store.run(Step(divide, "divide sample", Divide(), {"rows": corpus.split("train")}))
     columns, rows = query(store, None, TABLE_1)
-    assert columns == ["label", "level", "phrases", "words"]
+    assert columns == ["label", "level", "phrases", "words", "published_phrases", "published_words"]
     trees = [parse(t) for t in read_shard(shards(store.run(corpus.split("train")))[0].path)["tree"].to_pylist()]
     words = sum(len(tree.tokens) for tree in trees)
     levels = read_shard(shards(made)[0].path)["levels"].to_pylist()
-    for (label, level, phrases, per_phrase), place in zip(rows, range(3), strict=True):
+    for (label, level, phrases, per_phrase, *published), place in zip(rows, range(3), strict=True):
         counts = [row[-1][place] + 1 for row in levels]
-        assert (label, level) == ("divide sample", place + 1)
+        assert (label, level, published) == ("divide sample", place + 1, [None, None])
         assert phrases == pytest.approx(np.mean(counts), abs=0.006)
         assert per_phrase == pytest.approx(words / sum(counts), abs=0.006)
+
+
+def test_levels_stand_beside_those_of_the_paper(store: Store) -> None:
+    corpus = SampleCorpus(train=5, dev=5, test=5, records=Treebank())
+    for split, label in (("train", "divide senteval SST2.test by x"), ("dev", "divide senteval SICK.test by x")):
+        store.run(Step(divide, label, Divide(), {"rows": corpus.split(split)}))
+    store.run(Step(divide, "divide SST2s", Divide(), {"rows": corpus.split("test")}))
+    beside = {(row[0], row[1]): row[4:] for row in query(store, None, TABLE_1)[1]}
+    assert beside["divide senteval SST2.test by x", 1] == (1.95, 5.53)
+    assert beside["divide senteval SICK.test by x", 3] == (4.92, 1.97)
+    assert beside["divide SST2s", 1] == (None, None) and len(beside) == 9
 
 
 def test_leaks_are_counted_and_asked_for(store: Store) -> None:

@@ -201,7 +201,8 @@ def test_missing_trees_are_planted(store: Store, models: Artifact) -> None:
     empty = table.set_column(
         table.schema.get_field_index("hypothesis_tree"), table.schema.field("hypothesis_tree"), pa.array([""] * 8)
     )
-    made = planted(empty, "hypothesis", Stanza(processors=("pos", "constituency"), longest=6), {"models": models.path})
+    parser = Stanza(processors=("pos", "constituency"), longest=6)
+    made = planted(empty, "hypothesis", Plant(parser), {"models": models.path})
     assert made["premise_tree"].equals(table["premise_tree"])
     for row in made.to_pylist():
         assert " ".join(read_tree(row["hypothesis_tree"]).tokens) == row["hypothesis"]

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from data.grammar.records import Treebank
+from data.grammar.records import Entailment, Treebank
 from data.store import Artifact, Step, Store
 from data.trees import parse as read_tree
 from flows.catalogue import experiment
 from flows.experiment import Experiment
+from flows.recipes.parsed import ByParser
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
 from tasks.batches import in_order
+from tasks.corpora import SampleCorpus
 from tasks.joint_trees import Ids, read_side
 from tasks.parse import Parse, parse
 from tasks.parse_formats import as_json, bracketed, conllu
@@ -116,6 +118,14 @@ def test_a_trained_parser_is_a_back_end(store: Store, small: Experiment, data: d
         assert row["tokens"] == own["tokens"] and list(read_tree(row["tree"]).tokens) == own["tokens"]
         assert row["reason"] == ("" if len(own["tokens"]) <= 8 else "more than 8 words")
         assert len(row["heads"]) == (0 if row["reason"] else len(own["tokens"]))
+
+
+def test_a_trained_parser_plants_its_trees(store: Store, small: Experiment) -> None:
+    rows = SampleCorpus(train=20, dev=2, test=2, records=Entailment()).split("train")
+    given, made = (stage_table(store.run(step)) for step in (rows, ByParser(small)(rows)))
+    assert made["premise"].equals(given["premise"]) and not made["premise_tree"].equals(given["premise_tree"])
+    for row in made.to_pylist():
+        assert not row["reason"] and " ".join(read_tree(row["hypothesis_tree"]).tokens) == row["hypothesis"]
 
 
 def test_phrases_alone_have_no_heads(parser: TreeParser) -> None:

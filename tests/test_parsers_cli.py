@@ -31,7 +31,7 @@ def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
     assert rows == [dict(rows[0], name="gum", licence="LicenseRef-GUM", stand_in=True, there=False)]
     assert "did you mean 'gum'" in str(run(environment, "fetch", "gumm").exception)
     assert "offline: Stanza's own models" in str(run(environment, "fetch", "stanza").exception)
-    assert "parsers train gum" in str(run(environment, "fetch", "trained-gum").exception)
+    assert "parsers train --treebank gum" in str(run(environment, "fetch", "trained-gum").exception)
     nowhere = environment | {"PHRASEMODELS_PARSERS": "/nowhere"}
     assert "train the like" in str(run(nowhere, "fetch", "gum").exception)
 

@@ -8,9 +8,11 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -227,6 +229,13 @@ def test_killed_workers_and_drivers_cost_no_bit_and_no_row(tmp_path):
     (training,) = (r for r in runs({"store": root}) if r.data.tags["phrasemodels.kind"] == "training")
     assert training.info.status == "FINISHED"
     assert [m.step for m in client.get_metric_history(training.info.run_id, "loss")] == list(range(10, 401, 10))
+
+    first, second = sorted((root / "runs").glob("*.json"), key=lambda path: json.loads(path.read_text())["started"])
+    assert [json.loads(path.read_text())["state"] for path in (first, second)] == ["dead", "completed"]
+    with contextlib.closing(sqlite3.connect(root / "prefect" / "prefect.db")) as prefect:
+        states = dict(prefect.execute("select id, state_type from flow_run").fetchall())
+    assert {str(uuid.UUID(key)): state for key, state in states.items()} == {
+        first.stem: "CRASHED", second.stem: "COMPLETED"}  # fmt: skip
 
 
 @pytest.mark.parametrize(("row", "number"), [("transformer", signal.SIGINT), ("phrase-k2", signal.SIGTERM)])

@@ -12,11 +12,11 @@ from data.store import Step, Store
 from data.trees import parse as read_tree
 from tasks.corpora import SampleCorpus
 from tasks.parse import Parse, parse
-from tasks.stages import shards
+from tasks.stages import shards, stage_table
 from tasks.stanza_constituency import Evaluator
 from tasks.stanza_files import conllu, running_text, spaced
 from tasks.stanza_parser import Stanza
-from tasks.stanza_training import TrainParser, train_parser
+from tasks.stanza_training import TrainParser, tagged_by, train_parser
 from tasks.treebank_scores import treebank_scores
 
 
@@ -70,14 +70,18 @@ def test_the_evaluator_of_the_constituency_trainer() -> None:
 
 @pytest.mark.slow
 def test_models_are_trained_and_parse(store: Store) -> None:
-    """A minute and a half a model on the generated treebank: far better than chance, in Stanza's own pipeline."""
+    """A minute or so a model on the generated treebank: far better than chance, in Stanza's own pipeline."""
     corpus = SampleCorpus(train=1000, dev=60, test=60, records=Treebank())
     splits = {split: corpus.split(split) for split in ("train", "dev", "test")}
-    made = store.run(Step(train_parser, "t", TrainParser(1.5, every=20), splits))
+    made = store.run(Step(train_parser, "t", TrainParser(1.2, every=10, scored=60), splits))
     assert (
         made.meta["agreement"]["xpos"] > 80 and made.meta["agreement"]["uas"] > 50 and made.meta["agreement"]["f1"] > 50
     )
     assert json.loads(made.file("resources.json").read_text())["en"]["packages"]["default"]["pos"] == "own"
+    own = stage_table(store.run(splits["test"]))
+    tagged = tagged_by(own, made.path)
+    for row in tagged.to_pylist():
+        assert list(read_tree(row["tree"]).tags) == row["tags"] and list(read_tree(row["tree"]).tokens) == row["tokens"]
     parsed = store.run(Step(parse, "p", Parse(Stanza()), {"rows": splits["test"], "models": made}))
     for row in read_shard(shards(parsed)[0].path).to_pylist():
         assert list(read_tree(row["tree"]).tokens) == row["tokens"]

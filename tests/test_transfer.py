@@ -131,8 +131,8 @@ def test_micro_and_macro_are_those_of_conneau():
 
 def test_a_file_of_word_vectors(store: Store, tmp_path):
     (tmp_path / "v.txt").write_text("the 1 2\nunseen 3 4\ndog 5 6\n", encoding="utf-8")
-    file = VectorFile.find(tmp_path, "v.txt", 2)
-    assert file is not None and VectorFile.find(tmp_path, "absent.txt", 2) is None
+    file = VectorFile("v.txt", 2).found((tmp_path,))
+    assert file is not None and VectorFile("absent.txt", 2).found((tmp_path,)) is None
     rows = SampleCorpus(20, 2, 2, records=EntailmentRecords()).split("train")
     step = Step(word_list, "words", WordList({"a": Text()}, vectors=file), {"a": rows})
     made = store.run(step, Places(sources=Sources((tmp_path,), True)))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data.corpora import aspec, babi, bitext, columns, logical_forms, senteval, snli, treebank
-from data.manifest import Manifest, Part, Split, closest
+from data.manifest import Manifest, Part, Split, by_hand, closest
 from data.schemas import SCHEMAS, check
 
 Reader = Callable[..., pa.Table]  # (files by the parts they play, max_words, options of the split)
@@ -113,5 +113,5 @@ def absent(manifest: Manifest, file: str) -> str:
     """What to do for a file that is not there."""
     for source in manifest.sources:
         if source.name == file:
-            return f"{manifest.name}: {file} is put in by hand: {source.instructions}"
+            return by_hand(manifest, source)
     return f"{manifest.name}: {file} is not there; fetch the corpus again"

@@ -1,27 +1,21 @@
-"""Paper 000, Attention over Phrases: Table 1, translation of Multi30k; the question behind it; Table 2, tagging."""
+"""Paper 000, Attention over Phrases: Table 1, translation of Multi30k; the question behind it."""
 
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from data.grammar.records import Treebank
 from flows.experiment import Answer, Cell, Experiment
-from flows.recipes.tagging import TaggingRecipe
 from flows.recipes.translation import Text, TranslationRecipe
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.layers.attention import identity, sigma_on_projection, softmax_hadamard, softmax_within
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import LengthEmbedding, MeanInit
-from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import EncoderConfig, TranslationConfig
-from tasks.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
-from tasks.optimisers import adam_with_decay, constant
+from tasks.corpora import BitextCorpus, Direction, SampleCorpus
 from tasks.phrases import Phrases, adjacent, no_phrases
-from tasks.problems.tagging import ACCURACY, TagColumn
 from tasks.significance import BLEU
-from tasks.subtrees import subtrees
 from tasks.tokenise import join, spaces
 from tasks.train import TrainConfig, linear_decay
 
@@ -54,11 +48,6 @@ def linear(longest: int) -> Callable[[Size], EncoderConfig]:
     return lambda size: HypernodeEncoderConfig(**dataclasses.asdict(size), longest=longest, sigma=identity)
 
 
-def semantic(longest: int) -> Callable[[Size], EncoderConfig]:
-    """The same model as phrase_transformer; its hypernodes are parts of dependency trees."""
-    return phrase_transformer(longest)
-
-
 @dataclass(frozen=True)
 class Row:
     """A system of the paper: what it is called there, its encoder, its phrases."""
@@ -71,10 +60,6 @@ class Row:
 
 
 TRANSFORMER = Row("transformer", "Transformer", "baseline", transformer, Phrases(no_phrases))
-SEMANTIC = (
-    Row("semantic-k2", "Semantic PhraseTransformer", "k=2", semantic(2), Phrases(subtrees, 2)),
-    Row("semantic-k3", "Semantic PhraseTransformer", "k=3", semantic(3), Phrases(subtrees, 3)),
-)
 ADJACENT = (
     Row("linear-k2", "Linear PhraseTransformer", "k=2", linear(2), Phrases(adjacent, 2)),
     Row("linear-k3", "Linear PhraseTransformer", "k=3", linear(3), Phrases(adjacent, 3)),
@@ -118,13 +103,13 @@ PROFILES = {
         corpus=BitextCorpus("multi30k"),
         size=Size(d=128, heads=4, layers=2, d_ff=256, dropout=0.1),
         train=TrainConfig(
-            steps=1500,
+            steps=1000,
             batch_tokens=2048,
             learning_rate=2.5e-3,
-            warmup=300,
+            warmup=200,
             schedule=linear_decay,
-            evaluate_every=150,
-            checkpoint_every=150,
+            evaluate_every=100,
+            checkpoint_every=100,
         ),
         text=Text(min_count=3, max_tokens=50),
     ),
@@ -228,75 +213,8 @@ def switches(profile: str) -> list[Experiment]:
     return rows
 
 
-@dataclass(frozen=True)
-class TaggingProfile:
-    """Table 2 at one size. Its own corpus has to be supplied: other treebanks are stand-ins."""
-
-    size: Size
-    train: TrainConfig
-    hidden: int = 200
-
-
-TAGGING = {
-    "sample": TaggingProfile(
-        Size(d=64, heads=2, layers=2, d_ff=128, dropout=0.1),
-        TrainConfig(steps=120, batch_tokens=1500, learning_rate=3e-3, warmup=30, schedule=linear_decay,
-                    evaluate_every=40, checkpoint_every=40),
-    ),
-    # Seven epochs or so of a treebank of 180,000 words.
-    "laptop": TaggingProfile(
-        Size(d=120, heads=6, layers=2, d_ff=240, dropout=0.3),
-        TrainConfig(steps=1000, batch_tokens=3000, learning_rate=2e-3, warmup=150, schedule=linear_decay,
-                    evaluate_every=150, checkpoint_every=150, smoothing=0.0),
-    ),
-    # The paper's widths; for the rest "we follow Guo et al. 2019". 38,219 sentences, 64 a batch, 25 epochs. Word vectors
-    # are learned, not GloVe's.
-    "paper": TaggingProfile(
-        Size(d=300, heads=6, layers=2, d_ff=2048, dropout=0.3),
-        TrainConfig(steps=15_000, batch_tokens=1_000_000, batch_rows=64, learning_rate=3e-4, warmup=1, clip=5.0,
-                    betas=(0.9, 0.999), epsilon=1e-8, schedule=constant, optimiser=adam_with_decay, smoothing=0.0,
-                    evaluate_every=600, checkpoint_every=600),
-    ),
-}  # fmt: skip
-
-
-def table_2(corpus: Corpus | None, tags: str) -> Callable[[str], list[Experiment]]:
-    """Table 2 on a treebank (None: the profile's own): token accuracy of seven systems."""
-
-    def experiments(profile: str) -> list[Experiment]:
-        chosen = TAGGING[profile]
-        sample = SampleCorpus(train=2000, dev=200, test=400, records=Treebank())
-        own = PENN if profile == "paper" else Corpus("gum")
-        treebank = sample if profile == "sample" else corpus or own
-        table = "table2" if corpus is None else f"table2-{corpus.name}-{tags}"
-        return [
-            Experiment(
-                name=f"{PAPER}/{table}/{profile}/{row.slug}",
-                paper=PAPER,
-                system=row.system,
-                variant=row.variant,
-                answers=(Answer("accuracy", Cell(PAPER, "Table 2", row.system, row.variant, "accuracy"), ACCURACY),),
-                profile=profile,
-                comparable=treebank == PENN,
-                recipe=TaggingRecipe(treebank, TagColumn(tags), row.phrases),
-                model=TaggerConfig(row.encoder(chosen.size), 0, 0, chosen.hidden),
-                train=chosen.train,
-                ray_train=() if profile == "sample" else None,
-            )
-            for row in (TRANSFORMER, *SEMANTIC, *ADJACENT)
-        ]
-
-    return experiments
-
-
-PENN = Corpus("penn_treebank", "tagging")
 TABLES: dict[str, Callable[[str], list[Experiment]]] = {
     "1": table_1,
     "1-sigmoid": sigmoid_grid,
     "1-switches": switches,
-    "2": table_2(None, "tags"),
-    **{
-        f"2-{name}-{tags}": table_2(Corpus(name), tags)
-        for name, tags in (("gum", "universal"), ("ud_english_ewt", "tags"), ("ud_english_ewt", "universal"))
-    },
 }

@@ -1,17 +1,15 @@
 """Paper 001, Phrase-level Self-Attention Networks: Tables 2 to 5, and where the phrases come from."""
 
 import math
-import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 
-from data.manifest import load
-from data.sources import Sources
-from data.supplied import digests
+from data.store import Step
 from flows.experiment import Answer, Cell, Experiment
+from flows.experiments import paper_004
 from flows.experiments.paper_001_systems import ABLATIONS, DISAN, MULTI_HEAD, PSAN, SOURCES, SYSTEMS, Size, System
 from flows.recipes.entailment import EntailmentRecipe, Task
+from flows.recipes.parsed import ByParser, by_stanza
 from flows.recipes.suites import PAIRS, SAMPLE_SUITE, SUITE
 from tasks.corpora import Corpus, SampleCorpus
 from tasks.levels import AtRandom, Dependencies, Levels, Structure, Trees
@@ -30,7 +28,7 @@ RIGHT = Statistic("right", accuracy_of)
 class Profile:
     """A size at which the tables are run; only the paper's own corpus, vectors and size are comparable with it.
 
-    instead: the trees to take where the corpus has none.
+    instead: the trees to take where the corpus has none. parsers: who plants trees, by slug and name.
     """
 
     corpus: Corpus | SampleCorpus
@@ -40,6 +38,7 @@ class Profile:
     suite: tuple[Task, ...]
     setting: Setting
     instead: Trees | None = None
+    parsers: tuple[tuple[str, str, Callable[[Step], Step]], ...] = ()
     comparable: bool = False
     glove: bool = False
 
@@ -47,6 +46,9 @@ class Profile:
 ADADELTA = TrainConfig(
     schedule=constant, optimiser=adadelta, clip=math.inf, smoothing=0.0, learning_rate=0.75, batch_rows=16
 )
+STANZA = ("stanza", "Stanza", by_stanza)
+OWN = ("own-parser", "the parser of paper 004", ByParser(paper_004.table_2("laptop")[0]))
+SMALL = ("own-parser", "the parser of paper 004", ByParser(paper_004.table_2("sample")[0]))
 PROFILES = {
     # Generated pairs and sentences with their trees, for two cores and a few minutes a table.
     "sample": Profile(
@@ -59,6 +61,7 @@ PROFILES = {
         text=Text(),
         suite=SAMPLE_SUITE,
         setting=replace(PROTOTYPING, folds=5),
+        parsers=(SMALL,),
     ),
     # SNLI divided by premise: 62 times fewer pairs to train on than the paper's, and random trees for want of others.
     "laptop": Profile(
@@ -72,6 +75,7 @@ PROFILES = {
         suite=SUITE,
         setting=PROTOTYPING,
         instead=AtRandom(),
+        parsers=(STANZA, OWN),
     ),
     # What the paper gives. SNLI's own parses; the official files are put in by hand, and so is GloVe.
     "paper": Profile(
@@ -83,6 +87,7 @@ PROFILES = {
         text=Text(),
         suite=SUITE,
         setting=PUBLISHED,
+        parsers=(STANZA, OWN),
         comparable=True,
         glove=True,
     ),
@@ -101,10 +106,10 @@ def experiment(table: str, profile: str, system: System, answers: tuple[Answer, 
         profile=profile,
         comparable=chosen.comparable,
         recipe=EntailmentRecipe(
-            _snli() if chosen.comparable else chosen.corpus,
+            chosen.corpus,
             _available(system.structure, chosen),
             chosen.text,
-            vectors=VectorFile.find(_mirror(), GLOVE, chosen.size.d) if chosen.glove else None,
+            vectors=VectorFile(GLOVE, chosen.size.d) if chosen.glove else None,
             suite=chosen.suite if suite else (),
             setting=chosen.setting,
         ),
@@ -112,19 +117,6 @@ def experiment(table: str, profile: str, system: System, answers: tuple[Answer, 
         train=chosen.train,
         ray_train=(0,) if system.slug == PSAN.slug else (),
     )
-
-
-def _mirror() -> Path | None:
-    """The folder that users put files into, if they named one."""
-    return Path(os.environ["PHRASEMODELS_MIRROR"]).expanduser() if "PHRASEMODELS_MIRROR" in os.environ else None
-
-
-@cache
-def _snli() -> Corpus:
-    """The official SNLI, known by the digests of what a user put in."""
-    mirror = _mirror()
-    sources = Sources((mirror,) if mirror else (), True)
-    return Corpus("snli_official", supplied=digests(load("snli_official"), sources))
 
 
 def _available(structure: Structure, profile: Profile) -> Structure:
@@ -206,13 +198,17 @@ def table_5(profile: str) -> list[Experiment]:
 
 
 def phrase_sources(profile: str) -> list[Experiment]:
-    """Does syntax matter? The same encoder with phrases from elsewhere, each tested against the first."""
-    left_out = ("given", "binarised") if PROFILES[profile].instead else ()
-    return [
-        experiment("phrases", profile, system, (Answer("accuracy", None, RIGHT),), False)
-        for system in SOURCES
-        if system.slug not in left_out
-    ]
+    """Does syntax matter? The same encoder with phrases from elsewhere, each tested against the first. Parsers plant
+    their trees in place of those of the corpus."""
+    chosen = PROFILES[profile]
+    left_out = ("given", "binarised") if chosen.instead else ()
+    answers = (Answer("accuracy", None, RIGHT),)
+    found = [experiment("phrases", profile, s, answers, False) for s in SOURCES if s.slug not in left_out]
+    for slug, name, parsed in chosen.parsers:
+        row = experiment("phrases", profile, replace(PSAN, slug=slug, variant=f"trees by {name}"), answers, False)
+        recipe = replace(row.recipe, structure=PSAN.structure, parsed=parsed)  # type: ignore[type-var]
+        found.append(replace(row, recipe=recipe))
+    return found
 
 
 TABLES = {"2": table_2, "3": table_3, "4": table_4, "5": table_5, "phrases": phrase_sources}

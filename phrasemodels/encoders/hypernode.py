@@ -5,7 +5,7 @@ Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), d model w
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from phrasemodels.layers.attention import (
     Activation,
     Attend,
     MultiHeadAttention,
+    identity,
     sigma_on_heads,
     softmax_within,
 )
@@ -46,6 +47,37 @@ class HypernodeEncoderConfig:
         return HypernodeEncoder(self)
 
 
+class Rows(NamedTuple):
+    """Rows that stand for the nodes: a row each, or the words and one row for all hypernodes, which are alike.
+
+    m equal keys weigh as one key with log m added to its score, and equal queries get equal answers. Exact.
+    """
+
+    keys: Tensor  # (B, 1, 1, rows): which are nodes, or the logarithm of how many
+    spread: Callable[[Tensor], Tensor]  # (B, rows, d) -> (B, N, d); words alone stay as they are
+
+
+def each(graph: PhraseGraph) -> Rows:
+    """Every node has its row."""
+    return Rows(graph.valid[:, None, None, :], identity)
+
+
+def alike(graph: PhraseGraph, dtype: torch.dtype) -> Rows:
+    """One row stands for all hypernodes."""
+    m, n = graph.incidence.shape[1:]
+    counts = torch.cat([graph.valid[:, :n], graph.valid[:, n:].sum(1, keepdim=True)], 1)
+
+    def spread(x: Tensor) -> Tensor:
+        return torch.cat([x[:, :n], x[:, n:].expand(-1, m, -1)], 1) if x.shape[1] > n else x
+
+    return Rows(counts.to(dtype).log()[:, None, None, :], spread)
+
+
+def draws(module: nn.Module) -> bool:
+    """Whether equal rows leave it unequal: some dropout is on."""
+    return any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in module.modules())
+
+
 class HypernodeLayer(nn.Module):
     """Phase 1 over all pairs of nodes (Eq 2-3), phase 2 within phrases (Eq 5-7), then the feed-forward layer.
 
@@ -59,39 +91,29 @@ class HypernodeLayer(nn.Module):
         self.feed_forward = feed_forward(config.d, config.d_ff)
         self.residuals = nn.ModuleList(config.residual(config.d, config.dropout) for _ in range(3))
 
-    def forward(self, nodes: Tensor, graph: PhraseGraph, rows: int, phase1: Callable[[Tensor], Tensor]) -> Tensor:
-        """nodes (B, N, d) -> the first `rows` nodes (B, rows, d); phase1 does the attention over all pairs."""
-        nodes = self.residuals[0](nodes, phase1)
-        related = graph.related[:, None, :rows]
-        valid = graph.valid[:, None, None, :]
-        nodes = self.residuals[1](nodes[:, :rows], lambda queries: self.inside(queries, nodes, related, valid))
-        return self.residuals[2](nodes, self.feed_forward)
+    def forward(self, nodes: Tensor, graph: PhraseGraph, rows: Rows) -> Tensor:
+        """Rows (B, rows, d) that stand for all nodes -> the nodes (B, R, d) that are queries of the graph."""
+        if draws(self.residuals[0]):
+            nodes = self.residuals[0](rows.spread(nodes), lambda _: rows.spread(self.across(nodes, nodes, rows.keys)))
+            rows = each(graph)
+        else:
+            nodes = self.residuals[0](nodes, lambda _: self.across(nodes, nodes, rows.keys))
+        asking = nodes[:, : graph.related.shape[1]]
+        inside = self.inside
 
-    def all_pairs(self, graph: PhraseGraph) -> Callable[[Tensor], Tensor]:
-        """Phase 1: every node attends to every node."""
-        valid = graph.valid[:, None, None, :]
-        return lambda nodes: self.across(nodes, nodes, valid)
+        def phase2(_: Tensor) -> Tensor:
+            q, k, v = inside.query(asking), inside.key(nodes), inside.value(nodes)
+            return inside.among(*(inside.split(rows.spread(x)) for x in (q, k, v)), graph)
 
-    def all_pairs_from_zero(self, graph: PhraseGraph, n: int) -> Callable[[Tensor], Tensor]:
-        """Phase 1 where all hypernodes are the same zero row: one row stands for the m of them.
-
-        m equal keys weigh as one key with log m added to its score, and equal queries get equal answers. Exact.
-        """
-        counts = torch.cat([graph.valid[:, :n], graph.valid[:, n:].sum(1, keepdim=True)], 1)
-
-        def phase1(nodes: Tensor) -> Tensor:
-            shared = nodes[:, : n + 1]
-            out = self.across(shared, shared, counts.to(nodes.dtype).log()[:, None, None, :])
-            return torch.cat([out[:, :n], out[:, n:].expand(-1, nodes.shape[1] - n, -1)], 1)
-
-        return phase1
+        asked = self.residuals[1](rows.spread(asking), phase2)
+        return self.residuals[2](asked, self.feed_forward)
 
 
 class HypernodeEncoder(nn.Module):
     """Algorithm 1 of paper 000: words and hypernodes, layer upon layer; the words' rows are the output.
 
-    What is known or dropped is not computed: in the first layer hypernodes that start as zeros share one row of
-    phase 1, and in the last layer only the words' rows leave phase 2.
+    What is known or dropped is not computed: in the first layer hypernodes that start as zeros share one row until
+    phase 2 (or dropout) tells them apart, and in the last layer only the words' rows leave phase 2.
     """
 
     def __init__(self, config: HypernodeEncoderConfig) -> None:
@@ -101,12 +123,12 @@ class HypernodeEncoder(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """words (B, n, d), lengths (B), members (B, m, k) with -1 for none -> word states (B, n, d)."""
-        n = words.shape[1]
+        n, m = words.shape[1], members.shape[1]
         graph = phrase_graph(members, lengths, n)
         nodes = torch.cat([words, self.initialise(words, graph)], 1)
-        shared = isinstance(self.initialise, ZeroInit) and members.shape[1] > 0
-        for index, layer in enumerate(cast(list[HypernodeLayer], list(self.layers))):
-            first, last = index == 0, index == len(self.layers) - 1
-            phase1 = layer.all_pairs_from_zero(graph, n) if first and shared else layer.all_pairs(graph)
-            nodes = layer(nodes, graph, n if last else nodes.shape[1], phase1)
-        return nodes[:, :n]
+        rows = each(graph)
+        if m and isinstance(self.initialise, ZeroInit):
+            nodes, rows = nodes[:, : n + 1], alike(graph, words.dtype)
+        for layer in self.layers[:-1]:
+            nodes, rows = layer(nodes, graph, rows), each(graph)
+        return self.layers[-1](nodes, graph.first(n), rows)

@@ -4,10 +4,14 @@ Shapes: B batch, h heads, d model width, dk = d/h, q query rows, k key rows.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from phrasemodels.layers.band import dots, mix
+from phrasemodels.layers.phrases import PhraseGraph
 
 Attend = Callable[..., Tensor]
 Activation = Callable[[Tensor], Tensor]
@@ -29,21 +33,39 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tenso
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
 
 
-def softmax_within(q: Tensor, k: Tensor, v: Tensor, related: Tensor, valid: Tensor) -> Tensor:
+def softmax_within(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Tensor:
     """Attention to related nodes only: unrelated scores are -inf (paper 000, Eq 5, reading `neg_inf`).
 
-    related (B, 1, q, k) booleans with no empty row; valid (B, 1, 1, k) is implied by it.
+    q (B, h, R, dk); k, v (B, h, N, dk); the graph is that of R query rows, each of which is related to one node or more.
     """
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=related)
+    if graph.band is None:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=graph.related.unsqueeze(1))
+    along = graph.band.over(q.shape[1])
+    scores = dots(q, k, along) / q.shape[-1] ** 0.5
+    weights = scores.masked_fill(~graph.band.real.unsqueeze(2), float("-inf")).softmax(-1)
+    return mix(weights, v, along).transpose(1, 2)
 
 
-def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, related: Tensor, valid: Tensor) -> Tensor:
+def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Tensor:
     """softmax((QKᵀ/√dk) ∘ A)V as printed (paper 000, Eq 5, reading `hadamard`).
 
-    An unrelated node keeps the score 0, hence a weight in proportion to e⁰ = 1; only padding is left out.
+    An unrelated node keeps the score 0, hence a weight in proportion to e⁰ = 1; only padding is left out. So the sums
+    are Σ (eˢ - 1) v over the related and Σ v over all; where all are related there is no 1, only Σ eˢ v.
     """
-    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 * related
-    return scores.masked_fill(~valid, float("-inf")).softmax(-1) @ v
+    if graph.band is None:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 * graph.related.unsqueeze(1)
+        return scores.masked_fill(~graph.valid[:, None, None], float("-inf")).softmax(-1) @ v
+    along = graph.band.over(q.shape[1])
+    known = (graph.band.real & graph.valid[:, : q.shape[2], None]).unsqueeze(2)  # related to padding is padding alone
+    scores = (dots(q, k, along) / q.shape[-1] ** 0.5).masked_fill(~known, float("-inf"))
+    valid = graph.valid.to(v.dtype)
+    others = valid.sum(1)[:, None, None, None] - known.sum(-1, keepdim=True)
+    highest = scores.detach().amax(-1, keepdim=True)
+    highest = torch.where(others > 0, highest.clamp(min=0), highest)
+    one, near = torch.where(others > 0, (-highest).exp(), 0), (scores - highest).exp()
+    more = mix((near - one).masked_fill(~known, 0), v, along)
+    everyone = (v * valid[:, None, :, None]).sum(2).unsqueeze(1)  # in pairs, which a product does not promise
+    return ((more + one * everyone) / (near.sum(-1, keepdim=True) + one * others)).transpose(1, 2)
 
 
 def sigma_on_heads(sigma: Activation, heads: Tensor, project: nn.Module) -> Tensor:
@@ -90,7 +112,11 @@ class MultiHeadAttention(nn.Module):
 
     def over(self, queries: Tensor, keys: Tensor, values: Tensor, *masks: Tensor) -> Tensor:
         """Attention of queries (B, q, d) over projected keys and values (B, h, k, dk); returns (B, q, d)."""
-        heads = self.attend(self.split(self.query(queries)), keys, values, *masks)
+        return self.among(self.split(self.query(queries)), keys, values, *masks)
+
+    def among(self, queries: Tensor, keys: Tensor, values: Tensor, *masks: Any) -> Tensor:
+        """Attention of what is projected already: (B, h, q, dk) and (B, h, k, dk) -> (B, q, d)."""
+        heads = self.attend(queries, keys, values, *masks)
         return self.readout(self.sigma, heads.transpose(1, 2).flatten(2), self.output)
 
     def forward(self, queries: Tensor, memory: Tensor, *masks: Tensor) -> Tensor:

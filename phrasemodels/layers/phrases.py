@@ -11,15 +11,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phrasemodels.layers.band import Band, band
 from phrasemodels.layers.blocks import within
+
+NODES_A_NEIGHBOUR = 6  # with fewer, all scores take less time than lists (benchmarks/hypernode.py)
 
 
 class PhraseGraph(NamedTuple):
-    """Which nodes there are, and which lie within one another."""
+    """Which nodes there are, and which lie within one another; for the first R of them as queries."""
 
     valid: Tensor  # (B, N) booleans: a real node, not padding
-    related: Tensor  # (B, N, N) booleans: Eq 6; symmetric, the diagonal is true, padding is related to itself alone
+    related: Tensor  # (B, R, N) booleans: Eq 6; the diagonal is true, padding is related to itself alone
     incidence: Tensor  # (B, m, n) numbers: 1 where a phrase holds a word
+    band: Band | None  # the related as lists, where these are short
+
+    def first(self, rows: int) -> "PhraseGraph":
+        """The same for the first query rows only."""
+        return self._replace(related=self.related[:, :rows], band=self.band and self.band.first(rows))
 
 
 def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:
@@ -28,16 +36,21 @@ def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:
     members (B, m, k) integers with -1 for none; lengths (B); n the padded number of words. Two nodes are related if
     the words of one are a subset of the words of the other.
     """
-    words = within(lengths, n)
-    phrases = F.one_hot(members + 1, n + 1)[..., 1:].sum(2).float()
-    incidence = torch.cat([torch.diag_embed(words.float()), phrases], 1)
-    size = incidence.sum(-1)
-    valid = size > 0
-    common = incidence @ incidence.transpose(1, 2)
-    contained = common == size.unsqueeze(2)
-    both = valid.unsqueeze(2) & valid.unsqueeze(1)
-    diagonal = torch.eye(size.shape[1], dtype=torch.bool, device=size.device)
-    return PhraseGraph(valid, (contained | contained.transpose(1, 2)) & both | diagonal, phrases)
+    (B, m, k), device = members.shape, members.device
+    word = F.pad(torch.arange(n, device=device).view(1, n, 1), (0, k - 1), value=-1).expand(B, -1, -1)
+    named = torch.cat([word, members], 1).long() + 1  # 0 is a name that every node holds
+    holds = torch.zeros(B, n + m, n + 1, dtype=torch.bool, device=device).scatter_(2, named, True)
+    holds[..., 0] = True
+    valid = torch.cat([within(lengths, n), (members >= 0).any(2)], 1)
+    sentence, holders = torch.arange(B, device=device).unsqueeze(1), holds.transpose(1, 2).contiguous()
+    contained = holders[sentence, named[..., 0]]
+    for other in named[..., 1:].unbind(2):
+        contained &= holders[sentence, other]
+    related = (contained | contained.transpose(1, 2)) & valid.unsqueeze(2) & valid.unsqueeze(1)
+    related |= torch.eye(n + m, dtype=torch.bool, device=device)
+    most = int(related.sum(2).max())
+    short = most * NODES_A_NEIGHBOUR <= n + m
+    return PhraseGraph(valid, related, holds[:, n:, 1:].float(), band(related, most) if short else None)
 
 
 class ZeroInit(nn.Module):

@@ -1,0 +1,63 @@
+"""Sentences that are parsed a second, by one worker and by two: `python benchmarks/parsing.py [trained-]gum`.
+
+Test sentences of GUM, 100 at a time, through Stanza's whole pipeline in actors of Ray of one torch thread each, as the
+parse step runs them. The first batch of an actor, which loads the models, is not timed.
+"""
+
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from os import getpid
+from pathlib import Path
+
+import pyarrow as pa
+
+import infra.environment  # noqa: F401  before Ray
+from data.sources import Sources
+from data.store import Places, Store
+from flows.parsers import step_of
+from infra.runner import actor_map
+from infra.services import start_ray, stop_ray
+from infra.settings import Settings
+from tasks.corpora import Corpus
+from tasks.stages import stage_table
+from tasks.stanza_parser import Stanza
+
+BATCH, BATCHES = 100, 12
+
+
+def timed(table: pa.Table, models: Path) -> tuple[int, float]:
+    """(process, seconds) of one batch."""
+    start = time.perf_counter()
+    Stanza().analyse(table, "tokens", {"models": models})
+    return getpid(), time.perf_counter() - start
+
+
+def rate(workers: int, batches: list[pa.Table], models: Path) -> float:
+    """Sentences a second of all workers together."""
+    with tempfile.TemporaryDirectory() as folder:
+        start_ray(Settings(store=folder, cpus=workers))
+        try:
+            found = actor_map(timed, [(batch, models) for batch in batches])
+        finally:
+            stop_ray()
+    seconds: dict[int, list[float]] = defaultdict(list)
+    for process, one in found:
+        seconds[process].append(one)
+    return sum(BATCH * len(each[1:]) / sum(each[1:]) for each in seconds.values() if each[1:])
+
+
+def main(parser: str = "gum") -> None:
+    """One worker, two, and how many times faster they are."""
+    settings = Settings()
+    store, places = Store(settings.root).open(), Places(sources=Sources(settings.mirrors, settings.offline))
+    models = store.run(step_of(parser), places).path
+    rows = stage_table(store.run(Corpus("gum").split("test"), places)).combine_chunks()
+    batches = [rows.slice(BATCH * i, BATCH) for i in range(BATCHES)]
+    one, two = (rate(workers, batches, models) for workers in (1, 2))
+    print(f"1 worker {one:.0f} sentences/s, 2 workers {two:.0f} sentences/s, {two / one:.2f} times")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,110 @@
+"""What a sentence and a shard cost as there are more of them: python benchmarks/scale.py [FOLDER]
+
+Sentences of 5 to 40 words in shards of 10,000 go through the step that numbers words and enumerates phrases, each shard
+a step of its own in a store. Writes scale.json and scale.png; memory is the most that this process ever held.
+"""
+
+import json
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from data.schemas import TOKENS
+from data.shards import SHARD_ROWS, write_shard
+from data.store import Artifact, Job, Step, Store, write_durably
+from tasks.phrases import Phrases, phrases
+from tasks.vocabulary import SPECIAL
+
+SENTENCES = (10_000, 100_000, 1_000_000, 10_000_000)
+SHARDS = (1000, 5000)
+WORDS = 1000
+
+
+def sentences(first: int, count: int) -> pa.Table:
+    """TOKENS of made-up sentences."""
+    chance = np.random.default_rng(first)
+    lengths = chance.integers(5, 41, count)
+    words = pa.array([f"w{i}" for i in range(WORDS)]).take(pa.array(chance.integers(0, WORDS, lengths.sum())))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, words, type=TOKENS.field("source").type)
+    columns = [pa.array(range(first, first + count), pa.int64()), lists, lists, pa.array([""] * count)]
+    return pa.Table.from_arrays(columns, schema=TOKENS)
+
+
+def stage(folder: Path, shards: int, rows: int) -> Artifact:
+    """A stage of so many shards of so many rows each."""
+    folder.mkdir(parents=True)
+    made = []
+    for index in range(shards):
+        name = f"{index:05d}.arrow"
+        made.append({"file": name, **write_shard(folder / name, sentences(index * rows, rows))})
+    terms = {"licences": ["MIT"], "redistributable": True, "stand_in": False}
+    return Artifact(folder, {"key": f"rows {shards} {rows}", "meta": {"shards": made, "rows": shards * rows, **terms}})
+
+
+def words(job: Job, settings: None) -> dict[str, Any]:
+    """A vocabulary."""
+    for side in ("source", "target"):
+        write_durably(job.out / f"{side}.txt", "".join(f"{w}\n" for w in [*SPECIAL, *(f"w{i}" for i in range(WORDS))]))
+    return {"licences": ["MIT"], "redistributable": True, "stand_in": False}
+
+
+def measured(folder: Path, shards: int, rows: int) -> dict[str, float]:
+    """Seconds of the step, with what it keeps on disk, and the memory of this process after it."""
+    given = stage(folder / "rows", shards, rows)
+    store = Store(folder / "store").open()
+    vocabulary = store.run(Step(words, "words"))
+    began = time.perf_counter()
+    store.run(Step(phrases, f"phrases {shards}", Phrases(longest=3), {"rows": given, "vocabulary": vocabulary}))
+    seconds = time.perf_counter() - began
+    began = time.perf_counter()
+    store.run(Step(phrases, f"phrases {shards}", Phrases(longest=3), {"rows": given, "vocabulary": vocabulary}))
+    again = time.perf_counter() - began
+    shutil.rmtree(folder)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"shards": shards, "rows": shards * rows, "seconds": seconds, "seconds_again": again, "memory_mib": memory}
+
+
+def plot(found: list[dict[str, float]], path: Path) -> None:
+    """Cost of a sentence and memory against the number of sentences."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    counts = [row["rows"] for row in found]
+    axes.plot(counts, [1e6 * row["seconds"] / row["rows"] for row in found], "o-", color="black", label="µs a sentence")
+    axes.set(xscale="log", xlabel="sentences", ylabel="µs a sentence", ylim=(0, None))
+    beside = axes.twinx()
+    beside.plot(counts, [row["memory_mib"] for row in found], "s--", color="#777777", label="memory")
+    beside.set(ylabel="memory of the process, MiB (dashed)", ylim=(0, None))
+    figure.savefig(path, dpi=120)
+
+
+def main(folder: str = ".", most: str = "10000000") -> None:
+    """Few sentences in many shards, then many in full ones; sizes grow, so that memory shows what each adds."""
+    work = Path(tempfile.mkdtemp(prefix="pm-scale-"))
+    measured(work / "warm", 2, 10)  # compiles
+    result: dict[str, Any] = {"shards": [], "sentences": []}
+    for count in SHARDS:
+        result["shards"].append(row := measured(work / f"shards {count}", count, 1))
+        print(f"{count} shards: {1000 * row['seconds'] / count:.2f} ms each, {1000 * row['seconds_again'] / count:.3f} ms "
+              f"to find again, {row['memory_mib']:.0f} MiB", flush=True)  # fmt: skip
+    for count in [n for n in SENTENCES if n <= int(most)]:
+        result["sentences"].append(row := measured(work / f"sentences {count}", count // SHARD_ROWS, SHARD_ROWS))
+        print(f"{count} sentences: {1e6 * row['seconds'] / count:.2f} µs each, {row['memory_mib']:.0f} MiB", flush=True)
+        (Path(folder) / "scale.json").write_text(json.dumps(result, indent=1))
+    plot(result["sentences"], Path(folder) / "scale.png")
+    shutil.rmtree(work)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,95 @@
+"""Proofs that a user can run: `phrasemodels selftest resume`."""
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Proofs on this machine that promises hold.")
+
+EXPERIMENT = "000/table1/sample/phrase-k2"
+STEPS = 60
+CLOSE, NO_DROPOUT = 1e-6, "model.encoder.dropout=0.0"  # another number of workers sums, and drops, in another order
+SETTINGS = (f"train.steps={STEPS}", "train.evaluate_every=20", "train.checkpoint_every=5", "train.batch_tokens=600",
+            "recipe.corpus.train=200", "recipe.corpus.dev=20", "recipe.corpus.test=20")  # fmt: skip
+
+
+@app.callback()
+def callback() -> None:
+    """Proofs on this machine that promises hold."""
+
+
+@app.command()
+def resume(
+    workers: Annotated[
+        list[int] | None, typer.Option(min=0, help="Of the training: 0 is this process's own; repeatable.")
+    ] = None,
+    then: Annotated[int | None, typer.Option(min=1, help="It goes on with so many workers; then to 1e-6.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Which step it is killed at; random by default.")] = None,
+) -> None:
+    """Train, and train again with a SIGKILL at a random step: the same weights, bit for bit, or exit status 1.
+
+    Example: phrasemodels selftest resume --workers 0 --workers 2; or --workers 2 --then 1
+    """
+    chosen = random.Random(seed)
+    same = [_resumed(count, then or count, chosen.randrange(5, STEPS - 5)) for count in workers or [0, 1]]
+    raise typer.Exit(0 if all(same) else 1)
+
+
+def _resumed(workers: int, then: int, step: int) -> bool:
+    """Whether a training that is killed at a step ends with the weights of one that is not; says so."""
+    settings = SETTINGS if workers == then else (*SETTINGS, NO_DROPOUT)
+    with tempfile.TemporaryDirectory(prefix="pm-selftest-") as name:
+        undisturbed, killed = Path(name, "undisturbed"), Path(name, "killed")
+        _finish(_start(undisturbed, settings, workers, workers))
+        process = _start(killed, settings, workers, workers)
+        at = _kill(process, killed, step)
+        time.sleep(5 if workers else 0)  # until Ray has seen it
+        _finish(_start(killed, settings, workers, then))
+        one, other = _weights(undisturbed), _weights(killed)
+    largest = max(float(abs(one[name] - other[name]).max()) for name in one)
+    said = "the same bits" if not largest else f"weights differ by {largest:.1e} at most"
+    print(f"{workers} workers: killed at step {at} of {STEPS}, went on with {then}: {said}", flush=True)
+    return largest <= (CLOSE if workers != then else 0.0)
+
+
+def _start(store: Path, chosen: Sequence[str], workers: int, now: int) -> subprocess.Popen[str]:
+    """The training as a user starts it, with a store of its own: one for so many workers, with as many as there are now."""
+    settings = [word for setting in (*chosen, f"train.workers={workers}") for word in ("--set", setting)]
+    command = [sys.executable, "-m", "flows.cli", "train", EXPERIMENT, *settings, *(() if workers else ("--local",))]
+    environment = os.environ | {"PHRASEMODELS_STORE": str(store), "PHRASEMODELS_WORKERS": str(max(1, now))}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def _finish(process: subprocess.Popen[str]) -> None:
+    _, said = process.communicate()
+    if process.returncode:
+        raise OSError(f"a training ended with status {process.returncode}: {said.strip()[-500:]}")
+
+
+def _kill(process: subprocess.Popen[str], store: Path, step: int) -> int:
+    """SIGKILL once the training has come to a step, by what it writes beside its checkpoints; returns where it was."""
+    while process.poll() is None:
+        for path in store.glob("work/*/checkpoints/step-*"):
+            if (at := int(path.name.removeprefix("step-"))) >= step - step % 5:
+                process.kill()
+                process.communicate()
+                return at
+        time.sleep(0.005)
+    _finish(process)
+    raise OSError(f"the training ended before step {step}: run it again")
+
+
+def _weights(store: Path) -> dict[str, Any]:
+    """The weights of the one training in a store."""
+    from safetensors.numpy import load_file
+
+    (path,) = store.glob("objects/train/*/model.safetensors")
+    return load_file(path)

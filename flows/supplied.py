@@ -1,0 +1,82 @@
+"""What a user puts in by hand, in experiments: it is known by its digests, so that it is part of the keys."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from data.manifest import load
+from data.sources import Sources
+from data.supplied import digests
+from flows.experiment import Experiment
+from phrasemodels.encoders.inputs import PretrainedConfig
+from tasks.corpora import Corpus
+from tasks.pieces import Pieces
+from tasks.sentences import VectorFile
+
+LEARNED = "word vectors are learned: the paper's were not put in"
+Find = Callable[[Any, Sources], Any]  # what was found in place of what was named
+
+
+def with_supplied(experiment: Experiment, sources: Sources) -> Experiment:
+    """The experiment with what lies in folders of the sources: corpora, word vectors, pretrained encoders. Where word
+    vectors are not there they are learned, and the number is not comparable with the paper's."""
+    recipe = _replaced(experiment.recipe, FINDERS, sources)
+    found = dataclasses.replace(experiment, recipe=recipe, model=_replaced(experiment.model, FINDERS, sources))
+    if not getattr(experiment.recipe, "vectors", None) or recipe.vectors:
+        return found
+    answers = tuple(dataclasses.replace(a, why_not=a.why_not or LEARNED) for a in experiment.answers)
+    return dataclasses.replace(found, answers=answers, comparable=False)
+
+
+def with_encoders(recipe: Any, sources: Sources) -> Any:
+    """A recipe with the folders of pretrained encoders alone, for a model that is trained."""
+    return _replaced(recipe, {Pieces: _pieces}, sources)
+
+
+def _replaced(value: Any, finders: Mapping[type, Find], sources: Sources) -> Any:
+    """A value of nested dataclasses and tuples, with what was found in place of what was named."""
+    if find := finders.get(type(value)):
+        return find(value, sources)
+    if type(value) is tuple:
+        return tuple(_replaced(part, finders, sources) for part in value)
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    new = {name: _replaced(part, finders, sources) for name, part in parts.items()}
+    changed = {name: part for name, part in new.items() if part is not parts[name]}
+    return dataclasses.replace(value, **changed) if changed else value
+
+
+def _corpus(corpus: Corpus, sources: Sources) -> Corpus:
+    found = _digests(corpus.name, sources)
+    return dataclasses.replace(corpus, supplied=found) if found else corpus
+
+
+@cache
+def _digests(corpus: str, sources: Sources) -> dict[str, str]:
+    """Of what was put in for a corpus, if it has any such files."""
+    manifest = load(corpus)
+    known = {file.name for file in manifest.files}
+    return {name: digest for name, digest in digests(manifest, sources).items() if name not in known}
+
+
+def _vectors(file: VectorFile, sources: Sources) -> VectorFile | None:
+    return file.found(sources.mirrors)
+
+
+def _encoder(config: PretrainedConfig, sources: Sources) -> PretrainedConfig:
+    return dataclasses.replace(config, name=_folder(config.name, sources))
+
+
+def _pieces(pieces: Pieces, sources: Sources) -> Pieces:
+    return Pieces.of(_folder(pieces.name, sources))
+
+
+def _folder(name: str, sources: Sources) -> str:
+    """The folder of a pretrained encoder, or its name for the hub."""
+    folders = (folder / name for folder in sources.mirrors)
+    return next((str(folder) for folder in folders if (folder / "config.json").is_file()), name)
+
+
+FINDERS: Mapping[type, Find] = {Corpus: _corpus, VectorFile: _vectors, PretrainedConfig: _encoder, Pieces: _pieces}

@@ -1,0 +1,153 @@
+"""A cluster of processes on this machine: Postgres, Prefect and MLflow servers on it, S3, Ray, all behind passwords.
+
+What is started here ends here, by process id.
+"""
+
+import base64
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from conftest import PROJECT
+
+from infra.services import free_port
+
+NODES = ("node-1", "node-2")
+USER, PASSWORD = "admin", "a password of tests"
+
+
+def until(true: Callable[[], Any], seconds: float = 120.0) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            if found := true():
+                return found
+        time.sleep(0.3)
+    raise TimeoutError(true)
+
+
+class Place:
+    """Processes with one environment, all logs in a folder; the folder is short for Ray's sockets."""
+
+    def __init__(self, folder: Path, project: Path = PROJECT) -> None:
+        self.folder = folder
+        path = os.pathsep.join([str(project), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.environment = os.environ | {"PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo"}
+        self.started: dict[str, tuple[list[str], str | None, subprocess.Popen]] = {}
+
+    def start(self, name: str, *command: str, user: str | None = None) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, env=self.environment, cwd=self.folder, stdout=log, stderr=log, user=user
+            )
+        self.started[name] = (list(command), user, process)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL, and start it again."""
+        command, user, process = self.started[name]
+        process.kill()
+        process.wait()
+        self.start(name, *command, user=user)
+
+    def run(self, *command: str, user: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True,
+                              timeout=400, user=user)  # fmt: skip
+
+    def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run(sys.executable, "-m", "prefect", "--no-prompt", *arguments)
+
+    def ended(self) -> None:
+        for *_, process in reversed(self.started.values()):
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+            process.wait()
+
+
+def begin(here: Place) -> None:
+    database, s3, prefect, mlflow, gcs = (free_port() for _ in range(5))
+    python = (sys.executable, "-m")
+    url = f"postgresql://postgres@127.0.0.1:{database}"
+    begin_postgres(here, database)
+    here.environment |= {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3}", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y",
+        "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
+        "PREFECT_HOME": str(here.folder / "prefect"), "PREFECT_API_URL": f"http://127.0.0.1:{prefect}/api",
+        "PREFECT_API_DATABASE_CONNECTION_URL": f"{url}/prefect".replace("postgresql:", "postgresql+asyncpg:"),
+        "PHRASEMODELS_STORE": "s3://phrases/store", "PHRASEMODELS_CACHE": str(here.folder / "cache"),
+        "PHRASEMODELS_MLFLOW_URI": f"http://127.0.0.1:{mlflow}", "PHRASEMODELS_RAY_ADDRESS": f"127.0.0.1:{gcs}",
+        "PHRASEMODELS_CLUSTER": "true",
+    }  # fmt: skip
+    lock(here)
+    here.start("s3", *python, "moto.server", "-H", "127.0.0.1", "-p", str(s3))
+    here.start(
+        "prefect", *python, "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(prefect), "--no-ui"
+    )
+    here.start("mlflow", *python, "mlflow", "server", "--app-name", "basic-auth", "--host", "127.0.0.1", "--port",
+               str(mlflow), "--workers", "1", "--backend-store-uri", f"{url}/mlflow", "--artifacts-destination",
+               str(here.folder / "artifacts"))  # fmt: skip
+    ray = str(Path(sys.executable).parent / "ray")
+    at = ("--node-ip-address=127.0.0.1", "--object-store-memory=100000000", "--disable-usage-stats", "--block")
+    here.start("head", ray, "start", "--head", f"--port={gcs}", f"--temp-dir={here.folder / 'r'}", "--num-cpus=0",
+               "--include-dashboard=false", *at)  # fmt: skip
+    until(lambda: urllib.request.urlopen(f"http://127.0.0.1:{s3}", timeout=2).close() is None)
+    bucket = "import fsspec; fsspec.filesystem('s3').mkdir('phrases')"
+    assert here.run(sys.executable, "-c", bucket).returncode == 0
+    for port, path in ((prefect, "/api/health"), (mlflow, "/health")):
+        until(lambda at=f"http://127.0.0.1:{port}{path}": urllib.request.urlopen(at, timeout=2).close() is None)
+    for node in NODES:  # one after the other: Ray gives each 30 seconds
+        here.start(node, ray, "start", f"--address=127.0.0.1:{gcs}", "--num-cpus=1", *at)
+        until(lambda log=here.folder / f"{node}.log": "runtime started" in log.read_text())
+
+
+def begin_postgres(here: Place, port: int) -> None:
+    """A cluster of its own on loopback; Postgres refuses to run as root."""
+    home = here.folder / "pg"
+    programs = Path(os.path.realpath(shutil.which("postgres"))).parent
+    user = "postgres" if os.getuid() == 0 else None
+    home.mkdir()
+    if user:
+        here.folder.chmod(0o755)
+        shutil.chown(home, user)
+    made = here.run(str(programs / "initdb"), "-D", str(home), "-U", "postgres", "-A", "trust", user=user)
+    assert made.returncode == 0, made.stderr
+    here.start("postgres", str(programs / "postgres"), "-D", str(home), "-p", str(port), "-h", "127.0.0.1", "-k",
+               str(home), user=user)  # fmt: skip
+    psql = ("psql", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-f", str(PROJECT / "infra/databases.sql"))
+    until(lambda: here.run(*psql).stderr.count("already exists") == 2)
+
+
+def lock(here: Place) -> None:
+    """Passwords and tokens on everything that can have them."""
+    (here.folder / "auth.ini").write_text(
+        f"[mlflow]\ndefault_permission = READ\ndatabase_uri = sqlite:///{here.folder}/auth.db\n"
+        f"admin_username = {USER}\nadmin_password = {PASSWORD}\n"
+        "authorization_function = mlflow.server.auth:authenticate_request_basic_auth\n"
+    )
+    here.environment |= {
+        "PREFECT_SERVER_API_AUTH_STRING": f"{USER}:{PASSWORD}", "PREFECT_API_AUTH_STRING": f"{USER}:{PASSWORD}",
+        "MLFLOW_AUTH_CONFIG_PATH": str(here.folder / "auth.ini"), "MLFLOW_FLASK_SERVER_SECRET_KEY": PASSWORD,
+        "MLFLOW_TRACKING_USERNAME": USER, "MLFLOW_TRACKING_PASSWORD": PASSWORD,
+        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "7" * 32,
+    }  # fmt: skip
+
+
+def asked(url: str, data: bytes | None = None, secret: str = f"{USER}:{PASSWORD}") -> bytes:
+    """What a server answers to one who knows the password."""
+    headers = {"content-type": "application/json"}
+    if secret:
+        headers["authorization"] = f"Basic {base64.b64encode(secret.encode()).decode()}"
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=10) as answer:
+        return bytes(answer.read())
+
+
+def told(here: Place) -> str:
+    return "\n".join(f"== {log.name}\n{log.read_text()[-2500:]}" for log in sorted(here.folder.glob("*.log")))

@@ -1,0 +1,149 @@
+"""Throw broken bytes at the readers of what comes from outside: python tests/fuzz.py MINUTES FOLDER [NAME ...]
+
+What runs lines of the project that nothing ran before is kept in FOLDER/NAME/kept and broken further; what a reader
+does not refuse as it should is in FOLDER/NAME/found, once for each place in the code. A later call goes on from there.
+"""
+
+import hashlib
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+PROJECT = Path(__file__).parent.parent
+sys.path[:0] = [str(PROJECT), str(PROJECT / "tests")]
+
+from outside import OUTSIDE, attempt  # noqa: E402
+
+PACKAGES = tuple(f"{PROJECT}/{name}/" for name in ("phrasemodels", "data", "tasks", "flows", "infra"))
+SECONDS, BYTES = 10, 6 << 30  # of processor and memory, that one input may take
+INTERESTING = [b"", b"\0", b"\n", b"\r", b"\t", b" ", b"\xff", b"\xef\xbb\xbf", "\u2028".encode(), b"-1", b"1e999", b"NaN",
+               b"99999999999999999999", b"null", b"[]", b"{}", b"../", b"/", b'"', b"\\", b"(", b")", b"[", b"{", b"#"]  # fmt: skip
+
+
+def broken(content: bytes, others: list[bytes], chance: random.Random) -> bytes:
+    """The content with one to six things changed; now and then a part of it very often."""
+    for _ in range(chance.choice((1, 1, 2, 3, 6))):
+        start = chance.randrange(len(content) + 1)
+        stop = min(len(content), start + chance.choice((1, 1, 2, 4, 16, 64)))
+        words = re.findall(rb"\w+|\W", chance.choice(others)) or [b""]
+        content = chance.choice(
+            (
+                lambda c, i, j: c[:i] + bytes([chance.randrange(256)]) + c[i + 1 :],
+                lambda c, i, j: c[:i] + c[j:],
+                lambda c, i, j: c[:i],
+                lambda c, i, j: c[:j] + c[i:],
+                lambda c, i, j: c[:i] + chance.choice(INTERESTING) + c[j:],
+                lambda c, i, j: c[:i] + chance.choice(INTERESTING) + c[i:],
+                lambda c, i, j: c[:i] + chance.choice(words) + c[j:],  # noqa: B023
+                lambda c, i, j: c[:i] + chance.choice(others)[i:],
+                lambda c, i, j: c[:i] + c[i:j] * chance.choice((2, 3, 100, 20_000)) + c[j:],
+            )
+        )(content, start, stop)
+    return content[: 1 << 18]
+
+
+class Lines:
+    """The pairs of lines of the project that were run one after the other."""
+
+    def __init__(self) -> None:
+        self.seen: set[Any] = set()
+        self.last: Any = None
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
+        return self.line if frame.f_code.co_filename.startswith(PACKAGES) else None
+
+    def line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        here = (frame.f_code, frame.f_lineno)
+        self.seen.add((self.last, here))
+        self.last = here
+        return self.line
+
+
+def fuzz(name: str, seconds: float, folder: Path) -> None:
+    """One reader; inputs and finds are in the folder."""
+    chance, lines = random.Random(), Lines()
+    kept = [*OUTSIDE[name].seeds, *(path.read_bytes() for path in (folder / "kept").iterdir())]
+    until, count, queue = time.monotonic() + seconds, 0, list(kept)
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="pm-fuzz-") as place:
+        while time.monotonic() < until:
+            content = queue.pop() if queue else broken(chance.choice(kept), kept, chance)
+            (folder / "now").write_bytes(content)  # what is there if this process dies
+            before, count = len(lines.seen), count + 1
+            where, said = tried(name, content, Path(place, str(count)), lines)
+            if where:
+                keep(folder / "found", content, where, said)
+            elif len(lines.seen) > before:
+                kept.append(content)
+                keep(folder / "kept", content)
+    (folder / "now").unlink()
+    with (folder / "log").open("a") as log:
+        print(f"{count} inputs in {seconds:.0f} s, {len(lines.seen)} pairs of lines", file=log)
+
+
+def tried(name: str, content: bytes, place: Path, lines: Lines | None) -> tuple[str, str]:
+    """Where a reader does not take this as it should, and what it says; nothing if all is well."""
+    sys.settrace(lines)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        attempt(name, content, place)
+        return "", ""
+    except TimeoutError as error:  # was it the reader, or the watching?
+        return tried(name, content, place.with_name("again"), None) if lines else ("too long", str(error))
+    except BaseException as error:
+        sys.settrace(None)
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(PACKAGES)]
+        where = f"{Path(frames[-1].filename).relative_to(PROJECT)}, {frames[-1].name}" if frames else "outside"
+        return f"{type(error).__name__} in {where}", str(error)
+    finally:
+        sys.settrace(None)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def keep(folder: Path, content: bytes, where: str = "", said: str = "") -> None:
+    """An input; of finds one for each place and kind of error."""
+    path = folder / hashlib.sha256(where.encode() or content).hexdigest()[:12]
+    if not path.exists():
+        path.write_bytes(content)
+        if where:
+            path.with_suffix(".txt").write_text(f"{where}: {said}\n")
+            print(f"{folder.parent.name}: {where}: {said!r:.200} [{path}]", flush=True)
+
+
+def too_long(number: int, frame: Any) -> None:
+    raise TimeoutError(f"more than {SECONDS} s")
+
+
+def main(minutes: str, to: str, *names: str) -> None:
+    """A child for each reader, so that one that dies is a find and not the end."""
+    for name in names or OUTSIDE:
+        folder = Path(to, name).absolute()
+        for part in ("kept", "found"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        until = time.monotonic() + 60 * float(minutes)
+        while (left := until - time.monotonic()) > 1:
+            if (child := os.fork()) == 0:
+                resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+                signal.signal(signal.SIGPROF, too_long)
+                fuzz(name, left, folder)
+                os._exit(0)
+            if status := os.waitpid(child, 0)[1]:
+                last = folder / "now"
+                keep(folder / "found", last.read_bytes() if last.exists() else b"", f"the process died: {status}")
+        print(
+            f"{name}: {len(list((folder / 'found').glob('*.txt')))} finds, {(folder / 'log').read_text()}", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

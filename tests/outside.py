@@ -1,0 +1,285 @@
+"""Every reader of bytes that come from outside, by name: what it reads at its best, and how it is called.
+
+A reader may refuse with a ValueError or an OSError of one line that names the file, and leaves nothing behind.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import tarfile
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import torch
+
+from data.archives import unpack
+from data.corpora.readers import READERS as CORPORA
+from data.fetch import fetch
+from data.manifest import File
+from data.manifest import read as read_manifest
+from data.remote import ObjectStorage
+from data.shards import read_shard, write_shard
+from data.sources import Sources
+from data.store import MANIFEST, Step, Store, describe, digest_of
+from data.upkeep import damage, lease, leased, usage, waste
+from flows.attempts import records
+from infra.settings import Settings
+from tasks.checkpoints import Progress, resume, save
+
+Read = Callable[[Path], Any]  # of a folder that holds the file `given`
+
+GIVEN = "given"
+TREE = b"(ROOT (S (NP-SBJ (DT the) (NN cat)) (VP (VBZ sleeps)) (. .)))\n"
+CONLLU = (
+    b"# newdoc id = a\n# text = They sleep.\n1\tThey\tthey\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n"
+    b"2-3\tsleep.\t_\t_\t_\t_\t_\t_\t_\t_\n2\tsleep\tsleep\tVERB\tVBP\t_\t0\troot\t_\t_\n"
+    b"3\t.\t.\tPUNCT\t.\t_\t2\tpunct\t_\t_\n\n"
+)
+STORY = b"1 Ann is in the hall.\n2 Bob left.\n3 Where is Ann?\thall\t1\n1 Bob sat.\n2 Who sat? \tBob\t1\n"
+PAIR = {
+    "gold_label": "neutral",
+    **{f"sentence{n}": "A cat sleeps." for n in (1, 2)},
+    **{f"sentence{n}_binary_parse": "( ( A cat ) ( sleeps . ) )" for n in (1, 2)},
+    **{f"sentence{n}_parse": "(ROOT (S (NP (DT A) (NN cat)) (VP (VBZ sleeps)) (. .)))" for n in (1, 2)},
+}
+SICK = b"pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n1\tA cat\tA dog\t3.5\tNEUTRAL\n"
+MRPC = b"Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t11\t12\tA cat sleeps\tA cat is asleep\n"
+BLOCK = (
+    b"<question id=1>\twho wrote it\n<logical form id=1>\t( lambda ?x ( mso:book.author it ?x ) )\n"
+    b"<parameters id=1>\tit (entity) [2,2]\n<question type id=1>\tsingle-relation\n=====\n"
+)
+CORPUS = b"""name = "x"
+title = "X"
+schema = "bitext"
+licence = "MIT"
+licence_text = "as it is"
+redistributable = true
+citation = "nobody"
+homepage = "https://example.org"
+[[files]]
+name = "t.en"
+sha256 = "%s"
+bytes = 12
+urls = ["https://example.org/t.gz"]
+mirror = "x/t.gz"
+build = {transform = "concatenate", url = "https://example.org/{}", parts = ["a", "b"]}
+[splits.train]
+rows = 3
+files = {en = "t.en", de = "t.en"}
+options = {source = "en"}
+part = {by = "id", start = 0, stop = 2}
+""" % (b"0" * 64)
+
+
+class Reader(NamedTuple):
+    """What it reads, well formed, and how it is called on a folder."""
+
+    seeds: Sequence[bytes]
+    read: Read
+
+
+def corpus(name: str, *roles: str, **options: Any) -> Read:
+    """A reader of corpora; one file plays all parts."""
+    return lambda folder: CORPORA[name](dict.fromkeys(roles, folder / GIVEN), 1000, **options)
+
+
+def zipped() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/b.txt", "text" * 20)
+        archive.writestr("c.txt", "more")
+    return out.getvalue()
+
+
+def tarred(mode: str, form: int = tarfile.PAX_FORMAT) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode, format=form) as archive:
+        for name in ("a/b.txt", "./c.txt", "d" * 120 + "/é"):
+            info = tarfile.TarInfo(name)
+            info.size = 4
+            archive.addfile(info, io.BytesIO(b"text"))
+    return out.getvalue()
+
+
+def unpacked(folder: Path) -> None:
+    """An archive, into a folder beside it; what is refused leaves no folder."""
+    try:
+        unpack(folder / GIVEN, folder / "out", 10_000)
+    except BaseException:
+        assert not (folder / "out").exists(), "what was refused was kept"
+        raise
+
+
+def downloaded(suffix: str) -> Read:
+    """A compressed file of a mirror."""
+    file = File(name="t", sha256=hashlib.sha256(b"text\n" * 9).hexdigest(), bytes=45, mirror=f"t{suffix}")
+
+    def read(folder: Path) -> None:
+        (folder / GIVEN).rename(folder / f"t{suffix}")
+        fetch(file, folder / "out", Sources((folder,), offline=True))
+
+    return read
+
+
+def settings(folder: Path) -> None:
+    import os
+
+    os.environ["PHRASEMODELS_SETTINGS"] = str(folder / GIVEN)
+    try:
+        Settings()
+    finally:
+        del os.environ["PHRASEMODELS_SETTINGS"]
+
+
+def write(job: Any, settings: None) -> dict[str, Any]:
+    (job.out / "text").write_text("text")
+    return {"licences": ["MIT"], "redistributable": True, "stand_in": False}
+
+
+STEP = Step(write, "write")
+
+
+def manifest() -> bytes:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        return (Store(Path(folder)).open().run(STEP).path / MANIFEST).read_bytes()
+
+
+def stored(folder: Path) -> None:
+    """A manifest in the store: what is broken is no hit, and no command dies of it."""
+    store = Store(folder / "store")
+    place = store.where(STEP.name, STEP.key)
+    place.mkdir(parents=True)
+    (place / "text").write_text("text")
+    (folder / GIVEN).rename(place / MANIFEST)
+    store.open().find(STEP)
+    for look in (usage, waste, damage, lambda store: list(store.artifacts())):
+        look(store)
+    assert store.run(STEP).file("text").read_text() == "text"
+
+
+def shared(folder: Path) -> None:
+    """A manifest in object storage: it names nothing outside of the folder, and what is broken is made anew."""
+    storage = ObjectStorage((folder / "s3").as_uri())
+    (folder / "s3" / "manifests" / STEP.name).mkdir(parents=True)
+    digest = hashlib.sha256(b"text").hexdigest()
+    (folder / "s3" / "blobs" / digest[:2]).mkdir(parents=True)
+    (folder / "s3" / "blobs" / digest[:2] / digest).write_bytes(b"text")
+    (folder / GIVEN).rename(folder / "s3" / "manifests" / STEP.name / f"{STEP.key}.json")
+    store = Store(folder / "store", storage).open()
+    assert store.run(STEP).file("text").read_text() == "text"
+    storage.collect(dry=True)
+    assert {path.name for path in folder.iterdir()} <= {"s3", "store"}, "something outside"
+
+
+def shard() -> bytes:
+    import tempfile
+
+    rows = {"id": [1, 2], "source": [["a", "b"], []], "score": [0.5, 1.0], "text": ["x", "é"]}
+    with tempfile.TemporaryDirectory() as folder:
+        write_shard(Path(folder, "s"), pa.table(rows))
+        return Path(folder, "s").read_bytes()
+
+
+def recorded(folder: Path) -> None:
+    """The record of a run."""
+    store = Store(folder / "store").open()
+    (folder / "store" / "runs").mkdir()
+    (folder / GIVEN).rename(folder / "store" / "runs" / "given.json")
+    records(store)
+
+
+def held(folder: Path) -> None:
+    """The keys that a run under way has taken."""
+    store = Store(folder / "store").open()
+    with lease(store, [], "given"):
+        (folder / GIVEN).rename(folder / "store" / "leases" / "given.json")
+        leased(store)
+
+
+def network() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(2, 1)
+    optimiser = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 2)).sum().backward()
+    optimiser.step()
+    return model, optimiser
+
+
+def checkpoint(name: str) -> bytes:
+    import tempfile
+
+    model, optimiser = network()
+    with tempfile.TemporaryDirectory() as folder:
+        weights = {key: value.detach() for key, value in model.named_parameters()}
+        return (save(Path(folder), model, weights, optimiser, Progress(1), "k") / name).read_bytes()
+
+
+def resumed(name: str, signed: bool) -> Read:
+    """A checkpoint of which one file is given; signed: its digest is right, so the content is read."""
+
+    def read(folder: Path) -> None:
+        model, optimiser = network()
+        weights = {key: value.detach() for key, value in model.named_parameters()}
+        path = save(folder / "checkpoints", model, weights, optimiser, Progress(1), "k")
+        (folder / GIVEN).rename(path / name)
+        if signed:
+            state = json.loads((path / "state.json").read_text())
+            del state["digest"]
+            state["files"][name] = describe(path / name)
+            (path / "state.json").write_text(json.dumps(state | {"digest": digest_of(state)}))
+        resume(folder / "checkpoints", model, optimiser, "k")
+
+    return read
+
+
+RECORD = json.dumps({"id": "a", "title": "t", "started": "2026", "state": "running"}).encode()
+OUTSIDE = {
+    "brackets": Reader([TREE * 2, b"( (S (NP (-NONE- *)) (VP (VB go))))"], corpus("treebank", "brackets")),
+    "conllu": Reader([CONLLU * 2], corpus("treebank", "conllu")),
+    "babi": Reader([STORY], corpus("babi", "stories")),
+    "bitext": Reader([b"a cat\na dog\n", "é\r\nü\r\n".encode()], corpus("bitext", "en", "de")),
+    "columns": Reader([b"a cat\ta dog\tkind\n", b"x\ty\n"], corpus("columns", "pairs")),
+    "snli.official": Reader([json.dumps(PAIR).encode() + b"\n"], corpus("snli.official", "jsonl")),
+    "snli.tokenised": Reader([b"neutral\nentailment\n"], corpus("snli.tokenised", "premise", "hypothesis", "label")),
+    "trees of sentiment": Reader([b"(3 (2 a) (4 cat))\n"], corpus("senteval.sentiment", "trees", binary=True)),
+    "trec": Reader([b"HUM:ind Who sat ?\nNUM:count How many ?\n"], corpus("senteval.trec", "questions")),
+    "classes": Reader([b"a cat\n\na dog\n"], corpus("senteval.classes", "positive", "negative")),
+    "sick": Reader([SICK], corpus("senteval.sick", "pairs")),
+    "similarity": Reader([b"3.2\ta cat\ta dog\n"], corpus("senteval.similarity", "news")),
+    "paraphrases": Reader([MRPC], corpus("senteval.paraphrases", "train")),
+    "mspars": Reader([BLOCK * 2], corpus("mspars", "blocks")),
+    "aspec": Reader(["0.9 ||| A-1 ||| 1 ||| ねこ ||| a cat\n".encode()], corpus("aspec", "train", characters=2)),
+    "zip": Reader([zipped()], unpacked),
+    "tar": Reader([tarred("w"), tarred("w:gz"), tarred("w", tarfile.GNU_FORMAT)], unpacked),
+    "gz": Reader([gzip.compress(b"text\n" * 9)], downloaded(".gz")),
+    "xz": Reader([lzma.compress(b"text\n" * 9)], downloaded(".xz")),
+    "manifest of a corpus": Reader([CORPUS], lambda folder: read_manifest(folder / GIVEN)),
+    "settings": Reader([b'store = "s3://bucket/x"\ncache_gib = 2.5\ncpus = 3\noffline = true\n'], settings),
+    "manifest in the store": Reader([manifest()], stored),
+    "manifest in object storage": Reader([manifest()], shared),
+    "shard": Reader([shard()], lambda folder: read_shard(folder / GIVEN).to_pylist()),
+    "record of a run": Reader([RECORD], recorded),
+    "lease": Reader([b'["a", "b"]'], held),
+    "state of a checkpoint": Reader([checkpoint("state.json")], resumed("state.json", False)),
+    "weights": Reader([checkpoint("model.safetensors")], resumed("model.safetensors", True)),
+    "optimiser": Reader([checkpoint("optimiser.safetensors")], resumed("optimiser.safetensors", True)),
+}
+
+
+def attempt(name: str, content: bytes, folder: Path) -> None:
+    """A reader is given these bytes in a new folder; raises unless it takes or refuses them as it should."""
+    folder.mkdir()
+    (folder / GIVEN).write_bytes(content)
+    try:
+        OUTSIDE[name].read(folder)
+    except (ValueError, OSError) as error:
+        said, ours = str(error), type(error) is ValueError or isinstance(error, OSError)
+        if not ours or "\n" in said or str(folder) not in said:
+            raise

@@ -1,0 +1,142 @@
+"""Points of a run at which something is killed; every process of a cluster comes here first (see test_matrix.py).
+
+A folder holds PLAN, {"victim": "driver", "points": [[stage, moment], ...]}, PIDS, {victim: process id} of what is
+alive and answers, and, by stage and moment, who was killed there.
+"""
+
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+PLACE = Path(os.environ.get("PM_POINTS", "/nowhere"))
+PLAN, PIDS = "plan.json", "pids.json"
+MOMENTS = ("before write", "after write", "after commit")
+TITLES = {"Ray worker": "ray::", "Train worker": "ray::RayTrainWorker"}
+LOCAL = threading.local()
+
+
+def reached(stage: str, moment: str) -> None:
+    """Note that a process is here; the first one kills the victim."""
+    plan = json.loads((PLACE / PLAN).read_text())
+    seen = PLACE / plan["name"] / f"{stage}, {moment}"
+    try:
+        os.close(os.open(seen, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return
+    if [stage, moment] in plan["points"]:
+        end = time.monotonic() + (60 if plan["victim"] not in TITLES else 0)
+        while not (pid := alive(plan["victim"])) and time.monotonic() < end:
+            time.sleep(0.2)
+        seen.write_text("killed" if pid else "nobody")
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            time.sleep(0.2)  # where it is this process, nothing comes after
+
+
+def alive(victim: str) -> int:
+    """The process id of a victim that is alive; 0 if there is none. Workers are those of this cluster, first itself."""
+    if victim not in TITLES:
+        pid = json.loads((PLACE / PIDS).read_text()).get(victim, 0)
+        return pid if pid and Path(f"/proc/{pid}/exe").exists() else 0
+    for pid in [os.getpid(), *(int(path.name) for path in Path("/proc").glob("[0-9]*"))]:
+        try:
+            ours = f"PM_POINTS={PLACE}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+            if ours and Path(f"/proc/{pid}/cmdline").read_text().startswith(TITLES[victim]):
+                return pid
+        except OSError:
+            continue
+    return 0
+
+
+def around(stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function between two moments; the third is reached inside of it."""
+
+    def inner(*arguments: Any, **named: Any) -> Any:
+        name = stage or arguments[1].name
+        stack = LOCAL.__dict__.setdefault("stack", [])
+        reached(name, MOMENTS[0])
+        stack.append(name)
+        try:
+            made = function(*arguments, **named)
+        finally:
+            stack.pop()
+        reached(name, MOMENTS[2])
+        return made
+
+    return inner
+
+
+def inside(function: Callable[..., Any], true: Callable[..., bool]) -> Callable[..., Any]:
+    """A function before which what is written is there, but does not count yet."""
+
+    def inner(*arguments: Any, **named: Any) -> Any:
+        if LOCAL.__dict__.get("stack") and true(*arguments):
+            reached(LOCAL.stack[-1], MOMENTS[1])
+        return function(*arguments, **named)
+
+    return inner
+
+
+def store(module: Any) -> None:
+    module.Store._make = around("", module.Store._make)
+    module.write_durably = inside(
+        module.write_durably, lambda path, *_: path.name in ("manifest.json",) or path.suffix == ".html"
+    )
+
+
+def checkpoints(module: Any) -> None:
+    module.save = around("checkpoint", module.save)
+    module.describe = inside(
+        module.describe, lambda path: (LOCAL.stack[-1], path.name) == ("checkpoint", "optimiser.safetensors")
+    )
+
+
+def tracking(module: Any) -> None:
+    finish = module.Tracker.finish
+
+    class Files(list[Path]):
+        def __iter__(self) -> Iterator[Path]:
+            yield from super().__iter__()
+            reached("log", MOMENTS[1])  # everything is there, but the run has not ended yet
+
+    def told(self: Any, run_id: str, metrics: Any, files: list[Path], tags: Any) -> None:
+        finish(self, run_id, metrics, Files(files), tags)
+
+    module.Tracker.finish = around("log", told)
+
+
+def report(module: Any) -> None:
+    module.write_report = around("report", module.write_report)
+
+
+WATCHED = {"data.store": store, "tasks.checkpoints": checkpoints, "infra.tracking": tracking, "flows.report": report}
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Changes a module of the project once it has been read."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name not in WATCHED or (spec := importlib.machinery.PathFinder.find_spec(name, path)) is None:
+            return None
+        assert spec.loader is not None
+        execute = spec.loader.exec_module
+
+        def changed(module: ModuleType) -> None:
+            execute(module)
+            WATCHED[name](module)
+
+        spec.loader.exec_module = changed  # type: ignore[method-assign]
+        return spec
+
+
+if PLACE.is_dir():
+    sys.meta_path.insert(0, Finder())

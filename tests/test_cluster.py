@@ -1,0 +1,159 @@
+"""All parts as processes of their own: Postgres, Prefect and MLflow servers on it, S3, a Ray cluster, a worker.
+
+Deployments run as on a schedule, and processes die. What is started here ends here, by process id.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import Place, asked, begin, told, until
+from conftest import PROJECT
+
+TINY = ["train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
+        "recipe.corpus.train=100", "recipe.corpus.dev=10", "recipe.corpus.test=10"]  # fmt: skip
+LONG = ["train.steps=100000", *TINY[1:]]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("postgres") is None, reason="needs Postgres"),
+]
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    pytest.importorskip("moto")
+    pytest.importorskip("psycopg2")
+    folder = Path(tempfile.mkdtemp(prefix="pm-"))
+    here = Place(folder)
+    try:
+        begin(here)
+        prepare(here)
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+                patch.setenv(name, here.environment[name])
+            yield here
+    finally:
+        here.ended()
+        if "KEEP" not in os.environ:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def prepare(here: Place) -> None:
+    """Deployments and a worker for them."""
+    shutil.copy(PROJECT / "prefect.yaml", here.folder)
+    for arguments in (("work-pool", "create", "local", "--type", "process"), ("deploy", "--all")):
+        done = here.prefect(*arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+    here.start("worker", sys.executable, "-m", "prefect", "worker", "start", "--pool", "local", "--type", "process")
+
+
+def deployment(here: Place, *parameters: str, watch: bool = True) -> subprocess.CompletedProcess[str]:
+    options = ["--watch", "--watch-interval", "1"] if watch else []
+    words = [word for p in ('rows=["phrase-k2"]', "seeds=1", *parameters) for word in ("--param", p)]
+    return here.prefect("deployment", "run", "reproduce/sample", *options, *words)
+
+
+def records(here: Place) -> list[dict[str, Any]]:
+    found = [json.loads(path.read_text()) for path in (here.folder / "cache" / "runs").glob("*.json")]
+    return sorted(found, key=lambda record: record["started"])
+
+
+def runs(here: Place) -> list[Any]:
+    from infra.tracking import Tracker
+
+    return Tracker(here.environment["PHRASEMODELS_MLFLOW_URI"]).runs()
+
+
+def flow_states(here: Place) -> list[str]:
+    """The states of all flow runs, oldest first."""
+    answer = asked(f"{here.environment['PREFECT_API_URL']}/flow_runs/filter", b'{"sort": "START_TIME_ASC"}')
+    return [run["state_type"] for run in json.loads(answer) if run["state_type"] != "SCHEDULED"]
+
+
+def test_a_deployment_runs_twice_and_makes_everything_once(place: Place) -> None:
+    for _ in range(2):
+        done = deployment(place, f"set={json.dumps(TINY)}")
+        assert done.returncode == 0, done.stdout + done.stderr + told(place)
+    assert [record["state"] for record in records(place)] == ["completed"] * 2
+    assert {run.info.status for run in runs(place)} == {"FINISHED"}
+    assert len(runs(place)) == 2  # a table and a training
+    shutil.rmtree(place.folder / "cache" / "objects")  # a node with an empty folder finds everything in the storage
+    before = time.time()
+    assert deployment(place, f"set={json.dumps(TINY)}").returncode == 0
+    made = (json.loads(p.read_text()) for p in (place.folder / "cache" / "objects").glob("*/*/manifest.json"))
+    assert max(time.strptime(m["finished"][:19], "%Y-%m-%dT%H:%M:%S") for m in made) < time.gmtime(before)
+
+
+def test_a_run_under_way_keeps_the_next_from_starting_and_a_dead_one_is_marked(place: Place) -> None:
+    assert deployment(place, f"set={json.dumps(LONG)}", watch=False).returncode == 0
+    progress = until(lambda: list(place.folder.glob("cache/work/*/checkpoints/step-*")), 180)
+    assert progress
+    deployment(place, f"set={json.dumps(LONG)}")
+    assert flow_states(place)[-1] in ("CANCELLED", "RUNNING")
+    assert "CANCELLED" in flow_states(place)
+    (flow,) = flows_under(place.started["worker"][-1].pid)
+    os.kill(flow, signal.SIGKILL)
+    until(lambda: "CRASHED" in flow_states(place), 60)
+    done = deployment(place, f"set={json.dumps(TINY)}")
+    assert done.returncode == 0, done.stdout + done.stderr + told(place)
+    dead = [record for record in records(place) if record["state"] == "dead"]
+    assert len(dead) == 1
+    assert records(place)[-1]["found_dead"] == [dead[0]["id"]]
+    assert (
+        sorted(run.info.status for run in runs(place)).count("KILLED") == 2
+    )  # the table of that run, and its training
+
+
+def test_who_has_no_password_is_refused(place: Place) -> None:
+    url = place.environment["PHRASEMODELS_MLFLOW_URI"] + "/api/2.0/mlflow/experiments/search"
+    for secret in ("", "admin:wrong"):
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            asked(f"{place.environment['PREFECT_API_URL']}/flow_runs/filter", b"{}", secret)
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            asked(url, b'{"max_results": 1}', secret)
+    assert b"experiments" in asked(url, b'{"max_results": 1}')
+    join = f"import ray; ray.init(address='{place.environment['PHRASEMODELS_RAY_ADDRESS']}'); print('joined')"
+    for variables in ({"RAY_AUTH_TOKEN": "8" * 32}, {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": ""}):
+        stranger = subprocess.run([sys.executable, "-c", join], env=place.environment | variables, capture_output=True,
+                                  text=True, timeout=100)  # fmt: skip
+        assert stranger.returncode != 0 and "joined" not in stranger.stdout
+
+
+def flows_under(pid: int) -> list[int]:
+    """The processes that a worker has started."""
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout
+    return [int(line) for line in found.split()]
+
+
+@pytest.mark.parametrize("victim", ["prefect", "mlflow", "postgres", "node-1"])
+def test_a_service_that_dies_costs_nothing(place: Place, victim: str) -> None:
+    """The service is killed while a training is under way, and comes back; the run, or the next one, completes."""
+    settings = [f"train.learning_rate=0.00{1 + len(victim)}", "train.steps=300", *TINY[1:]]
+    before = set(place.folder.glob("cache/work/*/checkpoints/step-*"))
+    assert deployment(place, f"set={json.dumps(settings)}", watch=False).returncode == 0
+    until(lambda: set(place.folder.glob("cache/work/*/checkpoints/step-*")) - before, 180)
+    place.kill(victim)
+    ended = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+    until(lambda: set(flow_states(place)) <= ended, 240)
+    done = deployment(place, f"set={json.dumps(settings)}")
+    assert done.returncode == 0, done.stdout + done.stderr + told(place)
+    trainings = [r for r in runs(place) if r.data.params.get("config.learning_rate") == f"0.00{1 + len(victim)}"]
+    assert [run.info.status for run in trainings] == ["FINISHED"]
+    from infra.tracking import Tracker
+
+    history = Tracker(place.environment["PHRASEMODELS_MLFLOW_URI"]).client().get_metric_history(
+        trainings[0].info.run_id, "dev_loss")  # fmt: skip
+    assert [metric.step for metric in history if metric.step] == [*range(5, 301, 5)] or len(
+        {metric.step for metric in history}
+    ) == len(history)

@@ -1,0 +1,195 @@
+"""Under fire: SIGKILL at every point of every step, a full disk, a store that cannot be written to."""
+
+import datetime
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import PROJECT
+
+from data.remote import ObjectStorage
+from data.store import Job, Step, Store
+from data.upkeep import collect, lease, leased
+
+SETTINGS = ("train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
+            "recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10")  # fmt: skip
+
+# One process imports everything, and forks a child for each kill, so that a kill costs what it destroys and no imports.
+MATRIX = """
+import hashlib, json, os, signal, sys
+from pathlib import Path
+from data import store as stores
+from flows.catalogue import experiment
+from flows.experiment import override
+from tasks import train
+
+root, points = Path(sys.argv[1]), []
+chosen = experiment("000/table1/sample/phrase-k2")
+for assignment in sys.argv[2:]:
+    chosen = override(chosen, assignment)
+
+def reached(step, point):
+    points.append([step, point])
+    if [step, point] == victim:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def watch():
+    # the points are where a step begins, where its files are written, its manifest is, and where it counts
+    make, write, replace, save = stores.Store._make, stores.write_durably, os.replace, train.save
+    stack = []
+    def _make(self, step, *rest):
+        stack.append(step.label)
+        reached(step.label, "before write")
+        made = make(self, step, *rest)
+        reached(stack.pop(), "after commit")
+        return made
+    def write_durably(path, text):
+        if path.name == stores.MANIFEST:
+            reached(stack[-1], "after write")
+        write(path, text)
+        if path.name == stores.MANIFEST:
+            reached(stack[-1], "before commit")
+    def saving(folder, model, best, optimiser, progress, key):
+        save(folder, model, best, optimiser, progress, key)
+        reached(stack[-1], f"checkpoint {progress.step}")
+    stores.Store._make, stores.write_durably, train.save = _make, write_durably, saving
+
+def run(folder, kill, told=None):
+    # (signal, 0) of a child that runs the pipeline and is killed at a point
+    global victim
+    if (child := os.fork()) == 0:
+        victim = kill
+        watch()
+        stores.Store(folder).open().run(chosen.steps(0).scored)
+        if told:
+            told.write_text(json.dumps(points))
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+def content(folder):
+    return {f"{a.manifest['step']} {a.key} {name}": file["sha256"] for a in stores.Store(folder).artifacts()
+            for name, file in a.manifest["files"].items() if name != "history.json"}
+
+assert run(root / "undisturbed", None, root / "points") == 0
+matrix = json.loads((root / "points").read_text())
+for step, point in matrix:
+    ended = run(root / "killed", [step, point])
+    print(f"{'killed' if ended == signal.SIGKILL else f'ended {ended}':>9}  {point:<14} {step}", flush=True)
+    assert ended == signal.SIGKILL, (step, point)
+assert run(root / "killed", None) == 0
+assert content(root / "killed") == content(root / "undisturbed")
+left = [p for p in (root / "killed" / "work").iterdir()]
+assert not left, left
+print(len(matrix), "kills,", len(content(root / "killed")), "files, the same bytes")
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_every_point_of_every_step_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MATRIX, str(tmp_path), *SETTINGS]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=500)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    steps = {line.split()[3] for line in done.stdout.splitlines() if line.split()[1:3] == ["after", "commit"]}
+    assert len(steps) >= 5, "generation, vocabulary, phrases, training, translation, scores"
+
+
+WRITE = """
+import sys
+from pathlib import Path
+from data.store import Step, Store
+def write(job, settings):
+    (job.out / "text").write_bytes(b"x" * int(sys.argv[2]))
+    return {}
+try:
+    store = Store(Path(sys.argv[1])).open()
+    print("made", store.run(Step(write, "write")).key)
+except OSError as error:
+    print(error)
+print(sorted(str(p) for p in Path(sys.argv[1]).rglob("text")))
+"""
+ISOLATED = (
+    shutil.which("unshare") and subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+)
+
+
+@pytest.mark.skipif(not ISOLATED, reason="needs a mount namespace")
+@pytest.mark.parametrize(
+    ("options", "size", "said"),
+    [
+        ("size=200k", 1_000_000, "the disk of .* is full: free some, or choose another with PHRASEMODELS_STORE"),
+        ("size=200k,ro", 10, "cannot be written to .Read-only file system.*PHRASEMODELS_STORE"),
+        ("size=200k", 10, "made"),
+    ],
+)
+def test_a_full_or_read_only_disk_is_said_and_leaves_nothing_half_written(tmp_path, options, size, said) -> None:
+    script = f'mount -t tmpfs -o {options} none "{tmp_path}" && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", WRITE, str(tmp_path), str(size)]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    message, left = done.stdout.splitlines()
+    assert re.search(said, message), done.stdout + done.stderr
+    assert (left == "[]") == (said != "made")
+    assert os.listdir(tmp_path) == []
+    assert "Traceback" not in done.stderr
+
+
+def test_users_can_prove_that_a_killed_training_goes_on_bit_for_bit(cli) -> None:
+    done = cli("selftest", "resume", "--workers", "0", "--seed", "1")
+    assert done.returncode == 0, done.stderr
+    assert "killed at step" in done.stdout
+    assert "the same bits" in done.stdout
+
+
+def write(job: Job, settings: str) -> dict[str, Any]:
+    (job.out / "text").write_text(settings)
+    return {}
+
+
+def test_a_clock_that_is_set_back_costs_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Step(write, "first", "a")
+    store.run(first)
+    before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=3650)
+
+    class Earlier(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
+            return before
+
+    monkeypatch.setattr(datetime, "datetime", Earlier)
+    monkeypatch.setattr(time, "time", before.timestamp)
+    second = Step(write, "second", "b", {"before": first})
+    assert store.run(second).manifest["finished"].startswith(str(before.year))
+    assert store.find(first) and store.find(second)
+    with lease(store, [first.key]):
+        assert leased(store) == {first.key}
+        assert collect(store) == [], "what was made later than now was made lately"
+    monkeypatch.undo()
+    assert store.find(first) and store.find(second)
+
+
+def test_a_storage_that_goes_away_under_way_and_comes_back(tmp_path: Path) -> None:
+    there, gone = tmp_path / "s3", tmp_path / "gone"
+
+    def cut(job: Job, settings: None) -> dict[str, Any]:
+        (job.out / "text").write_text("text")
+        if not gone.exists():
+            there.rename(gone)
+            there.write_text("in the way")
+        return {}
+
+    store = Store(tmp_path / "near", ObjectStorage(there.as_uri())).open()
+    with pytest.raises(OSError, match=r"object storage file:.* does not work"):
+        store.run(Step(cut, "cut"))
+    assert not list(store.artifacts()), "what nobody else can see does not count"
+    there.unlink()
+    gone.rename(there)
+    gone.mkdir()
+    assert store.run(Step(cut, "cut")).file("text").read_text() == "text"
+    other = Store(tmp_path / "far", ObjectStorage(there.as_uri())).open()
+    assert other.find(Step(cut, "cut"))

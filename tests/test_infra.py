@@ -1,0 +1,160 @@
+"""Deployment files agree with the code, and settings refuse what is wrong without saying a secret."""
+
+import json
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import PROJECT
+
+from flows.everything import everything
+from flows.reproduce import reproduce
+from infra.runner import TorchTrainerLaunch, on_ray
+from infra.services import start_ray, stop_ray
+from infra.settings import Settings
+
+INFRA = PROJECT / "infra"
+FLOWS = {"flows.reproduce.reproduce": reproduce, "flows.everything.everything": everything}
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((INFRA / name).read_text()))
+
+
+def test_deployments_name_flows_and_parameters_that_exist() -> None:
+    found = yaml.safe_load((PROJECT / "prefect.yaml").read_text())["deployments"]
+    assert {d["name"] for d in found} == {"sample", "on-demand", "nightly", "weekly"}
+    for deployment in found:
+        FLOWS[deployment["entrypoint"]].validate_parameters(deployment["parameters"])
+        assert deployment["concurrency_limit"] == {"limit": 1, "collision_strategy": "CANCEL_NEW"}
+    assert {d["name"] for d in found if d["schedules"]} == {"nightly", "weekly"}
+
+
+def variables() -> dict[str, set[str]]:
+    """Variables that deployment files give to our processes."""
+    compose, (config, *_) = documents("compose.yaml")[0], documents("ray-cluster.yaml")
+    job = json.loads((INFRA / "kubernetes-job.json").read_text())["variables"]["properties"]["env"]["default"]
+    return {
+        "compose": {*compose["x-node"], *compose["services"]["worker"]["environment"]},
+        "ray-cluster": set(config["data"]),
+        "job": set(job),
+    }
+
+
+@pytest.mark.parametrize("file", ["compose", "ray-cluster", "job"])
+def test_deployment_files_give_only_settings_that_are_read(file: str) -> None:
+    known = {f"PHRASEMODELS_{name.upper()}" for name in Settings.model_fields}
+    given = {name for name in variables()[file] if name.startswith("PHRASEMODELS_")}
+    assert given
+    assert given <= known
+
+
+def test_compose_publishes_loopback_only_and_has_no_secret_of_its_own() -> None:
+    compose = documents("compose.yaml")[0]
+    for name, service in compose["services"].items():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+        assert set(service.get("depends_on", [])) <= compose["services"].keys(), name
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert source in compose["volumes"] or (INFRA / source).exists(), volume
+    text = (INFRA / "compose.yaml").read_text()
+    secrets = set(re.findall(r"\$\{(\w+)", text)) - {"PHRASEMODELS_IMAGE", "S3_IMAGE"}
+    assert all(re.search(rf"\$\{{{name}:\?", text) for name in secrets)
+    assert secrets == set(re.findall(r"^(\w+)=", (INFRA / "env.example").read_text(), re.M))
+
+
+def test_the_image_is_made_of_files_that_exist() -> None:
+    lines = (INFRA / "Dockerfile").read_text().splitlines()
+    copied = [word for line in lines if line.startswith("COPY") for word in line.split()[1:-1]]
+    assert [name for name in copied if not (PROJECT / name).exists()] == []
+    with (PROJECT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)
+    packages = {name.rstrip("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    assert packages <= set(copied)
+    assert {"s3", "server"} <= project["project"]["optional-dependencies"].keys()
+
+
+def test_manifests_agree_with_what_is_installed_and_with_each_other() -> None:
+    pins = dict(re.findall(r"^(\w+)==(\S+)$", (PROJECT / "constraints.txt").read_text(), re.M))
+    config, cluster = documents("ray-cluster.yaml")
+    assert cluster["spec"]["rayVersion"] == pins["ray"]
+    pool = {document["kind"]: document for document in documents("kubernetes-pool.yaml")}
+    (worker,) = pool["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert worker["image"].split(":")[1].startswith(f"{pins['prefect']}-")
+    secrets = set(re.findall(r"^(\w+)=", (INFRA / "env.example").read_text(), re.M))
+    groups = [cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"]]
+    for variable in worker["env"] + [v for g in groups for v in g["template"]["spec"]["containers"][0]["env"]]:
+        ((kind, reference),) = variable["valueFrom"].items()
+        assert reference["key"] in (secrets if kind == "secretKeyRef" else config["data"]), variable
+    assert pool["RoleBinding"]["roleRef"]["name"] == pool["Role"]["metadata"]["name"]
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_settings_come_from_a_file_and_variables_win(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (clean / "pm.toml").write_text('store = "s3://bucket/here"\ncache = "near"\ncpus = 3\n')
+    monkeypatch.setenv("PHRASEMODELS_SETTINGS", str(clean / "pm.toml"))
+    monkeypatch.setenv("PHRASEMODELS_CPUS", "2")
+    settings = Settings()
+    assert (settings.remote, settings.root, settings.cpus) == ("s3://bucket/here", clean / "near", 2)
+    assert Settings(store="plain").root == clean / "plain"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("PHRASEMODELS_MLFLOW_URI", "http://me:hush@host", "holds a password.*MLFLOW_TRACKING_PASSWORD"),
+        ("PHRASEMODELS_STORE", "s3://key:hush@bucket", "holds a password.*AWS_SECRET_ACCESS_KEY"),
+        ("PHRASEMODELS_STORE", "gopher://hush", "is file, s3, not gopher"),
+        ("PHRASEMODELS_CPUS", "hush", "cpus: .*integer"),
+        ("PHRASEMODELS_CPUS", "0", "cpus: .*greater than or equal to 1"),
+        ("PHRASEMODELS_MLFLOW_URL", "hush", "nobody reads PHRASEMODELS_MLFLOW_URL; is PHRASEMODELS_MLFLOW_URI meant"),
+        ("PHRASEMODELS_SETTINGS", "nowhere.toml", "names nowhere.toml, which is no file"),
+    ],
+)
+def test_a_wrong_setting_is_named_in_a_line_without_its_value(clean, monkeypatch, name, value, message) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=message) as error:
+        Settings()
+    assert "hush" not in str(error.value).replace("gopher://hush", "")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("text", "message"), [("stroe = 'x'", "is store meant"), ("store = [", "is not TOML")])
+def test_a_wrong_file_of_settings_is_refused(clean, monkeypatch, text, message) -> None:
+    (clean / "pm.toml").write_text(text)
+    monkeypatch.setenv("PHRASEMODELS_SETTINGS", str(clean / "pm.toml"))
+    with pytest.raises(ValueError, match=message):
+        Settings()
+
+
+def test_a_cluster_of_one_node_is_refused_and_gpus_that_are_not_there_too(tmp_path: Path) -> None:
+    try:
+        with pytest.raises(OSError, match="Ray has one node"):
+            start_ray(Settings(store=str(tmp_path), cpus=1, cluster=True))
+        with pytest.raises(ValueError, match=r"2 workers need .*'GPU': 1.0.*the cluster has .*'GPU': 0"):
+            TorchTrainerLaunch("x", workers=2, gpus=0.5).check()
+        with pytest.raises(ValueError, match="a task needs"):
+            on_ray(sum, [1], gpus=0.5)
+    finally:
+        stop_ray()
+
+
+def test_trainings_share_a_gpu_by_fractions() -> None:
+    import ray
+
+    ray.init(address="local", num_cpus=2, num_gpus=1, include_dashboard=False, _node_ip_address="127.0.0.1",
+             object_store_memory=100_000_000, log_to_driver=False)  # fmt: skip
+    try:
+        TorchTrainerLaunch("x", workers=2, gpus=0.5).check()
+        assert on_ray(os.getenv, "CUDA_VISIBLE_DEVICES", gpus=0.5) == "0"
+    finally:
+        ray.shutdown()

@@ -1,0 +1,217 @@
+"""The kill matrix: at every stage, at three moments, SIGKILL of every kind of process of a cluster.
+
+The run, or its next start, ends with the bytes of one that nothing happened to, and with each row of MLflow once.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster import Place, begin, told, until
+from conftest import PROJECT
+from points import MOMENTS, PIDS, PLAN
+
+from data.store import Store
+from infra.tracking import Tracker
+
+STAGES = ("fetch_corpus", "read_split", "tokenise", "tokenise_shard", "vocabulary", "phrases", "phrase_shard", "train",
+          "checkpoint", "translate", "score_translations", "log", "compare", "report")  # fmt: skip
+WORKERS = ("Ray worker", "Train worker")
+SERVICES = {"raylet": "node-1", "Prefect server": "prefect", "MLflow server": "mlflow", "Postgres": "postgres"}
+VICTIMS = (*WORKERS, "driver", *SERVICES)
+RUN = ("reproduce", "--paper", "000", "--table", "1", "--profile", "laptop", "--seeds", "1", "--row", "phrase-k2")
+SETTINGS = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=4", "train.batch_tokens=600",
+            "recipe.corpus.name=multi30k")  # fmt: skip
+LINES = {"train": 60, "val": 10, "test_2016_flickr": 10}
+MOST_STARTS = 40
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("postgres") is None, reason="needs Postgres")]
+
+
+def plan(victim: str) -> list[list[str]]:
+    """Where a victim is killed: workers everywhere, what is slow to come back once a stage, at a moment in turn."""
+    if victim in WORKERS:
+        return [[stage, moment] for stage in STAGES for moment in MOMENTS]
+    turn = VICTIMS.index(victim)
+    return [[stage, MOMENTS[(number + turn) % len(MOMENTS)]] for number, stage in enumerate(STAGES)]
+
+
+def small_project(folder: Path) -> Path:
+    """A copy of the project whose Multi30k has a few made-up lines, and which the points are built into."""
+    for name in ("phrasemodels", "data", "tasks", "flows", "infra", "results"):
+        shutil.copytree(PROJECT / name, folder / "project" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "tests" / "points.py", folder / "project" / "sitecustomize.py")
+    manifest = folder / "project" / "data" / "manifests" / "multi30k.toml"
+    text = manifest.read_text()
+    (folder / "mirror" / "multi30k").mkdir(parents=True)
+    for split, count in LINES.items():
+        for language, words in (("en", "a man walks two dogs home"), ("de", "ein mann geht zwei hunde heim")):
+            name = f"{split}.{language}"
+            chosen = words.split()
+            lines = "".join(
+                " ".join(chosen[(i * k) % 6] for k in range(1, 4 + i % 4)) + f" {i % 7} .\n" for i in range(count)
+            )
+            (folder / "mirror" / "multi30k" / f"{name}.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
+            digest = hashlib.sha256(lines.encode()).hexdigest()
+            text = re.sub(
+                rf'(name = "{name}"\nsha256 = ")\w+("\nbytes = )\d+', rf"\g<1>{digest}\g<2>{len(lines)}", text
+            )
+    for rows, count in ((29000, 60), (1014, 10), (1000, 10)):
+        text = text.replace(f"rows = {rows}", f"rows = {count}")
+    manifest.write_text(text)
+    return folder / "project"
+
+
+class Watchman(threading.Thread):
+    """Starts again what has been killed, and says who is alive and answers."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(daemon=True)
+        self.place, self.driver, self.over = place, 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.over.wait(0.2):
+            for name in SERVICES.values():
+                if self.place.started[name][-1].poll() is not None:
+                    self.tell({})
+                    (self.place.folder / f"{name}.log").unlink()
+                    self.place.kill(name)
+            pids = {victim: self.pid(name) for victim, name in SERVICES.items() if self.answers(name)}
+            self.tell(pids | {"driver": self.driver})
+
+    def tell(self, pids: dict[str, int]) -> None:
+        aside = self.place.folder / "points" / "aside"
+        aside.write_text(json.dumps(pids))
+        os.replace(aside, self.place.folder / "points" / PIDS)
+
+    def pid(self, name: str) -> int:
+        process = self.place.started[name][-1]
+        if not name.startswith("node"):
+            return process.pid
+        found = subprocess.run(["pgrep", "-P", str(process.pid), "-x", "raylet"], capture_output=True, text=True).stdout
+        return int((found.split() or ["0"])[0])
+
+    def answers(self, name: str) -> bool:
+        if name.startswith("node"):
+            return "runtime started" in (self.place.folder / f"{name}.log").read_text()
+        if name == "postgres":
+            return (self.place.folder / "pg" / "postmaster.pid").read_text().split()[-1] == "ready"
+        at = {"prefect": f"{self.place.environment['PREFECT_API_URL']}/health",
+              "mlflow": f"{self.place.environment['PHRASEMODELS_MLFLOW_URI']}/health"}[name]  # fmt: skip
+        try:
+            urllib.request.urlopen(at, timeout=2).close()
+            return True
+        except OSError:
+            return False
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    pytest.importorskip("moto")
+    pytest.importorskip("psycopg2")
+    folder = Path(tempfile.mkdtemp(prefix="pm-"))
+    here = Place(folder, small_project(folder))
+    (folder / "points").mkdir()
+    here.environment |= {"PM_POINTS": str(folder / "points"), "PHRASEMODELS_MIRROR": str(folder / "mirror")}
+    write_plan(here, "begin", "nobody", [])
+    try:
+        begin(here)
+        yield here
+    finally:
+        here.ended()
+        if "KEEP" not in os.environ:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_plan(here: Place, name: str, victim: str, points: list[list[str]]) -> None:
+    (here.folder / "points" / name).mkdir()
+    text = json.dumps({"name": name, "victim": victim, "points": points})
+    (here.folder / "points" / PLAN).write_text(text)
+
+
+def completed(here: Place, watchman: Watchman, victim: str) -> int:
+    """How many starts it took."""
+    settings = [word for setting in SETTINGS[:-1] for word in ("--set", setting)]
+    environment = here.environment | {"PHRASEMODELS_STORE": str(here.folder / f"store of {victim}")}
+    for start in range(1, MOST_STARTS):
+        until(lambda: len(json.loads((here.folder / "points" / PIDS).read_text())) == len(SERVICES) + 1)
+        with (here.folder / f"driver {victim}.log").open("ab") as log:
+            process = subprocess.Popen([sys.executable, "-m", "flows.cli", *RUN, *settings], env=environment,
+                                       cwd=here.folder, stdout=log, stderr=log)  # fmt: skip
+            watchman.driver = process.pid
+            ended = process.wait(400)
+            watchman.driver = 0
+        if not ended:
+            return start
+    raise AssertionError(f"killing the {victim}: it does not end\n{told(here)}")
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {f"{a.manifest['step']} {a.key} {name}": file["sha256"] for a in Store(folder).artifacts()
+            for name, file in a.manifest["files"].items() if name != "history.json"}  # fmt: skip
+
+
+def rows_once(here: Place) -> None:
+    """The runs of MLflow have ended, each row is there once; then they are removed."""
+    client = Tracker(here.environment["PHRASEMODELS_MLFLOW_URI"]).client()
+    runs = client.search_runs([e.experiment_id for e in client.search_experiments()])
+    assert sorted(run.data.tags["phrasemodels.kind"] for run in runs) == ["table", "training"]
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    for run in runs:
+        for metric in run.data.metrics:
+            steps = [row.step for row in client.get_metric_history(run.info.run_id, metric)]
+            assert len(steps) == len(set(steps)), (metric, steps)
+            assert metric not in ("loss", "dev_loss") or set(steps) >= {6, 12}, (metric, steps)
+        client.delete_run(run.info.run_id)
+
+
+def test_whoever_is_killed_wherever_the_bytes_and_the_rows_are_the_same(place: Place, monkeypatch) -> None:
+    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+        monkeypatch.setenv(name, place.environment[name])
+    watchman = Watchman(place)
+    watchman.start()
+    chosen = [v for v in VICTIMS if v in os.environ.get("PM_VICTIMS", ",".join(VICTIMS)).split(",")]
+    cells: dict[tuple[str, str, str], str] = {}
+    try:
+        for victim in ("nobody", *chosen):
+            points = plan(victim) if victim != "nobody" else []
+            write_plan(place, victim, victim, points)
+            began = time.monotonic()
+            starts = completed(place, watchman, victim)
+            seen = {path.name: path.read_text() for path in (place.folder / "points" / victim).iterdir()}
+            assert seen.keys() >= {f"{stage}, {moment}" for stage in STAGES for moment in MOMENTS} or victim != "nobody"
+            cells |= {
+                (stage, moment, victim): seen.get(f"{stage}, {moment}", "not reached") for stage, moment in points
+            }
+            rows_once(place)
+            same = content(place.folder / f"store of {victim}") == content(place.folder / "store of nobody")
+            kills = [*cells.values()].count("killed")
+            print(f"{victim}: {starts} starts, {time.monotonic() - began:.0f} s, {kills} kills so far", flush=True)
+            assert same, victim
+            assert not list((place.folder / f"store of {victim}" / "work").iterdir())
+    finally:
+        watchman.over.set()
+        watchman.join()
+        print_matrix(cells, chosen)
+
+
+def print_matrix(cells: dict[tuple[str, str, str], str], victims: list[str]) -> None:
+    """Rows are points, columns victims: x killed, and all was the same; o nobody of that kind was alive there."""
+    marks = {"killed": "x", "nobody": "o", "not reached": "?"}
+    print(f"{'':<32}" + "".join(f"{victim:>16}" for victim in victims))
+    for stage in STAGES:
+        for moment in MOMENTS:
+            found = [marks.get(cells.get((stage, moment, victim), ""), "") for victim in victims]
+            print(f"{stage:<20}{moment:<12}" + "".join(f"{mark:>16}" for mark in found))

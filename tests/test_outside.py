@@ -1,0 +1,83 @@
+"""Readers of what comes from outside: what is broken is refused in a line, or is as if it were not there.
+
+FINDS broke them once, thrown by fuzz.py.
+"""
+
+import io
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+from fuzz import broken
+from outside import OUTSIDE, attempt
+
+
+def nameless() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("x", "text")
+    return out.getvalue().replace(b"x", b"\0")  # after which a name ends
+
+
+FINDS = [
+    ("zip", b"PK\x05\x06" + bytes(18)),
+    ("zip", nameless()),
+    ("zip", b"none"),
+    ("tar", b"\x1f\x8b\x08" + bytes(40)),
+    ("manifest of a corpus", b'name = "\xff"'),
+    ("manifest of a corpus", b"x = " + b"[" * 100_000),
+    ("settings", b'store = "\xff"'),
+    ("settings", b"x = " + b"[" * 100_000),
+    ("settings", b"stores = 1"),
+    ("record of a run", b'{"id" 1}'),
+    ("record of a run", b'{"id": "a"}'),
+    ("record of a run", b'"\xff"'),
+    ("record of a run", b"1"),
+    ("record of a run", b"[" * 100_000),
+    ("lease", b'["'),
+    ("lease", b'"\xff"'),
+    ("lease", b"1.5"),
+    ("lease", b"[" * 100_000),
+    *(
+        (name, OUTSIDE[name].seeds[0].replace(old, new))
+        for name in ("manifest in the store", "manifest in object storage")
+        for old, new in [
+            (b"files", b"fles"),
+            (b'"step"', b'"stop"'),
+            (b'"key"', b'"kex"'),
+            (b'"finished": "2', b'"finished": "99992'),
+            (b"label", b"\xff"),
+            (b'"text": {', b'"../../text": {'),
+        ]
+    ),
+    ("shard", OUTSIDE["shard"].seeds[0][:-9]),
+    *(
+        ("state of a checkpoint", OUTSIDE["state of a checkpoint"].seeds[0].replace(old, new))
+        for old, new in [(b"best_step", b"\xff"), (b"best_step", b"best_stop"), (b"progress", b"regress")]
+    ),
+    ("weights", OUTSIDE["weights"].seeds[0].replace(b"bias", b"bios")),
+    ("optimiser", OUTSIDE["optimiser"].seeds[0].replace(b"0.exp_avg", b"0.0.0avg_")),
+]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_what_is_well_formed_is_taken(name: str, tmp_path: Path) -> None:
+    for number, seed in enumerate(OUTSIDE[name].seeds):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "given").write_bytes(seed)
+        OUTSIDE[name].read(folder)
+
+
+@pytest.mark.parametrize(("name", "content"), FINDS)
+def test_what_was_found_once_is_refused_as_it_should(name: str, content: bytes, tmp_path: Path) -> None:
+    assert content not in OUTSIDE[name].seeds
+    attempt(name, content, tmp_path / "x")
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_nothing_broken_breaks_a_reader(name: str, tmp_path: Path) -> None:
+    chance, seeds = random.Random(name), list(OUTSIDE[name].seeds)
+    for number in range(40):
+        attempt(name, broken(chance.choice(seeds), seeds, chance), tmp_path / str(number))

@@ -1,0 +1,137 @@
+"""What a user puts in by hand reaches experiments, plans and the command line: made-up files in the layouts upstream."""
+
+import hashlib
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from data import manifest
+from data.sources import Sources
+from data.store import Places, Store
+from flows.catalogue import experiment
+from flows.cli import app
+from flows.experiment import Experiment, override
+from flows.supplied import LEARNED, with_encoders, with_supplied
+from phrasemodels.encoders.inputs import PretrainedConfig
+from tasks.pieces import Pieces
+
+TREE = "( (S (NP-SBJ (DT A) (NN dog)) (VP (VBZ sleeps)) (. .)) )\n"
+BLOCK = (
+    "<question id=1>\twho is a ?\n<logical form id=1>\t( lambda ?x ( r ?x a ) )\n"
+    "<parameters id=1>\ta (entity) [2,2]\n<question type id=1>\tsingle-relation\n"
+)
+PAIR = {
+    "gold_label": "neutral", "sentence1": "A dog", "sentence2": "A cat", "captionID": "c", "pairID": "p",
+    "sentence1_binary_parse": "( A dog )", "sentence2_binary_parse": "( A cat )",
+    "sentence1_parse": "(ROOT (NP (DT A) (NN dog)))", "sentence2_parse": "(ROOT (NP (DT A) (NN cat)))",
+}  # fmt: skip
+LAYOUTS: dict[str, dict[str, str]] = {
+    "penn_treebank": {f"LDC99T42/PARSED/MRG/WSJ/{s:02d}/WSJ_{s:02d}01.MRG": TREE for s in range(25)},
+    "nltk_treebank": {f"treebank/combined/wsj_{n:04d}.mrg": TREE for n in range(1, 200)},
+    "snli_official": {f"snli_1.0/snli_1.0_{s}.jsonl": json.dumps(PAIR) + "\n" for s in ("train", "dev", "test")},
+    "mspars": {"data/MSParS.train": BLOCK},
+    "aspec": {
+        **{f"ASPEC-JE/train/train-{n}.txt": f"0.9 ||| d{n} ||| 1 ||| 犬 が 眠る ||| A dog sleeps .\n" for n in (1, 2, 3)},
+        **{f"ASPEC-JE/{s}/{s}.txt": f"{s} ||| 1 ||| 犬 が 眠る ||| A dog sleeps .\n" for s in ("dev", "test")},
+    },
+}  # fmt: skip
+ASKED = {  # corpus, experiment, overrides, rows of train and dev
+    "tagging": ("penn_treebank", "000/table2/paper/transformer", (), (19, 3)),
+    "sample of NLTK": (
+        "nltk_treebank",
+        "000/table2/paper/transformer",
+        ("recipe.corpus.name=nltk_treebank",),
+        (0, 199),
+    ),
+    "inference": ("snli_official", "001/table4/paper/full", (), (1, 1)),
+    "translation": ("aspec", "003/tablenmt/paper/word-simple", (), (3, 1)),
+    "semantic parsing": ("mspars", "002/table2/paper/mspars-transformer", (), None),
+    "parsing": ("penn_treebank", "004/table1/paper/2-ff-drop", (), (20, 1)),
+}
+
+
+@pytest.fixture
+def supplied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every layout in a folder, with manifests that promise no number of rows."""
+    for corpus, files in LAYOUTS.items():
+        for name, content in files.items():
+            path = tmp_path / "supplied" / corpus / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+    made = tmp_path / "manifests"
+    shutil.copytree(manifest.MANIFESTS, made)
+    for corpus in LAYOUTS:
+        text = re.sub(r"(?m)^rows = .*\n", "", (made / f"{corpus}.toml").read_text(encoding="utf-8"))
+        blob = hashlib.sha1(b"blob %d\0" % len(BLOCK.encode()) + BLOCK.encode()).hexdigest()
+        (made / f"{corpus}.toml").write_text(re.sub('[0-9a-f]{40}"\ninstr', f'{blob}"\ninstr', text), encoding="utf-8")
+    monkeypatch.setattr(manifest, "MANIFESTS", made)
+    return tmp_path / "supplied"
+
+
+def named(name: str, *assignments: str) -> Experiment:
+    found = experiment(name)
+    for assignment in assignments:
+        found = override(found, assignment)
+    return found
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_experiments_read_what_was_put_in(supplied: Path, store: Store, name: str) -> None:
+    corpus, row, overrides, rows = ASKED[name]
+    chosen = named(row, *overrides)
+    with pytest.raises(ValueError, match=f"{corpus}: .* is put in by hand: .* that PHRASEMODELS_SUPPLIED names"):
+        with_supplied(chosen, Sources()).steps(0)
+    sources = Sources((supplied,), offline=True)
+    found = with_supplied(chosen, sources)
+    key = found.steps(0).scored.key
+    if rows:  # those of MSParS beside its training set have to be fetched
+        made = [store.run(found.recipe.corpus.split(split), Places(sources=sources)) for split in ("train", "dev")]
+        assert tuple(artifact.meta["rows"] for artifact in made) == rows
+        assert made[0].meta["redistributable"] == (corpus == "snli_official")
+    changed = next(path for path in sorted((supplied / corpus).rglob("*")) if path.is_file())
+    if corpus != "mspars":
+        changed.write_text(changed.read_text(encoding="utf-8") * 2, encoding="utf-8")
+        again = with_supplied(chosen, Sources((supplied,), offline=True, wait=2.0))
+        assert again.steps(0).scored.key != key
+
+
+def test_word_vectors(supplied: Path) -> None:
+    chosen = named("001/table4/paper/full")
+    without = with_supplied(chosen, Sources((supplied,)))
+    assert without.recipe.vectors is None and not without.comparable
+    assert without.answers[0].why_not == LEARNED
+    (supplied / "glove").mkdir()
+    (supplied / "glove" / "glove.42B.300d.txt").write_text("dog" + " 0.5" * 300 + "\n", encoding="utf-8")
+    found = with_supplied(chosen, Sources((supplied,)))
+    assert found.recipe.vectors.bytes == 1204 and found.comparable and not found.answers[0].why_not
+    assert found.steps(0).scored.key != without.steps(0).scored.key
+
+
+def test_folders_of_pretrained_encoders(supplied: Path) -> None:
+    chosen, sources = named("004/table3/paper/hpsg-bert"), Sources((supplied,))
+    assert chosen.model.inputs[0] == with_supplied(chosen, sources).model.inputs[0]
+    folder = supplied / "bert-large-cased"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "tokenizer.json").write_text("{}")
+    found = with_supplied(chosen, sources)
+    assert found.model.inputs[0] == PretrainedConfig(str(folder))
+    assert found.recipe.divide == Pieces.of(str(folder)) == with_encoders(chosen.recipe, sources).divide
+    assert found.recipe.divide.digest
+
+
+def test_the_setting_reaches_plans_and_corpora(supplied: Path, tmp_path: Path) -> None:
+    environment = {"PHRASEMODELS_SUPPLIED": str(supplied), "PHRASEMODELS_STORE": str(tmp_path / "s")}
+    environment["PHRASEMODELS_OFFLINE"] = "true"
+    asked = ["plan", "--paper", "000", "--table", "2", "--profile", "paper", "--seeds", "1", "--json"]
+    steps = json.loads(CliRunner().invoke(app, asked, env=environment).stdout)
+    assert "fetch penn_treebank" in [step["label"] for step in steps]
+    nowhere = CliRunner().invoke(app, asked, env=environment | {"PHRASEMODELS_SUPPLIED": str(tmp_path)})
+    assert "Copy parsed/mrg/wsj" in str(nowhere.exception)
+    shown = CliRunner().invoke(app, ["corpora", "show", "penn_treebank", "--head", "1", "--json"], env=environment)
+    assert json.loads(shown.stdout)["head"][0]["tokens"] == ["A", "dog", "sleeps", "."]
+    assert CliRunner().invoke(app, ["corpora", "verify", "penn_treebank"], env=environment).exit_code == 0

@@ -1,0 +1,122 @@
+"""The truth table of the store: after each change exactly those steps are made again that it reaches.
+
+Printed with -s. The pipeline is real (generation to scores); the project is a copy, so that its source may be edited.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import PROJECT
+
+TABLE = """
+import json, os, sys
+from pathlib import Path
+import data.source
+from data import store as stores
+from flows.catalogue import experiment
+from flows.experiment import closure_of, override
+
+made, make = [], stores.Store._make
+def _make(self, step, *rest):
+    made.append(step.name)
+    return make(self, step, *rest)
+stores.Store._make = _make
+
+project, store = Path(sys.argv[1]), stores.Store(Path(sys.argv[2])).open()
+chosen = experiment("000/table1/sample/phrase-k2")
+for assignment in json.loads(sys.argv[3]):
+    chosen = override(chosen, assignment)
+
+def run(now=chosen):
+    data.source.forget()
+    made.clear()
+    for step in closure_of([now.steps(0).scored]):
+        store.run(step)
+    return sorted(made)
+
+def edited(file, old, new):
+    text = (project / file).read_text()
+    assert text.count(old) >= 1, (file, old)
+    (project / file).write_text(text.replace(old, new, 1))
+    try:
+        return run()
+    finally:
+        (project / file).write_text(text)
+
+def file(step, name):
+    return next(store.find(s) for s in closure_of([chosen.steps(0).scored]) if s.name == step).file(name)
+
+def flipped(path):
+    path.write_bytes(path.read_bytes()[:-9] + b"x" + path.read_bytes()[-8:])
+    return run()
+
+def deleted(path):
+    path.unlink()
+    return run()
+
+def upgraded(library):
+    versions = data.source._version
+    data.source._version = lambda name: {library: "another"} if name == library else versions(name)
+    try:
+        return run()
+    finally:
+        data.source._version = versions
+
+everything = run()
+table = {
+    "nothing": run(),
+    "a setting of the training": run(override(chosen, "train.learning_rate=0.002")),
+    "the source of a step": edited("tasks/phrases.py", "before = table.num_rows", "before = int(table.num_rows)"),
+    "a function that a step reaches": edited("phrasemodels/layers/phrases.py", "int(related.sum(2).max())",
+                                             "int(related.sum(2).max().item())"),
+    "a comment": edited("tasks/train.py", "PROGRESS = ", "# said\\nPROGRESS = "),
+    "a docstring": edited("tasks/phrases.py", "Word ids and phrases of one TOKENS shard.", "Said otherwise."),
+    "source that no step reaches": edited("flows/report.py", "EXAMPLES = 8", "EXAMPLES = 9"),
+    "a library's version": upgraded("sacremoses"),
+    "a byte of the data, flipped": flipped(file("generate_split", "00000.arrow")),
+    "a byte of the weights, flipped": flipped(file("train", "model.safetensors")),
+    "the scores, deleted": deleted(file("score_translations", "scores.json")),
+    "a manifest, cut off": (lambda m: (m.write_text(m.read_text()[:99]), run())[1])(file("vocabulary", "manifest.json")),
+    "nothing again": run(),
+}
+print(json.dumps({"everything": everything, **table}))
+"""
+SETTINGS = ["train.steps=4", "train.evaluate_every=4", "train.checkpoint_every=4", "train.batch_tokens=600",
+            "recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10"]  # fmt: skip
+MODEL = ["score_translations", "train", "translate"]
+
+
+def test_the_truth_table_of_the_store(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    for package in ("phrasemodels", "data", "tasks", "flows", "infra"):
+        shutil.copytree(PROJECT / package, project / package, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-c", TABLE, str(project), str(tmp_path / "store"), json.dumps(SETTINGS)]
+    environment = os.environ | {"PYTHONPATH": str(project)}
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    table = json.loads(done.stdout)
+    for change, made in table.items():
+        print(f"{change:<34} {', '.join(f'{made.count(name)} {name}' for name in sorted(set(made))) or '-'}")
+    shards = ["phrase_shard"] * 3
+    assert table == {
+        "everything": sorted(["generate_split", "phrases", "phrase_shard", "tokenise", "tokenise_shard"] * 3
+                             + ["vocabulary", *MODEL]),
+        "nothing": [],
+        "a setting of the training": MODEL,
+        "the source of a step": sorted([*shards, "phrases", "phrases", "phrases", *MODEL]),
+        "a function that a step reaches": MODEL,
+        "a comment": [],
+        "a docstring": [],
+        "source that no step reaches": [],
+        "a library's version": table["a library's version"],
+        "a byte of the data, flipped": ["generate_split"],
+        "a byte of the weights, flipped": ["train"],
+        "the scores, deleted": ["score_translations"],
+        "a manifest, cut off": ["vocabulary"],
+        "nothing again": [],
+    }  # fmt: skip
+    assert "tokenise_shard" in table["a library's version"] and "generate_split" not in table["a library's version"]
