@@ -17,6 +17,7 @@ from flows.lineage import Lineage
 from tasks.given import Given, given
 
 PARTS = ("model", "vocabulary")
+TRAININGS = ("train", "train_restarts")  # steps that make weights
 
 
 @runtime_checkable
@@ -109,8 +110,8 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
 
 def champion(lineage: Lineage, experiment: str) -> Model | None:
     """The training of an experiment with the lowest dev loss, of those made with the newest settings."""
-    label = f"train {experiment} seed "
-    found = [a for a in lineage.artifacts.values() if a.manifest["label"].startswith(label)]
+    labels = tuple(f"{step} {experiment} seed " for step in TRAININGS)
+    found = [a for a in lineage.artifacts.values() if a.manifest["label"].startswith(labels)]
     newest = [a for a in found if _but_seed(a) == _but_seed(found[-1])]
     return stored(lineage, best_of(newest)) if newest else None
 
@@ -133,7 +134,7 @@ def stored(lineage: Lineage, trained: Artifact) -> Model:
 
 
 def _model(trained: Artifact, vocabulary: Artifact) -> Model:
-    name, _, seed = trained.manifest["label"].removeprefix("train ").rpartition(" seed ")
+    name, _, seed = trained.manifest["label"].partition(" ")[2].rpartition(" seed ")
     known = find_experiment(name)
     config = restored(known.model, trained.manifest["parts"]["settings"]["model"], name)
     from data.sources import Sources

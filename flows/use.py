@@ -1,4 +1,4 @@
-"""The commands that use trained models: predict, attend, export."""
+"""The commands that use trained models: predict, attend, draw, export."""
 
 import json
 import sys
@@ -56,6 +56,24 @@ def attend(
     from flows.report import write_attention
 
     print(write_attention(found.card(), rows, to))
+
+
+@app.command()
+def draw(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="As of `attend`; several translators.")],
+    text: Annotated[str, typer.Option(help="A sentence; for a model that answers, facts and then a question.")],
+    target: Annotated[str, typer.Option(help="A translation; without it the last model's own.")] = "",
+    to: Annotated[Path, typer.Option(help="The figure to write.")] = Path("structure.svg"),
+) -> None:
+    """A figure of structured attention: segments of several models side by side, a chain of facts, a tree of words.
+
+    Example: phrasemodels draw 003/tablebabi/sample/binary-facts2 --text "Mary went home. Where is Mary?"
+    """
+    from data.store import write_durably
+    from flows.drawn import draw as drawn
+
+    write_durably(to, drawn([find_model(name) for name in models], text, target))
+    print(to)
 
 
 @app.command()

@@ -4,6 +4,9 @@ Error of a tensor x with reference y: max |x − y| / max(1, max |y|). For margi
 the absolute error of a probability; for gradients, whose size follows the loss, it is relative to the largest.
 """
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -30,20 +33,24 @@ def outcome(module, scores, weight):
 def scores_of(module, std, dtype, seed=0):
     gen = torch.Generator().manual_seed(seed)
     B, n = len(LENGTHS), int(LENGTHS.max())
-    shapes = [(B, n, module.C), (module.C, module.C)] if isinstance(module, Chain) else [(B, n + 1, n + 1)]
+    shapes = module.shapes(B, n) if isinstance(module, Chain) else [(B, n + 1, n + 1)]
     return [(torch.randn(*s, generator=gen, dtype=F64) * std).to(dtype).requires_grad_() for s in shapes]
 
 
 class Chain:
-    """The chain functions, with a number of states."""
+    """The chain functions, with a number of states and pairwise scores shared by all positions or not."""
 
-    def __init__(self, C):
-        self.C, self.log_partition, self.marginals = C, chain.log_partition, chain.marginals
+    def __init__(self, C, shared=True):
+        self.C, self.shared, self.log_partition, self.marginals = C, shared, chain.log_partition, chain.marginals
+
+    def shapes(self, B, n):
+        return [(B, n, self.C), (self.C, self.C) if self.shared else (B, n - 1, self.C, self.C)]
 
 
 STRUCTURES = {
     "chain-2": Chain(2),
     "chain-20": Chain(20),
+    "chain-3-each": Chain(3, shared=False),
     "multi-root": eisner.multi_root,
     "single-root": eisner.single_root,
 }
@@ -64,6 +71,32 @@ def test_precision_at_any_spread(name, dtype, std):
     assert error(p, exact[1]) < (1e-10 if small else 1e-6)
     for got, want in zip((*grads, *log_z_grads), (*exact[2], *exact[3]), strict=True):
         assert error(got, want) < (1e-9 if small else 1e-5)
+
+
+@pytest.mark.parametrize("std", [1, 1000])
+@pytest.mark.parametrize("shared", [True, False])
+def test_pair_marginals(shared, std):
+    scores = scores_of(Chain(4, shared), std, F64)
+    p = chain.pair_marginals(*scores, lengths=LENGTHS)
+    grads = torch.autograd.grad((p * p).sum(), scores)
+    with reference_only():
+        exact = chain.pair_marginals(*scores, lengths=LENGTHS)
+        expected = torch.autograd.grad((exact * exact).sum(), scores)
+    assert error(p, exact) < 1e-10
+    assert all(error(a, b) < 1e-9 for a, b in zip(grads, expected, strict=True))
+
+
+def test_memory_is_given_back_without_the_garbage_collector():
+    gc.disable()
+    try:
+        for f, scores in (
+            (chain.marginals, scores_of(Chain(2), 1, F32)),
+            (eisner.multi_root.marginals, [torch.randn(2, 4, 4)]),
+        ):
+            p = weakref.ref(f(*(s.detach().requires_grad_() for s in scores)).grad_fn)
+            assert p() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("dtype", [F32, F64], ids=["float32", "float64"])

@@ -1,11 +1,18 @@
 """The figures of paper 003 show what the models say."""
 
+import functools
 import re
 
 import pytest
 import torch
 
+from data.store import Store
 from flows import structures
+from flows.catalogue import experiment
+from flows.drawn import draw
+from flows.experiment import override
+from flows.lineage import Lineage
+from flows.models import champion
 from phrasemodels.encoders.parents import SoftParentsConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.layers.weights import Segments, Sigmoid, Softmax, Trees
@@ -46,3 +53,24 @@ def test_parents_with_the_best_tree(weights):
     arcs = re.findall(r"(\w+)→(\w+)", told(structures.parents(parser, embedded, "he reads books".split())))
     heads = {word: head for head, word in arcs}
     assert heads.keys() == {"he", "reads", "books"} and "root" in heads.values()
+
+
+def trained(store, name, *changes):
+    """A model of the sample's data after two updates."""
+    small = ("train.steps=2", "train.evaluate_every=1", "recipe.corpus.train=60", "recipe.corpus.dev=10", *changes)
+    store.run(functools.reduce(override, small, experiment(name)).steps(0).trained)
+    return champion(Lineage(store), name)
+
+
+def test_trained_models_are_drawn_on_a_text(tmp_path):
+    store = Store(tmp_path).open()
+    kinds = [trained(store, f"003/tablenmt/sample/char-{kind}") for kind in ("simple", "structured")]
+    svg = draw(kinds, "the red house", "das haus")
+    assert svg.count("<image") == 2 and "Simple attention, Structured attention" in told(svg)
+    model = trained(store, "003/tablebabi/sample/binary-facts2", "recipe.restarts=1")
+    assert "Facts for Where is Mary?" in told(draw([model], "Mary went home. She took the milk. Where is Mary?"))
+    assert "root→" in told(draw([trained(store, "003/tablesnli/sample/structured")], "a man"))
+    with pytest.raises(ValueError, match="no soft parents"):
+        draw([trained(store, "003/tablesnli/sample/none")], "a man")
+    with pytest.raises(ValueError, match="side by side"):
+        draw([model, model], "Mary went home. Where is Mary?")

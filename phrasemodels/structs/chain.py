@@ -39,6 +39,8 @@ def marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) ->
 def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
     """p(z_t = c, z_t+1 = d), (B, T-1, C, C); 0 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
+    if unary.shape[1] > 1 and _has_kernel(unary, pairwise):
+        return kernel.PairMarginals.apply(partial(pair_marginals, lengths=lengths), unary, pairwise, inside.lengths)
     return inference.marginals(inside, *scores)[1]
 
 
@@ -95,8 +97,7 @@ def _prepare(unary: Tensor, pairwise: Tensor, lengths: Tensor | None) -> tuple[_
 
 
 def _has_kernel(unary: Tensor, pairwise: Tensor) -> bool:
-    # with one score for each position, tags are few steps or few in the models at hand
-    return pairwise.dim() == 2 and kernels.usable(unary, pairwise)
+    return kernels.usable(unary, pairwise)
 
 
 def _selected(scores: Tensor, parts: Tensor) -> Tensor:

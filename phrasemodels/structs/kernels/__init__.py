@@ -1,7 +1,8 @@
 """Compiled CPU kernels. They give what the reference gives for CPU tensors of float32 and float64, only faster.
 
-Charts of sums are float64 whatever the scores are. Nothing here is called by users: `chain`, `eisner`, `spans` and
-`joint` choose kernels themselves. `reference_only()` switches the choice off, for tests and comparisons.
+Charts of sums are float64 whatever the scores are; `scaled` says why they are right at any spread. Nothing here is called
+by users: `chain`, `eisner`, `spans` and `joint` choose kernels themselves. `reference_only()` switches the choice off, for
+tests and comparisons.
 """
 
 import os
@@ -10,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from threading import local
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,6 +52,25 @@ def over_batch(kernel: Callable[..., None], size: int, *arguments: object) -> No
     kernel(0, step, *arguments)
     for other in others:
         other.result()
+
+
+def scratch(items: int, size: int) -> np.ndarray:
+    """A float64 workspace (threads, size) for `over_batch` over so many items; it lasts until this thread's next call.
+
+    Kept, because fresh pages cost more than what most kernels do with them; but not if it is large.
+    """
+    threads = max(1, min(torch.get_num_threads(), items))
+    wanted = threads * size
+    buffer = getattr(_kept, "buffer", None)
+    if buffer is None or len(buffer) < wanted:
+        buffer = np.empty(wanted)
+        if wanted <= KEPT:
+            _kept.buffer = buffer
+    return buffer[:wanted].reshape(threads, size)
+
+
+KEPT = 2**22  # numbers: 32 MiB
+_kept = local()
 
 
 @cache

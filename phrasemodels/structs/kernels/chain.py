@@ -1,140 +1,153 @@
 # mypy: disallow-untyped-defs=False
-"""Linear chains with shared pairwise scores on the CPU: blocks of sequences, and their place in autograd."""
+"""Linear chains on the CPU: blocks of LANES sequences, and their place in autograd.
+
+Nothing is kept between marginals and their gradient: the forward recursion is a fifth of the work, and done again.
+"""
 
 import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.kernels import lanes, over_batch, reference_vjp
-from phrasemodels.structs.kernels.lanes import LANES
-from phrasemodels.structs.kernels.vector import COMPILE
+from phrasemodels.structs.kernels import over_batch, reference_vjp, scratch, sequences
+from phrasemodels.structs.kernels.simd import COMPILE, LANES
 
 
 @njit(**COMPILE)
-def _forward_backward(first, step, unary, A, order, lengths, charts, log_z, marginals):
-    """charts: u, α, a, s, p, r as in `lanes`, each (blocks, T · C · LANES)."""
-    blocks = charts.shape[1]
-    for block in range(first, blocks, step):
-        ours = order[block * LANES : (block + 1) * LANES]
-        u, alpha, a, s, p, r = _block(charts, block, lengths[ours].max(), len(A))
-        m, z = _lane_lengths(ours, lengths), np.empty(LANES)
-        _gather(unary, ours, lengths, u)
-        lanes.forward(u, A, alpha, a, s, m, z)
-        lanes.marginals(alpha, a, s, A, m, p, r)
-        for lane in range(len(ours)):
-            log_z[ours[lane]] = z[lane]
-        _scatter(p, ours, marginals)
+def _open(w, block, again, order, unary, pairwise, lengths):
+    """Gather the scores of a block, as long as its longest sequence; 0 where there is none.
+
+    `again`: another block was before, whose pairwise scores are good if all sequences share them.
+    """
+    B, _, C = unary.shape
+    P, S = pairwise.shape[:2]
+    count = min(LANES, B - block)
+    T = lengths[order[block + count - 1]]
+    at = sequences.layout(T, C, max(1, min(S, T - 1)))
+    for lane in range(LANES):
+        b = order[block + min(lane, count - 1)]
+        n = lengths[b] if lane < count else 0
+        w[at.lengths + lane] = n
+        for t in range(T):
+            for c in range(C):
+                w[at.unary + (t * C + c) * 2 * LANES + lane] = unary[b, t, c] if t < n else 0.0
+        if P > 1 or S > 1 or not again:
+            for t in range(at.S):
+                for j in range(C):
+                    for k in range(C):
+                        x = pairwise[b if P > 1 else 0, t, j, k] if S == 1 or t + 1 < n else 0.0
+                        w[at.pairwise + ((t * C + j) * C + k) * 2 * LANES + lane] = x
+    sequences.exponentials(w, at.unary, at.a)
+    if P > 1 or S > 1 or not again:
+        sequences.exponentials(w, at.pairwise, at.pair_grads)
+    return at
 
 
 @njit(**COMPILE)
-def _covariance(first, step, grad, A, order, lengths, charts, unary_grad, pair_grads):
-    """The gradient to unary, and that to A from each block."""
-    blocks = charts.shape[1]
-    for block in range(first, blocks, step):
-        ours = order[block * LANES : (block + 1) * LANES]
-        g, alpha, a, s, p, r = _block(charts, block, lengths[ours].max(), len(A))  # u is not needed any more
-        e, d, h = np.empty_like(p), np.empty_like(p), np.empty_like(p)
-        _gather(grad, ours, lengths, g)
-        lanes.expectation(alpha, a, s, p, A, g, e)
-        lanes.covariance(alpha, a, s, p, A, g, e, d, h, g)
-        _scatter(g, ours, unary_grad)
-        lanes.marked_pairs(alpha, s, p, d, A, e, pair_grads[block])
-        lanes.pairs(a, e, r, h, A, pair_grads[block])
+def _close(w, block, order, x, T, C, out):
+    """Give x (T, C) in the workspace to the block's rows of out (B, T, C), 0 in the padding."""
+    for lane in range(min(LANES, len(out) - block)):
+        b = order[block + lane]
+        for t in range(out.shape[1]):
+            for c in range(C):
+                out[b, t, c] = w[x + (t * C + c) * LANES + lane] if t < T else 0.0
 
 
 @njit(**COMPILE)
-def _counts(first, step, weight, A, order, lengths, charts, counts):
-    """Weighted sums of pair marginals of each block."""
-    blocks = charts.shape[1]
-    for block in range(first, blocks, step):
-        ours = order[block * LANES : (block + 1) * LANES]
-        _, alpha, a, s, p, r = _block(charts, block, lengths[ours].max(), len(A))
-        left, zero = np.zeros_like(p), np.zeros_like(p)
-        for lane in range(len(ours)):
-            left[:, :, lane] = weight[ours[lane]]
-        lanes.marked_pairs(alpha, s, p, zero, A, left, counts[block])
-        lanes.pairs(a, left, r, zero, A, counts[block])
+def _marginals(first, step, work, order, unary, pairwise, lengths, log_z, out):
+    """log Z (B,) and marginals (B, T, C), or no marginals if `out` is empty."""
+    w, z = work[first], np.empty(LANES)
+    for block in range(first * LANES, len(order), step * LANES):
+        at = _open(w, block, block > first * LANES, order, unary, pairwise, lengths)
+        sequences.forward(w, at, z, False)
+        for lane in range(min(LANES, len(order) - block)):
+            log_z[order[block + lane]] = z[lane]
+        if out.size > 0:
+            sequences.marginals(w, at)
+            _close(w, block, order, at.p, at.T, at.C, out)
 
 
 @njit(**COMPILE)
-def _block(charts, i, T, C):
-    """Charts of block i, whose longest sequence has T positions."""
-    size, shape = T * C * LANES, (T, C, LANES)
-    return (charts[0, i][:size].reshape(shape), charts[1, i][:size].reshape(shape), charts[2, i][:size].reshape(shape),
-            charts[3, i][:size].reshape(shape), charts[4, i][:size].reshape(shape), charts[5, i][:size].reshape(shape))  # fmt: skip
+def _covariance(first, step, work, order, unary, pairwise, lengths, grad, centre, out, pairs_out):
+    """Gradients to unary (B, T, C) and to pairwise: (B, S, C · C), or the sum of each block (blocks, S, C · C).
+
+    grad (B, T, C) is that to the marginals; or, not to be centred, a factor of the marginals.
+    """
+    w, z, B = work[first], np.empty(LANES), len(order)
+    for block in range(first * LANES, B, step * LANES):
+        at = _open(w, block, block > first * LANES, order, unary, pairwise, lengths)
+        T, C = at.T, at.C
+        for lane in range(LANES):
+            b = order[min(block + lane, B - 1)]
+            n = w[at.lengths + lane]
+            for t in range(T):
+                for c in range(C):
+                    w[at.g + (t * C + c) * LANES + lane] = grad[b, t, c] if t < n else 0.0
+        for i in range(at.pair_grads, at.unary):
+            w[i] = 0.0
+        sequences.forward(w, at, z, centre)
+        if not centre:
+            for i in range(T * C * LANES):
+                w[at.e + i], w[at.g + i] = w[at.g + i], 0.0
+        sequences.covariance(w, at, centre)
+        _close(w, block, order, at.e, T, C, out)
+        if len(pairs_out) == B:
+            _close(w, block, order, at.pair_grads, min(at.S, T - 1), C * C, pairs_out)
+        else:
+            for i in range(C * C):
+                total = 0.0
+                for lane in range(LANES):
+                    total += w[at.pair_grads + i * LANES + lane]
+                pairs_out[block // LANES, 0, i] = total
 
 
-@njit(**COMPILE)
-def _lane_lengths(ours, lengths):
-    out = np.ones(LANES, np.int64)  # lanes without a sequence have one word
-    for lane in range(len(ours)):
-        out[lane] = lengths[ours[lane]]
-    return out
+class _Batch:
+    """Scores as the kernels take them."""
 
-
-@njit(**COMPILE)
-def _gather(x, ours, lengths, out):
-    T, C, _ = out.shape
-    for t in range(T):
-        for c in range(C):
-            row = out[t, c]
-            row[len(ours) :] = 0.0
-            for lane in range(len(ours)):
-                row[lane] = x[ours[lane], t, c] if t < lengths[ours[lane]] else 0.0
-
-
-@njit(**COMPILE)
-def _scatter(p, ours, out):
-    T, C, _ = p.shape
-    for lane in range(len(ours)):
-        out[ours[lane], T:] = 0.0
-    for t in range(T):
-        for c in range(C):
-            row = p[t, c]
-            for lane in range(len(ours)):
-                out[ours[lane], t, c] = row[lane]
-
-
-def _float64(x: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(x.detach().double().numpy())
-
-
-class _Pass:
-    """The charts of one batch, and what follows from them."""
-
-    def __init__(self, unary: Tensor, A: Tensor, lengths: Tensor):
-        B, T, C = unary.shape
-        blocks = -(-B // LANES)
+    def __init__(self, unary: Tensor, pairwise: Tensor, lengths: Tensor):
+        self.B, self.T, self.C = unary.shape
+        self.shared = pairwise.dim() == 2
         self.dtype = unary.dtype
-        # one dtype for all, so that there is one thing to compile
-        scores, self.A = _float64(unary), _float64(A)
-        self.lengths = lengths.numpy()
+        given = pairwise[None, None] if self.shared else pairwise
+        self.scores = _numbers(unary), _numbers(given), lengths.numpy()
         # like lengths in one block: a block takes as many steps as its longest
-        self.order = np.argsort(self.lengths, kind="stable")
-        self.charts = np.empty((6, blocks, T * C * LANES))
-        log_z, marginals = np.empty(B), np.empty((B, T, C))
-        work = scores, self.A, self.order, self.lengths, self.charts, log_z, marginals
-        over_batch(_forward_backward, blocks, *work)
-        self.log_z = torch.from_numpy(log_z).to(unary.dtype)
-        self.marginals = torch.from_numpy(marginals).to(unary.dtype)
+        self.order = np.argsort(self.scores[2], kind="stable")
+        self.blocks = -(-self.B // LANES)
 
-    def pairs(self, weight: Tensor) -> Tensor:
-        """Σ_b weight_b Σ_t p(z_t = j, z_t+1 = k), (C, C)."""
-        counts = self._pair_sums()
-        given = _float64(weight), self.A, self.order, self.lengths, self.charts
-        over_batch(_counts, len(counts), *given, counts)
-        return torch.from_numpy(counts.sum(0)).to(self.dtype)
+    def _run(self, kernel, *arguments):
+        T, C, S = self.T, self.C, self.scores[1].shape[1]
+        work = scratch(self.blocks, sequences.layout(T, C, S).size)
+        over_batch(kernel, self.blocks, work, self.order, *self.scores, *arguments)
 
-    def covariance(self, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients to unary and pairwise from the gradient to the marginals."""
-        out, pairs = np.empty(grad.shape), self._pair_sums()
-        given = _float64(grad), self.A, self.order, self.lengths, self.charts
-        over_batch(_covariance, len(pairs), *given, out, pairs)
-        return torch.from_numpy(out).to(self.dtype), torch.from_numpy(pairs.sum(0)).to(self.dtype)
+    def _empty(self, *shape: int) -> np.ndarray:
+        return np.empty(shape, self.scores[0].dtype)
 
-    def _pair_sums(self) -> np.ndarray:
-        return np.zeros((self.charts.shape[1], *self.A.shape))
+    def marginals(self, wanted: bool = True) -> tuple[Tensor, Tensor]:
+        """log Z (B,) and marginals (B, T, C)."""
+        log_z, out = np.empty(self.B), self._empty(*((self.B, self.T, self.C) if wanted else (0, 0, 0)))
+        self._run(_marginals, log_z, out)
+        return torch.from_numpy(log_z).to(self.dtype), torch.from_numpy(out)
+
+    def gradients(self, grad: Tensor, centre: bool) -> tuple[Tensor, Tensor]:
+        """To unary and pairwise, from the gradient (B, T, C) to the marginals, or (not centred) a factor of them."""
+        S = self.scores[1].shape[1]
+        out = self._empty(self.B, self.T, self.C)
+        pairs = np.empty((self.blocks if self.shared else self.B, S, self.C**2))  # to be summed in float64
+        self._run(_covariance, _numbers(grad), centre, out, pairs)
+        pairs = pairs.sum(0) if self.shared else pairs
+        shape = self.scores[1].shape[-2:] if self.shared else self.scores[1].shape
+        return torch.from_numpy(out), torch.from_numpy(pairs.reshape(shape)).to(self.dtype)
+
+
+def _numbers(x: Tensor) -> np.ndarray:
+    return np.ascontiguousarray(x.detach().numpy())
+
+
+def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor) -> Tensor:
+    """p(z_t = c, z_t+1 = d), (B, T-1, C, C)."""
+    B, T, C = unary.shape
+    each = pairwise.expand(B, T - 1, C, C)
+    return _Batch(unary, each, lengths).gradients(unary.new_ones(B, T, C), centre=False)[1]
 
 
 class LogPartition(torch.autograd.Function):
@@ -142,16 +155,17 @@ class LogPartition(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, reference, unary, pairwise, lengths):
-        ctx.reference, ctx.run = reference, _Pass(unary, pairwise, lengths)
+        ctx.reference, ctx.lengths = reference, lengths
         ctx.save_for_backward(unary, pairwise)
-        return ctx.run.log_z
+        return _Batch(unary, pairwise, lengths).marginals(wanted=False)[0]
 
     @staticmethod
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        unary = ctx.run.marginals * grad[:, None, None]
-        return None, unary, ctx.run.pairs(grad), None
+        unary, pairwise = ctx.saved_tensors
+        factor = grad[:, None, None].expand(unary.shape)
+        return None, *_Batch(unary, pairwise, ctx.lengths).gradients(factor, centre=False), None
 
 
 class Marginals(torch.autograd.Function):
@@ -159,12 +173,26 @@ class Marginals(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, reference, unary, pairwise, lengths):
-        ctx.reference, ctx.run = reference, _Pass(unary, pairwise, lengths)
+        ctx.reference, ctx.lengths = reference, lengths
         ctx.save_for_backward(unary, pairwise)
-        return ctx.run.marginals
+        return _Batch(unary, pairwise, lengths).marginals()[1]
 
     @staticmethod
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        return None, *ctx.run.covariance(grad), None
+        return None, *_Batch(*ctx.saved_tensors, ctx.lengths).gradients(grad, centre=True), None
+
+
+class PairMarginals(torch.autograd.Function):
+    """(reference, unary, pairwise, lengths) → p(z_t = c, z_t+1 = d); its derivatives are the reference's."""
+
+    @staticmethod
+    def forward(ctx, reference, unary, pairwise, lengths):
+        ctx.reference = reference
+        ctx.save_for_backward(unary, pairwise)
+        return pair_marginals(unary, pairwise, lengths)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None

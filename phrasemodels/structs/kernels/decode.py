@@ -6,60 +6,99 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.kernels import over_batch
-from phrasemodels.structs.kernels.vector import COMPILE
-
-LARGEST = COMPILE | {"fastmath": {"nnan", "nsz"}}
+from phrasemodels.structs.kernels import over_batch, scratch
+from phrasemodels.structs.kernels.simd import COMPILE, INLINE, highest, larger, load, number, spread, store
 
 
-@njit(**LARGEST)
-def _largest(x):
-    top = x[0]
-    for k in range(1, len(x)):
-        top = x[k] if x[k] > top else top
-    return top
+@njit(**INLINE)
+def _width(x):
+    """How many numbers of x `load` takes."""
+    return 32 // x.itemsize
 
 
-@njit(**LARGEST)
-def _largest_sum(left, right):
-    top = left[0] + right[0]
-    for k in range(1, len(left)):
-        x = left[k] + right[k]
-        top = x if x > top else top
-    return top
+@njit(**INLINE)
+def _largest(x, at, n):
+    """The largest of n numbers of x from `at` on."""
+    width = _width(x)
+    if n < width:
+        few = number(x, at)
+        for k in range(at + 1, at + n):
+            few = max(few, number(x, k))
+        return few
+    top = load(x, at + n - width)  # the last lanes may be looked at twice
+    for k in range(at, at + n - width, width):
+        top = larger(top, load(x, k))
+    return highest(top)
+
+
+@njit(**INLINE)
+def _largest_sum(x, at, y, to, n):
+    """max_k x[at + k] + y[to + k] of n."""
+    width = _width(x)
+    if n < width:
+        few = number(x, at) + number(y, to)
+        for k in range(1, n):
+            few = max(few, number(x, at + k) + number(y, to + k))
+        return few
+    top = load(x, at + n - width) + load(y, to + n - width)
+    for k in range(0, n - width, width):
+        top = larger(top, load(x, at + k) + load(y, to + k))
+    return highest(top)
+
+
+@njit(**COMPILE)
+def _place(x, at, n):
+    """Of n numbers of x from `at` on, the first that is the largest."""
+    top = _largest(x, at, n)
+    for k in range(n):
+        if number(x, at + k) == top:
+            return k
+    return 0
+
+
+@njit(**COMPILE)
+def _place_of_sum(x, at, y, to, n):
+    """The first k with the largest x[at + k] + y[to + k] of n."""
+    top = _largest_sum(x, at, y, to, n)
+    for k in range(n):
+        if number(x, at + k) + number(y, to + k) == top:
+            return k
+    return 0
 
 
 @njit(**COMPILE)
 def _fill_spans(labels, n, best, best_t):
     """best[i, j] = best_t[j, i] = score of the best labelled tree over words i..j."""
+    _, N, L = labels.shape
     for i in range(n):
-        for j in range(i, n):
-            best[i, j] = _largest(labels[i, j])  # in the order of memory: reading labels is most of the time
+        for j in range(i, n):  # in the order of memory: reading labels is most of the time
+            best[i, j] = _largest(labels, (i * N + j) * L, L)
         best_t[i, i] = best[i, i]
-    for d in range(1, n):
-        for i in range(n - d):
-            j = i + d
-            best[i, j] += _largest_sum(best[i, i:j], best_t[j, i + 1 : j + 1])
+    for j in range(1, n):
+        for i in range(j - 1, -1, -1):
+            best[i, j] += _largest_sum(best, i * n + i, best_t, j * n + i + 1, j - i)
             best_t[j, i] = best[i, j]
 
 
 @njit(**COMPILE)
 def _spans(first, step, labels, lengths, score, cells):
+    _, N, _, L = labels.shape
     for b in range(first, len(lengths), step):
         n = lengths[b]
         best, best_t = np.empty((n, n)), np.empty((n, n))
         _fill_spans(labels[b], n, best, best_t)
         score[b] = best[0, n - 1]
         todo, size = np.empty((n + 1, 2), np.int64), 1
-        todo[0] = 0, n - 1
+        todo[0, 0], todo[0, 1] = 0, n - 1
         for row in range(2 * n - 1):
             size -= 1
             i, j = todo[size]
-            cells[b, row] = i, j, np.argmax(labels[b, i, j])
+            cells[b, row, 0], cells[b, row, 1] = i, j
+            cells[b, row, 2] = _place(labels, ((b * N + i) * N + j) * L, L)
             if i < j:
-                k = i + np.argmax(best[i, i:j] + best_t[j, i + 1 : j + 1])
-                todo[size] = k + 1, j
-                todo[size + 1] = i, k
+                k = i + _place_of_sum(best, i * n + i, best_t, j * n + i + 1, j - i)
+                todo[size, 0], todo[size, 1] = k + 1, j
+                todo[size + 1, 0], todo[size + 1, 1] = i, k
                 size += 2
 
 
@@ -67,61 +106,57 @@ def spans(labels: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Score (B,) and cells (B, 2n-1, 3) as `spans.argmax` gives them."""
     B, n, _, _ = labels.shape
     score, cells = np.empty(B), np.full((B, 2 * n - 1, 3), -1)
-    over_batch(_spans, B, labels.detach().numpy(), lengths.numpy(), score, cells)
+    over_batch(_spans, B, labels.detach().contiguous().numpy(), lengths.numpy(), score, cells)
     return torch.from_numpy(score), torch.from_numpy(cells)
 
 
-@njit(**COMPILE)
-def _merge(winner, add, hook, best):
-    """best[h] = max(best[h], winner[h] + add + hook[h])"""
-    for h in range(len(best)):
-        x = winner[h] + hook[h] + add
-        best[h] = x if x > best[h] else best[h]
+@njit(**INLINE)
+def _merge(charts, body, add, hook, first, last, best):
+    """best[h] = max(best[h], body[h] + add + hook[h]) for all h in the vectors of first..last."""
+    width = _width(charts)
+    more = spread(add)
+    for h in range(first // width * width, last + 1, width):
+        x = load(charts, body + h) + load(charts, hook + h) + more
+        store(charts, best + h, larger(x, load(charts, best + h)))
+
+
+@njit(**INLINE)
+def _hook(charts, body, first, last, add, arcs_t, hook):
+    """hook[h] = max_m body[m] + add + arcs_t[m, h] for m in first..last and any h."""
+    width, H = _width(charts), arcs_t.shape[1]
+    for h in range(0, H, 2 * width):
+        top = spread(number(charts, body + first) + add)
+        one, other = top + load(arcs_t, first * H + h), top + load(arcs_t, first * H + h + width)
+        for m in range(first + 1, last + 1):
+            top = spread(number(charts, body + m) + add)
+            one = larger(one, top + load(arcs_t, m * H + h))
+            other = larger(other, top + load(arcs_t, m * H + h + width))
+        store(charts, hook + h, one)
+        store(charts, hook + h + width, other)
 
 
 @njit(**COMPILE)
-def _hook(body, add, arcs_t, hook):
-    """hook[h] = max_m body[m] + add + arcs_t[m, h]"""
-    hook[:] = -np.inf
-    m = 0
-    while m + 4 <= len(body):
-        v0, v1, v2, v3 = body[m] + add, body[m + 1] + add, body[m + 2] + add, body[m + 3] + add
-        t0, t1, t2, t3 = arcs_t[m], arcs_t[m + 1], arcs_t[m + 2], arcs_t[m + 3]
-        for h in range(len(hook)):
-            x, y = v0 + t0[h], v1 + t1[h]
-            z, w = v2 + t2[h], v3 + t3[h]
-            x, z = x if x > y else y, z if z > w else w
-            x = x if x > z else z
-            hook[h] = x if x > hook[h] else hook[h]
-        m += 4
-    while m < len(body):
-        v0, t0 = body[m] + add, arcs_t[m]
-        for h in range(len(hook)):
-            x = v0 + t0[h]
-            hook[h] = x if x > hook[h] else hook[h]
-        m += 1
+def _fill_joint(real, free, arcs_t, charts):
+    """charts[0, i, j, h], body: best score of words i..j headed by h, without the label of i..j; -inf for h outside.
 
-
-@njit(**COMPILE)
-def _fill_joint(real, free, arcs_t, body, hooks):
-    """body[i, j, h]: best score of words i..j headed by h, without the label of i..j, for h inside.
-
-    hooks[i, j, h]: best score of words i..j with a real label under a head h outside, with the arc. real, free: best
-    score of any real label, and of any label (n, n). arcs_t[m, h]: score of h → m.
+    charts[1, i, j, h], hook: best score of words i..j with a real label under a head h outside, with the arc. real, free:
+    best score of any real label, and of any label (n, n). arcs_t[m, h]: score of h → m, -inf from h = n on.
     """
-    n = len(real)
-    for i in range(n):
-        body[i, i, i] = 0.0
-        _hook(body[i, i, i : i + 1], real[i, i], arcs_t[i : i + 1], hooks[i, i])
-    for d in range(1, n):
-        for i in range(n - d):
-            j = i + d
-            best = body[i, j]
-            best[i : j + 1] = -np.inf
+    n, H = len(real), arcs_t.shape[1]
+    hooks, width = n * (n + 1) * H, _width(charts)
+    lowest = np.full(1, -np.inf, real.dtype)[0]
+    for j in range(n):
+        for i in range(j, -1, -1):
+            best = (i * (n + 1) + j) * H
+            for h in range(i // width * width, j + 1, width):
+                store(charts, best + h, spread(lowest))
+            if i == j:
+                charts[0, i, i, i] = 0.0
             for k in range(i, j):
-                _merge(body[i, k, i : k + 1], free[i, k], hooks[k + 1, j, i : k + 1], best[i : k + 1])
-                _merge(body[k + 1, j, k + 1 : j + 1], free[k + 1, j], hooks[i, k, k + 1 : j + 1], best[k + 1 : j + 1])
-            _hook(best[i : j + 1], real[i, j], arcs_t[i : j + 1], hooks[i, j])
+                one, other = (i * (n + 1) + k) * H, ((k + 1) * (n + 1) + j) * H
+                _merge(charts, one, free[i, k], hooks + other, i, k, best)
+                _merge(charts, other, free[k + 1, j], hooks + one, k + 1, j, best)
+            _hook(charts, best, i, j, real[i, j], arcs_t, hooks + best)
 
 
 @njit(**COMPILE)
@@ -138,10 +173,10 @@ def _best_merge(i, j, h, free, body, hooks):
 
 @njit(**COMPILE)
 def _label_scores(labels, real, free):
-    n = len(real)
+    n, N, L = len(real), labels.shape[1], labels.shape[2]
     for i in range(n):
         for j in range(i, n):
-            real[i, j] = _largest(labels[i, j, 1:])
+            real[i, j] = _largest(labels, (i * N + j) * L + 1, L - 1)
             free[i, j] = max(real[i, j], labels[i, j, 0])
         real[i, i] = free[i, i]
 
@@ -149,12 +184,14 @@ def _label_scores(labels, real, free):
 @njit(**COMPILE)
 def _follow(labels, arcs_t, free, body, hooks, todo, cells, heads):
     """Cells in pre-order and heads of the best tree; todo holds (i, j, head, whether the label must be real)."""
+    _, N, L = labels.shape
     size, row = 1, 0
     while size > 0:
         size -= 1
         i, j, h, must = todo[size]
         first = 1 if must and i < j else 0
-        cells[row] = i, j, first + np.argmax(labels[i, j, first:])
+        cells[row, 0], cells[row, 1] = i, j
+        cells[row, 2] = first + _place(labels, (i * N + j) * L + first, L - first)
         row += 1
         if i < j:
             k = _best_merge(i, j, h, free, body, hooks)
@@ -167,27 +204,39 @@ def _follow(labels, arcs_t, free, body, hooks, todo, cells, heads):
 
 
 @njit(**COMPILE)
-def _joint(first, step, labels, arcs, lengths, score, cells, heads):
+def _joint(first, step, work, labels, arcs, lengths, score, cells, heads):
     for b in range(first, len(lengths), step):
         n = lengths[b]
+        H = _heads(n)
         real, free = np.empty((n, n), labels.dtype), np.empty((n, n), labels.dtype)
         _label_scores(labels[b], real, free)
-        arcs_t = arcs[b, 1 : n + 1, 1 : n + 1].T.copy()
-        body, hooks = np.empty((n, n, n), labels.dtype), np.empty((n, n, n), labels.dtype)
-        _fill_joint(real, free, arcs_t, body, hooks)
-        top = body[0, n - 1] + arcs[b, 0, 1 : n + 1]
+        arcs_t = np.empty((n, H), labels.dtype)
+        for m in range(n):
+            for h in range(H):
+                arcs_t[m, h] = arcs[b, h + 1, m + 1] if h < n else -np.inf
+        # the one more keeps columns apart in caches
+        charts = work[first, : 2 * n * (n + 1) * H].reshape((2, n, n + 1, H))
+        _fill_joint(real, free, arcs_t, charts)
+        top = charts[0, 0, n - 1, :n] + arcs[b, 0, 1 : n + 1]
         h = np.argmax(top)
         score[b] = top[h] + real[0, n - 1]
         heads[b, h + 1] = 0
         todo = np.empty((n + 1, 4), np.int64)
         todo[0] = 0, n - 1, h, 1
-        _follow(labels[b], arcs_t, free, body, hooks, todo, cells[b], heads[b])
+        _follow(labels[b], arcs_t, free, charts[0], charts[1], todo, cells[b], heads[b])
+
+
+@njit(**COMPILE)
+def _heads(n):
+    """n, rounded up to what `_hook` does at a time."""
+    return -(-n // 16) * 16
 
 
 def joint(labels: Tensor, arcs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Score (B,), cells (B, 2n-1, 3) and heads (B, n+1) as `joint.argmax` gives them."""
     B, n, _, _ = labels.shape
     score, cells, heads = np.empty(B), np.full((B, 2 * n - 1, 3), -1), np.full((B, n + 1), -1)
-    scores = labels.detach().numpy(), arcs.detach().numpy()
-    over_batch(_joint, B, *scores, lengths.numpy(), score, cells, heads)
+    scores = labels.detach().contiguous().numpy(), arcs.detach().contiguous().numpy()
+    work = scratch(B, 2 * n * (n + 1) * _heads.py_func(n)).view(scores[0].dtype)
+    over_batch(_joint, B, work, *scores, lengths.numpy(), score, cells, heads)
     return torch.from_numpy(score), torch.from_numpy(cells), torch.from_numpy(heads)

@@ -1,253 +1,227 @@
 # mypy: disallow-untyped-defs=False
-"""Inside, outside and covariance passes over the projective trees of one sentence.
+"""Inside, outside and covariance passes over the projective trees of LANES sentences, with weights as in `scaled`.
 
-Positions are 0..N-1 with the root at 0. A chart is (6, N, N) float64: complete right spans (head i) as [i, j] and as
-[j, i], complete left spans (head j) likewise, incomplete right spans as [i, j], incomplete left ones as [j, i]. So both
-factors of every sum over split points k are contiguous. `q` (3, splits) holds the posterior of each split point given
-its cell, for what two complete spans meet in, complete left and complete right spans. All passes but the inside pass
-work on q alone: sums of products of probabilities, which cannot overflow.
+Positions are 0..N-1 with the root at 0. All arrays lie in one flat workspace w (see `sequences`). A chart has cells of six
+kinds: complete right spans (head i) at [i, j] and at [j, i], complete left spans (head j) likewise, incomplete right spans
+at [i, j], incomplete left ones at [j, i]. So both factors of every sum over split points k are contiguous. The inside
+pass fills a chart of weights, and the weights of what the two incomplete spans of a cell share at MEET [i, j].
 
-The inside pass multiplies probabilities where that is safe, and else adds logarithms. Guard and proof:
+All other passes work on q(k) = left_k right_k / Σ_k left_k right_k, the posterior of a split point given its cell, which
+is cheaper to compute again than to store. They are sums of products of probabilities, which cannot overflow:
 
-    Give every word m a distribution over heads, w_hm = exp(θ_hm − logsumexp_h θ_hm). That changes the score of every
-    tree by the same constant, hence no posterior. The value of a cell is now a sum over different choices of heads
-    for the words it covers (each but its head), of products of their probabilities: a part of a total of 1, so ≤ 1.
-    The same holds for the outside value of a cell, which chooses heads for other words. Nothing overflows.
-    Let δ = 1e-300. A product that underflows, a cell below δ whose posteriors are set to 0, each removes at most δ
-    from a cell, and so at most δ · outside ≤ δ from Z. There are less than 3 N³ products and cells. If the computed
-    Z ≥ 1e-280, all removed trees together have probability < 3 N³ δ / Z ≤ 3 N³ · 1e-20: below 1e-11 up to N = 600.
+    marginals       p(left_k) and p(right_k) get p(cell) q(k)
+    expectations    e(cell) = Σ_k q(k) (e(left_k) + e(right_k)) = E[Σ g over the arcs inside a cell | the cell]
+    covariance      d(cell) = p(cell) E[Σ g over the arcs outside a cell | the cell]:
+                    d(left_k) gets q(k) (d(cell) + p(cell) e(right_k)), d(right_k) the same with e(left_k)
 
-So marginals are within 1e-11 of exact besides rounding, and gradients within 1e-11 of the range of E[G]. From a
-standard deviation of about 5 at n = 80 the guard fails, and logarithms take over.
+With g the gradient to the marginals and G = Σ g over a tree's arcs, the gradient to the score of an arc is the covariance
+p (E[G | arc] − E[G]).
 """
 
-import numpy as np
+from typing import NamedTuple
+
 from numba import njit
 
-from phrasemodels.structs.kernels.vector import COMPILE, exp32, exp64
+from phrasemodels.structs.kernels.scaled import FORBIDDEN, logarithm, normal, possible, ratio
+from phrasemodels.structs.kernels.sequences import WEIGHT
+from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, above, load, maximum, spread, store
 
-REDUCE = COMPILE | {"fastmath": {"contract", "reassoc", "nsz"}}
-LARGEST = COMPILE | {"fastmath": {"nnan", "nsz"}}
-
-SAFE_Z = 1e-280
-SMALLEST = 1e-300
-RIGHT, RIGHT_T, LEFT, LEFT_T, OPEN_RIGHT, OPEN_LEFT_T = range(6)
-
-
-@njit(**COMPILE)
-def number_of_splits(N):
-    """How many split points all cells of one kind have, N (N² − 1) / 6."""
-    return N * (N * N - 1) // 6
+RIGHT, RIGHT_T, LEFT, LEFT_T, OPEN_RIGHT, OPEN_LEFT_T, MEET, ARC = range(8)
+NEGLIGIBLE = 1e-120  # as a probability; products of smaller ones would be subnormal, which processors are slow at
+KINDS = 6  # of which a chart of p, e or d has cells
 
 
-@njit(**COMPILE)
-def _first_split(N, d):
-    return N * d * (d - 1) // 2 - (d - 1) * d * (2 * d - 1) // 6
+class Layout(NamedTuple):
+    """N, and positions of: weights (8, N, N); p, e and d (6, N, N); g (N, N); lengths and E[G]."""
 
-
-@njit(**REDUCE)
-def _multiply(left, right, products, q):
-    total = 0.0
-    for k in range(len(q)):
-        x = left[k] * right[k]
-        products[k] = x
-        total += x
-    scale = 1.0 / total if total >= SMALLEST else 0.0
-    for k in range(len(q)):
-        q[k] = products[k] * scale
-    return total
-
-
-@njit(**LARGEST)
-def _add(left, right, sums, n):
-    top = -np.inf
-    for k in range(n):
-        x = left[k] + right[k]
-        sums[k] = x
-        top = x if x > top else top
-    return top
-
-
-@njit(**REDUCE)
-def _exponentiate32(sums, top, q):
-    total = np.float32(0.0)
-    for k in range(len(q)):
-        x = exp32(np.float32(sums[k] - top))
-        q[k] = x
-        total += x
-    return np.float64(total)
-
-
-@njit(**REDUCE)
-def _exponentiate64(sums, top, q):
-    total = 0.0
-    for k in range(len(q)):
-        x = exp64(sums[k] - top)
-        q[k] = x
-        total += x
-    return total
+    N: int
+    p: int
+    e: int
+    d: int
+    g: int
+    lengths: int
+    mean: int
+    size: int
 
 
 @njit(**COMPILE)
-def _sum(left, right, sums, q, logs):
-    """Σ_k left_k · right_k, or its logarithm from theirs, and the posteriors q."""
-    if not logs:
-        return _multiply(left, right, sums, q)
-    top = _add(left, right, sums, len(q))
-    if top == -np.inf:
-        q[:] = 0.0
-        return top
-    total = _exponentiate32(sums, top, q) if q.itemsize == 4 else _exponentiate64(sums, top, q)
-    scale = 1.0 / total
-    for k in range(len(q)):
-        q[k] *= scale
-    return top + np.log(total)
+def layout(N):
+    """For sentences of N-1 words."""
+    n = N * N * LANES
+    p = 16 * n
+    lengths = p + (3 * KINDS + 1) * n
+    return Layout(N, p, p + KINDS * n, p + 2 * KINDS * n, p + 3 * KINDS * n, lengths, lengths + LANES, lengths + WEIGHT)
+
+
+@njit(**INLINE)
+def _part(kind, N, i, j):
+    """One sum over split points of words i..j: its cell, the two cells that it stands in, its first left and right cell."""
+    M, row, column = N * N, i * N, j * N
+    if kind == MEET:
+        return (MEET * M + row + j, OPEN_RIGHT * M + row + j, OPEN_LEFT_T * M + column + i,
+                RIGHT * M + row + i, LEFT_T * M + column + i + 1)  # fmt: skip
+    if kind == LEFT:
+        return (LEFT * M + row + j, LEFT * M + row + j, LEFT_T * M + column + i,
+                LEFT * M + row + i, OPEN_LEFT_T * M + column + i)  # fmt: skip
+    # not RIGHT, which `_end` may forbid
+    return (RIGHT_T * M + column + i, RIGHT * M + row + j, RIGHT_T * M + column + i,
+            OPEN_RIGHT * M + row + i + 1, RIGHT_T * M + column + i + 1)  # fmt: skip
+
+
+@njit(**INLINE)
+def _sum(w, left, right, n):
+    """Σ_k left_k right_k over n cells of weights each."""
+    left, right = left * WEIGHT, right * WEIGHT
+    top = load(w, left + LANES) + load(w, right + LANES)
+    for k in range(WEIGHT, n * WEIGHT, WEIGHT):
+        top = maximum(top, load(w, left + k + LANES) + load(w, right + k + LANES))
+    total = spread(0.0)
+    for k in range(0, n * WEIGHT, WEIGHT):
+        scale = ratio(load(w, left + k + LANES) + load(w, right + k + LANES) - top)
+        total += load(w, left + k) * load(w, right + k) * scale
+    return normal(total, top)
+
+
+@njit(**INLINE)
+def _put(w, cell, m, e):
+    store(w, cell * WEIGHT, m)
+    store(w, cell * WEIGHT + LANES, e)
+
+
+@njit(**INLINE)
+def _q(w, left, right, e):
+    """Posterior of one split, times the mantissa of its cell's weight m · 2^e."""
+    scale = ratio(load(w, left * WEIGHT + LANES) + load(w, right * WEIGHT + LANES) - e)
+    return load(w, left * WEIGHT) * load(w, right * WEIGHT) * scale
 
 
 @njit(**COMPILE)
-def inside(w, one_root, logs, c, q):
-    """Fill the chart c and q from arc scores w (logarithms or probabilities); the value of the sentence."""
-    N = len(w)
-    right, right_t, left, left_t, open_right, open_left_t = c[0], c[1], c[2], c[3], c[4], c[5]
-    zero, one = (-np.inf, 0.0) if logs else (0.0, 1.0)
-    c[:] = zero
+def inside(w, at, one_root, log_z):
+    """The chart of weights from those of arcs, and log Z; where all trees are forbidden the length becomes 0."""
+    N = at.N
+    M = N * N
     for i in range(N):
-        right[i, i] = right_t[i, i] = left[i, i] = left_t[i, i] = one
-    sums, at = np.empty(N), 0
-    for d in range(1, N):
-        for i in range(N - d):
-            j, end = i + d, at + d
-            meet = _sum(right[i, i:j], left_t[j, i + 1 : j + 1], sums, q[0, at:end], logs)
-            open_right[i, j] = meet + w[i, j] if logs else meet * w[i, j]
-            open_left_t[j, i] = meet + w[j, i] if logs else meet * w[j, i]
-            left[i, j] = left_t[j, i] = _sum(left[i, i:j], open_left_t[j, i:j], sums, q[1, at:end], logs)
-            if one_root and i == 0 and j < N - 1:
-                q[2, at:end] = 0.0  # the root's arc must be its only one
-            else:
-                x = _sum(open_right[i, i + 1 : j + 1], right_t[j, i + 1 : j + 1], sums, q[2, at:end], logs)
-                right[i, j] = right_t[j, i] = x
-            at = end
-    return right[0, N - 1]
+        for kind in range(4):
+            _put(w, kind * M + i * N + i, spread(1.0), spread(0.0))
+    for j in range(1, N):
+        for i in range(j - 1, -1, -1):
+            cell, right, left, first, second = _part(MEET, N, i, j)
+            m, e = _sum(w, first, second, j - i)
+            _put(w, cell, m, e)
+            for kind, to in ((OPEN_RIGHT, right), (OPEN_LEFT_T, left)):
+                arc = (to + (ARC - kind) * M) * WEIGHT
+                x, y = normal(m * load(w, arc), e + load(w, arc + LANES))
+                _put(w, to, x, y)
+            for kind in (LEFT, RIGHT):
+                _, one, other, first, second = _part(kind, N, i, j)
+                m, e = _sum(w, first, second, j - i)
+                _put(w, one, m, e)
+                _put(w, other, m, e)
+            if i == 0:
+                _end(w, at, j, one_root, log_z)
 
 
 @njit(**COMPILE)
-def log_partition(theta, one_root, c, q):
-    """log Z, and q, from arc scores theta (N, N) whose column 0 and diagonal are -inf."""
-    N = len(theta)
-    w, constant = np.zeros((N, N)), 0.0
-    for m in range(1, N):
-        top = theta[:, m].max()
-        if top == -np.inf:
-            q[:] = 0.0
-            return top
-        total = 0.0
-        for h in range(N):
-            w[h, m] = exp64(theta[h, m] - top)
-            total += w[h, m]
-        constant += top + np.log(total)
-        for h in range(N):
-            w[h, m] /= total
-    z = inside(w, one_root, False, c, q)
-    if z >= SAFE_Z:
-        return np.log(z) + constant
-    return inside(theta, one_root, True, c, q)
+def _end(w, at, j, one_root, log_z):
+    """log Z of sentences of j words. A root with one arc may have no other after j words: RIGHT [0, j] is forbidden."""
+    cell = (RIGHT * at.N * at.N + j) * WEIGHT
+    for lane in range(LANES):
+        m, e = w[cell + lane], w[cell + LANES + lane]
+        if w[at.lengths + lane] == j:
+            log_z[lane] = logarithm(m, e)
+            if not possible(e):
+                w[at.lengths + lane] = 0.0
+        elif one_root:
+            w[cell + LANES + lane] = FORBIDDEN
 
 
 @njit(**COMPILE)
-def _spread(m, q, left, right):
-    for k in range(len(q)):
-        x = m * q[k]
-        left[k] += x
-        right[k] += x
+def _begin(w, at, p):
+    """A chart of p with 1 where sentences end, and 0 elsewhere."""
+    for i in range(p, p + KINDS * at.N * at.N * LANES):
+        w[i] = 0.0
+    for lane in range(LANES):
+        if w[at.lengths + lane] > 0.0:
+            w[p + int(w[at.lengths + lane]) * LANES + lane] = 1.0
 
 
 @njit(**COMPILE)
-def marginals(q, c, complete, arcs):
-    """Marginals of complete spans ([i, j] right, [j, i] left) and of arcs, from the sentence down; c is overwritten."""
-    N = len(arcs)
-    right, right_t, left, left_t, open_right, open_left_t = c[0], c[1], c[2], c[3], c[4], c[5]
-    c[:] = 0.0
-    right[0, N - 1] = 1.0
-    for d in range(N - 1, 0, -1):
-        at = _first_split(N, d)
-        for i in range(N - d):
-            j, end = i + d, at + d
-            m = complete[i, j] = right[i, j] + right_t[j, i]
-            if m > 0.0:
-                _spread(m, q[2, at:end], open_right[i, i + 1 : j + 1], right_t[j, i + 1 : j + 1])
-            m = complete[j, i] = left[i, j] + left_t[j, i]
-            if m > 0.0:
-                _spread(m, q[1, at:end], left[i, i:j], open_left_t[j, i:j])
-            arcs[i, j], arcs[j, i] = open_right[i, j], open_left_t[j, i]
-            m = arcs[i, j] + arcs[j, i]
-            if m > 0.0:
-                _spread(m, q[0, at:end], right[i, i:j], left_t[j, i + 1 : j + 1])
-            at = end
-
-
-@njit(**REDUCE)
-def _mean(q, left, right):
-    total = 0.0
-    for k in range(len(q)):
-        total += q[k] * (left[k] + right[k])
-    return total
+def marginals(w, at):
+    """p of all cells, from the sentence down; those of OPEN_RIGHT and OPEN_LEFT_T are those of arcs."""
+    _begin(w, at, at.p)
+    for j in range(at.N - 1, 0, -1):
+        for i in range(j):
+            for kind in (RIGHT, LEFT, MEET):
+                cell, one, other, left, right = _part(kind, at.N, i, j)
+                p = above(load(w, at.p + one * LANES) + load(w, at.p + other * LANES), NEGLIGIBLE)
+                share, e = p / load(w, cell * WEIGHT), load(w, cell * WEIGHT + LANES)
+                for k in range(j - i):
+                    x = share * _q(w, left + k, right + k, e)
+                    a, b = at.p + (left + k) * LANES, at.p + (right + k) * LANES
+                    store(w, a, load(w, a) + x)
+                    store(w, b, load(w, b) + x)
 
 
 @njit(**COMPILE)
-def expectations(q, g, complete, arcs, e):
-    """E[Σ g over the arcs inside a cell | the cell], in the layout of a chart; 0 in cells of marginal 0."""
-    N = len(g)
-    right, right_t, left, left_t, open_right, open_left_t = e[0], e[1], e[2], e[3], e[4], e[5]
-    e[:] = 0.0
-    at = 0
-    for d in range(1, N):
-        for i in range(N - d):
-            j, end = i + d, at + d
-            if arcs[i, j] + arcs[j, i] > 0.0:
-                meet = _mean(q[0, at:end], right[i, i:j], left_t[j, i + 1 : j + 1])
-                open_right[i, j], open_left_t[j, i] = meet + g[i, j], meet + g[j, i]
-            if complete[j, i] > 0.0:
-                left[i, j] = left_t[j, i] = _mean(q[1, at:end], left[i, i:j], open_left_t[j, i:j])
-            if complete[i, j] > 0.0:
-                x = _mean(q[2, at:end], open_right[i, i + 1 : j + 1], right_t[j, i + 1 : j + 1])
-                right[i, j] = right_t[j, i] = x
-            at = end
+def expectations(w, at):
+    """e of all cells."""
+    N = at.N
+    for i in range(N):
+        for kind in range(4):
+            store(w, at.e + (kind * N * N + i * N + i) * LANES, spread(0.0))
+    for j in range(1, N):
+        for i in range(j - 1, -1, -1):
+            for kind in (MEET, LEFT, RIGHT):
+                cell, one, other, left, right = _part(kind, N, i, j)
+                share, e, total = 1.0 / load(w, cell * WEIGHT), load(w, cell * WEIGHT + LANES), spread(0.0)
+                for k in range(j - i):
+                    both = load(w, at.e + (left + k) * LANES) + load(w, at.e + (right + k) * LANES)
+                    total += _q(w, left + k, right + k, e) * both
+                total = total * share
+                x, y = spread(0.0), spread(0.0)
+                if kind == MEET:
+                    x, y = load(w, at.g + (i * N + j) * LANES), load(w, at.g + (j * N + i) * LANES)
+                store(w, at.e + one * LANES, total + x)
+                store(w, at.e + other * LANES, total + y)
 
 
 @njit(**COMPILE)
-def _spread_covariance(m, D, q, e_left, e_right, left, right):
-    for k in range(len(q)):
-        left[k] += q[k] * (D + m * e_right[k])
-        right[k] += q[k] * (D + m * e_left[k])
+def covariance(w, at):
+    """Gradient to the arc from i to j in the place of g at [i, j], with E[G] given; p and d of all cells."""
+    N = at.N
+    _begin(w, at, at.p)
+    for i in range(at.d, at.g):
+        w[i] = 0.0
+    for j in range(N - 1, 0, -1):
+        for i in range(j):
+            for kind in (RIGHT, LEFT, MEET):
+                cell, one, other, left, right = _part(kind, N, i, j)
+                p = above(load(w, at.p + one * LANES), NEGLIGIBLE)
+                x = above(load(w, at.p + other * LANES), NEGLIGIBLE)
+                d = load(w, at.d + one * LANES) + load(w, at.d + other * LANES)
+                if kind == MEET:
+                    d += _arc(w, at, one, i * N + j, p) + _arc(w, at, other, j * N + i, x)
+                share = 1.0 / load(w, cell * WEIGHT)
+                _spread_both(w, at, load(w, cell * WEIGHT + LANES), (p + x) * share, d * share, left, right, j - i)
 
 
-@njit(**COMPILE)
-def covariance(q, g, complete, arcs, e, c, grad):
-    """Gradient to the arc scores, p (E[G | arc] − E[G]) with G = Σ g over a tree's arcs.
+@njit(**INLINE)
+def _arc(w, at, cell, arc, p):
+    """Leave an arc's gradient at its g; what the arc adds to d inside."""
+    g = load(w, at.g + arc * LANES)
+    covariance = load(w, at.d + cell * LANES) + p * (load(w, at.e + cell * LANES) - load(w, at.mean))
+    store(w, at.g + arc * LANES, covariance)
+    return p * g
 
-    The chart c gets p(cell) E[Σ g over the arcs outside a cell | the cell], from the sentence down.
-    """
-    N = len(g)
-    c[:] = 0.0
-    mean = e[RIGHT, 0, N - 1]
-    for d in range(N - 1, 0, -1):
-        at = _first_split(N, d)
-        for i in range(N - d):
-            j, end = i + d, at + d
-            a, b = slice(i, j), slice(i + 1, j + 1)
-            if complete[i, j] > 0.0:
-                D = c[RIGHT, i, j] + c[RIGHT_T, j, i]
-                _spread_covariance(complete[i, j], D, q[2, at:end], e[OPEN_RIGHT, i, b], e[RIGHT_T, j, b],
-                                   c[OPEN_RIGHT, i, b], c[RIGHT_T, j, b])  # fmt: skip
-            if complete[j, i] > 0.0:
-                D = c[LEFT, i, j] + c[LEFT_T, j, i]
-                _spread_covariance(complete[j, i], D, q[1, at:end], e[LEFT, i, a], e[OPEN_LEFT_T, j, a],
-                                   c[LEFT, i, a], c[OPEN_LEFT_T, j, a])  # fmt: skip
-            m, D = arcs[i, j] + arcs[j, i], c[OPEN_RIGHT, i, j] + c[OPEN_LEFT_T, j, i]
-            grad[i, j] = c[OPEN_RIGHT, i, j] + arcs[i, j] * (e[OPEN_RIGHT, i, j] - mean)
-            grad[j, i] = c[OPEN_LEFT_T, j, i] + arcs[j, i] * (e[OPEN_LEFT_T, j, i] - mean)
-            if m > 0.0:
-                D += arcs[i, j] * g[i, j] + arcs[j, i] * g[j, i]
-                _spread_covariance(m, D, q[0, at:end], e[RIGHT, i, a], e[LEFT_T, j, b],
-                                   c[RIGHT, i, a], c[LEFT_T, j, b])  # fmt: skip
-            at = end
+
+@njit(**INLINE)
+def _spread_both(w, at, e, p, d, left, right, n):
+    """p and d of a cell to its parts."""
+    for k in range(n):
+        a, b = (left + k) * LANES, (right + k) * LANES
+        q = _q(w, left + k, right + k, e)
+        x, y = q * p, q * d
+        store(w, at.p + a, load(w, at.p + a) + x)
+        store(w, at.p + b, load(w, at.p + b) + x)
+        store(w, at.d + a, load(w, at.d + a) + (y + x * load(w, at.e + b)))
+        store(w, at.d + b, load(w, at.d + b) + (y + x * load(w, at.e + a)))

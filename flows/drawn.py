@@ -1,0 +1,91 @@
+"""Trained models of paper 003, drawn on a text: attention to segments, chains of facts, soft parents with the best tree."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from flows import structures
+from flows.models import Model
+from flows.recipes.answering import AnsweringRecipe
+from flows.recipes.decomposition import DecompositionRecipe
+from flows.recipes.translation import TranslationRecipe
+from phrasemodels.encoders.parents import SoftParents
+from phrasemodels.models.recurrent import RecurrentConfig
+from tasks.checkpoints import load_tensors
+from tasks.pairs import ROOT
+from tasks.problems.answering import Answering
+from tasks.problems.decomposition import Decomposition
+from tasks.stories import words as words_of
+from tasks.vocabulary import SPECIAL, read_words
+
+UNKNOWN, BEGIN, END = 1, 2, 3
+
+
+def draw(models: Sequence[Model], text: str, target: str = "") -> str:
+    """SVG of what the models do with a text: for answers facts and then a question, each ended by a mark; for the others
+    a sentence. Translators may be several, side by side, and show the `target`, or else the last one's translation."""
+    first = models[0].experiment
+    if isinstance(first.recipe, TranslationRecipe) and isinstance(first.model, RecurrentConfig):
+        return _segments(models, first.recipe, text, target)
+    if len(models) > 1:
+        raise ValueError(f"{first.name}: only translators stand side by side; name one model")
+    if isinstance(first.recipe, AnsweringRecipe):
+        return _facts(models[0], text)
+    if isinstance(first.recipe, DecompositionRecipe):
+        return _parents(models[0], text)
+    raise ValueError(f"{first.name} has no figure of its own; see `phrasemodels attend`")
+
+
+def _segments(models: Sequence[Model], recipe: TranslationRecipe, text: str, target: str) -> str:
+    languages = recipe.text.source_language, recipe.text.target_language
+    source = recipe.text.tokeniser(text, languages[0])
+    wanted = target or models[-1].predict([text])[0]
+    tokens, vocabulary = recipe.text.tokeniser(wanted, languages[1]), models[0].vocabulary
+    if any(m.vocabulary.key != vocabulary.key for m in models):
+        raise ValueError("models with other vocabularies cannot stand side by side; name models of one source")
+    ids = (
+        torch.tensor([BEGIN, *_numbers(source, read_words(vocabulary, "source")), END]),
+        torch.tensor([BEGIN, *_numbers(tokens, read_words(vocabulary, "target"))]),
+    )
+    known = {
+        m.experiment.variant.partition(",")[0]: _built(m, recipe.problem.configure(m.experiment.model, vocabulary))
+        for m in models
+    }
+    return structures.segments(known, ["<s>", *source, "</s>"], [*tokens, "</s>"], ids)
+
+
+def _facts(model: Model, text: str) -> str:
+    *facts, question = [part.strip() for part in re.split(r"[.?!]", text) if part.strip()]
+    if not facts:
+        raise ValueError(f"{text[:60]!r} is no story: give facts and then a question, each with a mark at its end")
+    names, rows = read_words(model.vocabulary, "words"), [words_of(fact) for fact in facts]
+    longest = max(map(len, rows))
+    told = torch.tensor([_numbers(row, names) + [0] * (longest - len(row)) for row in rows])
+    asked = torch.tensor(_numbers(words_of(question), names))
+    built = _built(model, Answering().configure(model.experiment.model, model.vocabulary))
+    return structures.facts(built, facts, f"{question}?", (told, asked))
+
+
+def _parents(model: Model, text: str) -> str:
+    words = text.lower().split()
+    built = _built(model, Decomposition().configure(model.experiment.model, model.vocabulary))
+    if not isinstance(built.parents, SoftParents):
+        raise ValueError(f"{model.experiment.name} has no soft parents to draw")
+    with torch.inference_mode():
+        embedded = built.embed(torch.tensor([ROOT, *_numbers(words, read_words(model.vocabulary, "words"))]))
+    return structures.parents(built.parents, embedded, words)
+
+
+def _built(model: Model, config: Any) -> Any:
+    """The module of a configuration, with the model's weights."""
+    built = config.build()
+    load_tensors(built, load_file(model.weights.file("model.safetensors")))
+    return built.eval()
+
+
+def _numbers(tokens: Sequence[str], vocabulary: Sequence[str]) -> list[int]:
+    ids = {word: i for i, word in enumerate(vocabulary) if word not in SPECIAL}
+    return [ids.get(token, UNKNOWN) for token in tokens]

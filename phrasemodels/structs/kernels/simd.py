@@ -1,0 +1,204 @@
+# mypy: disallow-untyped-defs=False
+"""A vector of LANES float64, or of twice as many float32, as a type of numba's.
+
+Kernels written with it read like scalar code, need no vectoriser to guess well, and compile in a fraction of the time.
+LLVM maps the vector to what the processor has. Arithmetic is `+ - * /` between vectors and with floats; the rest is below.
+Positions in arrays are counted in numbers, from the array's first, whatever its shape; arrays are C-contiguous.
+"""
+
+import operator
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, models, overload, register_model
+
+from phrasemodels.structs.kernels.vector import COMPILE as COMPILE
+
+INLINE = COMPILE | {"forceinline": True}
+LANES = 4  # one AVX register; with more, small batches would not fill them, nor be divided among threads
+
+_BITS = ir.VectorType(ir.IntType(64), LANES)
+_ROUND = 6755399441055744.0  # 1.5 · 2^52: added to a small integer, it leaves it in the low bits
+
+
+class Lanes(types.Type):
+    """So many bits of one real type."""
+
+    def __init__(self, real):
+        super().__init__(name=f"Lanes({real})")
+        self.real = real
+        part = ir.DoubleType() if real == types.float64 else ir.FloatType()
+        self.vector = ir.VectorType(part, LANES * 64 // real.bitwidth)
+
+
+lanes = Lanes(types.float64)
+
+
+@register_model(Lanes)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager, kind):
+        super().__init__(manager, kind, kind.vector)
+
+
+def _constant(value):
+    return ir.Constant(lanes.vector, [value] * LANES)
+
+
+def _bits(value):
+    return ir.Constant(_BITS, [value] * LANES)
+
+
+def _address(context, builder, kind, array, position):
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [position]), Lanes(kind.dtype).vector.as_pointer())
+
+
+@intrinsic
+def load(context, array, position):
+    """The numbers of `array` from `position` on."""
+
+    def generate(context, builder, signature, args):
+        value = builder.load(_address(context, builder, signature.args[0], *args))
+        value.align = signature.return_type.real.bitwidth // 8
+        return value
+
+    return Lanes(array.dtype)(array, types.intp), generate
+
+
+@intrinsic
+def number(context, array, position):
+    """The one number of `array` at `position`."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.load(builder.gep(data, [args[1]]))
+
+    return array.dtype(array, types.intp), generate
+
+
+@intrinsic
+def store(context, array, position, x):
+    """Put x where `load` would read it."""
+
+    def generate(context, builder, signature, args):
+        to = _address(context, builder, signature.args[0], *args[:2])
+        builder.store(args[2], to).align = signature.args[2].real.bitwidth // 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, x), generate
+
+
+@intrinsic
+def spread(context, x):
+    """The float x in every lane."""
+
+    def generate(context, builder, signature, args):
+        vector = signature.return_type.vector
+        first = builder.insert_element(ir.Constant(vector, ir.Undefined), args[0], ir.Constant(ir.IntType(32), 0))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+        return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), zeros)
+
+    return Lanes(x)(x), generate
+
+
+def _binary(build):
+    @intrinsic
+    def operation(context, x, y):
+        return x(x, y), lambda context, builder, signature, args: build(builder, *args)
+
+    return operation
+
+
+def _unary(build):
+    @intrinsic
+    def operation(context, x):
+        return x(x), lambda context, builder, signature, args: build(builder, *args)
+
+    return operation
+
+
+def _either(compare):
+    return lambda b, x, y: b.select(b.fcmp_ordered(compare, x, y), x, y)
+
+
+def _larger(b, x, y):
+    # as a comparison, kept where it was, it would become a masked store, which some processors are very slow at
+    kind = ir.FunctionType(x.type, [x.type, x.type])
+    name = f"llvm.maxnum.v{x.type.count}f{64 if x.type.element == ir.DoubleType() else 32}"
+    return b.call(b.module.declare_intrinsic(name, fnty=kind), [x, y], fastmath=("nnan", "nsz"))
+
+
+larger = _binary(_larger)  # not for NaN; the others take y for one
+maximum, minimum = _binary(_either(">")), _binary(_either("<"))
+
+
+@intrinsic
+def highest(context, x):
+    """The largest of the lanes, a float."""
+
+    def generate(context, builder, signature, args):
+        top, n = args[0], signature.args[0].vector.count
+        while n > 1:
+            n //= 2
+            count = signature.args[0].vector.count
+            turn = ir.Constant(ir.VectorType(ir.IntType(32), count), [(i + n) % count for i in range(count)])
+            turned = builder.shuffle_vector(top, ir.Constant(top.type, ir.Undefined), turn)
+            top = _either(">")(builder, top, turned)
+        return builder.extract_element(top, ir.Constant(ir.IntType(32), 0))
+
+    return x.real(x), generate
+
+
+@intrinsic
+def above(context, x, least):
+    """x where it is more than the float `least`, else 0."""
+
+    def generate(context, builder, signature, args):
+        bound = ir.Constant(args[0].type, ir.Undefined)
+        for lane in range(args[0].type.count):
+            bound = builder.insert_element(bound, args[1], ir.Constant(ir.IntType(32), lane))
+        zero = ir.Constant(args[0].type, [0.0] * args[0].type.count)
+        return builder.select(builder.fcmp_ordered(">", args[0], bound), args[0], zero)
+
+    return x(x, x.real), generate
+
+
+def _operator(python, name):
+    apply = _binary(lambda b, x, y: getattr(b, name)(x, y, flags=("contract",)))
+
+    @overload(python)
+    @overload(getattr(operator, "i" + python.__name__))
+    def overloaded(x, y):
+        if isinstance(x, Lanes) and isinstance(y, Lanes):
+            return lambda x, y: apply(x, y)
+        if isinstance(x, Lanes) and isinstance(y, types.Float):
+            return lambda x, y: apply(x, spread(y))
+        if isinstance(x, types.Float) and isinstance(y, Lanes):
+            return lambda x, y: apply(spread(x), y)
+        return None
+
+
+_operator(operator.add, "fadd")
+_operator(operator.sub, "fsub")
+_operator(operator.mul, "fmul")
+_operator(operator.truediv, "fdiv")
+
+
+def _power(b, x):
+    rounded = b.fadd(x, _constant(_ROUND + 1023))
+    return b.bitcast(b.shl(b.bitcast(rounded, _BITS), _bits(52)), lanes.vector)
+
+
+def _exponent(b, x):
+    high = b.or_(b.lshr(b.bitcast(x, _BITS), _bits(52)), _bits(0x4330000000000000))
+    return b.fsub(b.bitcast(high, lanes.vector), _constant(2.0**52 + 1023))
+
+
+def _mantissa(b, x):
+    low = b.and_(b.bitcast(x, _BITS), _bits(0x000FFFFFFFFFFFFF))
+    return b.bitcast(b.or_(low, _bits(0x3FF0000000000000)), lanes.vector)
+
+
+power = _unary(_power)  # 2^x for integers x in -1023..1023, 0 for -1023
+exponent = _unary(_exponent)  # ⌊log2 x⌋ for normal x > 0
+mantissa = _unary(_mantissa)  # x / 2^exponent(x), in [1, 2)
