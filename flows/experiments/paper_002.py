@@ -197,6 +197,19 @@ def table_2(profile: str) -> list[Experiment]:
     return made
 
 
+def geo(profile: str) -> list[Experiment]:
+    """The rows of Table 2 on Geo, where the paper has cells for two of them (Table 3)."""
+    data = PROFILES[profile].data["geo"]
+    made = []
+    for row in (TRANSFORMER, *MODELS):
+        named = {TRANSFORMER.slug: "ours", MODELS[3].slug: f"Model 4, {MODELS[3].variant}"}.get(row.slug)
+        cell = _table_3_cell(row, data, named) if named and data is not SAMPLE else None
+        logic, exact = (Answer(name, None, Statistic(name, accuracy_of)) for name in ("logic", "exact"))
+        answers = (dataclasses.replace(logic, cell=cell), exact, Answer("structure"), Answer("logic/new"))
+        made.append(experiment("table2-geo", profile, data, row, answers, row.slug))
+    return made
+
+
 def _table_3_cell(row: Row, data: Data, variant: str) -> Cell:
     return Cell(PAPER, "Table 3", row.system, variant, "logic match", data.name.split()[0], "test")
 
@@ -279,6 +292,7 @@ def merges(profile: str) -> list[Experiment]:
 
 TABLES: dict[str, Callable[[str], list[Experiment]]] = {
     "2": table_2,
+    "2-geo": geo,
     "3": table_3,
     "4": table_4,
     "5": table_5,
