@@ -16,7 +16,7 @@ from flows.experiment import Experiment
 from flows.lineage import Lineage
 from tasks.given import Given, given
 
-PARTS = ("model", "vocabulary")
+PARTS = ("model", "vocabulary", "bpe")  # the last only where words are divided
 TRAININGS = ("train", "train_restarts")  # steps that make weights
 
 
@@ -38,6 +38,7 @@ class Model:
     seed: int
     weights: Artifact
     vocabulary: Artifact
+    bpe: Artifact | None = None
 
     @property
     def recipe(self) -> Answering:
@@ -46,8 +47,10 @@ class Model:
         return self.experiment.recipe
 
     @property
-    def known(self) -> dict[str, HasKey]:
-        return {"model": self.weights, "vocabulary": self.vocabulary}
+    def known(self) -> dict[str, Artifact]:
+        """What recipes know of it, by the names of PARTS; `bpe` only where words are divided."""
+        parts = zip(PARTS, (self.weights, self.vocabulary, self.bpe), strict=True)
+        return {name: part for name, part in parts if part is not None}
 
     def predict(self, texts: Sequence[str]) -> list[str]:
         """The answers to sentences, by the same steps that made the predictions of the test set."""
@@ -68,7 +71,7 @@ class Model:
     def export(self, to: Path) -> Path:
         """A folder that `load` reads: weights and vocabulary with their manifests, and a card."""
         to.mkdir(parents=True, exist_ok=True)
-        for name, artifact in zip(PARTS, (self.weights, self.vocabulary), strict=True):
+        for name, artifact in self.known.items():
             shutil.copytree(artifact.path, to / name, dirs_exist_ok=True)
         write_durably(to / "card.json", json.dumps(self.card(), indent=1))
         return to
@@ -88,10 +91,10 @@ def _given(texts: Sequence[str]) -> Step:
 
 def load(folder: Path) -> Model:
     """A model that was exported; a ValueError if it is damaged or of another version of the code."""
-    parts = [Store(folder).load(folder / name) for name in PARTS]
-    if parts[0] is None or parts[1] is None:
+    weights, vocabulary, bpe = (Store(folder).load(folder / name) for name in PARTS)
+    if weights is None or vocabulary is None or (bpe is None and (folder / PARTS[2]).exists()):
         raise ValueError(f"{folder}: not an exported model, or damaged; export it again with `phrasemodels export`")
-    return _model(parts[0], parts[1])
+    return _model(weights, vocabulary, bpe)
 
 
 def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
@@ -130,10 +133,16 @@ def stored(lineage: Lineage, trained: Artifact) -> Model:
     key = trained.manifest["parts"]["inputs"].get("vocabulary", "")
     if (vocabulary := lineage.artifacts.get(key)) is None:
         raise ValueError(f"{trained.manifest['label']}: its vocabulary {key} is no longer in the store")
-    return _model(trained, vocabulary)
+    return _model(trained, vocabulary, _made_by(lineage, vocabulary, "learn_bpe"))
 
 
-def _model(trained: Artifact, vocabulary: Artifact) -> Model:
+def _made_by(lineage: Lineage, artifact: Artifact, step: str) -> Artifact | None:
+    """What a step made that an artifact rests on."""
+    found = (a for _, _, a, _ in lineage.back(artifact) if isinstance(a, Artifact))
+    return next((a for a in found if a.manifest["step"] == step), None)
+
+
+def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None) -> Model:
     name, _, seed = trained.manifest["label"].partition(" ")[2].rpartition(" seed ")
     known = find_experiment(name)
     config = restored(known.model, trained.manifest["parts"]["settings"]["model"], name)
@@ -142,7 +151,7 @@ def _model(trained: Artifact, vocabulary: Artifact) -> Model:
     from infra.settings import Settings
 
     recipe = with_encoders(known.recipe, Sources(Settings().mirrors))
-    return Model(dataclasses.replace(known, recipe=recipe, model=config), int(seed), trained, vocabulary)
+    return Model(dataclasses.replace(known, recipe=recipe, model=config), int(seed), trained, vocabulary, bpe)
 
 
 def restored(template: Any, saved: Any, where: str) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -168,20 +169,31 @@ def _amid(
     return nodes, rows, columns
 
 
-def heads(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, said: str) -> str:
-    """Weights (h, q, k) head by head, as SVG: small, rows and columns as in `attention`, one scale for all."""
-    _, rows, columns = _amid(tokens, phrases, weights)
+def heads(weights: Any, rows: Sequence[str], columns: Sequence[str], said: str) -> str:
+    """Weights (h, q, k) head by head, as SVG: small, one scale for all; rows and columns are named at the edge."""
     across = min(len(weights), 4)
     down = -(-len(weights) // across)
-    size = (0.4 + 2.0 * across, down * (0.4 + 1.8 * len(rows) / len(columns)))
-    figure, grid = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained")
+    width, height = max(1.8, 0.1 * len(columns)), max(0.8, 0.1 * len(rows))
+    size = (0.9 + width * across, 0.9 + down * (0.3 + height))
+    figure, grid = plt.subplots(
+        down, across, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
+    )
     for head, axes in enumerate(grid.flat):
-        axes.set(xticks=[], yticks=[])
         axes.set_visible(head < len(weights))
         if head < len(weights):
-            axes.imshow(weights[head][rows][:, columns], cmap="Greys", vmin=0, vmax=weights.max())
+            axes.imshow(weights[head], cmap="Greys", vmin=0, vmax=weights.max(), aspect="auto")
             axes.set_title(f"head {head + 1}", fontsize=8)
+            axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=5)
+            axes.set_yticks(range(len(rows)), rows, fontsize=5)
+            axes.tick_params(length=1)
     return svg(figure, said)
+
+
+def amid(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any) -> tuple[Any, list[str], list[str]]:
+    """Weights (h, q, k) with rows and columns as in `attention`, and the names of these."""
+    nodes, rows, columns = _amid(tokens, phrases, weights)
+    names = [" ".join(tokens[i] for i in node) for node in nodes]
+    return weights[:, rows][:, :, columns], [names[node] for node in rows], [names[node] for node in columns]
 
 
 def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, said: str) -> str:
@@ -210,6 +222,53 @@ def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: 
     axes.set(xlabel="attended to", ylabel="from")
     figure.colorbar(shown, ax=axes, label="weight", fraction=0.03)
     return svg(figure, said)
+
+
+def sweep(points: Mapping[float, Mapping[str, Sequence[float]]], said: str) -> str:
+    """Metrics of all seeds against a number that was varied, as SVG: means, and the seeds as small marks."""
+    figure, axes = plt.subplots(figsize=(6.5, 3.4), layout="constrained")
+    for index, name in enumerate(next(iter(points.values()))):
+        mark, line = MARKS[index % len(MARKS)], LINES[index % len(LINES)]
+        means = [sum(found[name]) / len(found[name]) for found in points.values()]
+        axes.plot(list(points), means, color="black", marker=mark, linestyle=line, markersize=5, label=f"{name} match")
+        for x, found in points.items():
+            axes.plot([x] * len(found[name]), found[name], "_", color="black", markersize=7)
+    axes.set(xlabel=said, ylabel="%")
+    axes.set_xticks(list(points))
+    axes.grid(linewidth=0.4)
+    axes.legend(fontsize=8)
+    return svg(figure, f"{said}, and matches in %")
+
+
+def neighbours(vectors: Any, names: Sequence[str], centres: Sequence[int], count: int) -> str:
+    """Vectors (m, d) on their first two principal components, as SVG; the `count` nearest to each centre by cosine are
+    marked, and shown again larger, with their names."""
+    middle = vectors - vectors.mean(0)
+    placed = middle @ np.linalg.svd(middle, full_matrices=False)[2][:2].T
+    directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    figure, grid = plt.subplots(1, 1 + len(centres), figsize=(3.6 + 4.6 * len(centres), 5.4), layout="constrained")
+    grid[0].plot(*placed.T, ".", color="#999999", markersize=2)
+    grid[0].set_title("all phrases", fontsize=8)
+    for index, (centre, axes) in enumerate(zip(centres, grid[1:], strict=True)):
+        nearest = np.argsort(-(directions @ directions[centre]), kind="stable")[:count]
+        for one, size in ((grid[0], 4), (axes, 5)):
+            one.plot(
+                *placed[nearest].T, MARKS[index % len(MARKS)], color="black", markerfacecolor="white", markersize=size
+            )
+        order = nearest[np.argsort(placed[nearest, 1])]
+        low, high = placed[nearest].min(0), placed[nearest].max(0)
+        for level, point in zip(np.linspace(low[1], high[1], len(order)), order, strict=True):
+            axes.annotate(
+                names[point], placed[point], (high[0] + 0.15 * (high[0] - low[0] + 1e-6), level), fontsize=5,
+                va="center", arrowprops={"arrowstyle": "-", "color": "#999999", "linewidth": 0.3},
+            )  # fmt: skip
+        axes.set_xlim(low[0] - 0.1 * (high[0] - low[0] + 1e-6), high[0] + 1.6 * (high[0] - low[0] + 1e-6))
+        axes.set_title(f"{count} nearest to {names[centre]}", fontsize=8)
+    for axes in grid:
+        axes.tick_params(labelsize=6)
+    return svg(
+        figure, f"Phrase vectors by principal components; {count} nearest to " + ", ".join(names[c] for c in centres)
+    )
 
 
 def svg(figure: Figure, said: str) -> str:

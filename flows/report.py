@@ -12,8 +12,9 @@ from data.shards import read_shard
 from data.store import Artifact, digest_of, write_durably
 from data.trees import brackets
 from flows.experiment import Pipeline
-from flows.models import Answering
-from flows.plots import attention, curves, differences, groups, heads, heat, intervals
+from flows.forms import sections
+from flows.models import PARTS, Answering
+from flows.plots import amid, attention, curves, differences, groups, heads, heat, intervals
 from flows.session import Session
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def write_report(session: Session, verdicts: Artifact) -> Path:
         leaks=session.leaks(),
         lineage=[_lineage(session, pipeline) for pipeline in session.pipelines],
         examples=_examples(session),
+        sections=sections(session),
         attention=_attention(session),
         licences=verdicts.meta["licences"],
         stand_in=verdicts.meta["stand_in"],
@@ -160,29 +162,37 @@ def _attention(session: Session) -> dict[str, list[dict[str, Any]]]:
         recipe, trained = pipeline.experiment.recipe, session.store.find(pipeline.trained, verify=False)
         if isinstance(recipe, Answering) and trained is not None and trained.meta["redistributable"]:
             data = recipe.data()
-            known = {"model": pipeline.trained, "vocabulary": data["vocabulary"]}
-            step = recipe.attending(pipeline.experiment.model, data["raw"], known, 1)
+            known = {"model": pipeline.trained} | {name: data[name] for name in PARTS if name in data}
+            texts = data["raw"] if "raw" in data else data["test_raw"]
+            step = recipe.attending(pipeline.experiment.model, texts, known, 1)
             rows = read_shard(session.store.run(step).file("attention.arrow")).to_pylist()
-            last = rows[-1]["module"].rpartition(".")[0] if rows else ""
-            found[pipeline.experiment.row] = attention_figures([r for r in rows if r["module"].startswith(last)])
+            found[pipeline.experiment.row] = attention_figures(_last_layers(rows))
     return found
 
 
+def _last_layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of the attentions of sentences those of the encoder's last layer, and of the decoder's."""
+    sides = [[row["module"] for row in rows if (row.get("written") is None) == encodes] for encodes in (True, False)]
+    last = tuple(side[-1].rpartition(".")[0] for side in sides if side)
+    return [row for row in rows if row["module"].startswith(last)]
+
+
 def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A figure for each attention of each sentence: mean over heads; nothing where no phrases were looked at."""
+    """Two figures for each attention of each sentence: mean over heads, and head by head."""
     return [
-        {
-            "group": row["group"],
-            "sentence": " ".join(row["tokens"][1:-1]),
-            "module": row["module"],
-            "plot": Markup(
-                attention(
-                    row["tokens"], row["phrases"], _weights(row).mean(0), f"Attention {row['module']}, mean over heads"
-                )
-            ),
-        }
+        {"group": row["group"], "sentence": " ".join(row["tokens"][1:-1]), "module": row["module"]}
+        | {name: Markup(plot) for name, plot in zip(("plot", "heads"), _drawn(row), strict=True)}
         for row in rows
     ]
+
+
+def _drawn(row: dict[str, Any]) -> tuple[str, str]:
+    weights, tokens, phrases = _weights(row), row["tokens"], row["phrases"]
+    mean, each = f"Attention {row['module']}, mean over heads", f"Heads of {row['module']}"
+    if row.get("written") is not None:
+        axes = ("written", "attended to")
+        return heat(weights.mean(0), row["written"], tokens, axes, mean), heads(weights, row["written"], tokens, each)
+    return attention(tokens, phrases, weights.mean(0), mean), heads(*amid(tokens, phrases, weights), each)
 
 
 def _weights(row: dict[str, Any]) -> Any:
@@ -191,13 +201,9 @@ def _weights(row: dict[str, Any]) -> Any:
 
 
 def write_attention(card: dict[str, Any], rows: list[dict[str, Any]], to: Path) -> Path:
-    """The page of one sentence: every attention of the encoder, and every head of it."""
+    """The page of one sentence: every attention to it, and every head of each."""
     to.parent.mkdir(parents=True, exist_ok=True)
-    figures = [
-        {**figure, "heads": Markup(heads(row["tokens"], row["phrases"], _weights(row), f"Heads of {row['module']}"))}
-        for figure, row in zip(attention_figures(rows), rows, strict=True)
-    ]
-    write_durably(to, render("attention.html.jinja", card=card, figures=figures))
+    write_durably(to, render("attention.html.jinja", card=card, figures=attention_figures(rows)))
     return to
 
 

@@ -12,13 +12,21 @@ from typing import Any
 
 from data.grammar.records import LogicalForms
 from flows.experiment import Answer, Cell, Experiment
+from flows.experiments.paper_002_systems import (
+    LAYERS,
+    MODELS,
+    OFFICIAL_CODE,
+    PAPERS,
+    PHRASE,
+    TRANSFORMER,
+    Preset,
+    Row,
+    Size,
+)
 from flows.recipes.semantic_parsing import SAME, Forms, SemanticParsingRecipe
-from phrasemodels.encoders.ngram import NgramEncoderConfig
-from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.layers.blocks import AddNorm, PreNorm, Residual
-from phrasemodels.layers.ngrams import BiLSTM, BiRNN, Gate, GramEncoder, Mean, Sum, grams_alone, residual_gate
+from phrasemodels.layers.ngrams import BiRNN
 from phrasemodels.models.search import BeamSearch
-from phrasemodels.models.translation import EncoderConfig, TranslationConfig
+from phrasemodels.models.translation import TranslationConfig
 from tasks.corpora import Corpus, SampleCorpus
 from tasks.significance import Statistic, accuracy_of
 from tasks.tokenise import underscores_as_spaces
@@ -28,79 +36,6 @@ PAPER = "002"
 METRICS = {"exact": "exact match", "logic": "logic match"}
 NO_TEST_FORMS = "cannot be reproduced: the public test set has no logical forms; ours is of dev"
 NEVER = 1e9  # a norm that no gradient reaches: no clipping
-
-
-@dataclass(frozen=True)
-class Preset:
-    """One reading of how the models were trained. batches: of how many an update is the sum; min_count: words seen less
-    often are unknown; recurrent, total: what the n-gram LSTM and the Sum variant are; most_steps: at most so many updates."""
-
-    slug: str
-    betas: tuple[float, float]
-    smoothing: float
-    batches: int
-    residual: type[Residual]
-    shared: bool
-    min_count: int
-    recurrent: GramEncoder
-    total: GramEncoder
-    most_steps: int
-
-
-PAPERS = Preset("paper", (0.9, 0.998), 0.0, 1, AddNorm, True, 1, BiLSTM, Sum, 250_000)
-OFFICIAL_CODE = Preset("official_code", (0.9, 0.98), 0.1, 8, PreNorm, False, 3, BiRNN, Mean, 100_000)
-
-
-@dataclass(frozen=True)
-class Size:
-    """Widths and depths shared by all rows."""
-
-    d: int = 512
-    heads: int = 8
-    layers: int = 6
-    d_ff: int = 2048
-
-
-@dataclass(frozen=True)
-class Row:
-    """A system of the paper by its number in Table 2; 0 is the Transformer. layers: those that have n-grams, from 1."""
-
-    slug: str
-    system: str
-    sizes: tuple[int, ...]
-    gate: Gate = grams_alone
-    total: bool = False
-    layers: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
-
-    @property
-    def variant(self) -> str:
-        return f"n=[{';'.join(map(str, self.sizes))}]" if any(self.sizes) else "ours"
-
-    def encoder(self, size: Size, preset: Preset, dropout: float) -> EncoderConfig:
-        """The encoder of this row; layers that a smaller size does not have are left out."""
-        widths: dict[str, Any] = dataclasses.asdict(size) | {"dropout": dropout, "residual": preset.residual}
-        if not any(self.sizes):
-            return TransformerEncoderConfig(**widths)
-        return NgramEncoderConfig(
-            **widths,
-            gram_sizes=self.sizes,
-            phrase_layers=tuple(layer for layer in self.layers if layer <= size.layers),
-            gram_encoder=preset.total if self.total else preset.recurrent,
-            gate=self.gate,
-        )
-
-
-PHRASE, MIXED = "PhraseTransformer", (0, 0, 2, 2, 3, 3, 4, 4)
-TRANSFORMER = Row("transformer", "Transformer", (0,) * 8)
-MODELS = (
-    Row("model-1", PHRASE, (0, 0, 0, 0, 2, 2, 2, 2)),
-    Row("model-2", PHRASE, (0, 0, 0, 0, 3, 3, 3, 3)),
-    Row("model-3", PHRASE, (0, 0, 0, 0, 2, 2, 3, 3)),
-    Row("model-4", PHRASE, MIXED),
-    Row("model-5", f"{PHRASE} Res.", MIXED, residual_gate),
-    Row("model-6", f"{PHRASE} Sum", MIXED, total=True),
-)
-LAYERS = {"[1]": (1,), "[1 - 2]": (1, 2), "[1 - 3]": (1, 2, 3), "[1 - 6]": (1, 2, 3, 4, 5, 6), "[3-6]": (3, 4, 5, 6)}
 
 
 @dataclass(frozen=True)
@@ -262,6 +197,19 @@ def table_2(profile: str) -> list[Experiment]:
     return made
 
 
+def geo(profile: str) -> list[Experiment]:
+    """The rows of Table 2 on Geo, where the paper has cells for two of them (Table 3)."""
+    data = PROFILES[profile].data["geo"]
+    made = []
+    for row in (TRANSFORMER, *MODELS):
+        named = {TRANSFORMER.slug: "ours", MODELS[3].slug: f"Model 4, {MODELS[3].variant}"}.get(row.slug)
+        cell = _table_3_cell(row, data, named) if named and data is not SAMPLE else None
+        logic, exact = (Answer(name, None, Statistic(name, accuracy_of)) for name in ("logic", "exact"))
+        answers = (dataclasses.replace(logic, cell=cell), exact, Answer("structure"), Answer("logic/new"))
+        made.append(experiment("table2-geo", profile, data, row, answers, row.slug))
+    return made
+
+
 def _table_3_cell(row: Row, data: Data, variant: str) -> Cell:
     return Cell(PAPER, "Table 3", row.system, variant, "logic match", data.name.split()[0], "test")
 
@@ -344,6 +292,7 @@ def merges(profile: str) -> list[Experiment]:
 
 TABLES: dict[str, Callable[[str], list[Experiment]]] = {
     "2": table_2,
+    "2-geo": geo,
     "3": table_3,
     "4": table_4,
     "5": table_5,

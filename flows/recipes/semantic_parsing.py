@@ -11,6 +11,7 @@ from phrasemodels.models.translation import TranslationConfig
 from tasks.bpe import ApplyBpe, LearnBpe, apply_bpe, joined, learn_bpe, without_bpe
 from tasks.corpora import Corpus, SampleCorpus
 from tasks.phrases import Phrases, no_phrases, phrases
+from tasks.problems.grams import GramSettings, gram_vectors
 from tasks.problems.semantic_parsing import FormScoreSettings, SemanticParsing, score_forms
 from tasks.problems.translation import AttendSettings, TranslateSettings, attend, translate
 from tasks.tokenise import Tokenise, Tokeniser, spaces, tokenise
@@ -101,8 +102,14 @@ class SemanticParsingRecipe:
     def attending(self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:
         """What known["model"] attends to in the first questions of each group of the texts."""
         tokens, numbers = self._numbered(texts, known)
-        settings = AttendSettings(SemanticParsing(), model, sentences)
+        settings = AttendSettings(SemanticParsing(), model, sentences, self.search)
         return Step(attend, "attend to questions", settings, {**known, "phrases": numbers, "rows": tokens})
+
+    def grams(self, model: TranslationConfig, known: Mapping[str, HasKey]) -> Step:
+        """What known["model"] makes of the phrases of the test set; known also has the data."""
+        inputs = {"phrases": known["test"], "rows": known["test_tokens"]}
+        inputs |= {name: known[name] for name in ("model", "vocabulary")}
+        return Step(gram_vectors, "vectors of phrases", GramSettings(SemanticParsing(), model), inputs)
 
     def _numbered(self, texts: HasKey, known: Mapping[str, HasKey]) -> tuple[Step, Step]:
         tokens = self._pieces(self._tokens(texts, "given questions"), known, "given questions")

@@ -97,7 +97,7 @@ class TranslationRecipe:
     ) -> Step:
         """What known["model"] attends to in the first sentences of each group of the texts."""
         tokens, numbers = self._numbered(texts, known["vocabulary"])
-        settings = AttendSettings(self.problem, model, sentences)
+        settings = AttendSettings(self.problem, model, sentences, self.search)
         return Step(attend, "attend to sentences", settings, {**known, "phrases": numbers, "rows": tokens})
 
     def _numbered(self, texts: HasKey, words: HasKey) -> tuple[Step, Step]:

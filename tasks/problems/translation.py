@@ -1,7 +1,7 @@
 """The problem of translation: its loss, its decoding, its scores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from phrasemodels.layers.record import recorded
 from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.models.search import translate as search_batch
-from phrasemodels.models.translation import TranslationConfig, Translator
+from phrasemodels.models.translation import BEGIN, TranslationConfig, Translator
 from tasks.batches import Batch, Columns, Rows, in_order
 from tasks.checkpoints import load_tensors
 from tasks.stages import shards, stage_table
@@ -138,23 +138,26 @@ ATTENTION = pa.schema(
         pa.field("module", pa.string(), nullable=False),
         pa.field("shape", pa.list_(pa.int32(), 3), nullable=False),
         pa.field("weights", pa.list_(pa.float32()), nullable=False),
+        pa.field("written", pa.list_(pa.string())),
     ]
 )
 
 
 @dataclass(frozen=True)
 class AttendSettings:
-    """A model's configuration, and the attention of how many sentences of each group is kept."""
+    """A model's configuration, the attention of how many sentences of each group is kept, and how to search."""
 
     problem: Translation
     model: Config
     sentences: int = 1
+    search: BeamSearch = field(default_factory=BeamSearch)
 
 
 def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
-    """attention.arrow: what the encoder attended to in the first sentences of each group, inputs as of `translate`.
+    """attention.arrow: what was attended to in the first sentences of each group, inputs as of `translate`.
 
-    Weights (h, q, k) are over the tokens with <s> and </s>, then the phrases, which are lists of positions.
+    Weights (h, q, k) are over the tokens with <s> and </s>, then the phrases, which are lists of positions. Where
+    `written` is not null, the rows are the model's answer, and the columns the encoder's states of the tokens.
     """
     vocabulary = job.inputs["vocabulary"]
     model = settings.problem.configure(settings.model, vocabulary).build()
@@ -164,23 +167,44 @@ def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
     table = stage_table(job.inputs["rows"])
     groups = np.array(table["group"].to_pylist(), dtype=object)
     chosen = [row for group in sorted(set(groups)) for row in np.flatnonzero(groups == group)[: settings.sentences]]
-    rows = [row for index in chosen for row in _attended(model, data.batch(np.array([index])), table, int(index))]
+    words = read_words(vocabulary, "target")
+    rows = []
+    for index in map(int, chosen):
+        batch = data.batch(np.array([index]))
+        found, written = _attended(model, batch, settings.search)
+        rows += _told(found, batch, table, index, [words[i] for i in written])
     made = pa.Table.from_pylist(rows, schema=ATTENTION)
     return {"attention": write_shard(job.out / "attention.arrow", made)}
 
 
 @torch.inference_mode()
-def _attended(model: Model, batch: PhraseBatch, table: pa.Table, row: int) -> list[dict[str, Any]]:
+def _attended(model: Model, batch: PhraseBatch, search: BeamSearch) -> tuple[dict[str, Tensor], list[int]]:
+    """Weights by module, and the answer: of the encoder, and of a Transformer's decoder to it."""
+    inputs = (batch.source, batch.lengths, batch.members)
+    if isinstance(model, RecurrentTranslator):
+        with recorded(model) as found:
+            model.encode(*inputs)
+        return found, []
+    ((written, _),) = search_batch(model, *inputs, search)
     with recorded(model) as found:
-        model.encode(batch.source, batch.lengths, batch.members)
+        model(*inputs, torch.tensor([[BEGIN, *written]], device=batch.source.device))
+    return {name: weights for name, weights in found.items() if not name.endswith(".itself")}, written
+
+
+def _told(
+    found: dict[str, Tensor], batch: PhraseBatch, table: pa.Table, row: int, written: list[str]
+) -> list[dict[str, Any]]:
+    """Rows of ATTENTION."""
     tokens = ["<s>", *table["source"][row].as_py(), "</s>"]
     phrases = [[int(i) for i in members if i >= 0] for members in batch.members[0].tolist()]
     known = {"id": table["id"][row].as_py(), "group": table["group"][row].as_py(), "tokens": tokens, "phrases": phrases}
-    return [
-        {**known, "module": name, "shape": list(weights.shape), "weights": weights.flatten().tolist()}
-        for name, one in found.items()
-        for weights in [_apart(one[0], len(tokens), len(phrases))]
-    ]
+    rows = []
+    for name, one in found.items():
+        decodes = name.startswith("decoder.")
+        weights = one[0] if decodes else _apart(one[0], len(tokens), len(phrases))
+        own = {"module": name, "shape": list(weights.shape), "weights": weights.flatten().tolist()}
+        rows.append({**known, **own, "written": [*written, "</s>"] if decodes else None})
+    return rows
 
 
 def _apart(weights: Tensor, n: int, m: int) -> Tensor:
