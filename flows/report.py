@@ -14,6 +14,7 @@ from data.trees import brackets
 from flows.experiment import Pipeline
 from flows.models import Answering, given_texts
 from flows.plots import attention, curves, differences, groups, heads, heat, intervals
+from flows.query import ANSWERS
 from flows.session import Session
 from tasks.significance import seed_group
 from tasks.stages import stage_table
@@ -190,8 +191,7 @@ def _sentences(session: Session, pipeline: Pipeline) -> Step:
 
 def _columns(row: dict[str, Any]) -> tuple[str, str] | None:
     """What was wanted and what was answered, in a row of predictions."""
-    known = (("reference", "hypothesis"), ("gold", "label"), ("answer", "predicted"))
-    return next((pair for pair in known if row.keys() >= set(pair)), None)
+    return next((pair for pair in ANSWERS if row.keys() >= set(pair)), None)
 
 
 def _asked(session: Session, pipeline: Pipeline, rows: list[dict[str, Any]]) -> list[str]:
