@@ -120,6 +120,14 @@ def test_a_page_shows_no_sentence_of_a_corpus_that_may_not_be_passed_on(session)
 @pytest.mark.parametrize(
     ("paper", "number", "rows", "sets", "shown"),
     [
+        ("across", "translation", ("transformer", "ngrams", "levels", "segments"), SMALL, "structured attention"),
+        (
+            "across",
+            "entailment",
+            ("psan", "hypernodes-k2", "ngrams"),
+            ("train.steps=10", "train.evaluate_every=5"),
+            "Against the baseline",
+        ),
         ("000", "2", ("phrase-k2",), SMALL, "accuracy/idiom"),
         ("001", "2", ("bilstm-max", "psan"), ("train.steps=10", "train.evaluate_every=5"), "entailment"),
         ("002", "2", ("atis-model-4",), ("train.steps=10", "train.evaluate_every=5"), "Kinds of sentences"),
