@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from data.manifest import closest
 from flows.experiment import Experiment, override
 from flows.experiments import (
+    across,
     paper_000,
     paper_000_tagging,
     paper_001,
@@ -26,6 +27,7 @@ PAPERS = (
     paper_003_answering,
     paper_003_syntax,
     paper_004,
+    across,
 )
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
     (paper.PAPER, number): make for paper in PAPERS for number, make in paper.TABLES.items()
@@ -44,6 +46,8 @@ class Table:
 
     @property
     def title(self) -> str:
+        if self.paper == across.PAPER:
+            return f"Across papers, {self.number}, profile {self.profile}"
         return f"Paper {self.paper}, Table {self.number}, profile {self.profile}"
 
 

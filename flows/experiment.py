@@ -28,12 +28,16 @@ class Cell:
     split: str = ""
 
     @cached_property
+    def wanted(self) -> dict[str, str]:
+        """What a row has to say to be this one."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value}
+
+    @cached_property
     def published(self) -> float:
         """The value in the paper; a ValueError if there is no such row, or more than one."""
-        wanted = {name: value for name, value in dataclasses.asdict(self).items() if value}
-        found = [row for row in published_results() if all(row[name] == value for name, value in wanted.items())]
+        found = [row for row in published_results() if all(row[n] == value for n, value in self.wanted.items())]
         if len(found) != 1:
-            raise ValueError(f"{len(found)} rows of data/published_results.csv are {wanted}: a cell names one")
+            raise ValueError(f"{len(found)} rows of data/published_results.csv are {self.wanted}: a cell names one")
         return float(found[0]["value"])
 
 

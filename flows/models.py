@@ -57,14 +57,14 @@ class Model:
         if not texts:
             return []
         with tempfile.TemporaryDirectory() as folder:
-            step = self.recipe.answering(self.experiment.model, _given(texts), self.known)
+            step = self.recipe.answering(self.experiment.model, given_texts(texts), self.known)
             found = Store(Path(folder)).open().run(step)
             return [self.recipe.spoken(row) for row in read_shard(found.file("predictions.arrow")).to_pylist()]
 
     def attend(self, text: str) -> list[dict[str, Any]]:
         """What each attention looks at: {tokens, phrases, module, shape (h, q, k), weights}."""
         with tempfile.TemporaryDirectory() as folder:
-            step = self.recipe.attending(self.experiment.model, _given([text]), self.known, 1)
+            step = self.recipe.attending(self.experiment.model, given_texts([text]), self.known, 1)
             found = Store(Path(folder)).open().run(step)
             return read_shard(found.file("attention.arrow")).to_pylist()
 
@@ -85,7 +85,8 @@ class Model:
         return {"experiment": e.name, "seed": self.seed, "corpus": corpus, "weights": self.weights.key, **told, **terms}
 
 
-def _given(texts: Sequence[str]) -> Step:
+def given_texts(texts: Sequence[str]) -> Step:
+    """A corpus of sentences that a user gives, one a text."""
     return Step(given, "given sentences", Given(tuple(texts)))
 
 

@@ -22,7 +22,7 @@ def learning_curve(history: Sequence[dict[str, float]], path: Path) -> None:
     """Loss on train and dev against updates."""
     figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
     steps = [row["step"] for row in history]
-    for index, (name, label) in enumerate((("loss", "train (smoothed labels)"), ("dev_loss", "dev"))):
+    for index, (name, label) in enumerate((("loss", "train"), ("dev_loss", "dev"))):
         axes.plot(
             steps,
             [row[name] for row in history],
@@ -32,7 +32,7 @@ def learning_curve(history: Sequence[dict[str, float]], path: Path) -> None:
             color="black",
             markersize=3,
         )
-    axes.set(xlabel="updates", ylabel="loss (nats a token)")
+    axes.set(xlabel="updates", ylabel="loss (nats)")
     axes.legend()
     figure.savefig(path, dpi=120)
     plt.close(figure)
@@ -51,7 +51,7 @@ def curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
             marker=MARKS[index % len(MARKS)],
             linestyle=LINES[index % len(LINES)],
         )
-    axes.set(xlabel="updates", ylabel="dev loss (nats a token)")
+    axes.set(xlabel="updates", ylabel="dev loss (nats)")
     axes.legend(fontsize=8)
     return svg(figure, "Dev loss against updates: " + ", ".join(histories))
 

@@ -19,7 +19,7 @@ VIEWS = {
     "runs": "MLflow runs: run_id, name, kind, status, experiment, paper, system, corpus, profile, seed, started, seconds",
     "metrics": "run_id, metric, step, value; of final metrics the step is the last",
     "seeds": "seed groups: experiment, metric, mean, deviation, half_width, n, low, high, warning",
-    "predictions": "experiment, id, grp (group of sentences), source, reference, hypothesis, score, train_key",
+    "predictions": "experiment, id, grp (group of sentences), source, reference, hypothesis (lists), score, train_key",
     "phrases": "corpora as numbers: label, file, id, grp, tokens, phrases (of each sentence), longest",
     "levels": "trees as levels of phrases: label, id, grp, reason, level, words, phrases (of each sentence)",
     "leaks": "label, shared, rows: test records that stand verbatim in train",
@@ -28,6 +28,9 @@ VIEWS = {
     "verdicts": "title, system, variant, metric, published, ours, half_width, seeds, verdict, reason",
     "published": "data/published_results.csv: paper, table_, system, variant, dataset, split, metric, value, ...",
 }
+
+# what was wanted and what was answered, in predictions of all problems
+ANSWERS = (("reference", "hypothesis"), ("gold", "label"), ("answer", "predicted"))
 
 # what paper 001's Table 1 prints of each corpus, beside what it prints: phrases a sentence, and words a phrase
 TABLE_1 = r"""
@@ -113,13 +116,38 @@ def _of(store: Store, step: str) -> list[Artifact]:
 
 
 def _predictions(store: Store, tracker: Tracker) -> pa.Table:
-    tables = []
-    for artifact in _of(store, "translate"):
-        table = read_shard(artifact.file("predictions.arrow")).rename_columns({"group": "grp"})
-        label = pa.array([artifact.manifest["label"].removeprefix("translate ")] * table.num_rows, pa.string())
-        key = pa.array([artifact.manifest["parts"]["inputs"]["model"]] * table.num_rows, pa.string())
-        tables.append(table.add_column(0, "experiment", label).append_column("train_key", key))
-    return pa.concat_tables(tables) if tables else _table(dict.fromkeys(("experiment", "id"), pa.string()), [])
+    """The answers of all problems: what a problem has no column for is empty."""
+    text, words = pa.string(), pa.list_(pa.string())
+    columns = {"experiment": text, "id": pa.int64(), "grp": text, "source": words, "reference": words}
+    columns |= {"hypothesis": words, "score": pa.float64(), "train_key": text}
+    tables = [_table(columns, [])]
+    for artifact in store.artifacts():
+        model, file = artifact.manifest["parts"]["inputs"].get("model"), "predictions.arrow"
+        if model is None or file not in artifact.manifest["files"]:
+            continue
+        table = read_shard(artifact.file(file))
+        asked = next(((a, b) for a, b in ANSWERS if {a, b} <= set(table.column_names)), None)
+        names = {"grp": "group", **(dict(zip(("reference", "hypothesis"), asked, strict=True)) if asked else {})}
+        known = {"experiment": artifact.manifest["label"].partition(" ")[2], "train_key": model}
+        made = [
+            pa.array([known[name]] * table.num_rows, text)
+            if name in known
+            else _column(table, names.get(name, name), kind)
+            for name, kind in columns.items()
+        ]
+        tables.append(pa.table(made, schema=pa.schema(list(columns.items()))))
+    return pa.concat_tables(tables)
+
+
+def _column(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """A column in another type: a label is a list of one; null where there is none."""
+    if name not in table.column_names:
+        return pa.nulls(table.num_rows, kind)
+    column = table[name]
+    if pa.types.is_list(kind) and not pa.types.is_list(column.type):
+        flat = column.combine_chunks().cast(pa.string())
+        return pa.ListArray.from_arrays(pa.array(range(table.num_rows + 1), pa.int32()), flat)
+    return column.cast(kind)
 
 
 def _shards(store: Store, tracker: Tracker) -> pa.Table:

@@ -9,18 +9,22 @@ import numpy as np
 from markupsafe import Markup
 
 from data.shards import read_shard
-from data.store import Artifact, digest_of, write_durably
+from data.store import Artifact, Step, digest_of, write_durably
 from data.trees import brackets
 from flows.experiment import Pipeline
 from flows.forms import sections
-from flows.models import PARTS, Answering
+from flows.models import PARTS, Answering, given_texts
 from flows.plots import amid, attention, curves, differences, groups, heads, heat, intervals
+from flows.query import ANSWERS
 from flows.session import Session
+from tasks.significance import seed_group
+from tasks.stages import stage_table
 
 if TYPE_CHECKING:
     from tasks.problems.label_attention import LabelView
 
 EXAMPLES = 8
+TEXTS = ("facts", "question", "premise", "hypothesis", "text", "tokens", "source")  # of records: data/schemas.py
 
 
 def write_report(session: Session, verdicts: Artifact) -> Path:
@@ -31,11 +35,15 @@ def write_report(session: Session, verdicts: Artifact) -> Path:
         table=session.table,
         rows=rows,
         cell=session.table.experiments[0].answers[0].cell,
+        layout=_layout(rows),
+        scored={row["experiment"]: row for row in rows},
+        metrics=list(dict.fromkeys(name for row in rows for name in row["intervals"])),
+        warning=seed_group(rows[0]["values"][rows[0]["metric"]]).warning,
         plots=_plots(session, rows),
         tested=tested(rows),
         leaks=session.leaks(),
         lineage=[_lineage(session, pipeline) for pipeline in session.pipelines],
-        examples=_examples(session),
+        **_examples(session),
         sections=sections(session),
         attention=_attention(session),
         licences=verdicts.meta["licences"],
@@ -69,9 +77,19 @@ def tested(rows: list[dict[str, Any]]) -> dict[str, int]:
     return {name: difference["sentences"] for one in found for name, difference in one.items()}
 
 
+def _layout(rows: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Rows as the paper prints them: a line for each system, in it a number for each metric."""
+    lines: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        lines.setdefault(_name(row), {})[row["metric"]] = row
+    return lines
+
+
 def difference_plot(rows: list[dict[str, Any]]) -> Markup:
     """Differences of all rows from their baselines, by metric."""
-    compared = {_name(row): row["against"]["differences"] for row in rows if row["against"]}
+    compared: dict[str, dict[str, Any]] = {}
+    for row in (row for row in rows if row["against"]):
+        compared.setdefault(_name(row), {}).update(row["against"]["differences"])
     return Markup(differences(compared))
 
 
@@ -79,31 +97,34 @@ def _name(row: dict[str, Any]) -> str:
     return f"{row['system']} {row['variant']}"
 
 
-def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Markup]:
+def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """SVG drawn by us, from numbers and our own names: safe to put into the page as it is."""
-    metric = rows[0]["metric"]
-    shown = [
-        {
-            "name": _name(r),
-            "values": r["values"][r["metric"]],
-            "published": r["published"],
-            **r["intervals"][r["metric"]],
-        }
-        for r in rows
-    ]
+    drawn = {metric: Markup(_intervals(rows, metric)) for metric in dict.fromkeys(row["metric"] for row in rows)}
     first_seed = [p for p in session.pipelines if p.seed == session.table.seeds[0]]
     histories = {p.experiment.row: _history(session, p) for p in first_seed}
-    plots = {"intervals": Markup(intervals(shown, metric)), "curves": Markup(curves(histories))}
-    names = [name.removeprefix("bleu/") for name in rows[0]["intervals"] if name.startswith("bleu/")]
+    plots: dict[str, Any] = {"intervals": drawn, "curves": Markup(curves(histories))}
+    metric = rows[0]["metric"]
+    names = [name for name in rows[0]["intervals"] if name.startswith(f"{metric}/")]
     if tested(rows):
         plots["differences"] = difference_plot(rows)
     if names:
         bars = [
-            {"label": r["experiment"].rsplit("/", 1)[1], **{n: r["intervals"][f"bleu/{n}"]["mean"] for n in names}}
-            for r in rows
+            {"label": row["experiment"].rsplit("/", 1)[1], **{n: row["intervals"][n]["mean"] for n in names}}
+            for row in rows
+            if row["metric"] == metric
         ]
-        plots["groups"] = Markup(groups(bars, names, "BLEU, mean over seeds"))
+        plots["groups"] = Markup(groups(bars, names, f"{metric}, mean over seeds"))
     return plots
+
+
+def _intervals(rows: list[dict[str, Any]], metric: str) -> str:
+    """Published and ours of the rows with a metric."""
+    shown = [
+        {"name": _name(r), "values": r["values"][metric], "published": r["published"], **r["intervals"][metric]}
+        for r in rows
+        if r["metric"] == metric
+    ]
+    return intervals(shown, metric)
 
 
 def _history(session: Session, pipeline: Pipeline) -> list[dict[str, float]]:
@@ -119,6 +140,8 @@ def _lineage(session: Session, pipeline: Pipeline) -> dict[str, Any]:
     return {
         "experiment": pipeline.experiment.name,
         "seed": pipeline.seed,
+        "metric": (metric := pipeline.experiment.answers[0].metric),
+        "value": scored.meta["scores"][metric]["value"],
         "run": session.run_of(pipeline),
         "train": trained,
         "score": scored,
@@ -127,32 +150,64 @@ def _lineage(session: Session, pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _examples(session: Session) -> list[dict[str, Any]]:
-    """The first test sentences of each group with every system's translation, if the corpus may be passed on."""
+def _examples(session: Session) -> dict[str, Any]:
+    """{examples, shown}: the first test sentences of each group with every system's answer, and why there are none."""
     first = [p for p in session.pipelines if p.seed == session.table.seeds[0]]
-    artifacts = [session.store.find(p.predicted, verify=False) for p in first]
-    if any(a is None or not a.meta["redistributable"] for a in artifacts):
-        return []
-    tables = [read_shard(a.file("predictions.arrow")).to_pylist() for a in artifacts if a is not None]
-    if not {"source", "reference", "hypothesis", "group"} <= tables[0][0].keys():
-        return []
-    names = [p.experiment.row for p in first]
+    artifacts = [found for p in first if (found := session.store.find(p.predicted, verify=False)) is not None]
+    if not all(artifact.meta["redistributable"] for artifact in artifacts):
+        return {"examples": [], "shown": "Left out: the licence of the corpus does not let its sentences be passed on."}
+    tables = [read_shard(artifact.file("predictions.arrow")).to_pylist() for artifact in artifacts]
+    texts = [_asked(session, pipeline, table) for pipeline, table in zip(first, tables, strict=True)]
+    names = _columns(tables[0][0])
+    if names is None or any(len(text) != len(texts[0]) for text in texts):
+        return {"examples": [], "shown": "The answers of this problem are not sentences that can be laid side by side."}
     chosen: dict[str, list[int]] = {}
     for index, row in enumerate(tables[0]):
         chosen.setdefault(row["group"], []).append(index)
-    return [
+    shown = max(1, EXAMPLES // len(chosen))
+    examples = [
         {
             "group": group,
-            "source": " ".join(tables[0][i]["source"]),
-            "reference": " ".join(tables[0][i]["reference"]),
+            "source": texts[0][i],
+            "reference": _joined(tables[0][i][names[0]]),
             "systems": [
-                (name, " ".join(t[i]["hypothesis"]), t[i]["hypothesis"] == t[i]["reference"])
-                for name, t in zip(names, tables, strict=True)
+                (p.experiment.row, _joined(t[i][names[1]]), t[i][names[1]] == t[i][names[0]])
+                for p, t in zip(first, tables, strict=True)
             ],
         }
         for group, indices in sorted(chosen.items())
-        for i in indices[: EXAMPLES // len(chosen)]
+        for i in indices[:shown]
     ]
+    return {"examples": examples, "shown": ""}
+
+
+def _sentences(session: Session, pipeline: Pipeline) -> Step:
+    """The test set, or, where its records are more than sentences, its first sentence."""
+    split: Step = pipeline.experiment.recipe.corpus.split("test")
+    rows = stage_table(session.store.run(split))
+    if "source" in rows.schema.names:
+        return split
+    row = rows.slice(0, 1).to_pylist()[0]
+    return given_texts([_joined(row[name]) for name in ("premise", "text", "tokens") if row.get(name)][:1])
+
+
+def _columns(row: dict[str, Any]) -> tuple[str, str] | None:
+    """What was wanted and what was answered, in a row of predictions."""
+    return next((pair for pair in ANSWERS if row.keys() >= set(pair)), None)
+
+
+def _asked(session: Session, pipeline: Pipeline, rows: list[dict[str, Any]]) -> list[str]:
+    """What each row of predictions answers: its source, or the texts of its record."""
+    if "source" in rows[0]:
+        return [_joined(row["source"]) for row in rows]
+    read = session.store.find(pipeline.experiment.recipe.corpus.split("test"), verify=False)
+    records = stage_table(read).to_pylist() if read else []
+    texts = {r["id"]: " / ".join(_joined(r[name]) for name in TEXTS if r.get(name)) for r in records}
+    return [texts.get(row["id"], "") for row in rows]
+
+
+def _joined(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _attention(session: Session) -> dict[str, list[dict[str, Any]]]:
@@ -161,11 +216,12 @@ def _attention(session: Session) -> dict[str, list[dict[str, Any]]]:
     for pipeline in (p for p in session.pipelines if p.seed == session.table.seeds[0]):
         recipe, trained = pipeline.experiment.recipe, session.store.find(pipeline.trained, verify=False)
         if isinstance(recipe, Answering) and trained is not None and trained.meta["redistributable"]:
-            data = recipe.data()
-            known = {"model": pipeline.trained} | {name: data[name] for name in PARTS if name in data}
-            texts = data["raw"] if "raw" in data else data["test_raw"]
-            step = recipe.attending(pipeline.experiment.model, texts, known, 1)
-            rows = read_shard(session.store.run(step).file("attention.arrow")).to_pylist()
+            known = {"model": pipeline.trained} | {n: data for n, data in recipe.data().items() if n in PARTS}
+            step = recipe.attending(pipeline.experiment.model, _sentences(session, pipeline), known, 1)
+            try:
+                rows = read_shard(session.store.run(step).file("attention.arrow")).to_pylist()
+            except ValueError:  # a model without attention says so
+                continue
             found[pipeline.experiment.row] = attention_figures(_last_layers(rows))
     return found
 

@@ -3,8 +3,8 @@
 import json
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,15 @@ SERVED = Path(__file__).with_name("served.py")
 
 @dataclass(frozen=True)
 class Session:
-    """A table, with the settings it runs under; attempt: the id of Prefect's run, if it is one."""
+    """A table, with the settings it runs under; attempt: the id of Prefect's run, if it is one.
+
+    shards: of steps that are under way, how many shards are done, of how many begun.
+    """
 
     table: Table
     settings: Settings
     attempt: str = ""
+    shards: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @cached_property
     def store(self) -> Store:
@@ -122,12 +126,15 @@ class Session:
     def _map(self, step: Step) -> Any:
         """Fan-out over the cluster, in actors where a parser is kept; with a store that nodes share, what they need and
         make travels through it."""
-        spread = actor_map if step.make in (parse, plant) else ray_map
+        spread = partial(actor_map if step.make in (parse, plant) else ray_map, told=partial(self._told, step.key))
         if self.store.shared is None:
             return spread
         from flows.nodes import FarMap
 
         return FarMap(spread, self.store)
+
+    def _told(self, key: str, done: int, begun: int) -> None:
+        self.shards[key] = (done, begun)
 
     def _on_ray(self, step: Step, places: Places, gpus: float = 0.0) -> Artifact:
         """Run one step on some node; its result is on this one."""

@@ -1,6 +1,5 @@
 """One verdict for each number that the papers printed, with its reason and the runs it rests on."""
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -47,7 +46,7 @@ def _verdict(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
 
 def _answers(cell: Cell | None, rows: Iterable[dict[str, str]]) -> bool:
     """Whether a cell is one of these rows, which are one number printed in several places; what is empty is any."""
-    wanted = {name: value for name, value in dataclasses.asdict(cell).items() if value} if cell else {}
+    wanted = cell.wanted if cell else {}
     return bool(wanted) and any(all(row[name] == value for name, value in wanted.items()) for row in rows)
 
 

@@ -60,7 +60,14 @@ def on_ray(function: Callable[..., Any], *arguments: Any, gpus: float = 0.0) -> 
         raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
 
 
-def ray_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
+Told = Callable[[int, int], None]  # is given how many items are done, of how many begun
+
+
+def nobody(done: int, begun: int) -> None:
+    """Nobody is told."""
+
+
+def ray_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]], told: Told = nobody) -> list[Any]:
     """function(*item) of each item, as plain Ray tasks with bounded work in flight; results in order.
 
     A task whose worker dies is run again by Ray.
@@ -76,14 +83,16 @@ def ray_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> l
             if len(pending) >= limit:
                 _collect(pending, results)
             pending[remote.remote(function, *item)] = index
+            told(len(results), index + 1)
         while pending:
             _collect(pending, results)
+            told(len(results), len(results) + len(pending))
     except ray.exceptions.RayTaskError as error:
         raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
     return [results[index] for index in range(len(results))]
 
 
-def actor_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
+def actor_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]], told: Told = nobody) -> list[Any]:
     """The same in actors, one a processor, for functions that keep something large, such as a parser's models: an
     actor takes item after item, so it is loaded once. An actor that dies starts anew and is given its item again.
     """
@@ -96,7 +105,11 @@ def actor_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) ->
     keeper = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(_Keeper)
     actors: list[Any] = [keeper.remote() for _ in range(count)]
     try:
-        return list(ActorPool(actors).map(lambda actor, item: actor.call.remote(function, *item), work))
+        found = []
+        for result in ActorPool(actors).map(lambda actor, item: actor.call.remote(function, *item), work):
+            found.append(result)
+            told(len(found), len(work))
+        return found
     except ray.exceptions.RayTaskError as error:
         raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
     finally:

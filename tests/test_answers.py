@@ -117,6 +117,35 @@ def test_a_page_shows_no_sentence_of_a_corpus_that_may_not_be_passed_on(session)
     assert "Left out" in page
 
 
+@pytest.mark.parametrize(
+    ("paper", "number", "rows", "sets", "shown"),
+    [
+        ("across", "translation", ("transformer", "ngrams", "levels", "segments"), SMALL, "structured attention"),
+        (
+            "across",
+            "entailment",
+            ("psan", "hypernodes-k2", "ngrams"),
+            ("train.steps=10", "train.evaluate_every=5"),
+            "Against the baseline",
+        ),
+        ("000", "2", ("phrase-k2",), SMALL, "accuracy/idiom"),
+        ("001", "2", ("bilstm-max", "psan"), ("train.steps=10", "train.evaluate_every=5"), "entailment"),
+        ("002", "2", ("atis-model-4",), ("train.steps=10", "train.evaluate_every=5"), "Kinds of sentences"),
+        ("004", "1", ("2",), ("train.steps=4", "train.evaluate_every=2"), "las"),
+    ],
+)
+def test_a_table_of_any_problem_has_a_page(tmp_path, paper, number, rows, sets, shown):
+    made = Session(table(paper, number, "sample", 1, sets, rows), Settings(store=tmp_path / "store"))
+    start_mlflow(made.settings)
+    page = write_report(made, made.store.run(made.verdicts)).read_text()
+    assert shown in page
+    assert "1 seed; a verdict needs 3" in page
+    for pipeline in made.pipelines:
+        name = pipeline.experiment.name
+        assert page.count(f'href="#{name}"') >= len(pipeline.experiment.answers), "each number leads to its runs"
+        assert f'id="{name}"' in page and pipeline.trained.key in page
+
+
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
 def test_pages_in_a_browser(pages, tmp_path):
     with chromium("chromium", tmp_path) as browser:

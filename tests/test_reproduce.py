@@ -205,6 +205,8 @@ def test_killed_workers_and_drivers_cost_no_bit_and_no_row(tmp_path):
         while (second := until_step(root, 0, process))["pid"] == first["pid"]:
             time.sleep(0.02)
         until_step(root, second["step"] + 60, process)
+        told = (tmp_path / "log").read_text()
+        assert f"worker {first['pid']} was lost; worker {second['pid']} goes on" in told, "said while it goes on"
         os.kill(process.pid, signal.SIGKILL)  # the driver
     time.sleep(5)
     before = progress(root)["step"]

@@ -165,10 +165,13 @@ class Psan(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
         """words (B, n, d), lengths (B), levels (B, L, n): the number of each token's phrase -> (B, d)."""
+        return self.summary(self.states(words, lengths, levels), within(lengths, words.shape[1]))
+
+    def states(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
+        """What is remembered of each word (B, n, d), before the summary; 0 for padding."""
         valid = within(lengths, words.shape[1])
         packed = self._remember(words[valid], self._bounds(levels, valid))
-        states = packed.new_zeros(words.shape).masked_scatter(valid.unsqueeze(-1), packed)
-        return self.summary(states, valid)
+        return packed.new_zeros(words.shape).masked_scatter(valid.unsqueeze(-1), packed)
 
     def _bounds(self, levels: Tensor, valid: Tensor) -> list[Tensor]:
         if levels.shape[1] != len(self.attentions):

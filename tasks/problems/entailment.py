@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from data.corpora.snli import LABELS
-from data.shards import read_shard, write_shard
+from data.shards import content_digest, read_shard, write_shard
 from data.store import Artifact, Job, write_durably
 from phrasemodels.encoders.psan import Psan
 from phrasemodels.models.sentence_pair import SentencePair, SentencePairConfig
@@ -225,7 +225,14 @@ def score_labels(job: Job, settings: None) -> dict[str, Any]:
     if "transfer" in job.inputs:
         found |= job.inputs["transfer"].meta["scores"]
     write_durably(job.out / "scores.json", json.dumps(found, indent=1))
-    return {"scores": found, "test_set": job.inputs["rows"].meta["shards"]}
+    return {"scores": found, "test_set": _pairs(job.inputs["rows"])}
+
+
+def _pairs(rows: Artifact) -> list[dict[str, Any]]:
+    """What the rows are, whatever an encoder is told of their structure: systems are compared on the same pairs."""
+    told = stage_table(rows)
+    table = told.select([name for name in told.column_names if not name.endswith("_structure")])
+    return [{"rows": table.num_rows, "content": content_digest(table)}]
 
 
 def _accuracy(right: NDArray[np.bool_]) -> Score:

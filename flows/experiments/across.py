@@ -1,0 +1,102 @@
+"""Across papers: every encoder that fits a problem, on the same data, with the same widths and updates.
+
+No paper printed these numbers. `phrasemodels report` has them in one table a problem, with cost beside quality.
+"""
+
+import dataclasses
+
+from flows.experiment import Answer, Experiment
+from flows.experiments import paper_000, paper_001
+from phrasemodels.encoders.elsewhere import LevelledConfig, SummarisedConfig
+from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
+from phrasemodels.encoders.ngram import NgramEncoderConfig
+from phrasemodels.encoders.recurrent import LSTMEncoderConfig
+from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.layers.weights import Segments, Softmax
+from phrasemodels.models.recurrent import RecurrentConfig
+from phrasemodels.models.sentence_pair import SentencePairConfig
+from phrasemodels.models.translation import EncoderConfig, TranslationConfig
+from tasks.levels import Levels, none
+from tasks.significance import BLEU
+
+PAPER = "across"
+SIZES = (0, 2, 3, 4)  # words of the n-gram of a quarter of the heads
+LAYERS = 2
+
+
+def _grams(heads: int) -> tuple[int, ...]:
+    """The n-gram of each head."""
+    return tuple(SIZES[head * len(SIZES) // heads] for head in range(heads))
+
+
+def _row(base: Experiment, table: str, slug: str, paper: str, system: str, variant: str, model: object) -> Experiment:
+    """A row on the data and with the training of another."""
+    return dataclasses.replace(
+        base,
+        name=f"{PAPER}/{table}/{base.profile}/{slug}",
+        paper=paper,
+        system=system,
+        variant=variant,
+        model=model,
+        comparable=False,
+        ray_train=(),
+    )
+
+
+def entailment(profile: str) -> list[Experiment]:
+    """Natural language inference: sentence encoders of paper 001, and those of papers 000 and 002, summed up."""
+    answers = (Answer("accuracy", None, paper_001.RIGHT),)
+    known = paper_001.table_2(profile)
+    rows = [_row(e, "entailment", e.row, e.paper, e.system, e.variant, e.model) for e in known]
+    size, first = paper_001.PROFILES[profile].size, known[0]
+    recipe = dataclasses.replace(first.recipe, structure=Levels(trees=none))  # type: ignore[type-var]
+    base = dataclasses.replace(first, recipe=recipe)
+    widths = {"d": size.d, "heads": size.heads, "layers": LAYERS, "d_ff": 2 * size.d, "dropout": size.dropout / 2}
+    encoders: tuple[tuple[str, str, str, str, EncoderConfig, int], ...] = (
+        ("transformer", "000", "Transformer", "summed up", TransformerEncoderConfig(**widths), 1),  # type: ignore[arg-type]
+        ("hypernodes-k2", "000", "PhraseTransformer", "k=2, summed up", HypernodeEncoderConfig(**widths), 2),  # type: ignore[arg-type]
+        (
+            "ngrams",
+            "002",
+            "PhraseTransformer of n-grams",
+            "summed up",
+            NgramEncoderConfig(**widths, gram_sizes=_grams(size.heads), phrase_layers=(1, 2)),  # type: ignore[arg-type]
+            1,
+        ),
+    )
+    for slug, paper, system, variant, encoder, longest in encoders:
+        summarised = SummarisedConfig(encoder, longest, size.dropout)
+        model = SentencePairConfig(summarised, hidden=size.hidden, dropout=size.dropout)
+        rows.append(_row(base, "entailment", slug, paper, system, variant, model))
+    return [
+        dataclasses.replace(row, answers=answers, recipe=dataclasses.replace(row.recipe, suite=()))  # type: ignore[type-var]
+        for row in rows
+    ]
+
+
+def translation(profile: str) -> list[Experiment]:
+    """Translation: paper 000's systems, n-grams, levels of phrases, and two kinds of weights of paper 003."""
+    known = paper_000.table_1(profile)
+    rows = [_row(e, "translation", e.row, e.paper, e.system, e.variant, e.model) for e in known]
+    size = paper_000.PROFILES[profile].size
+    widths = dataclasses.asdict(size)
+    grams = NgramEncoderConfig(**widths, gram_sizes=_grams(size.heads), phrase_layers=tuple(range(1, size.layers + 1)))
+    encoders = (
+        ("ngrams", "002", "PhraseTransformer of n-grams", "", grams),
+        ("levels", "001", "PSAN's levels", "blocks of 3, 6 and all words", LevelledConfig(**widths)),
+    )
+    for slug, paper, system, variant, encoder in encoders:
+        model = TranslationConfig(encoder, 0, 0, size.layers, size.d_ff)
+        rows.append(_row(known[0], "translation", slug, paper, system, variant, model))
+    for slug, variant, weights in (
+        ("simple", "simple attention", Softmax),
+        ("segments", "structured attention", Segments),
+    ):
+        recurrent = RecurrentConfig(
+            LSTMEncoderConfig(size.d, size.layers), layers=size.layers, dropout=size.dropout, weights=weights
+        )
+        rows.append(_row(known[0], "translation", slug, "003", "NMT", variant, recurrent))
+    return [dataclasses.replace(row, answers=(Answer("bleu", None, BLEU),)) for row in rows]
+
+
+TABLES = {"entailment": entailment, "translation": translation}
