@@ -3,7 +3,7 @@ neighbours of phrases (Figure 6)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from markupsafe import Markup
@@ -39,12 +39,16 @@ def sections(session: Session) -> list[Section]:
     return [*_sweep(session), *_improvements(session, first), *_neighbours(session, first)]
 
 
+def _recipe(pipeline: Pipeline) -> SemanticParsingRecipe:
+    return cast(SemanticParsingRecipe, pipeline.experiment.recipe)
+
+
 def _sweep(session: Session) -> Iterator[Section]:
     """Figure 3, if rows differ in how many merges there are."""
     found: dict[float, dict[str, list[float]]] = {}
     for pipeline in session.pipelines:
         scores = _found(session, pipeline.scored).meta["scores"]
-        metrics = found.setdefault(pipeline.experiment.recipe.forms.merges, {"logic": [], "exact": []})
+        metrics = found.setdefault(_recipe(pipeline).forms.merges, {"logic": [], "exact": []})
         for name, values in metrics.items():
             values.append(scores[name]["value"])
     if len(found) > 1:
@@ -108,20 +112,21 @@ def _answered(session: Session, pipeline: Pipeline) -> list[Answered]:
     predictions = _found(session, pipeline.predicted)
     found, table = matches(predictions, settings)
     shown = bool(predictions.meta["redistributable"])
-    sides = (
+    question, gold, wrong = (
         [settings.text(tokens) for tokens in table[side].to_pylist()] for side in ("source", "reference", "hypothesis")
     )
-    return [Answered(*texts, bool(right), shown) for *texts, right in zip(*sides, found["logic"], strict=True)]
+    rows = zip(question, gold, wrong, found["logic"], strict=True)
+    return [Answered(q, g, w, bool(right), shown) for q, g, w, right in rows]
 
 
 def _neighbours(session: Session, pipelines: list[Pipeline]) -> Iterator[Section]:
     """Figure 6 of each row with n-grams: phrases of the test set around the most frequent ones."""
     for p in pipelines:
-        recipe, data = p.experiment.recipe, p.experiment.recipe.data()
+        recipe = _recipe(p)
         trained = _found(session, p.trained)
         if not isinstance(p.experiment.model.encoder, NgramEncoderConfig) or not trained.meta["redistributable"]:
             continue
-        made = session.store.run(recipe.grams(p.experiment.model, {"model": trained, **data}))
+        made = session.store.run(recipe.grams(p.experiment.model, {"model": trained, **recipe.data()}))
         table = read_shard(made.file("grams.arrow"))
         vectors, phrases = np.array(table["vector"].to_pylist()), table["phrase"].to_pylist()
         names = [

@@ -7,6 +7,7 @@ import dataclasses
 
 from flows.experiment import Answer, Experiment
 from flows.experiments import paper_000, paper_001
+from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.elsewhere import LevelledConfig, SummarisedConfig
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.ngram import NgramEncoderConfig
@@ -15,7 +16,7 @@ from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.layers.weights import Segments, Softmax
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.sentence_pair import SentencePairConfig
-from phrasemodels.models.translation import EncoderConfig, TranslationConfig
+from phrasemodels.models.translation import TranslationConfig
 from tasks.levels import Levels, none
 from tasks.significance import BLEU
 

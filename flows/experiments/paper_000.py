@@ -7,12 +7,13 @@ from typing import Any
 
 from flows.experiment import Answer, Cell, Experiment
 from flows.recipes.translation import Text, TranslationRecipe
+from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.layers.attention import identity, sigma_on_projection, softmax_hadamard, softmax_within
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import LengthEmbedding, MeanInit
-from phrasemodels.models.translation import EncoderConfig, TranslationConfig
+from phrasemodels.models.translation import TranslationConfig
 from tasks.corpora import BitextCorpus, Direction, SampleCorpus
 from tasks.phrases import Phrases, adjacent, no_phrases
 from tasks.significance import BLEU

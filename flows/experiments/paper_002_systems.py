@@ -7,11 +7,11 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.layers.blocks import AddNorm, PreNorm, Residual
 from phrasemodels.layers.ngrams import BiLSTM, BiRNN, Gate, GramEncoder, Mean, Sum, grams_alone, residual_gate
-from phrasemodels.models.translation import EncoderConfig
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.psan import Psan, PsanConfig, as_numbered
 from phrasemodels.layers.blocks import AddNorm, feed_forward, sinusoids, within
 from phrasemodels.layers.pooling import SourceToToken
-from phrasemodels.models.translation import EncoderConfig
 
 
 def adjacent_spans(lengths: Tensor, n: int, longest: int) -> Tensor:

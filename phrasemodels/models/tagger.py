@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from phrasemodels.encoders import EncoderConfig
 from phrasemodels.layers.blocks import TokenEmbedding
-from phrasemodels.models.translation import EncoderConfig
 
 
 @dataclass(frozen=True)

@@ -6,33 +6,18 @@ Shapes: B batch, n source tokens, t target tokens, V target vocabulary, d model 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phrasemodels.encoders import EncoderConfig
 from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.blocks import AddNorm, Residual, TokenEmbedding, feed_forward, within
 
 PAD, UNKNOWN, BEGIN, END = range(4)
 Extend = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # new keys and values to all keys and values
-
-
-class EncoderConfig(Protocol):
-    """A configuration that builds an encoder: (x (B, n, d), lengths (B), members (B, m, k)) -> (B, n, d)."""
-
-    @property
-    def d(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def layers(self) -> int: ...
-    @property
-    def d_ff(self) -> int: ...
-    @property
-    def dropout(self) -> float: ...
-    def build(self) -> nn.Module: ...
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What n-gram heads make of the phrases of a corpus (paper 002, Figure 6)."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +51,7 @@ def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
     for rows in in_order(data, settings.batch_tokens):
         chosen = rows[rows < len(words)]
         if len(chosen):
-            size, vectors = longest_grams(model, data.batch(chosen))
+            size, vectors = longest_grams(cast(Translator, model), data.batch(chosen))
             found += [
                 gram for row, one in zip(chosen, vectors, strict=True) for gram in _grams(row, words[row], size, one)
             ]
