@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from data.fetch import fetch
 from data.manifest import MANIFESTS, File, Strict, closest, explain
 from data.sources import Sources
 
@@ -50,6 +49,8 @@ def load(name: str) -> ParserManifest:
 
 def obtain(manifest: ParserManifest, target: Path, sources: Sources) -> dict[str, Any]:
     """Put every file below `target` and say where each came from. OSError: nowhere to be had, with instructions."""
+    from data.fetch import fetch  # needs libraries that a box that only trains does without
+
     origins = {}
     for file in manifest.files:
         place = target / file.name
