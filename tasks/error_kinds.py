@@ -37,7 +37,9 @@ def _read(form: str) -> tuple[Counter[str], Counter[tuple[str, str]]]:
         elif before == "(":
             open_brackets[-1] = token
             predicates[token] += token not in LOGIC
-        elif token[0] not in "$?" and not before.startswith("$"):  # else a variable, or its type
+        elif token[0] not in "$?" and not (
+            open_brackets[-1] in BINDERS and before[0] in "$?"
+        ):  # else a variable, its type
             facts[open_brackets[-1], token] += 1
         before = token
     return +predicates, facts

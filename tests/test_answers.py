@@ -251,11 +251,12 @@ def test_recorded_weights_are_those_that_were_used():
 
 def test_attention_is_over_words_and_phrases(session):
     rows = champion(Lineage(session.store), ROW).attend("the woman took the box .")
-    for row in rows:
-        weights = np.array(row["weights"]).reshape(row["shape"])
+    encoder, decoder = ([row for row in rows if (row.get("written") is None) == encodes] for encodes in (True, False))
+    for row in encoder:
         assert row["shape"][2] == 8 + 7, "six words between <s> and </s>, and their pairs"
-        assert np.allclose(weights.sum(2), 1, atol=1e-4)
-    assert len(attention_figures(rows)) == len(rows) == 4
+    assert {row["shape"][2] for row in decoder} == {8}, "words alone leave the encoder"
+    assert all(np.allclose(np.array(row["weights"]).reshape(row["shape"]).sum(2), 1, atol=1e-4) for row in rows)
+    assert (len(encoder), len(decoder)) == (4, 2) and len(attention_figures(rows)) == len(rows)
 
 
 @pytest.mark.slow
