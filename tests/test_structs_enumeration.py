@@ -14,8 +14,7 @@ from phrasemodels.structs.kernels import reference_only
 F64 = torch.float64
 
 
-# the kernels take minutes to compile on a machine that has not run them before
-@pytest.fixture(autouse=True, params=[pytest.param("kernels", marks=pytest.mark.slow), "reference"])
+@pytest.fixture(autouse=True, params=["kernels", "reference"])
 def path(request):
     if request.param == "kernels":
         yield

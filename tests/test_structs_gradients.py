@@ -7,8 +7,6 @@ from torch.autograd import gradcheck, gradgradcheck
 from phrasemodels.structs import chain, eisner, joint, spans
 from phrasemodels.structs.kernels import reference_only
 
-pytestmark = pytest.mark.slow  # the kernels take minutes to compile on a machine that has not run them before
-
 F64 = torch.float64
 MODULES = {
     "chain": chain,

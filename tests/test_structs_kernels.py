@@ -13,8 +13,6 @@ import torch
 from phrasemodels.structs import chain, eisner, joint, spans
 from phrasemodels.structs.kernels import reference_only
 
-pytestmark = pytest.mark.slow  # the kernels take minutes to compile on a machine that has not run them before
-
 F32, F64 = torch.float32, torch.float64
 LENGTHS = torch.tensor([24, 1, 24, 9, 2, 17])
 
