@@ -153,7 +153,7 @@ def table_1(profile: str) -> list[Experiment]:
     ]
 
 
-SHORT = 4  # a short schedule has this fraction of the updates
+SHORT = 2  # a short schedule has this fraction of the updates
 READINGS = {"neg_inf": softmax_within, "hadamard": softmax_hadamard}  # of Eq 5
 
 
