@@ -197,24 +197,28 @@ def amid(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any) 
 
 
 def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, said: str) -> str:
-    """Weights (q, k) over tokens and phrases, as SVG: each phrase stands amid its words, the tree over them above."""
+    """Weights (q, k) over tokens and phrases, as SVG: each phrase stands amid its words, the tree over them above.
+
+    Phrases that nothing attends to are in the tree alone, over the middle of their words.
+    """
     nodes, rows, columns = _amid(tokens, phrases, weights)
-    place = {node: column for column, node in enumerate(columns)}
+    place = {node: float(column) for column, node in enumerate(columns)}
+    place |= {n: sum(place[i] for i in nodes[n]) / len(nodes[n]) for n in range(len(nodes)) if n not in place}
     names = [" ".join(tokens[i] for i in node) for node in nodes]
-    height, deepest = 0.24 * len(rows), max(map(len, nodes))
+    parts, heights = tree(nodes)
+    height, top = 0.24 * len(rows), max(heights)
     figure, (above, axes) = plt.subplots(
         2,
         1,
-        figsize=(2.4 + 0.24 * len(columns), 1.9 + 0.2 * deepest + height),
-        height_ratios=(0.25 + 0.2 * deepest, height),
+        figsize=(2.4 + 0.24 * len(columns), 1.8 + 0.3 * top + height),
+        height_ratios=(0.15 + 0.3 * top, height),
         sharex=True,
         layout="constrained",
     )
-    for node in columns:
-        joined = nodes[node] if len(nodes[node]) > 1 else ()
-        for member in joined:
-            above.plot([place[member], place[node]], [1, len(joined)], color="#777777", linewidth=0.6)
-        above.plot(place[node], len(nodes[node]), "s" if joined else "o", color="black", markersize=3)
+    for node, inside in enumerate(parts):
+        for part in inside:
+            above.plot([place[part], place[node]], [heights[part], heights[node]], color="#777777", linewidth=0.6)
+        above.plot(place[node], heights[node], "s" if inside else "o", color="black", markersize=3)
     above.axis("off")
     shown = axes.imshow(weights[rows][:, columns], cmap="Greys", vmin=0, aspect="auto")
     axes.set_xticks(range(len(columns)), [names[node] for node in columns], rotation=90, fontsize=7)
@@ -222,6 +226,18 @@ def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: 
     axes.set(xlabel="attended to", ylabel="from")
     figure.colorbar(shown, ax=axes, label="weight", fraction=0.03)
     return svg(figure, said)
+
+
+def tree(nodes: Sequence[Sequence[int]]) -> tuple[list[list[int]], list[int]]:
+    """Of each node, by the positions of its words: the largest nodes inside it, and its height over the words."""
+    words = [frozenset(node) for node in nodes]
+    parts: list[list[int]] = [[] for _ in nodes]
+    heights = [0] * len(nodes)
+    for node in sorted(range(len(nodes)), key=lambda n: len(words[n])):
+        inside = [other for other in range(len(nodes)) if words[other] < words[node]]
+        parts[node] = [one for one in inside if not any(words[one] < words[other] for other in inside)]
+        heights[node] = 1 + max((heights[part] for part in parts[node]), default=-1)
+    return parts, heights
 
 
 def sweep(points: Mapping[float, Mapping[str, Sequence[float]]], said: str) -> str:

@@ -16,6 +16,7 @@ from flows.forms import sections
 from flows.models import PARTS, Answering, given_texts
 from flows.plots import amid, attention, curves, differences, groups, heads, heat, intervals
 from flows.query import ANSWERS
+from flows.recipes.entailment import EntailmentRecipe
 from flows.session import Session
 from tasks.significance import seed_group
 from tasks.stages import stage_table
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tasks.problems.label_attention import LabelView
 
 EXAMPLES = 8
+SENTENCE = ("premise_tree", "premise", "text", "tokens")  # the first of these that a record has
 TEXTS = ("facts", "question", "premise", "hypothesis", "text", "tokens", "source")  # of records: data/schemas.py
 
 
@@ -181,14 +183,23 @@ def _examples(session: Session) -> dict[str, Any]:
     return {"examples": examples, "shown": ""}
 
 
-def _sentences(session: Session, pipeline: Pipeline) -> Step:
-    """The test set, or, where its records are more than sentences, its first sentence."""
-    split: Step = pipeline.experiment.recipe.corpus.split("test")
-    rows = stage_table(session.store.run(split))
+def _sentences(session: Session, pipeline: Pipeline) -> Step | None:
+    """The test set, or, where its records are more than sentences, the first sentence of each group, with its tree if
+    the encoder is told of one; None if they may not be passed on."""
+    recipe = pipeline.experiment.recipe
+    split: Step = recipe.corpus.split("test")
+    if isinstance(recipe, EntailmentRecipe):
+        split = recipe.parsed(split)
+    read = session.store.run(split)
+    if not read.meta["redistributable"]:
+        return None
+    rows = stage_table(read)
     if "source" in rows.schema.names:
         return split
-    row = rows.slice(0, 1).to_pylist()[0]
-    return given_texts([_joined(row[name]) for name in ("premise", "text", "tokens") if row.get(name)][:1])
+    first: dict[str, str] = {}
+    for row in rows.to_pylist():
+        first.setdefault(row["group"], next(_joined(row[name]) for name in SENTENCE if row.get(name)))
+    return given_texts(list(first.values()), list(first))
 
 
 def _columns(row: dict[str, Any]) -> tuple[str, str] | None:
@@ -216,8 +227,10 @@ def _attention(session: Session) -> dict[str, list[dict[str, Any]]]:
     for pipeline in (p for p in session.pipelines if p.seed == session.table.seeds[0]):
         recipe, trained = pipeline.experiment.recipe, session.store.find(pipeline.trained, verify=False)
         if isinstance(recipe, Answering) and trained is not None and trained.meta["redistributable"]:
+            if (sentences := _sentences(session, pipeline)) is None:
+                continue
             known = {"model": pipeline.trained} | {n: data for n, data in recipe.data().items() if n in PARTS}
-            step = recipe.attending(pipeline.experiment.model, _sentences(session, pipeline), known, 1)
+            step = recipe.attending(pipeline.experiment.model, sentences, known, 1)
             try:
                 rows = read_shard(session.store.run(step).file("attention.arrow")).to_pylist()
             except ValueError:  # a model without attention says so
@@ -246,7 +259,7 @@ def _drawn(row: dict[str, Any]) -> tuple[str, str]:
     weights, tokens, phrases = _weights(row), row["tokens"], row["phrases"]
     mean, each = f"Attention {row['module']}, mean over heads", f"Heads of {row['module']}"
     if row.get("written") is not None:
-        axes = ("written", "attended to")
+        axes = ("written" if row["module"].startswith("decoder.") else "from", "attended to")
         return heat(weights.mean(0), row["written"], tokens, axes, mean), heads(weights, row["written"], tokens, each)
     return attention(tokens, phrases, weights.mean(0), mean), heads(*amid(tokens, phrases, weights), each)
 
