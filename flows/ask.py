@@ -43,7 +43,8 @@ def sql(
     columns, rows = query(*_opened(), question)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
     if to is not None:
-        write_parquet(to, pa.Table.from_pylist(found))
+        values = [pa.array([row[place] for row in rows]) for place in range(len(columns))]
+        write_parquet(to, pa.Table.from_arrays(values, names=columns))
         print(to)
     elif as_json:
         print(json.dumps(found, indent=1, default=str))

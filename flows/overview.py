@@ -6,7 +6,7 @@ from typing import Any
 
 from data.store import Store, write_durably
 from flows.comparison import comparisons
-from flows.report import difference_plot, render, tested
+from flows.report import difference_plot, render, said, tested
 from flows.results import KEPT, Result, all_results
 from flows.verdicts import DATA, summary, verdicts
 from infra.tracking import Tracker
@@ -57,7 +57,14 @@ def _kept(source: str, results: list[Result]) -> dict[str, Any]:
     rows = [{**r.row, "source": source} for r in results if r.source == source]
     told = json.loads((KEPT / source.removeprefix("results/") / "result.json").read_text(encoding="utf-8"))
     about = {name: told[name] for name in ("title", "commit", "note")}
-    return {**about, "source": source, "rows": rows, "tested": tested(rows), "plot": _plot(rows)}
+    return {
+        **about,
+        "source": source,
+        "rows": rows,
+        "tested": tested(rows),
+        "said": [said(rows, name) for name in list(tested(rows))[:1]],
+        "plot": _plot(rows),
+    }
 
 
 def _place(row: dict[str, Any]) -> tuple[str, str]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = 8
 SENTENCE = ("premise_tree", "premise", "text", "tokens")  # the first of these that a record has
+SURE = 0.05  # of p, corrected over the table
 TEXTS = ("facts", "question", "premise", "hypothesis", "text", "tokens", "source")  # of records: data/schemas.py
 
 
@@ -43,6 +44,7 @@ def write_report(session: Session, verdicts: Artifact) -> Path:
         warning=seed_group(rows[0]["values"][rows[0]["metric"]]).warning,
         plots=_plots(session, rows),
         tested=tested(rows),
+        said={name: said(rows, name) for name in tested(rows)},
         leaks=session.leaks(),
         lineage=[_lineage(session, pipeline) for pipeline in session.pipelines],
         **_examples(session),
@@ -77,6 +79,16 @@ def tested(rows: list[dict[str, Any]]) -> dict[str, int]:
     """Metrics in which rows were tested against a baseline, the whole test set first, with the number of sentences."""
     found = [row["against"]["differences"] for row in rows if row["against"]]
     return {name: difference["sentences"] for one in found for name, difference in one.items()}
+
+
+def said(rows: list[dict[str, Any]], metric: str) -> str:
+    """In one sentence, which rows differ from their baselines in a metric."""
+    compared = [(_name(row), row["against"]["differences"]) for row in rows if row["against"]]
+    found = [(name, each[metric]) for name, each in compared if metric in each]
+    sure = [f"{name} ({one['difference']:+.2f})" for name, one in found if one["p_holm"] < SURE]
+    return (
+        f"{len(sure)} of {len(found)} rows differ from their baselines" + (": " if sure else "") + "; ".join(sure) + "."
+    )
 
 
 def _layout(rows: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:

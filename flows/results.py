@@ -95,7 +95,10 @@ def kept_results(folder: Path = KEPT) -> Iterator[Result]:
             if (answer := _answer(row)) is not None:
                 rows.append({**row, "metric": answer[1].metric, "intervals": _intervals(row["values"])})
                 known.append(answer)
-        tested = [_tested(path.parent, row, answer) for row, (_, answer) in zip(rows, known, strict=True)]
+        tested = [
+            _tested(path.parent, row, answer, experiment.baseline)
+            for row, (experiment, answer) in zip(rows, known, strict=True)
+        ]
         for row, answer, against in zip(rows, known, differences(tested), strict=True):
             runs = [{"seed": seed, "score": "", "train": "", "run": ""} for seed in row["seeds"]]
             yield Result(f"results/{path.parent.name}", result["title"], *answer, {**row, "against": against}, runs)
@@ -105,7 +108,7 @@ def _intervals(values: Mapping[str, list[float]]) -> dict[str, Any]:
     return {name: finite(asdict(seed_group(found))) for name, found in values.items()}
 
 
-def _tested(folder: Path, row: Mapping[str, Any], answer: Answer) -> Tested:
+def _tested(folder: Path, row: Mapping[str, Any], answer: Answer, baseline: str) -> Tested:
     names = [row["sentences"]] if isinstance(row["sentences"], str) else row["sentences"]
     tables = [read_shard(folder / name) for name in names] if answer.statistic else []
-    return Tested(row["experiment"], answer.metric, str(row["test_set"]), answer.statistic, tables)
+    return Tested(row["experiment"], answer.metric, str(row["test_set"]), answer.statistic, tables, baseline)

@@ -79,6 +79,7 @@ class Session:
                 answer.metric,
                 answer.why_not or ("" if e.comparable else f"smaller than the paper's setting (profile {e.profile})"),
                 answer.statistic,
+                e.baseline,
             )
             for e in self.experiments
             for answer in e.answers

@@ -43,7 +43,8 @@ def judge(published: float | None, ours: SeedGroup | None, reason_not: str) -> V
 class RowSettings:
     """A row of a table: the experiment, the number that it answers, in which metric of ours, and why not, if so.
 
-    With a statistic the row is tested against the first one of the table with the same metric and test set.
+    With a statistic the row is tested against its baseline, by name, or else the first row of the table: of those with
+    the same metric and test set.
     """
 
     experiment: str
@@ -53,6 +54,7 @@ class RowSettings:
     metric: str
     reason_not: str
     statistic: Statistic | None = None
+    baseline: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
             str(found[0].meta["test_set"]),
             row.statistic,
             [read_shard(artifact.file("sentences.arrow")) for artifact in found if row.statistic],
+            row.baseline,
         )
         for row, found in zip(settings.rows, scores, strict=True)
     ]
@@ -111,6 +114,7 @@ class Tested:
     test_set: str
     statistic: Statistic | None
     seeds: list[pa.Table]
+    baseline: str = ""
 
     def statistics(self, group: str) -> Array:
         """(S, n, K): of the sentences of a group, or of all for the group ""."""
@@ -127,13 +131,13 @@ class Tested:
 def differences(rows: list[Tested]) -> list[dict[str, Any] | None]:
     """For each row: {"baseline": experiment, "differences": {metric: ..., metric/group: ...}}, or None for a baseline.
 
-    A baseline is the first row with its metric, test set and statistic. p_holm is corrected over all rows of the table,
-    for each group of sentences by itself.
+    A baseline is the one that a row names, or else the first, of the rows with its metric, test set and statistic.
+    p_holm is corrected over all rows of the table, for each group of sentences by itself.
     """
     found: list[dict[str, Any] | None] = []
     for row in rows:
-        same = (r for r in rows if (r.metric, r.test_set, r.statistic) == (row.metric, row.test_set, row.statistic))
-        base = next(same)
+        same = [r for r in rows if (r.metric, r.test_set, r.statistic) == (row.metric, row.test_set, row.statistic)]
+        base = next((r for r in same if r.experiment == row.baseline), same[0])
         if row.statistic is None or base is row:
             found.append(None)
             continue

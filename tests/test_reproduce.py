@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from conftest import PROJECT
 from mlflow import MlflowClient
@@ -131,6 +132,14 @@ def test_the_plan_says_what_changed(world):
 )
 def test_sql(world, question, answer):
     assert json.loads(ask(world, "sql", question, "--json")) == answer
+
+
+@pytest.mark.parametrize(("limit", "rows"), [(2, 2), (0, 0)])
+def test_an_answer_is_kept_as_parquet(world, tmp_path, limit, rows):
+    question = f"select experiment, ours from verdicts limit {limit}"
+    ask(world, "sql", question, "--to", str(tmp_path / "answer.parquet"))
+    found = pq.read_table(tmp_path / "answer.parquet")
+    assert (found.column_names, found.num_rows) == (["experiment", "ours"], rows)
 
 
 README = (PROJECT / "README.md").read_text(encoding="utf-8")

@@ -159,7 +159,8 @@ READINGS = {"neg_inf": softmax_within, "hadamard": softmax_hadamard}  # of Eq 5
 
 def sigmoid_grid(profile: str) -> list[Experiment]:
     """What σ is worth: {Transformer, Linear, σ} × readings of Eq 5 × {short, converged} schedule, k=2. Every system has
-    the sizes, the learning rate and the updates of Table 1; none was tuned by itself."""
+    the sizes, the learning rate and the updates of Table 1; none was tuned by itself. Each is tested against the row
+    `without` what it adds."""
     long = PROFILES[profile].train
     short = dataclasses.replace(long, steps=long.steps // SHORT, warmup=long.warmup // SHORT)
     rows = []
@@ -172,7 +173,17 @@ def sigmoid_grid(profile: str) -> list[Experiment]:
                 name = f"{row.slug.removesuffix('-k2')}-{reading}-{schedule}"
                 chosen_row = Row(name, row.system, f"{reading}, {schedule}", encoder, row.phrases)
                 rows.append((chosen, chosen_row))
-    return [translation("table1-sigmoid", profile, chosen, row) for chosen, row in rows]
+    table = "table1-sigmoid"
+    found = {row.slug: translation(table, profile, chosen, row) for chosen, row in rows}
+    return [dataclasses.replace(e, baseline=found[without(slug)].name) for slug, e in found.items()]
+
+
+def without(slug: str) -> str:
+    """The row of the grid that lacks one thing: σ; then hypernodes; then updates."""
+    system, *rest = slug.split("-")
+    if system == "transformer":
+        return "transformer-short"
+    return f"transformer-{rest[-1]}" if system == "linear" else "-".join(["linear", *rest])
 
 
 def varied(encoder: Callable[[Size], EncoderConfig], **switches: Any) -> Callable[[Size], EncoderConfig]:
