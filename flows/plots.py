@@ -2,6 +2,7 @@
 
 import html
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ def learning_curve(history: Sequence[dict[str, float]], path: Path) -> None:
     plt.close(figure)
 
 
-def curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
-    """Dev loss of several systems against updates, as SVG."""
+def curves(histories: Mapping[str, Sequence[Mapping[str, float]]], said: str = "dev loss") -> str:
+    """What is measured on dev, of several systems against updates, as SVG; said: what that is, with its unit."""
     figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
     for index, (name, history) in enumerate(histories.items()):
         axes.plot(
@@ -49,11 +50,11 @@ def curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
             linewidth=1.4,
             markersize=4,
             marker=MARKS[index % len(MARKS)],
-            linestyle=LINES[index % len(LINES)],
+            linestyle=LINES[(index + index // len(MARKS)) % len(LINES)],
         )
-    axes.set(xlabel="updates", ylabel="dev loss (nats)")
+    axes.set(xlabel="updates", ylabel=said)
     axes.legend(fontsize=8)
-    return svg(figure, "Dev loss against updates: " + ", ".join(histories))
+    return svg(figure, f"{said} against updates: " + ", ".join(histories))
 
 
 def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
@@ -86,7 +87,7 @@ def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
             linestyle="none",
             label="published" if not y else None,
         )
-    axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
+    axes.set_yticks(range(len(rows)), [_wrapped(row["name"]) for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel(unit)
     axes.grid(axis="x", linewidth=0.4)
@@ -103,7 +104,7 @@ def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
         shown = [(y, row[metric]) for y, row in enumerate(rows.values()) if metric in row]
         axes.errorbar(
             [found["difference"] for _, found in shown],
-            [y + (index - (len(metrics) - 1) / 2) * 0.22 for y, _ in shown],
+            [y + (index - (len(metrics) - 1) / 2) * 0.66 / len(metrics) for y, _ in shown],
             xerr=[
                 [found["difference"] - found["low"] for _, found in shown],
                 [found["high"] - found["difference"] for _, found in shown],
@@ -117,13 +118,18 @@ def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
             label=metric,
         )
     axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
-    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_yticks(range(len(rows)), [_wrapped(name) for name in rows])
     axes.invert_yaxis()
-    axes.set_xlabel("difference from the baseline")
+    axes.set_xlabel("difference from the baseline (points)")
     axes.grid(axis="x", linewidth=0.4)
     if len(metrics) > 1:
         figure.legend(fontsize=8, loc="outside upper right", ncols=len(metrics))
     return svg(figure, "Differences from the baseline: " + ", ".join(rows))
+
+
+def _wrapped(name: str, width: int = 30) -> str:
+    """A name on lines of so many letters."""
+    return "\n".join(textwrap.wrap(name, width))
 
 
 def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> str:
@@ -142,7 +148,8 @@ def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> s
             color=("#4c72b0", "#dddddd", "#999999")[index % 3],
         )
         axes.bar_label(bars, fmt="%.1f", fontsize=7)
-    axes.set_xticks(range(len(rows)), [row["label"] for row in rows], fontsize=8)
+    axes.set_xticks(range(len(rows)), [_wrapped(row["label"], 14 if len(rows) < 8 else 9) for row in rows], fontsize=8)
+    axes.set_ylim(bottom=0)
     axes.set_ylabel(unit)
     figure.legend(fontsize=8, loc="outside upper right", ncols=len(names))
     return svg(figure, f"{unit}, by kind of sentence: " + ", ".join(row["label"] for row in rows))
@@ -171,9 +178,9 @@ def _amid(
 
 def heads(weights: Any, rows: Sequence[str], columns: Sequence[str], said: str) -> str:
     """Weights (h, q, k) head by head, as SVG: small, one scale for all; rows and columns are named at the edge."""
-    across = min(len(weights), 4)
+    across = min(len(weights), 2)
     down = -(-len(weights) // across)
-    width, height = max(1.8, 0.1 * len(columns)), max(0.8, 0.1 * len(rows))
+    width, height = max(1.8, 0.14 * len(columns)), max(0.8, 0.14 * len(rows))
     size = (0.9 + width * across, 0.9 + down * (0.3 + height))
     figure, grid = plt.subplots(
         down, across, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
@@ -183,8 +190,8 @@ def heads(weights: Any, rows: Sequence[str], columns: Sequence[str], said: str) 
         if head < len(weights):
             axes.imshow(weights[head], cmap="Greys", vmin=0, vmax=weights.max(), aspect="auto")
             axes.set_title(f"head {head + 1}", fontsize=8)
-            axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=5)
-            axes.set_yticks(range(len(rows)), rows, fontsize=5)
+            axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=7)
+            axes.set_yticks(range(len(rows)), rows, fontsize=7)
             axes.tick_params(length=1)
     return svg(figure, said)
 
@@ -221,8 +228,8 @@ def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: 
         above.plot(place[node], heights[node], "s" if inside else "o", color="black", markersize=3)
     above.axis("off")
     shown = axes.imshow(weights[rows][:, columns], cmap="Greys", vmin=0, aspect="auto")
-    axes.set_xticks(range(len(columns)), [names[node] for node in columns], rotation=90, fontsize=7)
-    axes.set_yticks(range(len(rows)), [names[node] for node in rows], fontsize=7)
+    axes.set_xticks(range(len(columns)), [names[node] for node in columns], rotation=90, fontsize=8)
+    axes.set_yticks(range(len(rows)), [names[node] for node in rows], fontsize=8)
     axes.set(xlabel="attended to", ylabel="from")
     figure.colorbar(shown, ax=axes, label="weight", fraction=0.03)
     return svg(figure, said)

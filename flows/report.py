@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = 8
 SENTENCE = ("premise_tree", "premise", "text", "tokens")  # the first of these that a record has
+UNITS = ("%", "M", "K")
 SURE = 0.05  # of p, corrected over the table
 TEXTS = ("facts", "question", "premise", "hypothesis", "text", "tokens", "source")  # of records: data/schemas.py
 
@@ -71,8 +72,14 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["number"] = lambda value: "–" if value is None else f"{value:.2f}"
+    environment.filters |= {"anchor": anchor, "named": _name}
     environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
     return environment.get_template(template).render(**values)
+
+
+def anchor(row: dict[str, Any]) -> str:
+    """Where a page says what a row rests on: by its experiment, on the page of many tables by the table too."""
+    return "/".join(row[name] for name in ("source", "experiment") if row.get(name))
 
 
 def tested(rows: list[dict[str, Any]]) -> dict[str, int]:
@@ -99,16 +106,22 @@ def _layout(rows: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
     return lines
 
 
-def difference_plot(rows: list[dict[str, Any]]) -> Markup:
-    """Differences of all rows from their baselines, by metric."""
+def difference_plots(rows: list[dict[str, Any]]) -> dict[str, Markup]:
+    """By metric, the differences of all rows from their baselines."""
     compared: dict[str, dict[str, Any]] = {}
     for row in (row for row in rows if row["against"]):
-        compared.setdefault(_name(row), {}).update(row["against"]["differences"])
-    return Markup(differences(compared))
+        compared.setdefault(row["metric"], {})[_name(row)] = row["against"]["differences"]
+    return {metric: Markup(differences(found)) for metric, found in compared.items()}
 
 
 def _name(row: dict[str, Any]) -> str:
-    return f"{row['system']} {row['variant']}"
+    return f"{row['system']} {row['variant']}".strip()
+
+
+def _unit(row: dict[str, Any], metric: str) -> str:
+    """A metric with its unit, which its signature ends with if it is not one of 0 to 100."""
+    last = row["signatures"][metric].split()[-1]
+    return f"{metric} ({last if last in UNITS else '0 to 100'})"
 
 
 def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -116,18 +129,18 @@ def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Any]:
     drawn = {metric: Markup(_intervals(rows, metric)) for metric in dict.fromkeys(row["metric"] for row in rows)}
     first_seed = [p for p in session.pipelines if p.seed == session.table.seeds[0]]
     histories = {p.experiment.row: _history(session, p) for p in first_seed}
-    plots: dict[str, Any] = {"intervals": drawn, "curves": Markup(curves(histories))}
+    said = first_seed[0].experiment.recipe.curve
+    plots: dict[str, Any] = {"intervals": drawn, "curves": Markup(curves(histories, said)), "curve": said}
+    plots["differences"] = difference_plots(rows)
     metric = rows[0]["metric"]
     names = [name for name in rows[0]["intervals"] if name.startswith(f"{metric}/")]
-    if tested(rows):
-        plots["differences"] = difference_plot(rows)
     if names:
         bars = [
             {"label": row["experiment"].rsplit("/", 1)[1], **{n: row["intervals"][n]["mean"] for n in names}}
             for row in rows
             if row["metric"] == metric
         ]
-        plots["groups"] = Markup(groups(bars, names, f"{metric}, mean over seeds"))
+        plots["groups"] = Markup(groups(bars, names, f"{_unit(rows[0], metric)}, mean over seeds"))
     return plots
 
 
@@ -138,7 +151,7 @@ def _intervals(rows: list[dict[str, Any]], metric: str) -> str:
         for r in rows
         if r["metric"] == metric
     ]
-    return intervals(shown, metric)
+    return intervals(shown, _unit(next(row for row in rows if row["metric"] == metric), metric))
 
 
 def _history(session: Session, pipeline: Pipeline) -> list[dict[str, float]]:
@@ -165,7 +178,7 @@ def _lineage(session: Session, pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _examples(session: Session) -> dict[str, Any]:
-    """{examples, shown}: the first test sentences of each group with every system's answer, and why there are none."""
+    """{examples, shown}: test sentences of each group with every system's answer, and why there are none."""
     first = [p for p in session.pipelines if p.seed == session.table.seeds[0]]
     artifacts = [found for p in first if (found := session.store.find(p.predicted, verify=False)) is not None]
     if not all(artifact.meta["redistributable"] for artifact in artifacts):
@@ -175,9 +188,10 @@ def _examples(session: Session) -> dict[str, Any]:
     names = _columns(tables[0][0])
     if names is None or any(len(text) != len(texts[0]) for text in texts):
         return {"examples": [], "shown": "The answers of this problem are not sentences that can be laid side by side."}
+    right = [sum(table[i][names[1]] == table[i][names[0]] for table in tables) for i in range(len(tables[0]))]
     chosen: dict[str, list[int]] = {}
-    for index, row in enumerate(tables[0]):
-        chosen.setdefault(row["group"], []).append(index)
+    for index in sorted(range(len(right)), key=lambda i: _telling(right[i], len(tables))):
+        chosen.setdefault(tables[0][index]["group"], []).append(index)
     shown = max(1, EXAMPLES // len(chosen))
     examples = [
         {
@@ -193,6 +207,11 @@ def _examples(session: Session) -> dict[str, Any]:
         for i in indices[:shown]
     ]
     return {"examples": examples, "shown": ""}
+
+
+def _telling(right: int, systems: int) -> int:
+    """What some get right and others wrong comes first, then what all get wrong."""
+    return 2 if right == systems else int(right == 0)
 
 
 def _sentences(session: Session, pipeline: Pipeline) -> Step | None:
@@ -273,7 +292,8 @@ def _drawn(row: dict[str, Any]) -> tuple[str, str]:
     if row.get("written") is not None:
         axes = ("written" if row["module"].startswith("decoder.") else "from", "attended to")
         return heat(weights.mean(0), row["written"], tokens, axes, mean), heads(weights, row["written"], tokens, each)
-    return attention(tokens, phrases, weights.mean(0), mean), heads(*amid(tokens, phrases, weights), each)
+    apart = heads(*amid(tokens, phrases, weights), each) if len(weights) > 1 else ""
+    return attention(tokens, phrases, weights.mean(0), mean), apart
 
 
 def _weights(row: dict[str, Any]) -> Any:
