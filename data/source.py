@@ -11,11 +11,13 @@ import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 PROJECT = ("phrasemodels", "data", "tasks", "flows", "infra")
+PARSED_AGAIN = 20
 
 Name = tuple[str, str]  # module, top-level name
 
@@ -57,7 +59,16 @@ def _module(name: str) -> Module | None:
         return None
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         return None
-    return Module(name, ast.parse(Path(spec.origin).read_text(encoding="utf-8"), spec.origin))
+    return Module(name, _parsed(Path(spec.origin)))
+
+
+def _parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file. Python 3.11 may lose count when threads parse at once (gh-106905): then once more."""
+    text = path.read_text(encoding="utf-8")
+    for _ in range(PARSED_AGAIN):
+        with suppress(SystemError):
+            return ast.parse(text, path)
+    return ast.parse(text, path)
 
 
 def _without_docstrings(node: ast.AST) -> str:

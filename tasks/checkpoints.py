@@ -29,8 +29,8 @@ class Progress:
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The weights of a model, each once: a tied one is not written twice."""
-    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+    """A copy of the weights of a model, each once: a tied one is not written twice. Training does not change it."""
+    return {name: parameter.detach().to("cpu", copy=True).contiguous() for name, parameter in model.named_parameters()}
 
 
 def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:

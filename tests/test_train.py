@@ -19,8 +19,9 @@ from safetensors.torch import load_file
 from data.store import Step, Store
 from flows.catalogue import experiment
 from flows.experiment import override
-from tasks.checkpoints import newest
-from tasks.train import PROGRESS, Training, training_loop
+from tasks.checkpoints import load_tensors, newest
+from tasks.train import PROGRESS, Objective, Training, _dev_loss, training_loop
+from tasks.workers import Worker
 
 SETTINGS = (
     "train.steps=40",
@@ -77,6 +78,17 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(shared, undistur
     assert same(weights(tmp_path / "again"), undisturbed)
     training_loop(dataclasses.replace(again, seed=1, folder=tmp_path / "other"))
     assert not same(weights(tmp_path / "other"), undisturbed)
+
+
+def test_the_best_weights_are_those_with_the_least_dev_loss(shared, tmp_path):
+    run = training(shared, tmp_path, "train.learning_rate=2", "train.warmup=1")
+    training_loop(run)
+    path, state = newest(tmp_path, "key")
+    progress, model = state["progress"], run.model.build()
+    assert progress["best_step"] < progress["step"] == 40
+    load_tensors(model, load_file(path / "best.safetensors"))
+    dev = run.problem.examples(run.dev)
+    assert _dev_loss(Objective(model, run.problem, run.config.smoothing), dev, run.config, Worker()) == progress["best"]
 
 
 @pytest.mark.parametrize("damage", ["delete", "truncate", "no state"])
