@@ -53,7 +53,7 @@ def curves(histories: Mapping[str, Sequence[Mapping[str, float]]], said: str = "
             linestyle=LINES[(index + index // len(MARKS)) % len(LINES)],
         )
     axes.set(xlabel="updates", ylabel=said)
-    axes.legend(fontsize=8)
+    figure.legend(fontsize=8, loc="outside right upper")
     return svg(figure, f"{said} against updates: " + ", ".join(histories))
 
 
@@ -148,7 +148,9 @@ def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> s
             color=("#4c72b0", "#dddddd", "#999999")[index % 3],
         )
         axes.bar_label(bars, fmt="%.1f", fontsize=7)
-    axes.set_xticks(range(len(rows)), [_wrapped(row["label"], 14 if len(rows) < 8 else 9) for row in rows], fontsize=8)
+    axes.set_xticks(range(len(rows)), [row["label"] for row in rows], fontsize=8)
+    if len(rows) > 6:
+        plt.setp(axes.get_xticklabels(), rotation=30, ha="right")
     axes.set_ylim(bottom=0)
     axes.set_ylabel(unit)
     figure.legend(fontsize=8, loc="outside upper right", ncols=len(names))

@@ -133,7 +133,7 @@ def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Any]:
     plots: dict[str, Any] = {"intervals": drawn, "curves": Markup(curves(histories, said)), "curve": said}
     plots["differences"] = difference_plots(rows)
     metric = rows[0]["metric"]
-    names = [name for name in rows[0]["intervals"] if name.startswith(f"{metric}/")]
+    names = [n for n in rows[0]["intervals"] if n.startswith(f"{metric}/") and not n.startswith(f"{metric}/length")]
     if names:
         bars = [
             {"label": row["experiment"].rsplit("/", 1)[1], **{n: row["intervals"][n]["mean"] for n in names}}
@@ -230,7 +230,7 @@ def _sentences(session: Session, pipeline: Pipeline) -> Step | None:
     first: dict[str, str] = {}
     for row in rows.to_pylist():
         first.setdefault(row["group"], next(_joined(row[name]) for name in SENTENCE if row.get(name)))
-    return given_texts(list(first.values()), list(first))
+    return given_texts([text for _, text in sorted(first.items())], sorted(first))
 
 
 def _columns(row: dict[str, Any]) -> tuple[str, str] | None:
@@ -278,22 +278,30 @@ def _last_layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Two figures for each attention of each sentence: mean over heads, and head by head."""
+    """Two figures for each attention of each sentence: mean over heads, and head by head if there are several."""
     return [
-        {"group": row["group"], "sentence": " ".join(row["tokens"][1:-1]), "module": row["module"]}
+        {"group": row["group"], "sentence": _sentence(row["tokens"]), "module": row["module"]}
         | {name: Markup(plot) for name, plot in zip(("plot", "heads"), _drawn(row), strict=True)}
         for row in rows
     ]
 
 
+def _sentence(tokens: list[str]) -> str:
+    """Tokens without the marks around them, if there are any."""
+    return " ".join(token for token in tokens if token not in ("<s>", "</s>"))
+
+
 def _drawn(row: dict[str, Any]) -> tuple[str, str]:
     weights, tokens, phrases = _weights(row), row["tokens"], row["phrases"]
-    mean, each = f"Attention {row['module']}, mean over heads", f"Heads of {row['module']}"
+    mean = f"Attention {row['module']}, mean over heads"
     if row.get("written") is not None:
+        rows, columns, each = row["written"], tokens, weights
         axes = ("written" if row["module"].startswith("decoder.") else "from", "attended to")
-        return heat(weights.mean(0), row["written"], tokens, axes, mean), heads(weights, row["written"], tokens, each)
-    apart = heads(*amid(tokens, phrases, weights), each) if len(weights) > 1 else ""
-    return attention(tokens, phrases, weights.mean(0), mean), apart
+        drawn = heat(weights.mean(0), rows, columns, axes, mean)
+    else:
+        each, rows, columns = amid(tokens, phrases, weights)
+        drawn = attention(tokens, phrases, weights.mean(0), mean)
+    return drawn, heads(each, rows, columns, f"Heads of {row['module']}") if len(weights) > 1 else ""
 
 
 def _weights(row: dict[str, Any]) -> Any:

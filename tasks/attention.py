@@ -30,8 +30,9 @@ def attention_rows(
     model: nn.Module, found: Mapping[str, Tensor], tokens: Sequence[str], phrases: list[list[int]]
 ) -> Iterator[dict[str, Any]]:
     """Rows of ATTENTION without id and group, of the weights (1, h, q, k) that were recorded of one sentence."""
+    modules = dict(model.named_modules())
     for name, (weights,) in found.items():
-        module = model.get_submodule(name)
+        module = modules.get(name)
         if isinstance(module, PhraseAttention):
             yield attention_row(name, tokens, *over_grams(weights, module.phrases.groups))
         else:

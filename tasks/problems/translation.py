@@ -165,15 +165,14 @@ def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
 
 @torch.inference_mode()
 def _attended(model: Model, batch: PhraseBatch, search: BeamSearch) -> tuple[dict[str, Tensor], list[int]]:
-    """Weights by module, and the answer: of the encoder, and of a Transformer's decoder to it."""
+    """Weights by module, and the answer: of the encoder, and of the decoder to it."""
     inputs = (batch.source, batch.lengths, batch.members)
-    if isinstance(model, RecurrentTranslator):
-        with recorded(model) as found:
-            model.encode(*inputs)
-        return found, []
     ((written, _),) = search_batch(model, *inputs, search)
+    target = torch.tensor([[BEGIN, *written]], device=batch.source.device)
     with recorded(model) as found:
-        model(*inputs, torch.tensor([[BEGIN, *written]], device=batch.source.device))
+        model(*inputs, target)
+    if isinstance(model, RecurrentTranslator):
+        found["decoder.weights"] = model.attention(*inputs, target)[:, None]
     return {name: weights for name, weights in found.items() if not name.endswith(".itself")}, written
 
 
