@@ -110,7 +110,7 @@ def test_the_page_of_all_papers_has_every_number_once_and_says_where_ours_are_fr
     assert page.count("licences Apache-2.0.") == 2 and "batch_tokens&#34;: 600" in page
 
 
-def test_a_page_shows_no_sentence_of_a_corpus_that_may_not_be_passed_on(session):
+def test_neither_page_nor_mlflow_has_a_sentence_of_a_corpus_that_may_not_be_passed_on(session):
     compared = session.store.run(session.verdicts)
     manifests = list(session.store.root.glob("objects/*/*/manifest.json"))
     before = {path: path.read_text() for path in manifests}
@@ -118,13 +118,18 @@ def test_a_page_shows_no_sentence_of_a_corpus_that_may_not_be_passed_on(session)
         for path, text in before.items():
             path.write_text(text.replace('"redistributable": true', '"redistributable": false'))
         page = write_report(session, compared).read_text()
+        session._finish(session.pipelines[-1], session.store.find(session.pipelines[-1].scored))
     finally:
         for path, text in before.items():
             path.write_text(text)
+    logged = Path(session.tracker.client().download_artifacts(session.run_of(session.pipelines[-1]), ""))
+    kept = {path.name: path.read_bytes() for path in logged.rglob("*.*")}
+    assert {"scores.json", "sentences.arrow"} <= kept.keys() and "predictions.arrow" not in kept
     test = next(p.predicted for p in session.pipelines)
     for row in read_shard(session.store.find(test).file("predictions.arrow")).to_pylist():
         assert " ".join(row["source"]) not in page
         assert " ".join(row["reference"]) not in page
+        assert not any(word.encode() in file for word in row["reference"] if len(word) > 5 for file in kept.values())
     assert "Left out" in page
 
 
