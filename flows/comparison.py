@@ -1,13 +1,16 @@
 """Every system of every paper that ran on the same data with the same budget, in one table a problem."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from data.shards import read_shard
 from data.store import Artifact, Store
 from flows.results import Result
 from tasks.compare import Tested, differences
+from tasks.stages import shards
 
 BUDGET = ("steps", "batch_tokens")
 
@@ -18,8 +21,8 @@ Row = tuple[Result, list[Artifact], list[Artifact]]  # a result with its trainin
 def comparisons(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]:
     """Tables of {title, budget, test_set, rows}, of what is in the store: for each experiment the best result.
 
-    A row has quality, parameters, target tokens a second, peak memory (MiB), seconds of training (means over seeds),
-    and its difference from the first row, Holm-corrected over the table.
+    A row has quality, parameters, tokens a second, peak memory (MiB), seconds of training (means over seeds), and its
+    difference from the first row, Holm-corrected over the table.
     """
     best: dict[tuple[str, str], Result] = {}
     for result in results:
@@ -32,7 +35,7 @@ def comparisons(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]
         trained = [artifacts[run["train"]] for run in result.runs]
         scored = [artifacts[run["score"]] for run in result.runs]
         tables.setdefault(_same(result, trained[0], scored[0]), []).append((result, trained, scored))
-    return [_table(same, rows) for same, rows in tables.items()]
+    return [_table(same, rows, artifacts) for same, rows in tables.items()]
 
 
 def _same(result: Result, trained: Artifact, scored: Artifact) -> Same:
@@ -42,7 +45,7 @@ def _same(result: Result, trained: Artifact, scored: Artifact) -> Same:
     return result.experiment.recipe.name, result.answer.metric, budget, str(scored.meta["test_set"])
 
 
-def _table(same: Same, rows: list[Row]) -> dict[str, Any]:
+def _table(same: Same, rows: list[Row], artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
     title, metric, budget, test_set = same
     tested = []
     for result, _, scored in rows:
@@ -52,13 +55,15 @@ def _table(same: Same, rows: list[Row]) -> dict[str, Any]:
     lines = [
         {
             "paper": result.experiment.paper,
+            "source": result.source,
             "experiment": result.experiment.name,
+            "metric": metric,
             "system": result.experiment.system,
             "variant": result.experiment.variant,
             "seeds": len(result.row["seeds"]),
             "quality": result.row["intervals"][metric],
             "parameters": trained[0].meta["parameters"],
-            "tokens_per_second": _mean(_speed(artifact) for artifact in trained),
+            "tokens_per_second": _speed(result, trained, artifacts),
             "peak_memory_mib": _mean(artifact.meta["peak_memory_mib"] for artifact in trained),
             "train_seconds": _mean(artifact.meta["train_seconds"] for artifact in trained),
             "against": against,
@@ -68,10 +73,17 @@ def _table(same: Same, rows: list[Row]) -> dict[str, Any]:
     return {"title": title, "metric": metric, "budget": budget, "test_set": test_set, "rows": lines}
 
 
-def _speed(trained: Artifact) -> float:
-    """Target tokens a second, mean over the rows of the history."""
-    history = json.loads(trained.file("history.json").read_text(encoding="utf-8"))
-    return _mean(row["tokens_per_second"] for row in history)
+def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Artifact]) -> float | None:
+    """Tokens of all sides a second, mean over histories, which count what the loss is a mean of: tokens of a target,
+    pairs, sentences. None where the training data is no longer in the store."""
+    data = artifacts.get(trained[0].manifest["parts"]["inputs"]["train"])
+    if data is None:
+        return None
+    problem = result.experiment.steps(0).trained.settings.problem
+    examples = problem.examples([shard.path for shard in shards(data)])
+    tokens = examples.lengths.sum() / problem.count(examples, np.arange(len(examples)))
+    histories = [json.loads(one.file("history.json").read_text(encoding="utf-8")) for one in trained]
+    return _mean(tokens * row["tokens_per_second"] for history in histories for row in history)
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -83,6 +83,10 @@ class Recipe(Protocol):
     def corpus(self) -> Any:
         """What it is run on; has a name."""
 
+    @property
+    def curve(self) -> str:
+        """What is measured on dev while it trains, and weights are chosen by, with its unit."""
+
     def data(self) -> dict[str, Step]:
         """The steps that the stages rest on, whatever the seed, by name."""
 

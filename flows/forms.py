@@ -124,9 +124,11 @@ def _neighbours(session: Session, pipelines: list[Pipeline]) -> Iterator[Section
     for p in pipelines:
         recipe = _recipe(p)
         trained = _found(session, p.trained)
-        if not isinstance(p.experiment.model.encoder, NgramEncoderConfig) or not trained.meta["redistributable"]:
+        if not isinstance(p.experiment.model.encoder, NgramEncoderConfig):
             continue
         made = session.store.run(recipe.grams(p.experiment.model, {"model": trained, **recipe.data()}))
+        if not made.meta["redistributable"]:
+            continue
         table = read_shard(made.file("grams.arrow"))
         vectors, phrases = np.array(table["vector"].to_pylist()), table["phrase"].to_pylist()
         names = [

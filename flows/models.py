@@ -85,9 +85,9 @@ class Model:
         return {"experiment": e.name, "seed": self.seed, "corpus": corpus, "weights": self.weights.key, **told, **terms}
 
 
-def given_texts(texts: Sequence[str]) -> Step:
-    """A corpus of sentences that a user gives, one a text."""
-    return Step(given, "given sentences", Given(tuple(texts)))
+def given_texts(texts: Sequence[str], groups: Sequence[str] = ()) -> Step:
+    """A corpus of sentences that a user gives, one a text, in groups or not."""
+    return Step(given, "given sentences", Given(tuple(texts), tuple(groups)))
 
 
 def load(folder: Path) -> Model:

@@ -6,7 +6,8 @@ from typing import Any
 
 from data.store import Store, write_durably
 from flows.comparison import comparisons
-from flows.report import difference_plot, render, said, tested
+from flows.origins import origins
+from flows.report import difference_plots, render, said, tested
 from flows.results import KEPT, Result, all_results
 from flows.verdicts import DATA, summary, verdicts
 from infra.tracking import Tracker
@@ -28,6 +29,9 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
     folder = store.root / "reports"
     folder.mkdir(parents=True, exist_ok=True)
     compared = comparisons(store, results)
+    shown = {
+        (row["source"], row["experiment"]) for row in [*rows, *(row for table in compared for row in table["rows"])]
+    }
     page = render(
         "overview.html.jinja",
         papers=PAPERS,
@@ -36,8 +40,9 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
         marks=MARKS,
         pages=[_page(path) for path in sorted(folder.glob("*-table*.json"))],
         kept=[_kept(folder_name, results) for folder_name in sorted({r.source for r in results if r.kept})],
-        comparisons=[{**table, "tested": tested(table["rows"]), "plot": _plot(table["rows"])} for table in compared],
+        comparisons=[{**table, **_tests(table["rows"])} for table in compared],
         tables=[_layout(paper, name, rows) for paper, name in dict.fromkeys((r["paper"], r["table"]) for r in rows)],
+        origins=origins(store, [r for r in results if r.kept or (r.source, r.experiment.name) in shown]),
     )
     write_durably(folder / "index.html", page)
     return folder / "index.html"
@@ -48,8 +53,10 @@ def _page(path: Path) -> dict[str, str]:
     return {"title": title, "file": path.with_suffix(".html").name}
 
 
-def _plot(rows: list[dict[str, Any]]) -> Any:
-    return difference_plot(rows) if tested(rows) else ""
+def _tests(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What of rows was tested, in words and plots."""
+    metrics = tested(rows)
+    return {"tested": metrics, "said": {name: said(rows, name) for name in metrics}, "plots": difference_plots(rows)}
 
 
 def _kept(source: str, results: list[Result]) -> dict[str, Any]:
@@ -57,14 +64,7 @@ def _kept(source: str, results: list[Result]) -> dict[str, Any]:
     rows = [{**r.row, "source": source} for r in results if r.source == source]
     told = json.loads((KEPT / source.removeprefix("results/") / "result.json").read_text(encoding="utf-8"))
     about = {name: told[name] for name in ("title", "commit", "note")}
-    return {
-        **about,
-        "source": source,
-        "rows": rows,
-        "tested": tested(rows),
-        "said": [said(rows, name) for name in list(tested(rows))[:1]],
-        "plot": _plot(rows),
-    }
+    return {**about, "source": source, "rows": rows, **_tests(rows)}
 
 
 def _place(row: dict[str, Any]) -> tuple[str, str]:

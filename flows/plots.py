@@ -2,6 +2,7 @@
 
 import html
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ def learning_curve(history: Sequence[dict[str, float]], path: Path) -> None:
     plt.close(figure)
 
 
-def curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
-    """Dev loss of several systems against updates, as SVG."""
+def curves(histories: Mapping[str, Sequence[Mapping[str, float]]], said: str = "dev loss") -> str:
+    """What is measured on dev, of several systems against updates, as SVG; said: what that is, with its unit."""
     figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
     for index, (name, history) in enumerate(histories.items()):
         axes.plot(
@@ -49,11 +50,11 @@ def curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
             linewidth=1.4,
             markersize=4,
             marker=MARKS[index % len(MARKS)],
-            linestyle=LINES[index % len(LINES)],
+            linestyle=LINES[(index + index // len(MARKS)) % len(LINES)],
         )
-    axes.set(xlabel="updates", ylabel="dev loss (nats)")
-    axes.legend(fontsize=8)
-    return svg(figure, "Dev loss against updates: " + ", ".join(histories))
+    axes.set(xlabel="updates", ylabel=said)
+    figure.legend(fontsize=8, loc="outside right upper")
+    return svg(figure, f"{said} against updates: " + ", ".join(histories))
 
 
 def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
@@ -86,7 +87,7 @@ def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
             linestyle="none",
             label="published" if not y else None,
         )
-    axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
+    axes.set_yticks(range(len(rows)), [_wrapped(row["name"]) for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel(unit)
     axes.grid(axis="x", linewidth=0.4)
@@ -103,7 +104,7 @@ def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
         shown = [(y, row[metric]) for y, row in enumerate(rows.values()) if metric in row]
         axes.errorbar(
             [found["difference"] for _, found in shown],
-            [y + (index - (len(metrics) - 1) / 2) * 0.22 for y, _ in shown],
+            [y + (index - (len(metrics) - 1) / 2) * 0.66 / len(metrics) for y, _ in shown],
             xerr=[
                 [found["difference"] - found["low"] for _, found in shown],
                 [found["high"] - found["difference"] for _, found in shown],
@@ -117,13 +118,18 @@ def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
             label=metric,
         )
     axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
-    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_yticks(range(len(rows)), [_wrapped(name) for name in rows])
     axes.invert_yaxis()
-    axes.set_xlabel("difference from the baseline")
+    axes.set_xlabel("difference from the baseline (points)")
     axes.grid(axis="x", linewidth=0.4)
     if len(metrics) > 1:
         figure.legend(fontsize=8, loc="outside upper right", ncols=len(metrics))
     return svg(figure, "Differences from the baseline: " + ", ".join(rows))
+
+
+def _wrapped(name: str, width: int = 30) -> str:
+    """A name on lines of so many letters."""
+    return "\n".join(textwrap.wrap(name, width))
 
 
 def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> str:
@@ -143,6 +149,9 @@ def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> s
         )
         axes.bar_label(bars, fmt="%.1f", fontsize=7)
     axes.set_xticks(range(len(rows)), [row["label"] for row in rows], fontsize=8)
+    if len(rows) > 6:
+        plt.setp(axes.get_xticklabels(), rotation=30, ha="right")
+    axes.set_ylim(bottom=0)
     axes.set_ylabel(unit)
     figure.legend(fontsize=8, loc="outside upper right", ncols=len(names))
     return svg(figure, f"{unit}, by kind of sentence: " + ", ".join(row["label"] for row in rows))
@@ -171,9 +180,9 @@ def _amid(
 
 def heads(weights: Any, rows: Sequence[str], columns: Sequence[str], said: str) -> str:
     """Weights (h, q, k) head by head, as SVG: small, one scale for all; rows and columns are named at the edge."""
-    across = min(len(weights), 4)
+    across = min(len(weights), 2)
     down = -(-len(weights) // across)
-    width, height = max(1.8, 0.1 * len(columns)), max(0.8, 0.1 * len(rows))
+    width, height = max(1.8, 0.14 * len(columns)), max(0.8, 0.14 * len(rows))
     size = (0.9 + width * across, 0.9 + down * (0.3 + height))
     figure, grid = plt.subplots(
         down, across, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
@@ -183,8 +192,8 @@ def heads(weights: Any, rows: Sequence[str], columns: Sequence[str], said: str) 
         if head < len(weights):
             axes.imshow(weights[head], cmap="Greys", vmin=0, vmax=weights.max(), aspect="auto")
             axes.set_title(f"head {head + 1}", fontsize=8)
-            axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=5)
-            axes.set_yticks(range(len(rows)), rows, fontsize=5)
+            axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=7)
+            axes.set_yticks(range(len(rows)), rows, fontsize=7)
             axes.tick_params(length=1)
     return svg(figure, said)
 
@@ -197,31 +206,47 @@ def amid(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any) 
 
 
 def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, said: str) -> str:
-    """Weights (q, k) over tokens and phrases, as SVG: each phrase stands amid its words, the tree over them above."""
+    """Weights (q, k) over tokens and phrases, as SVG: each phrase stands amid its words, the tree over them above.
+
+    Phrases that nothing attends to are in the tree alone, over the middle of their words.
+    """
     nodes, rows, columns = _amid(tokens, phrases, weights)
-    place = {node: column for column, node in enumerate(columns)}
+    place = {node: float(column) for column, node in enumerate(columns)}
+    place |= {n: sum(place[i] for i in nodes[n]) / len(nodes[n]) for n in range(len(nodes)) if n not in place}
     names = [" ".join(tokens[i] for i in node) for node in nodes]
-    height, deepest = 0.24 * len(rows), max(map(len, nodes))
+    parts, heights = tree(nodes)
+    height, top = 0.24 * len(rows), max(heights)
     figure, (above, axes) = plt.subplots(
         2,
         1,
-        figsize=(2.4 + 0.24 * len(columns), 1.9 + 0.2 * deepest + height),
-        height_ratios=(0.25 + 0.2 * deepest, height),
+        figsize=(2.4 + 0.24 * len(columns), 1.8 + 0.3 * top + height),
+        height_ratios=(0.15 + 0.3 * top, height),
         sharex=True,
         layout="constrained",
     )
-    for node in columns:
-        joined = nodes[node] if len(nodes[node]) > 1 else ()
-        for member in joined:
-            above.plot([place[member], place[node]], [1, len(joined)], color="#777777", linewidth=0.6)
-        above.plot(place[node], len(nodes[node]), "s" if joined else "o", color="black", markersize=3)
+    for node, inside in enumerate(parts):
+        for part in inside:
+            above.plot([place[part], place[node]], [heights[part], heights[node]], color="#777777", linewidth=0.6)
+        above.plot(place[node], heights[node], "s" if inside else "o", color="black", markersize=3)
     above.axis("off")
     shown = axes.imshow(weights[rows][:, columns], cmap="Greys", vmin=0, aspect="auto")
-    axes.set_xticks(range(len(columns)), [names[node] for node in columns], rotation=90, fontsize=7)
-    axes.set_yticks(range(len(rows)), [names[node] for node in rows], fontsize=7)
+    axes.set_xticks(range(len(columns)), [names[node] for node in columns], rotation=90, fontsize=8)
+    axes.set_yticks(range(len(rows)), [names[node] for node in rows], fontsize=8)
     axes.set(xlabel="attended to", ylabel="from")
     figure.colorbar(shown, ax=axes, label="weight", fraction=0.03)
     return svg(figure, said)
+
+
+def tree(nodes: Sequence[Sequence[int]]) -> tuple[list[list[int]], list[int]]:
+    """Of each node, by the positions of its words: the largest nodes inside it, and its height over the words."""
+    words = [frozenset(node) for node in nodes]
+    parts: list[list[int]] = [[] for _ in nodes]
+    heights = [0] * len(nodes)
+    for node in sorted(range(len(nodes)), key=lambda n: len(words[n])):
+        inside = [other for other in range(len(nodes)) if words[other] < words[node]]
+        parts[node] = [one for one in inside if not any(words[one] < words[other] for other in inside)]
+        heights[node] = 1 + max((heights[part] for part in parts[node]), default=-1)
+    return parts, heights
 
 
 def sweep(points: Mapping[float, Mapping[str, Sequence[float]]], said: str) -> str:

@@ -73,6 +73,7 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self.done.set()
         self.thread.join()
+        self._tell(*self._all())
         self.bar.stop()
 
     @contextlib.contextmanager
@@ -116,10 +117,14 @@ class Watch:
                         continue
                     if total:
                         told.append(self._show(step, done, total))
-                total = len(self.session.steps)
-                told.append(("steps", "steps", 100 * self.finished / total))
+                told.append(self._all())
             for news in told:
                 self._tell(*news)
+
+    def _all(self) -> tuple[str, str, float]:
+        """What Prefect is told of all steps together."""
+        total = len(self.session.steps)
+        return "steps", f"step {self.finished} of {total}", 100 * self.finished / total
 
     def _look(self, step: Step, state: dict[str, Any]) -> None:
         """Say at once that a worker died, and where another goes on."""

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from data.shards import read_shard
 from data.store import Artifact, Store
 from flows.experiment import published_results
+from flows.lineage import Lineage
 from infra.tracking import Tracker
 from tasks.compare import finite
 from tasks.significance import seed_group
@@ -18,8 +19,9 @@ from tasks.significance import seed_group
 VIEWS = {
     "runs": "MLflow runs: run_id, name, kind, status, experiment, paper, system, corpus, profile, seed, started, seconds",
     "metrics": "run_id, metric, step, value; of final metrics the step is the last",
-    "seeds": "seed groups: experiment, metric, mean, deviation, half_width, n, low, high, warning",
-    "predictions": "experiment, id, grp (group of sentences), source, reference, hypothesis (lists), score, train_key",
+    "seeds": "seed groups, of the newest settings: experiment, metric, mean, deviation, half_width, n, low, high, warning",
+    "predictions": "experiment, id, grp (group of sentences), source, reference, hypothesis (lists), score, train_key, "
+    "licences, redistributable",
     "phrases": "corpora as numbers: label, file, id, grp, tokens, phrases (of each sentence), longest",
     "levels": "trees as levels of phrases: label, id, grp, reason, level, words, phrases (of each sentence)",
     "leaks": "label, shared, rows: test records that stand verbatim in train",
@@ -120,6 +122,7 @@ def _predictions(store: Store, tracker: Tracker) -> pa.Table:
     text, words = pa.string(), pa.list_(pa.string())
     columns = {"experiment": text, "id": pa.int64(), "grp": text, "source": words, "reference": words}
     columns |= {"hypothesis": words, "score": pa.float64(), "train_key": text}
+    columns |= {"licences": text, "redistributable": pa.bool_()}
     tables = [_table(columns, [])]
     for artifact in store.artifacts():
         model, file = artifact.manifest["parts"]["inputs"].get("model"), "predictions.arrow"
@@ -128,9 +131,10 @@ def _predictions(store: Store, tracker: Tracker) -> pa.Table:
         table = read_shard(artifact.file(file))
         asked = next(((a, b) for a, b in ANSWERS if {a, b} <= set(table.column_names)), None)
         names = {"grp": "group", **(dict(zip(("reference", "hypothesis"), asked, strict=True)) if asked else {})}
-        known = {"experiment": artifact.manifest["label"].partition(" ")[2], "train_key": model}
+        known: dict[str, Any] = {"experiment": artifact.manifest["label"].partition(" ")[2], "train_key": model}
+        known |= {"licences": ", ".join(artifact.meta["licences"]), "redistributable": artifact.meta["redistributable"]}
         made = [
-            pa.array([known[name]] * table.num_rows, text)
+            pa.array([known[name]] * table.num_rows, kind)
             if name in known
             else _column(table, names.get(name, name), kind)
             for name, kind in columns.items()
@@ -181,35 +185,46 @@ def _shards(store: Store, tracker: Tracker) -> pa.Table:
 def _verdicts(store: Store, tracker: Tracker) -> pa.Table:
     columns = dict.fromkeys(("title", "experiment", "system", "variant", "metric", "verdict", "reason"), pa.string())
     columns |= {"published": pa.float64(), "ours": pa.float64(), "half_width": pa.float64(), "seeds": pa.int64()}
-    rows = (
-        {
+    rows = {
+        (artifact.meta["title"], row["experiment"], row["metric"]): {
             **{name: row.get(name) for name in columns},
             "title": artifact.meta["title"],
             "ours": row["intervals"][row["metric"]]["mean"],
             "half_width": row["intervals"][row["metric"]]["half_width"],
             "seeds": len(row["seeds"]),
         }
-        for artifact in _of(store, "compare")
+        for artifact in _of(store, "compare")  # newest last: it counts
         for row in artifact.meta["rows"]
-    )
-    return _table(columns, rows)
+    }
+    return _table(columns, rows.values())
 
 
 def _seeds(store: Store, tracker: Tracker) -> pa.Table:
     columns = {"experiment": pa.string(), "metric": pa.string(), "mean": pa.float64(), "deviation": pa.float64()}
     columns |= {"half_width": pa.float64(), "n": pa.int64(), "low": pa.float64(), "high": pa.float64()}
-    values: dict[tuple[str, str], dict[str, float]] = {}
-    for artifact in store.artifacts():  # newest last: it counts
+    values: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+    lineage = Lineage(store)
+    for artifact in lineage.artifacts.values():
         name, _, seed = artifact.manifest["label"].partition(" ")[2].rpartition(" seed ")
+        settings = _training(lineage, artifact) if "scores" in artifact.meta else ""
         for metric, score in artifact.meta.get("scores", {}).items():
-            values.setdefault((name, metric), {})[seed] = score["value"]
+            of = values.setdefault((name, metric), {})
+            of[settings] = of.pop(settings, {}) | {seed: score["value"]}
     rows = []
-    for (name, metric), found in values.items():
-        group = seed_group(list(found.values()))
+    for (name, metric), by_settings in values.items():
+        group = seed_group(list(list(by_settings.values())[-1].values()))  # of the newest settings
         limits = {"low": group.mean - group.half_width, "high": group.mean + group.half_width}
         known = {"experiment": name, "metric": metric, **finite({**asdict(group), **limits})}
         rows.append({**known, "warning": group.warning})
     return _table(columns | {"warning": pa.string()}, rows)
+
+
+def _training(lineage: Lineage, scored: Artifact) -> str:
+    """How the model of a score was trained, whatever the seed."""
+    for _, _, found, _ in lineage.back(scored):
+        if isinstance(found, Artifact) and found.manifest["step"].startswith("train"):
+            return str({**found.manifest["parts"]["settings"], "seed": None})
+    return ""
 
 
 def _phrases(store: Store, tracker: Tracker) -> pa.Table:

@@ -16,6 +16,7 @@ from flows.forms import sections
 from flows.models import PARTS, Answering, given_texts
 from flows.plots import amid, attention, curves, differences, groups, heads, heat, intervals
 from flows.query import ANSWERS
+from flows.recipes.entailment import EntailmentRecipe
 from flows.session import Session
 from tasks.significance import seed_group
 from tasks.stages import stage_table
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tasks.problems.label_attention import LabelView
 
 EXAMPLES = 8
+SENTENCE = ("premise_tree", "premise", "text", "tokens")  # the first of these that a record has
+UNITS = ("%", "M", "K")
 SURE = 0.05  # of p, corrected over the table
 TEXTS = ("facts", "question", "premise", "hypothesis", "text", "tokens", "source")  # of records: data/schemas.py
 
@@ -69,8 +72,14 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["number"] = lambda value: "–" if value is None else f"{value:.2f}"
+    environment.filters |= {"anchor": anchor, "named": _name}
     environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
     return environment.get_template(template).render(**values)
+
+
+def anchor(row: dict[str, Any]) -> str:
+    """Where a page says what a row rests on: by its experiment, on the page of many tables by the table too."""
+    return "/".join(row[name] for name in ("source", "experiment") if row.get(name))
 
 
 def tested(rows: list[dict[str, Any]]) -> dict[str, int]:
@@ -97,16 +106,22 @@ def _layout(rows: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
     return lines
 
 
-def difference_plot(rows: list[dict[str, Any]]) -> Markup:
-    """Differences of all rows from their baselines, by metric."""
+def difference_plots(rows: list[dict[str, Any]]) -> dict[str, Markup]:
+    """By metric, the differences of all rows from their baselines."""
     compared: dict[str, dict[str, Any]] = {}
     for row in (row for row in rows if row["against"]):
-        compared.setdefault(_name(row), {}).update(row["against"]["differences"])
-    return Markup(differences(compared))
+        compared.setdefault(row["metric"], {})[_name(row)] = row["against"]["differences"]
+    return {metric: Markup(differences(found)) for metric, found in compared.items()}
 
 
 def _name(row: dict[str, Any]) -> str:
-    return f"{row['system']} {row['variant']}"
+    return f"{row['system']} {row['variant']}".strip()
+
+
+def _unit(row: dict[str, Any], metric: str) -> str:
+    """A metric with its unit, which its signature ends with if it is not one of 0 to 100."""
+    last = row["signatures"][metric].split()[-1]
+    return f"{metric} ({last if last in UNITS else '0 to 100'})"
 
 
 def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -114,18 +129,18 @@ def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Any]:
     drawn = {metric: Markup(_intervals(rows, metric)) for metric in dict.fromkeys(row["metric"] for row in rows)}
     first_seed = [p for p in session.pipelines if p.seed == session.table.seeds[0]]
     histories = {p.experiment.row: _history(session, p) for p in first_seed}
-    plots: dict[str, Any] = {"intervals": drawn, "curves": Markup(curves(histories))}
+    said = first_seed[0].experiment.recipe.curve
+    plots: dict[str, Any] = {"intervals": drawn, "curves": Markup(curves(histories, said)), "curve": said}
+    plots["differences"] = difference_plots(rows)
     metric = rows[0]["metric"]
-    names = [name for name in rows[0]["intervals"] if name.startswith(f"{metric}/")]
-    if tested(rows):
-        plots["differences"] = difference_plot(rows)
+    names = [n for n in rows[0]["intervals"] if n.startswith(f"{metric}/") and not n.startswith(f"{metric}/length")]
     if names:
         bars = [
             {"label": row["experiment"].rsplit("/", 1)[1], **{n: row["intervals"][n]["mean"] for n in names}}
             for row in rows
             if row["metric"] == metric
         ]
-        plots["groups"] = Markup(groups(bars, names, f"{metric}, mean over seeds"))
+        plots["groups"] = Markup(groups(bars, names, f"{_unit(rows[0], metric)}, mean over seeds"))
     return plots
 
 
@@ -136,7 +151,7 @@ def _intervals(rows: list[dict[str, Any]], metric: str) -> str:
         for r in rows
         if r["metric"] == metric
     ]
-    return intervals(shown, metric)
+    return intervals(shown, _unit(next(row for row in rows if row["metric"] == metric), metric))
 
 
 def _history(session: Session, pipeline: Pipeline) -> list[dict[str, float]]:
@@ -163,7 +178,7 @@ def _lineage(session: Session, pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _examples(session: Session) -> dict[str, Any]:
-    """{examples, shown}: the first test sentences of each group with every system's answer, and why there are none."""
+    """{examples, shown}: test sentences of each group with every system's answer, and why there are none."""
     first = [p for p in session.pipelines if p.seed == session.table.seeds[0]]
     artifacts = [found for p in first if (found := session.store.find(p.predicted, verify=False)) is not None]
     if not all(artifact.meta["redistributable"] for artifact in artifacts):
@@ -173,9 +188,10 @@ def _examples(session: Session) -> dict[str, Any]:
     names = _columns(tables[0][0])
     if names is None or any(len(text) != len(texts[0]) for text in texts):
         return {"examples": [], "shown": "The answers of this problem are not sentences that can be laid side by side."}
+    right = [sum(table[i][names[1]] == table[i][names[0]] for table in tables) for i in range(len(tables[0]))]
     chosen: dict[str, list[int]] = {}
-    for index, row in enumerate(tables[0]):
-        chosen.setdefault(row["group"], []).append(index)
+    for index in sorted(range(len(right)), key=lambda i: _telling(right[i], len(tables))):
+        chosen.setdefault(tables[0][index]["group"], []).append(index)
     shown = max(1, EXAMPLES // len(chosen))
     examples = [
         {
@@ -193,14 +209,28 @@ def _examples(session: Session) -> dict[str, Any]:
     return {"examples": examples, "shown": ""}
 
 
-def _sentences(session: Session, pipeline: Pipeline) -> Step:
-    """The test set, or, where its records are more than sentences, its first sentence."""
-    split: Step = pipeline.experiment.recipe.corpus.split("test")
-    rows = stage_table(session.store.run(split))
+def _telling(right: int, systems: int) -> int:
+    """What some get right and others wrong comes first, then what all get wrong."""
+    return 2 if right == systems else int(right == 0)
+
+
+def _sentences(session: Session, pipeline: Pipeline) -> Step | None:
+    """The test set, or, where its records are more than sentences, the first sentence of each group, with its tree if
+    the encoder is told of one; None if they may not be passed on."""
+    recipe = pipeline.experiment.recipe
+    split: Step = recipe.corpus.split("test")
+    if isinstance(recipe, EntailmentRecipe):
+        split = recipe.parsed(split)
+    read = session.store.run(split)
+    if not read.meta["redistributable"]:
+        return None
+    rows = stage_table(read)
     if "source" in rows.schema.names:
         return split
-    row = rows.slice(0, 1).to_pylist()[0]
-    return given_texts([_joined(row[name]) for name in ("premise", "text", "tokens") if row.get(name)][:1])
+    first: dict[str, str] = {}
+    for row in rows.to_pylist():
+        first.setdefault(row["group"], next(_joined(row[name]) for name in SENTENCE if row.get(name)))
+    return given_texts([text for _, text in sorted(first.items())], sorted(first))
 
 
 def _columns(row: dict[str, Any]) -> tuple[str, str] | None:
@@ -228,8 +258,10 @@ def _attention(session: Session) -> dict[str, list[dict[str, Any]]]:
     for pipeline in (p for p in session.pipelines if p.seed == session.table.seeds[0]):
         recipe, trained = pipeline.experiment.recipe, session.store.find(pipeline.trained, verify=False)
         if isinstance(recipe, Answering) and trained is not None and trained.meta["redistributable"]:
+            if (sentences := _sentences(session, pipeline)) is None:
+                continue
             known = {"model": pipeline.trained} | {n: data for n, data in recipe.data().items() if n in PARTS}
-            step = recipe.attending(pipeline.experiment.model, _sentences(session, pipeline), known, 1)
+            step = recipe.attending(pipeline.experiment.model, sentences, known, 1)
             try:
                 rows = read_shard(session.store.run(step).file("attention.arrow")).to_pylist()
             except ValueError:  # a model without attention says so
@@ -246,21 +278,30 @@ def _last_layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Two figures for each attention of each sentence: mean over heads, and head by head."""
+    """Two figures for each attention of each sentence: mean over heads, and head by head if there are several."""
     return [
-        {"group": row["group"], "sentence": " ".join(row["tokens"][1:-1]), "module": row["module"]}
+        {"group": row["group"], "sentence": _sentence(row["tokens"]), "module": row["module"]}
         | {name: Markup(plot) for name, plot in zip(("plot", "heads"), _drawn(row), strict=True)}
         for row in rows
     ]
 
 
+def _sentence(tokens: list[str]) -> str:
+    """Tokens without the marks around them, if there are any."""
+    return " ".join(token for token in tokens if token not in ("<s>", "</s>"))
+
+
 def _drawn(row: dict[str, Any]) -> tuple[str, str]:
     weights, tokens, phrases = _weights(row), row["tokens"], row["phrases"]
-    mean, each = f"Attention {row['module']}, mean over heads", f"Heads of {row['module']}"
+    mean = f"Attention {row['module']}, mean over heads"
     if row.get("written") is not None:
-        axes = ("written", "attended to")
-        return heat(weights.mean(0), row["written"], tokens, axes, mean), heads(weights, row["written"], tokens, each)
-    return attention(tokens, phrases, weights.mean(0), mean), heads(*amid(tokens, phrases, weights), each)
+        rows, columns, each = row["written"], tokens, weights
+        axes = ("written" if row["module"].startswith("decoder.") else "from", "attended to")
+        drawn = heat(weights.mean(0), rows, columns, axes, mean)
+    else:
+        each, rows, columns = amid(tokens, phrases, weights)
+        drawn = attention(tokens, phrases, weights.mean(0), mean)
+    return drawn, heads(each, rows, columns, f"Heads of {row['module']}") if len(weights) > 1 else ""
 
 
 def _weights(row: dict[str, Any]) -> Any:

@@ -47,7 +47,8 @@ def reproduce(
     with services(settings), attempt(session) as record, Watch(session) as watch:
         ready = time.monotonic() - started
         run_steps(session, watch)
-        verdicts = session.store.run(session.verdicts)
+        with watch.step(session.verdicts):
+            verdicts = session.store.run(session.verdicts)
         report = write_report(session, verdicts)
         record |= {"report": str(report), "verdicts": verdicts.key, "stages": watch.stages()}
         session.close(verdicts, report)

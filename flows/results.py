@@ -101,7 +101,8 @@ def kept_results(folder: Path = KEPT) -> Iterator[Result]:
         ]
         for row, answer, against in zip(rows, known, differences(tested), strict=True):
             runs = [{"seed": seed, "score": "", "train": "", "run": ""} for seed in row["seeds"]]
-            yield Result(f"results/{path.parent.name}", result["title"], *answer, {**row, "against": against}, runs)
+            made = {**row, "against": against, "commit": result["commit"]}
+            yield Result(f"results/{path.parent.name}", result["title"], *answer, made, runs)
 
 
 def _intervals(values: Mapping[str, list[float]]) -> dict[str, Any]:

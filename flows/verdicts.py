@@ -29,8 +29,13 @@ def _verdict(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
     line: dict[str, Any] = {k: row[k] for k in ("paper", "table", "system", "variant", "dataset", "split", "metric")}
     line |= {"published": float(row["value"]), "notes": row["notes"]}
     if best is None:
-        nothing: dict[str, Any] = {"ours": None, "half_width": None, "seeds": 0, "source": "", "title": "", "runs": []}
-        return line | nothing | {"verdict": "not run", "reason": _why_not(row, same)}
+        nothing: dict[str, Any] = {"ours": None, "half_width": None, "seeds": 0, "runs": []}
+        return (
+            line
+            | nothing
+            | dict.fromkeys(("source", "title", "experiment"), "")
+            | {"verdict": "not run", "reason": _why_not(row, same)}
+        )
     ours = best.row["intervals"][best.row["metric"]]
     return line | {
         "ours": ours["mean"],
@@ -38,6 +43,7 @@ def _verdict(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
         "seeds": len(best.row["seeds"]),
         "source": best.source,
         "title": best.title,
+        "experiment": best.experiment.name,
         "runs": best.runs,
         "verdict": best.row["verdict"],
         "reason": best.row["reason"],

@@ -20,10 +20,11 @@ class Asked:
 
 def read_asked(job: Job, settings: Asked) -> dict[str, Any]:
     """SENTENCES or PAIRS shards of BITEXT shards job.inputs["rows"], whose sources are what was given."""
-    texts = stage_table(job.inputs["rows"])["source"].to_pylist()
+    rows = stage_table(job.inputs["rows"])
+    texts, group = rows["source"].to_pylist(), rows["group"].to_pylist()
     if not settings.pairs:
         words, trees = zip(*map(_read, texts), strict=True)
-        made = build(SENTENCES, "given", {"text": words, "tree": trees}, len(texts))
+        made = build(SENTENCES, "given", {"text": words, "tree": trees, "group": group}, len(texts))
         return write_stage(job.out, made)
     columns: dict[str, list[str]] = {"premise": [], "premise_tree": [], "hypothesis": [], "hypothesis_tree": []}
     for text in texts:
@@ -32,7 +33,7 @@ def read_asked(job: Job, settings: Asked) -> dict[str, Any]:
         for side, part in zip(("premise", "hypothesis"), text.split(TAB), strict=True):
             columns[side].append(_read(part)[0])
             columns[f"{side}_tree"].append(_read(part)[1])
-    return write_stage(job.out, build(PAIRS, "given", columns, len(texts)))
+    return write_stage(job.out, build(PAIRS, "given", {**columns, "group": group}, len(texts)))
 
 
 def _read(text: str) -> tuple[str, str]:

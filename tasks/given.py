@@ -12,14 +12,16 @@ from tasks.stages import write_stage
 
 @dataclass(frozen=True)
 class Given:
-    """Sentences, one a text."""
+    """Sentences, one a text; the group of each, if there are groups."""
 
     texts: tuple[str, ...]
+    groups: tuple[str, ...] = ()
 
 
 def given(job: Job, settings: Given) -> dict[str, Any]:
     """BITEXT shards of sentences without a translation."""
     empty = [""] * len(settings.texts)
-    columns = [pa.array(range(len(empty)), pa.int64()), pa.array(settings.texts, pa.string()), empty, empty]
+    groups = settings.groups or empty
+    columns = [pa.array(range(len(empty)), pa.int64()), pa.array(settings.texts, pa.string()), empty, groups]
     terms: dict[str, Any] = {"licences": [], "redistributable": True, "stand_in": False}
     return {"corpus": "given", **terms, **write_stage(job.out, pa.table(columns, schema=BITEXT))}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from browser import chromium
 from conftest import PROJECT
 
 from data.shards import read_shard
-from data.store import sha256_of
+from data.store import digest_of, sha256_of
 from flows.catalogue import table
 from flows.keep import keep
 from flows.lineage import Lineage, difference
@@ -95,11 +96,21 @@ def test_kept_results_say_the_same_and_the_larger_one_answers(session, tmp_path)
     assert {row["source"] for row in rows if row["table"] == "Table 1"} == {"results/000-table1-laptop"}
 
 
-def test_the_page_of_all_papers_has_every_number_once(pages):
-    assert pages[1].read_text().count('<td class="n" title=') == 442
+def test_the_page_of_all_papers_has_every_number_once_and_says_where_ours_are_from(session, pages):
+    page = pages[1].read_text()
+    assert page.count('<td class="n" title=') == 442
+    links = set(re.findall(r'href="#(?!paper-)([^"]+)"', page))
+    assert links <= set(re.findall(r' id="([^"]+)"', page)), "every number leads somewhere"
+    assert {name.rpartition("/000/")[2] for name in links} >= {"table1/sample/phrase-k2", "table1/laptop/phrase-k2"}
+    runs = session.tracker.keys()
+    for pipeline in session.pipelines:
+        trained, scored = (session.store.find(step) for step in (pipeline.trained, pipeline.scored))
+        assert f"<code>{runs.get(trained.key, trained.key)}</code>" in page and scored.key in page
+        assert digest_of([shard["content"] for shard in scored.meta["test_set"]])[:16] in page
+    assert page.count("licences Apache-2.0.") == 2 and "batch_tokens&#34;: 600" in page
 
 
-def test_a_page_shows_no_sentence_of_a_corpus_that_may_not_be_passed_on(session):
+def test_neither_page_nor_mlflow_has_a_sentence_of_a_corpus_that_may_not_be_passed_on(session):
     compared = session.store.run(session.verdicts)
     manifests = list(session.store.root.glob("objects/*/*/manifest.json"))
     before = {path: path.read_text() for path in manifests}
@@ -107,13 +118,18 @@ def test_a_page_shows_no_sentence_of_a_corpus_that_may_not_be_passed_on(session)
         for path, text in before.items():
             path.write_text(text.replace('"redistributable": true', '"redistributable": false'))
         page = write_report(session, compared).read_text()
+        session._finish(session.pipelines[-1], session.store.find(session.pipelines[-1].scored))
     finally:
         for path, text in before.items():
             path.write_text(text)
+    logged = Path(session.tracker.client().download_artifacts(session.run_of(session.pipelines[-1]), ""))
+    kept = {path.name: path.read_bytes() for path in logged.rglob("*.*")}
+    assert {"scores.json", "sentences.arrow"} <= kept.keys() and "predictions.arrow" not in kept
     test = next(p.predicted for p in session.pipelines)
     for row in read_shard(session.store.find(test).file("predictions.arrow")).to_pylist():
         assert " ".join(row["source"]) not in page
         assert " ".join(row["reference"]) not in page
+        assert not any(word.encode() in file for word in row["reference"] if len(word) > 5 for file in kept.values())
     assert "Left out" in page
 
 
@@ -144,6 +160,8 @@ def test_a_table_of_any_problem_has_a_page(tmp_path, paper, number, rows, sets, 
         name = pipeline.experiment.name
         assert page.count(f'href="#{name}"') >= len(pipeline.experiment.answers), "each number leads to its runs"
         assert f'id="{name}"' in page and pipeline.trained.key in page
+        if paper == "across":
+            assert f"<summary>{pipeline.experiment.row}</summary>\n<h3>" in page, "what it attends to"
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
@@ -202,6 +220,14 @@ def test_two_runs_differ_in_what_was_changed(session):
 )
 def test_views(session, question, answer):
     assert query(session.store, session.tracker, question)[1] == [answer]
+
+
+def test_a_group_of_seeds_is_of_one_setting(tmp_path):
+    settings = Settings(store=tmp_path / "store")
+    for seeds, steps in ((2, 2), (1, 3)):
+        made = Session(table("000", "1", "sample", seeds, (*SMALL, f"train.steps={steps}"), ("transformer",)), settings)
+        made.store.run(made.verdicts)
+    assert query(made.store, made.tracker, "select n from seeds where metric = 'bleu'")[1] == [(1,)]
 
 
 def test_a_model_answers_as_it_did_in_the_test(session, tmp_path):

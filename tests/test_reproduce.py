@@ -22,6 +22,7 @@ from conftest import PROJECT
 from mlflow import MlflowClient
 
 from data.store import Store, sha256_of
+from flows.query import VIEWS
 from tasks.train import PROGRESS
 
 OVERRIDES = ("train.steps=30", "train.evaluate_every=10", "train.checkpoint_every=5", "train.batch_tokens=600",
@@ -101,6 +102,13 @@ def test_mlflow_has_every_run_once_with_all_that_was_promised(world):
         assert promised <= artifacts
 
 
+def test_prefect_was_told_how_far_everything_is(world):
+    with contextlib.closing(sqlite3.connect(world["store"] / "prefect" / "prefect.db")) as prefect:
+        found = dict(prefect.execute("select description, data from artifact where type = 'progress'").fetchall())
+    assert [float(percent) for name, percent in found.items() if re.fullmatch(r"step (\d+) of \1", name)] == [100]
+    assert len(found) > 1, "of single steps too"
+
+
 def test_the_same_again_is_found_whole_and_logs_nothing_twice(world):
     plan = json.loads(ask(world, "plan", *TINY, *ROWS, "--json"))
     assert [step["label"] for step in plan if not step["hit"]] == []
@@ -154,14 +162,19 @@ QUESTIONS = re.findall(r'^phrasemodels sql "(.*)"$', README, re.MULTILINE)
         (2, {"grp", "exact", "n"}, 2),
         (3, {"label", "tokens", "phrases", "longest"}, 6),
         (4, {"licences", "redistributable", "stand_in", "rows"}, 1),
+        (5, {"system", "seed", "status", "seconds", "run_id"}, 2),
+        (6, {"experiment", "n", "mean", "deviation", "half_width", "warning"}, 2),
+        (7, {"label", "rests_on", "content"}, 6),
     ],
 )
-def test_the_five_questions_of_the_readme(world, place, columns, rows):
-    assert len(QUESTIONS) == 5
+def test_the_questions_of_the_readme(world, place, columns, rows):
+    assert len(QUESTIONS) == 8
+    assert all(
+        re.search(rf"from {view}\b", " ".join(QUESTIONS)) for view in VIEWS.keys() - {"levels", "leaks", "published"}
+    )
     found = json.loads(ask(world, "sql", QUESTIONS[place], "--json"))
     assert len(found) == rows and set(found[0]) == columns
-    numbers = [value for row in found for value in row.values() if isinstance(value, int | float)]
-    assert all(value is not None for row in found for name, value in row.items() if name != "half_width") and numbers
+    assert all(v is not None for row in found for name, v in row.items() if name not in ("half_width", "deviation"))
 
 
 @pytest.mark.parametrize(

@@ -184,5 +184,7 @@ def test_a_recipe_on_generated_sentences(store: Store):
     shown = read_shard(looked.file("attention.arrow")).to_pylist()
     assert [row["module"] for row in shown] == ["attention 1", "attention 2", "attention 3", "summary"]
     assert shown[0]["tokens"] == ["the", "man", "sleeps", "in", "the", "garden"] and shown[0]["shape"] == [1, 6, 6]
+    assert [0, 1] in shown[0]["phrases"] and [2, 3, 4, 5] in shown[0]["phrases"], "phrases of the tree"
+    assert (shown[3]["shape"], shown[3]["written"]) == ([1, 1, 6], ["sentence"])
     with pytest.raises(ValueError, match="no tree"):
         store.run(recipe.attending(model, Step(given, "given", Given(("the man sleeps",))), known, 1))

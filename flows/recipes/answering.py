@@ -33,6 +33,10 @@ class AnsweringRecipe:
     def name(self) -> str:
         return f"answering-{self.corpus.name}"
 
+    @property
+    def curve(self) -> str:
+        return "wrong answers on dev (share of questions)"
+
     def bare(self) -> Self:
         return self
 

@@ -23,6 +23,10 @@ class DecompositionRecipe:
     def name(self) -> str:
         return f"entailment-{self.corpus.name}"
 
+    @property
+    def curve(self) -> str:
+        return "wrong labels on dev (share of pairs)"
+
     def bare(self) -> Self:
         return self
 

@@ -37,6 +37,10 @@ class ParsingRecipe:
     def name(self) -> str:
         return f"parsing-{self.corpus.name}"
 
+    @property
+    def curve(self) -> str:
+        return "errors on dev (a sentence)"
+
     def bare(self) -> Self:
         return self
 

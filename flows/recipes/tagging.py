@@ -28,6 +28,10 @@ class TaggingRecipe:
     def name(self) -> str:
         return f"tagging-{self.corpus.name}-{self.tags.column}"
 
+    @property
+    def curve(self) -> str:
+        return "dev loss (nats a word)"
+
     def bare(self) -> Self:
         return self
 

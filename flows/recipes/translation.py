@@ -13,7 +13,14 @@ from phrasemodels.models.translation import TranslationConfig
 from tasks.held_out import Divided
 from tasks.metrics import Detokenise, ScoreSettings, score_translations
 from tasks.phrases import Phrases, phrases
-from tasks.problems.translation import AttendSettings, TranslateSettings, Translation, attend, translate
+from tasks.problems.translation import (
+    AttendSettings,
+    TranslateSettings,
+    Translation,
+    TranslationBySentence,
+    attend,
+    translate,
+)
 from tasks.tokenise import Tokenise, Tokeniser, detokenise_moses, moses_lower, tokenise
 from tasks.train import TrainConfig, TrainSettings, train
 from tasks.vocabulary import VocabularySettings, vocabulary
@@ -44,6 +51,10 @@ class TranslationRecipe:
     @property
     def name(self) -> str:
         return f"translation-{self.corpus.name}"
+
+    @property
+    def curve(self) -> str:
+        return f"dev loss (nats a {'sentence' if isinstance(self.problem, TranslationBySentence) else 'token'})"
 
     def bare(self) -> Self:
         return dataclasses.replace(self, text=dataclasses.replace(self.text, detokenise=None))

@@ -18,8 +18,11 @@ from torch.nn import functional as F
 from data.corpora.snli import LABELS
 from data.shards import content_digest, read_shard, write_shard
 from data.store import Artifact, Job, write_durably
+from phrasemodels.encoders.elsewhere import Summarised, adjacent_spans
 from phrasemodels.encoders.psan import Psan
+from phrasemodels.layers.record import recorded
 from phrasemodels.models.sentence_pair import SentencePair, SentencePairConfig
+from tasks.attention import ATTENTION, attention_row, attention_rows
 from tasks.batches import Batch, Columns, Rows, in_order
 from tasks.checkpoints import load_tensors
 from tasks.metrics import Score
@@ -162,19 +165,6 @@ def relate(job: Job, settings: RelateSettings) -> dict[str, Any]:
     return {"predictions": write_shard(job.out / "predictions.arrow", made)}
 
 
-ATTENTION = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("group", pa.string(), nullable=False),
-        pa.field("tokens", pa.list_(pa.string()), nullable=False),
-        pa.field("phrases", pa.list_(pa.list_(pa.int32())), nullable=False),
-        pa.field("module", pa.string(), nullable=False),
-        pa.field("shape", pa.list_(pa.int32(), 3), nullable=False),
-        pa.field("weights", pa.list_(pa.float32()), nullable=False),
-    ]
-)
-
-
 @dataclass(frozen=True)
 class LookSettings:
     """A model's configuration, and how text becomes words."""
@@ -183,26 +173,46 @@ class LookSettings:
     text: Text
 
 
+@torch.inference_mode()
 def look(job: Job, settings: LookSettings) -> dict[str, Any]:
-    """attention.arrow: for each sentence of job.inputs["numbers"] (beside the text of ["rows"]) the alignment on each
-    level (1, n, n), in the order of attention, and the summary's weights (1, 1, n): Figure 3 of paper 001."""
+    """attention.arrow: what is attended to in each sentence of job.inputs["numbers"], beside the text of ["rows"].
+
+    Of PSAN the alignment on each level (1, n, n), in the order of attention, and the summary's weights (1, 1, n): Figure
+    3 of paper 001; of others the weights of every attention. ValueError: the encoder has none.
+    """
     model, _ = trained(job, settings.model)
-    if not isinstance(model.encoder, Psan):
-        raise ValueError("only PSAN attends to phrases: name an experiment with that encoder")
     data = SentenceExamples([shard.path for shard in shards(job.inputs["numbers"])], settings.text.sides)
-    texts = stage_table(job.inputs["rows"])["text"].to_pylist()
     rows = []
-    for row, text in enumerate(texts):
-        batch = data.batch(np.array([row]))
-        found = model.encoder.explain(model.embed(batch.tokens)[0], batch.structure[0])
-        shown = {f"attention {place}": weights[None] for place, weights in enumerate(found.levels, 1)}
-        shown["summary"] = found.summary[None, None]
-        known = {"id": row, "group": "", "tokens": settings.text.words(text), "phrases": []}
-        rows += [
-            {**known, "module": name, "shape": list(weights.shape), "weights": weights.flatten().tolist()}
-            for name, weights in shown.items()
-        ]
+    for row, asked in enumerate(stage_table(job.inputs["rows"]).select(["id", "group", "text"]).to_pylist()):
+        tokens = settings.text.words(asked.pop("text"))
+        rows += [{**asked, **one} for one in _looked(model, data.batch(np.array([row])), tokens)]
+    if not rows:
+        raise ValueError("this encoder has no attention to look at: name an experiment whose encoder has")
     return {"attention": write_shard(job.out / "attention.arrow", pa.Table.from_pylist(rows, schema=ATTENTION))}
+
+
+def _looked(model: SentencePair, batch: SentenceBatch, tokens: list[str]) -> list[dict[str, Any]]:
+    """Rows of ATTENTION without id and group, of one sentence."""
+    embedded, encoder = model.embed(batch.tokens), model.encoder
+    if not isinstance(encoder, Psan):
+        with recorded(model) as found:
+            encoder(embedded, batch.lengths, batch.structure)
+        longest = encoder.longest if isinstance(encoder, Summarised) else 1
+        spans = adjacent_spans(batch.lengths, len(tokens), longest)
+        phrases = [[int(i) for i in span if i >= 0] for members in spans for span in members]
+        return list(attention_rows(model, found, tokens, phrases))
+    explained = encoder.explain(embedded[0], batch.structure[0])
+    phrases = _phrases(batch.structure[0])
+    levels = {f"attention {place}": weights[None] for place, weights in enumerate(explained.levels, 1)}
+    rows = [attention_row(name, tokens, weights, phrases) for name, weights in levels.items()]
+    summary = attention_row("summary", tokens, explained.summary[None, None], phrases)
+    return [*rows, summary | {"written": ["sentence"]}]
+
+
+def _phrases(levels: Tensor) -> list[list[int]]:
+    """The phrases of several words of levels (L, n), each once: positions of their words."""
+    found = {tuple((level == number).nonzero()[:, 0].tolist()) for level in levels for number in level.unique()}
+    return [list(phrase) for phrase in sorted(found, key=lambda p: (len(p), p)) if len(phrase) > 1]
 
 
 def score_labels(job: Job, settings: None) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from data.trees import Span
 from phrasemodels.encoders.inputs import Sentences
 from phrasemodels.layers.scorers import contributions, shares
 from phrasemodels.models.parser import Parser, ParserConfig
+from tasks.attention import ATTENTION
 from tasks.batches import Columns
 from tasks.pieces import Divide, no_pieces
 from tasks.problems.parses import Parse, TreeParser
 from tasks.problems.parsing import COLUMNS, ParseExamples, Parsing
-from tasks.problems.translation import ATTENTION
 from tasks.stages import shards, stage_table
 
 

@@ -18,6 +18,7 @@ from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.models.search import translate as search_batch
 from phrasemodels.models.translation import BEGIN, TranslationConfig, Translator
+from tasks.attention import ATTENTION, attention_rows
 from tasks.batches import Batch, Columns, Rows, in_order
 from tasks.checkpoints import load_tensors
 from tasks.stages import shards, stage_table
@@ -129,20 +130,6 @@ def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
     return {"predictions": write_shard(job.out / "predictions.arrow", _predictions(job.inputs["rows"], found))}
 
 
-ATTENTION = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("group", pa.string(), nullable=False),
-        pa.field("tokens", pa.list_(pa.string()), nullable=False),
-        pa.field("phrases", pa.list_(pa.list_(pa.int32())), nullable=False),
-        pa.field("module", pa.string(), nullable=False),
-        pa.field("shape", pa.list_(pa.int32(), 3), nullable=False),
-        pa.field("weights", pa.list_(pa.float32()), nullable=False),
-        pa.field("written", pa.list_(pa.string())),
-    ]
-)
-
-
 @dataclass(frozen=True)
 class AttendSettings:
     """A model's configuration, the attention of how many sentences of each group is kept, and how to search."""
@@ -156,8 +143,7 @@ class AttendSettings:
 def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
     """attention.arrow: what was attended to in the first sentences of each group, inputs as of `translate`.
 
-    Weights (h, q, k) are over the tokens with <s> and </s>, then the phrases, which are lists of positions. Where
-    `written` is not null, the rows are the model's answer, and the columns the encoder's states of the tokens.
+    Tokens have their <s> and </s>. Where `written` is not null, it is the model's answer.
     """
     vocabulary = job.inputs["vocabulary"]
     model = settings.problem.configure(settings.model, vocabulary).build()
@@ -172,48 +158,34 @@ def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
     for index in map(int, chosen):
         batch = data.batch(np.array([index]))
         found, written = _attended(model, batch, settings.search)
-        rows += _told(found, batch, table, index, [words[i] for i in written])
+        rows += _told(model, found, batch, table, index, [words[i] for i in written])
     made = pa.Table.from_pylist(rows, schema=ATTENTION)
     return {"attention": write_shard(job.out / "attention.arrow", made)}
 
 
 @torch.inference_mode()
 def _attended(model: Model, batch: PhraseBatch, search: BeamSearch) -> tuple[dict[str, Tensor], list[int]]:
-    """Weights by module, and the answer: of the encoder, and of a Transformer's decoder to it."""
+    """Weights by module, and the answer: of the encoder, and of the decoder to it."""
     inputs = (batch.source, batch.lengths, batch.members)
-    if isinstance(model, RecurrentTranslator):
-        with recorded(model) as found:
-            model.encode(*inputs)
-        return found, []
     ((written, _),) = search_batch(model, *inputs, search)
+    target = torch.tensor([[BEGIN, *written]], device=batch.source.device)
     with recorded(model) as found:
-        model(*inputs, torch.tensor([[BEGIN, *written]], device=batch.source.device))
+        model(*inputs, target)
+    if isinstance(model, RecurrentTranslator):
+        found["decoder.weights"] = model.attention(*inputs, target)[:, None]
     return {name: weights for name, weights in found.items() if not name.endswith(".itself")}, written
 
 
 def _told(
-    found: dict[str, Tensor], batch: PhraseBatch, table: pa.Table, row: int, written: list[str]
+    model: Model, found: dict[str, Tensor], batch: PhraseBatch, table: pa.Table, row: int, written: list[str]
 ) -> list[dict[str, Any]]:
-    """Rows of ATTENTION."""
+    """Rows of ATTENTION: of the encoder over words and phrases, of the decoder over the words."""
     tokens = ["<s>", *table["source"][row].as_py(), "</s>"]
     phrases = [[int(i) for i in members if i >= 0] for members in batch.members[0].tolist()]
-    known = {"id": table["id"][row].as_py(), "group": table["group"][row].as_py(), "tokens": tokens, "phrases": phrases}
-    rows = []
-    for name, one in found.items():
-        decodes = name.startswith("decoder.")
-        weights = one[0] if decodes else _apart(one[0], len(tokens), len(phrases))
-        own = {"module": name, "shape": list(weights.shape), "weights": weights.flatten().tolist()}
-        rows.append({**known, **own, "written": [*written, "</s>"] if decodes else None})
-    return rows
-
-
-def _apart(weights: Tensor, n: int, m: int) -> Tensor:
-    """Weights (h, q, k) over all n + m nodes, where one row or column stood for all phrases because they were equal."""
-    if m > 1 and weights.shape[2] == n + 1:
-        weights = torch.cat([weights[..., :n], (weights[..., n:] / m).expand(-1, -1, m)], 2)
-        if weights.shape[1] == n + 1:
-            weights = torch.cat([weights[:, :n], weights[:, n:].expand(-1, m, -1)], 1)
-    return weights
+    known = {"id": table["id"][row].as_py(), "group": table["group"][row].as_py()}
+    rows = [{**known, **one} for one in attention_rows(model, found, tokens, phrases)]
+    decoding = {"phrases": phrases, "written": [*written, "</s>"]}
+    return [row | decoding if row["module"].startswith("decoder.") else row for row in rows]
 
 
 def _predictions(rows: Artifact, found: dict[int, tuple[list[str], float]]) -> pa.Table:

@@ -1,0 +1,40 @@
+"""What is drawn of attention: phrases among words, the tree over them."""
+
+import torch
+
+from flows.plots import tree
+from phrasemodels.layers.ngrams import BiLSTM, PhraseAttention, final_states, grams_alone
+from phrasemodels.layers.record import recorded
+from tasks.attention import attention_rows, over_grams
+
+
+def test_heads_of_n_grams_attend_to_n_grams():
+    weights = torch.arange(1.0, 28.0).view(3, 3, 3)
+    spread, grams = over_grams(weights, {0: slice(0, 1), 3: [2], 2: [1]})
+    assert grams == [[0, 1], [1, 2], [0, 1, 2]]
+    nothing = torch.zeros(3, 1)
+    assert torch.equal(spread[0], torch.cat([weights[0], *[nothing] * 3], 1)), "words"
+    # before the second word there is one word, before the first none
+    assert torch.equal(spread[1], torch.cat([weights[1, :, :1], *[nothing] * 2, weights[1, :, 1:], nothing], 1))
+    shortened = torch.cat([weights[2, :, :1], *[nothing] * 2, weights[2, :, 1:2], nothing, weights[2, :, 2:]], 1)
+    assert torch.equal(spread[2], shortened)
+
+
+def test_rows_of_n_gram_attention_are_distributions():
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict({"one": PhraseAttention(8, (0, 2, 3, 2), BiLSTM, final_states, grams_alone)})
+    x, valid = torch.randn(1, 5, 8), torch.ones(1, 1, 1, 5, dtype=torch.bool)
+    with recorded(model) as found:
+        model["one"](x, x, valid)
+    (row,) = attention_rows(model, found, list("abcde"), [])
+    assert row["phrases"] == [[0, 1], [1, 2], [2, 3], [3, 4], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    weights = torch.tensor(row["weights"]).view(row["shape"])
+    assert torch.allclose(weights.sum(-1), torch.ones(4, 5), atol=1e-5)
+    assert weights[0, :, 5:].sum() == 0 and weights[1, :, 1:5].sum() == 0
+
+
+def test_a_tree_has_its_largest_parts_under_it():
+    parts, heights = tree([[0], [1], [2], [3], [0, 1], [0, 1, 2, 3], [2, 3]])
+    assert parts[4:] == [[0, 1], [4, 6], [2, 3]] and heights == [0, 0, 0, 0, 1, 2, 1]
+    overlapping, _ = tree([[0], [1], [2], [0, 1], [1, 2], [0, 1, 2]])
+    assert overlapping[5] == [3, 4]
