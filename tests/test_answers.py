@@ -107,7 +107,7 @@ def test_the_page_of_all_papers_has_every_number_once_and_says_where_ours_are_fr
         trained, scored = (session.store.find(step) for step in (pipeline.trained, pipeline.scored))
         assert f"<code>{runs.get(trained.key, trained.key)}</code>" in page and scored.key in page
         assert digest_of([shard["content"] for shard in scored.meta["test_set"]])[:16] in page
-    assert page.count("licences Apache-2.0.") == 2 and "batch_tokens&#34;: 600" in page
+    assert page.count("licences Apache-2.0.") >= 2 and "batch_tokens&#34;: 600" in page
 
 
 def test_neither_page_nor_mlflow_has_a_sentence_of_a_corpus_that_may_not_be_passed_on(session):
