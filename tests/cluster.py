@@ -7,6 +7,7 @@ import base64
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -44,15 +45,14 @@ class Place:
 
     def start(self, name: str, *command: str, user: str | None = None) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                command, env=self.environment, cwd=self.folder, stdout=log, stderr=log, user=user
-            )
+            process = subprocess.Popen(command, env=self.environment, cwd=self.folder, stdout=log, stderr=log,
+                                       user=user, start_new_session=True)  # fmt: skip
         self.started[name] = (list(command), user, process)
 
     def kill(self, name: str) -> None:
         """SIGKILL, and start it again."""
         command, user, process = self.started[name]
-        process.kill()
+        send(process, signal.SIGKILL)
         process.wait()
         self.start(name, *command, user=user)
 
@@ -68,8 +68,14 @@ class Place:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(20)
-            process.kill()
+            send(process, signal.SIGKILL)
             process.wait()
+
+
+def send(process: subprocess.Popen, number: signal.Signals) -> None:
+    """To a service with all that it started: `mlflow server` is not what answers."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def begin(here: Place) -> None:
