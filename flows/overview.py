@@ -1,6 +1,7 @@
 """One self-contained page over all papers: every printed number with its verdict, systems compared across papers."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +80,11 @@ def _layout(paper: str, table: str, rows: list[dict[str, Any]]) -> dict[str, Any
     """A table as the paper has it: a line for each system, a column for each data set and metric."""
     lines: dict[str, dict[str, dict[str, Any]]] = {}
     columns: dict[str, None] = {}
-    for row in (row for row in rows if (row["paper"], row["table"]) == (paper, table)):
+    own = [row for row in rows if (row["paper"], row["table"]) == (paper, table)]
+    several = {column for (_, column), count in Counter(map(_place, own)).items() if count > 1}
+    for row in own:
         system, column = _place(row)
-        column = f"{column}, {row['split']}" if column in lines.get(system, {}) else column
+        column = f"{column}, {row['split']}" if column in several else column
         lines.setdefault(system, {})[column] = row
         columns[column] = None
     if len(columns) > max(6, len(lines)):  # wider than high: turned, so that it can be read
