@@ -94,7 +94,7 @@ class Watchman(threading.Thread):
             for name in SERVICES.values():
                 if self.place.started[name][-1].poll() is not None:
                     self.tell({})
-                    (self.place.folder / f"{name}.log").unlink()
+                    (self.place.folder / f"{name}.log").unlink(missing_ok=True)
                     self.place.kill(name)
             pids = {victim: self.pid(name) for victim, name in SERVICES.items() if self.answers(name)}
             self.tell(pids | {"driver": self.driver})
@@ -112,14 +112,15 @@ class Watchman(threading.Thread):
         return int((found.split() or ["0"])[0])
 
     def answers(self, name: str) -> bool:
-        if name.startswith("node"):
-            return "runtime started" in (self.place.folder / f"{name}.log").read_text()
-        if name == "postgres":
-            return (self.place.folder / "pg" / "postmaster.pid").read_text().split()[-1] == "ready"
+        """A log or a file of process ids that is gone, or empty, is of a program that is just being started again."""
         at = {"prefect": f"{self.place.environment['PREFECT_API_URL']}/health",
-              "mlflow": f"{self.place.environment['PHRASEMODELS_MLFLOW_URI']}/health"}[name]  # fmt: skip
+              "mlflow": f"{self.place.environment['PHRASEMODELS_MLFLOW_URI']}/health"}  # fmt: skip
         try:
-            urllib.request.urlopen(at, timeout=2).close()
+            if name.startswith("node"):
+                return "runtime started" in (self.place.folder / f"{name}.log").read_text()
+            if name == "postgres":
+                return (self.place.folder / "pg" / "postmaster.pid").read_text().split()[-1:] == ["ready"]
+            urllib.request.urlopen(at[name], timeout=2).close()
             return True
         except OSError:
             return False
