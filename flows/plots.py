@@ -201,8 +201,13 @@ def heads(weights: Any, rows: Sequence[str], columns: Sequence[str], said: str) 
 def amid(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any) -> tuple[Any, list[str], list[str]]:
     """Weights (h, q, k) with rows and columns as in `attention`, and the names of these."""
     nodes, rows, columns = _amid(tokens, phrases, weights)
-    names = [" ".join(tokens[i] for i in node) for node in nodes]
+    names = [short(" ".join(tokens[i] for i in node)) for node in nodes]
     return weights[:, rows][:, :, columns], [names[node] for node in rows], [names[node] for node in columns]
+
+
+def short(name: str, most: int = 30) -> str:
+    """A label that leaves room for what it labels: both ends of a long phrase."""
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[-most // 2 + 1 :]}"
 
 
 def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, said: str) -> str:
@@ -213,13 +218,13 @@ def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: 
     nodes, rows, columns = _amid(tokens, phrases, weights)
     place = {node: float(column) for column, node in enumerate(columns)}
     place |= {n: sum(place[i] for i in nodes[n]) / len(nodes[n]) for n in range(len(nodes)) if n not in place}
-    names = [" ".join(tokens[i] for i in node) for node in nodes]
+    names = [short(" ".join(tokens[i] for i in node)) for node in nodes]
     parts, heights = tree(nodes)
-    height, top = 0.24 * len(rows), max(heights)
+    height, top, room = 0.24 * len(rows), max(heights), 0.07 * max(map(len, names))
     figure, (above, axes) = plt.subplots(
         2,
         1,
-        figsize=(2.4 + 0.24 * len(columns), 1.8 + 0.3 * top + height),
+        figsize=(1.8 + room + 0.24 * len(columns), 1.2 + room + 0.3 * top + height),
         height_ratios=(0.15 + 0.3 * top, height),
         sharex=True,
         layout="constrained",
