@@ -80,7 +80,7 @@ def _run(
     queue = [score]
     while queue:
         found = artifacts.get(key := queue.pop(0))
-        if found is not None and found.manifest["step"] == "train":
+        if found is not None and found.manifest["step"].startswith("train"):
             return {"score": score, "train": key, "run": run_ids.get(key, "")}
         queue += found.manifest["parts"]["inputs"].values() if found else []
     return {"score": score, "train": "", "run": ""}

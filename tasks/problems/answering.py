@@ -48,11 +48,12 @@ class StoryExamples:
         return len(self.columns)
 
     def batch(self, rows: Rows) -> StoryBatch:
-        """The given rows, with empty facts in front of those that have fewer."""
+        """The given rows, with empty facts in front of those that have fewer; facts as wide as the longest."""
         facts = [self.columns.row("facts", row) for row in rows]
-        padded = np.zeros((len(rows), max(1, *map(len, facts)), facts[0].shape[1]), np.int64)
+        width = max((int(told.any(0).sum()) for told in facts), default=0)
+        padded = np.zeros((len(rows), max(1, *map(len, facts)), max(1, width)), np.int64)
         for out, told in zip(padded, facts, strict=True):
-            out[len(out) - len(told) :] = told
+            out[len(out) - len(told) :] = told[:, :width]
         answer = self.columns.padded("answer", rows)[:, 0]
         return StoryBatch(torch.from_numpy(padded), self.columns.padded("question", rows), answer)
 
@@ -115,7 +116,7 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
         shutil.copyfile(artifact.file("model.safetensors"), job.out / f"restart-{place}.safetensors")
     for name in ("model.safetensors", "config.json", "history.json"):
         shutil.copyfile(ranked[0].file(name), job.out / name)
-    told = ("parameters", "steps", "epochs", "best_step", "dev_loss", "seed", "peak_memory_mib")
+    told = ("parameters", "steps", "epochs", "best_step", "dev_loss", "seed", "peak_memory_mib", "workers")
     return {
         **{name: ranked[0].meta[name] for name in told},
         "train_seconds": sum(artifact.meta["train_seconds"] for artifact in made),
