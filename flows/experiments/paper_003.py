@@ -67,7 +67,8 @@ TRANSLATION = {
         max_tokens=0,
         train=rows_of(250, 32, 1e-2, schedule=linear_decay, evaluate_every=50, checkpoint_every=250),
     ),
-    # In place of ASPEC: 50,000 pairs of everyday sentences, 391 batches an epoch.
+    # In place of ASPEC: 50,000 pairs of everyday sentences, seen one and a half times. Batches of 32, because in the same
+    # time (80 s) dev loss falls from 46 to 28 nats a sentence with them, to 31 with 64, to 39 with 128.
     "laptop": TranslationProfile(
         BitextCorpus("small_parallel_enja", Direction("ja", "en")),
         ("ja", "en"),
@@ -76,7 +77,7 @@ TRANSLATION = {
         layers=1,
         min_count=3,
         max_tokens=50,
-        train=rows_of(8 * 391, 128, 2e-3, schedule=linear_decay, evaluate_every=391, checkpoint_every=391),
+        train=rows_of(2400, 32, 5e-3, schedule=linear_decay, evaluate_every=300, checkpoint_every=600),
     ),
     # As published: 500,000 pairs, 3907 batches an epoch, 30 epochs, halved each epoch from the first rise on.
     "paper": TranslationProfile(

@@ -1,10 +1,12 @@
 """Natural language inference by decomposable attention: from pairs of sentences to accuracy."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
 from data.store import Step
 from flows.experiment import Stage
+from flows.recipes.entailment import as_they_are
 from phrasemodels.models.decomposable import DecomposableConfig
 from tasks.held_out import Divided
 from tasks.pairs import Pairs, PairWords, pair_vocabulary, pairs
@@ -14,10 +16,14 @@ from tasks.train import TrainConfig, TrainSettings, train
 
 @dataclass(frozen=True)
 class DecompositionRecipe:
-    """Pairs of sentences with train, dev and test; words seen fewer than min_count times are unknown."""
+    """Pairs of sentences with train, dev and test; words seen fewer than min_count times are unknown.
+
+    parsed: from records to the same records with trees, whose heads are the hard parents.
+    """
 
     corpus: Divided
     min_count: int = 1
+    parsed: Callable[[Step], Step] = as_they_are
 
     @property
     def name(self) -> str:
@@ -34,8 +40,13 @@ class DecompositionRecipe:
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
         name, settings = self.corpus.name, PairWords(self.min_count)
         words = Step(pair_vocabulary, f"vocabulary {name}", settings, {"rows": raw["train"]})
-        numbers = {s: Step(pairs, f"pairs {name} {s}", Pairs(), {"rows": raw[s], "vocabulary": words}) for s in raw}
-        return {**numbers, "vocabulary": words}
+
+        def numbers(label: str, rows: Step) -> Step:
+            return Step(pairs, label, Pairs(), {"rows": rows, "vocabulary": words})
+
+        known = {split: numbers(f"pairs {name} {split}", self.parsed(raw[split])) for split in raw}
+        # rows with other trees are scored on the same test set
+        return {**known, "asked": numbers(f"pairs {name} test", raw["test"]), "vocabulary": words}
 
     def stages(self, model: DecomposableConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
         problem = Decomposition()
@@ -44,5 +55,5 @@ class DecompositionRecipe:
         return {
             "model": Stage(train, TrainSettings(problem, model, config, seed), data),
             "predictions": Stage(label, LabelSettings(problem, model), answers),
-            "scores": Stage(score_labels, Accuracy(), {"predictions": "predictions", "pairs": "test"}),
+            "scores": Stage(score_labels, Accuracy(), {"predictions": "predictions", "pairs": "asked"}),
         }
