@@ -2,7 +2,7 @@
 neighbours of phrases (Figure 6)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -13,22 +13,13 @@ from data.store import Artifact
 from flows.experiment import Pipeline
 from flows.plots import neighbours, sweep
 from flows.recipes.semantic_parsing import SemanticParsingRecipe
+from flows.sections import Section
 from flows.session import Session
 from phrasemodels.encoders.ngram import NgramEncoderConfig
 from tasks.error_kinds import KINDS, error_kind
 from tasks.problems.semantic_parsing import FormScoreSettings, matches
 
 EXAMPLES, NEAREST, CENTRES = 2, 30, 2
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, what it says, and a plot, or kinds of errors: {kind, count, share, examples}."""
-
-    title: str
-    said: str
-    plot: Markup | None = None
-    kinds: list[dict[str, Any]] = field(default_factory=list)
 
 
 def sections(session: Session) -> list[Section]:

@@ -17,6 +17,7 @@ from flows.models import PARTS, Answering, given_texts
 from flows.plots import amid, attention, curves, differences, groups, heads, heat, intervals
 from flows.query import ANSWERS
 from flows.recipes.entailment import EntailmentRecipe
+from flows.sections import structured
 from flows.session import Session
 from tasks.significance import seed_group
 from tasks.stages import stage_table
@@ -49,7 +50,7 @@ def write_report(session: Session, verdicts: Artifact) -> Path:
         leaks=session.leaks(),
         lineage=[_lineage(session, pipeline) for pipeline in session.pipelines],
         **_examples(session),
-        sections=sections(session),
+        sections=[*structured(session, rows), *sections(session)],
         attention=_attention(session),
         licences=verdicts.meta["licences"],
         stand_in=verdicts.meta["stand_in"],

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from statistics import fmean
 from typing import Any
 
 from data.manifest import closest
@@ -10,6 +11,7 @@ from flows.experiment import Cell, Experiment, published_results
 from flows.results import Result
 
 DATA = ("dataset", "dataset statistics")  # systems of rows that describe a corpus
+AVERAGE = " AVERAGE"  # what a dataset's name ends with
 PRINTED = ("paper", "system", "variant", "dataset", "split", "metric", "value")
 
 
@@ -20,7 +22,11 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
     if paper and paper not in papers:
         raise ValueError(f"no paper {paper!r}: {closest(paper, papers)}")
     found = list(results)
-    return [_verdict(row, found) for row in known if not paper or row["paper"] == paper]
+    lines = [_verdict(row, found) for row in known if not paper or row["paper"] == paper]
+    for line in lines:
+        if line["dataset"].endswith(AVERAGE):
+            line |= _averaged(line, lines)
+    return lines
 
 
 def _verdict(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
@@ -47,6 +53,26 @@ def _verdict(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
         "runs": best.runs,
         "verdict": best.row["verdict"],
         "reason": best.row["reason"],
+    }
+
+
+def _averaged(line: dict[str, Any], lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of an average of tasks: that of ours, if all of them were run, and what the printed values really give."""
+    prefix = line["dataset"].removesuffix(AVERAGE)
+    same = ("paper", "table", "system", "variant", "metric")
+    tasks = [
+        o for o in lines if o["dataset"].startswith(prefix) and all(o[n] == line[n] for n in same) and o is not line
+    ]
+    given = f"the {len(tasks)} listed tasks really give {fmean(task['published'] for task in tasks):.2f}"
+    run = [task["ours"] for task in tasks if task["ours"] is not None]
+    if len(run) < len(tasks):
+        return {"reason": f"{len(run)} of {len(tasks)} tasks were run; {given}"}
+    seeds = min(task["seeds"] for task in tasks)
+    return {
+        "ours": fmean(run),
+        "seeds": seeds,
+        "verdict": "not comparable",
+        "reason": f"{given}; other tasks are hidden",
     }
 
 

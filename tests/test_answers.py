@@ -147,6 +147,8 @@ def test_neither_page_nor_mlflow_has_a_sentence_of_a_corpus_that_may_not_be_pass
         ("000", "2", ("phrase-k2",), SMALL, "accuracy/idiom"),
         ("001", "2", ("psan",), ("train.steps=10", "train.evaluate_every=5"), "entailment"),
         ("002", "2", ("atis-model-4",), ("train.steps=10", "train.evaluate_every=5"), "Kinds of sentences"),
+        ("003", "babi", ("binary-facts2",), ("train.steps=4", "train.evaluate_every=2"), "Time of an epoch"),
+        ("003", "snli", ("simple", "structured"), ("train.steps=4", "train.evaluate_every=2"), "Simple attention = 1"),
         ("004", "1", ("2",), ("train.steps=4", "train.evaluate_every=2"), "las"),
     ],
 )
@@ -160,6 +162,8 @@ def test_a_table_of_any_problem_has_a_page(tmp_path, paper, number, rows, sets, 
         name = pipeline.experiment.name
         assert page.count(f'href="#{name}"') >= len(pipeline.experiment.answers), "each number leads to its runs"
         assert f'id="{name}"' in page and pipeline.trained.key in page
+        made._finish(pipeline, made.store.run(pipeline.scored))
+        assert made.tracker.client().get_run(made.run_of(pipeline)).data.metrics["parameters"] > 0
         if paper == "across":
             assert f"<summary>{pipeline.experiment.row}</summary>\n<h3>" in page, "what it attends to"
 

@@ -8,9 +8,13 @@ import pytest
 
 from data.shards import read_shard, write_shard
 from data.store import Artifact, Job, Places, Store
-from flows.catalogue import PROFILES, TABLES, experiment
+from flows.catalogue import PROFILES, TABLES, experiment, table
 from flows.experiment import override
 from flows.experiments.paper_003_answering import average, listed_average
+from flows.sections import averages
+from flows.session import Session
+from flows.verdicts import verdicts
+from infra.settings import Settings
 from tasks.optimisers import halved_after_rise
 from tasks.problems.answering import ANSWERS, AnswerScoring, score_answers
 from tasks.problems.transduction import length_to_failure
@@ -59,6 +63,32 @@ def test_averages_as_printed_and_as_the_listed_tasks_give_them():
     assert average([1.0, 2.0, 6.0]) == 3.0
 
 
+def test_the_report_holds_our_average_against_the_same_tasks(tmp_path):
+    session = Session(table("003", "babi", "laptop", 1), Settings(store=tmp_path / "store"))
+    answers = [(e, a) for e in session.experiments for a in e.answers if a.cell]
+    rows = [
+        {
+            "experiment": e.name,
+            "metric": a.metric,
+            "published": a.cell.published,
+            "intervals": {a.metric: {"mean": 50.0}},
+        }
+        for e, a in answers
+    ]
+    (section,) = averages(session, rows)
+    facts = next(r for r in section.rows if r["System"] == "MemN2N" and r["Metric"] == "fact sequence accuracy")
+    assert list(facts.values())[2:] == ["39.6", "36.65", "10", "36.65", "50.00"]
+    (section,) = averages(session, [row for row in rows if row["experiment"].endswith("memn2n-qa02")])
+    assert list(section.rows[1].values())[2:] == ["39.6", "36.65", "1", "46.80", "50.00"]
+
+
+def test_a_printed_average_says_what_its_tasks_give():
+    found = {(r["system"], r["metric"]): r for r in verdicts([], "003") if r["dataset"].endswith("AVERAGE")}
+    assert len(found) == 4
+    line = found["MemN2N", "fact sequence accuracy"]
+    assert line["verdict"] == "not run" and "0 of 10 tasks were run" in line["reason"] and "36.65" in line["reason"]
+
+
 def test_answers_are_of_the_best_start_and_facts_of_the_best_few(tmp_path):
     facts = {0: [[1, 0], [2, 1]], 1: [[0, 1], [2, 1]], 2: [[1, 0], [1, 2]]}  # by start; the support is 1 0 and 2 1
     rows = [
@@ -86,6 +116,7 @@ def test_starts_are_ranked_by_what_was_held_out(tmp_path):
     losses = [start["dev_loss"] for start in trained.meta["restarts"]]
     assert losses == sorted(losses) and trained.meta["dev_loss"] == losses[0]
     assert sorted(start["seed"] for start in trained.meta["restarts"]) == [3, 4, 5]
+    assert trained.meta["workers"] == [1]
     assert (trained.path / "model.safetensors").read_bytes() == (trained.path / "restart-0.safetensors").read_bytes()
     again = dataclasses.replace(chosen, name="another name")
     assert store.find(again.steps(1).trained) is not None
