@@ -137,6 +137,22 @@ def run(module, scores, lengths):
     return log_z, *p, module.entropy(*scores, lengths=lengths), *module.argmax(*scores, lengths=lengths), *grads
 
 
+@pytest.mark.parametrize("std", [1.0, 1000.0])
+@pytest.mark.parametrize("name", MODULES)
+def test_samples_of_unequal_lengths(name, std):
+    """Each sample is a structure of its own sentence, in the form of the best one; at a large spread it is that one."""
+    module, lengths = MODULES[name], torch.tensor([4, 1, 6, 3])
+    scores = [s.detach() for s in scores_of(name, B=4, n=6, std=std, dtype=torch.float32)]
+    draw = [torch.Generator().manual_seed(3) for _ in range(2)]
+    drawn, again = (flat(module.sample(*scores, k=50, lengths=lengths, generator=g)) for g in draw)
+    best = module.argmax(*scores, lengths=lengths)[1:]
+    for one, same, chosen in zip(drawn, again, best, strict=True):
+        assert one.shape == (50, *chosen.shape) and torch.equal(one, same)
+        assert torch.equal(one == -1, (chosen == -1).expand_as(one))
+        alike = (one == chosen).flatten(2).all(2).double().mean(0)
+        assert (alike > 0.9).all() if std > 1 else alike[lengths > 1].max() < 1
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_float32_stays_float32(name):
     module, scores = MODULES[name], scores_of(name, dtype=torch.float32)

@@ -4,6 +4,7 @@ Error of a tensor x with reference y: max |x − y| / max(1, max |y|). For margi
 the absolute error of a probability; for gradients, whose size follows the loss, it is relative to the largest.
 """
 
+import contextlib
 import gc
 import weakref
 
@@ -69,6 +70,20 @@ def test_precision_at_any_spread(name, dtype, std):
     assert error(p, exact[1]) < (1e-10 if small else 1e-6)
     for got, want in zip((*grads, *log_z_grads), (*exact[2], *exact[3]), strict=True):
         assert error(got, want) < (1e-9 if small else 1e-5)
+
+
+@pytest.mark.parametrize("std", [1, 1000])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_second_derivatives_at_any_spread(name, std):
+    """Of a model that trains through marginals, twice: the kernels' own gradient may not stand in for a graph."""
+    module, found = STRUCTURES[name], []
+    for context in (contextlib.nullcontext, reference_only):
+        scores = scores_of(module, std, F64)
+        with context():
+            loss = module.marginals(*scores, lengths=LENGTHS).square().sum()
+            first = torch.autograd.grad(loss, scores, create_graph=True)
+            found.append(torch.autograd.grad(sum(g.square().sum() for g in first), scores))
+    assert all(error(a, b) < 1e-9 for a, b in zip(*found, strict=True))
 
 
 @pytest.mark.parametrize("std", [1, 1000])
