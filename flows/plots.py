@@ -41,20 +41,26 @@ def learning_curve(history: Sequence[dict[str, float]], path: Path) -> None:
 
 def curves(histories: Mapping[str, Sequence[Mapping[str, float]]], said: str = "dev loss") -> str:
     """What is measured on dev, of several systems against updates, as SVG; said: what that is, with its unit."""
+    found = {name: [(row["step"], row["dev_loss"]) for row in history] for name, history in histories.items()}
+    return lines(found, "updates", said)
+
+
+def lines(points: Mapping[str, Sequence[tuple[float, float]]], across: str, said: str) -> str:
+    """A line for each name through its points, as SVG; across and said: what the axes are, with their units."""
     figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
-    for index, (name, history) in enumerate(histories.items()):
+    for index, (name, line) in enumerate(points.items()):
         axes.plot(
-            [r["step"] for r in history],
-            [r["dev_loss"] for r in history],
+            [x for x, _ in line],
+            [y for _, y in line],
             label=name,
             linewidth=1.4,
             markersize=4,
             marker=MARKS[index % len(MARKS)],
             linestyle=LINES[(index + index // len(MARKS)) % len(LINES)],
         )
-    axes.set(xlabel="updates", ylabel=said)
+    axes.set(xlabel=across, ylabel=said)
     figure.legend(fontsize=8, loc="outside right upper")
-    return svg(figure, f"{said} against updates: " + ", ".join(histories))
+    return svg(figure, f"{said} against {across}: " + ", ".join(points))
 
 
 def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:

@@ -14,7 +14,7 @@ from data.trees import brackets
 from flows.experiment import Pipeline
 from flows.forms import sections
 from flows.models import PARTS, Answering, given_texts
-from flows.plots import amid, attention, curves, differences, groups, heads, heat, intervals
+from flows.plots import amid, attention, curves, differences, groups, heads, heat, intervals, lines
 from flows.query import ANSWERS
 from flows.recipes.entailment import EntailmentRecipe
 from flows.session import Session
@@ -133,6 +133,8 @@ def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Any]:
     plots: dict[str, Any] = {"intervals": drawn, "curves": Markup(curves(histories, said)), "curve": said}
     plots["differences"] = difference_plots(rows)
     metric = rows[0]["metric"]
+    if found := _by_length(rows, metric):
+        plots["lengths"] = Markup(lines(found, "words of a sentence", f"{_unit(rows[0], metric)}, mean over seeds"))
     names = [n for n in rows[0]["intervals"] if n.startswith(f"{metric}/") and not n.startswith(f"{metric}/length")]
     if names:
         bars = [
@@ -142,6 +144,21 @@ def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Any]:
         ]
         plots["groups"] = Markup(groups(bars, names, f"{_unit(rows[0], metric)}, mean over seeds"))
     return plots
+
+
+def _by_length(rows: list[dict[str, Any]], metric: str) -> dict[str, list[tuple[float, float]]]:
+    """Of each row the mean over seeds at each length, where there are several (Figure 2 of paper 001)."""
+    begin = f"{metric}/length "
+    found = {
+        row["experiment"].rsplit("/", 1)[1]: sorted(
+            (float(name.removeprefix(begin)), one["mean"])
+            for name, one in row["intervals"].items()
+            if name.startswith(begin)
+        )
+        for row in rows
+        if row["metric"] == metric
+    }
+    return {name: points for name, points in found.items() if len(points) > 1}
 
 
 def _intervals(rows: list[dict[str, Any]], metric: str) -> str:
