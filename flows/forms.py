@@ -8,8 +8,8 @@ from typing import Any, cast
 import numpy as np
 from markupsafe import Markup
 
+from data.artifacts import Artifact
 from data.shards import read_shard
-from data.store import Artifact
 from flows.experiment import Pipeline
 from flows.plots import neighbours, sweep
 from flows.recipes.semantic_parsing import SemanticParsingRecipe

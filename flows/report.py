@@ -8,8 +8,9 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from data.artifacts import Artifact, write_durably
 from data.shards import read_shard
-from data.store import Artifact, Step, digest_of, write_durably
+from data.store import Step, digest_of
 from data.trees import brackets
 from flows.experiment import Pipeline
 from flows.forms import sections

@@ -69,7 +69,7 @@ def draw(
 
     Example: phrasemodels draw 003/tablebabi/sample/binary-facts2 --text "Mary went home. Where is Mary?"
     """
-    from data.store import write_durably
+    from data.artifacts import write_durably
     from flows.drawn import draw as drawn
 
     write_durably(to, drawn([find_model(name) for name in models], text, target))

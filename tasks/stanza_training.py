@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from data.artifacts import write_durably
 from data.grammar.records import Treebank
-from data.store import Job, Step, write_durably
+from data.store import Job, Step
 from data.trees import brackets, parse
 from tasks.corpora import Corpus, SampleCorpus
 from tasks.stages import stage_table

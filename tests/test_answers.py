@@ -15,8 +15,9 @@ import torch
 from browser import chromium
 from conftest import PROJECT
 
+from data.artifacts import sha256_of
 from data.shards import read_shard
-from data.store import digest_of, sha256_of
+from data.store import digest_of
 from flows.catalogue import table
 from flows.keep import keep
 from flows.lineage import Lineage, difference
