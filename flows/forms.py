@@ -10,8 +10,9 @@ from markupsafe import Markup
 
 from data.artifacts import Artifact
 from data.shards import read_shard
+from flows.attention_plots import neighbours
 from flows.experiment import Pipeline
-from flows.plots import neighbours, sweep
+from flows.plots import sweep
 from flows.recipes.semantic_parsing import SemanticParsingRecipe
 from flows.session import Session
 from phrasemodels.encoders.ngram import NgramEncoderConfig

@@ -53,7 +53,7 @@ def attend(
     if as_json:
         print(json.dumps(rows))
         return
-    from flows.report import write_attention
+    from flows.attention_pages import write_attention
 
     print(write_attention(found.card(), rows, to))
 
