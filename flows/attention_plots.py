@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 
-from flows.plots import MARKS, plt, svg
+from flows.plots import MARKS, svg
 
 
 def heat(values: Any, rows: Sequence[str], columns: Sequence[str], axes_said: tuple[str, str], said: str) -> str:
