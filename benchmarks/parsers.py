@@ -15,6 +15,7 @@ import pyarrow as pa
 from data.sources import Sources
 from data.store import Places, Store
 from flows.parsers import step_of
+from flows.recipes.parsing import ParsingRecipe
 from flows.use import find_model
 from infra.settings import Settings
 from tasks.corpora import Corpus
@@ -26,14 +27,16 @@ from tasks.treebank_scores import treebank_scores
 ROUNDS = 5
 
 
-def main(experiment: str, parser: str = "gum", count: int = 400) -> None:
+def main(experiment: str, parser: str = "gum", count: str = "400") -> None:
     """Sentences a second and scores of both."""
     settings = Settings()
     store, places = Store(settings.root).open(), Places(sources=Sources(settings.mirrors, settings.offline))
-    gold = stage_table(store.run(Corpus("gum").split("test"), places)).slice(0, count).combine_chunks()
+    gold = stage_table(store.run(Corpus("gum").split("test"), places)).slice(0, int(count)).combine_chunks()
     models = {"models": store.run(step_of(parser), places).path}
     found = find_model(experiment)
     recipe = found.experiment.recipe
+    if not isinstance(recipe, ParsingRecipe):
+        sys.exit(f"{experiment} is no parser: name an experiment of paper 004")
     ours = Trained(recipe.problem, found.experiment.model, recipe.divide)
     trained = {"weights": found.weights.path, "vocabulary": found.vocabulary.path}
     parsers = {
@@ -57,5 +60,4 @@ def main(experiment: str, parser: str = "gum", count: int = 400) -> None:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    main(*given[:2], *map(int, given[2:]))
+    main(*sys.argv[1:])
