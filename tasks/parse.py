@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from data.artifacts import Artifact
 from data.corpora.readers import reasons
 from data.schemas import TREES, build, check, columns
 from data.shards import read_shard, write_shard
-from data.store import Artifact, Job, digest_of
+from data.store import Job, digest_of
 from data.trees import ROOT, Span, Tree, brackets
 from tasks.stages import SHARD, map_shards
 from tasks.tokenise import Tokeniser, spaces

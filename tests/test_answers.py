@@ -15,15 +15,17 @@ import torch
 from browser import chromium
 from conftest import PROJECT
 
+from data.artifacts import sha256_of
 from data.shards import read_shard
-from data.store import digest_of, sha256_of
+from data.store import digest_of
+from flows.attention_pages import attention_figures, write_attention
 from flows.catalogue import table
 from flows.keep import keep
 from flows.lineage import Lineage, difference
 from flows.models import champion, load, restored
 from flows.overview import write_overview
 from flows.query import query
-from flows.report import attention_figures, write_attention, write_report
+from flows.report import write_report
 from flows.results import kept_results, stored_results
 from flows.session import Session
 from flows.verdicts import verdicts

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 import torch
 
+from data.artifacts import Artifact
 from data.grammar.records import Entailment, Polarity, Treebank
 from data.parsers import load as load_parser
 from data.schemas import BITEXT, PAIRS, TREES, build
 from data.sources import Sources
-from data.store import Artifact, Places, Step, Store
+from data.store import Places, Step, Store
 from data.trees import parse as read_tree
 from tasks.corpora import SampleCorpus
 from tasks.parse import (
