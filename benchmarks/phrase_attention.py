@@ -1,8 +1,9 @@
 """Speed and memory of attention inside phrases (paper 001, Table 5): `python benchmarks/phrase_attention.py`.
 
 First the attention alone, forward and backward over three levels of phrases, against what computes every pair of words
-of a sentence. Then a training step of whole models, PSAN against DiSAN and multi-head attention. One thread; ratios are
-of one run, side by side. Memory is the growth of the resident set in one step, Linux with glibc only.
+of a sentence. Then a training step of whole models, PSAN against DiSAN and multi-head attention; what the scores of each
+would take if they were kept; and what parts of PSAN take. One thread; ratios are of one run, side by side. Memory is the
+growth of the resident set in one step, Linux with glibc only.
 """
 
 from collections.abc import Callable
@@ -72,6 +73,39 @@ MODELS = {
 }
 
 
+def score_bytes(B: int, n: int) -> str:
+    """Of the scores of B pairs alone, float32 as published, whether they are kept or not: Σ l² d over phrases, 2 n² d, h n²."""
+    lengths, levels = sentences(2 * B, n)
+    pairs = lengths.square().sum().item()
+    valid = torch.arange(levels.shape[2]) < lengths.unsqueeze(1)
+    inside = sum(boundaries(level, valid).diff().square().sum().item() for level in levels.unbind(1))
+    found = {"PSAN": inside * D, "DiSAN": 2 * pairs * D, "Multi-head": pairs * MultiHeadConfig(D).heads}
+    return "  ".join(f"{name} {4 * count / 2**20:.1f} MB" for name, count in found.items())
+
+
+def parts_runs(B: int, n: int) -> dict[str, Callable[[], object]]:
+    """Forward and backward of PSAN on B pairs, and of what it is made of: its linear maps, three levels of weights within
+    phrases, the summary (whose maps are among the maps)."""
+    lengths, levels = sentences(2 * B, n)
+    valid = torch.arange(levels.shape[2]) < lengths.unsqueeze(1)
+    encoder = PsanConfig(D).build()
+    words = torch.randn(*valid.shape, D, requires_grad=True)
+    inputs = {width: torch.randn(int(lengths.sum()), width, requires_grad=True) for width in (D, 2 * D)}
+    linear = [layer for layer in encoder.modules() if isinstance(layer, torch.nn.Linear)]
+    again = [encoder.memory.gate, encoder.memory.write] * 2  # of the second and third level
+
+    def maps() -> None:
+        for layer in linear + again:
+            F.linear(inputs[layer.in_features], layer.weight, layer.bias).sum().backward()
+
+    return {
+        "encoder": lambda: encoder(words, lengths, levels).sum().backward(),
+        "maps": maps,
+        "weights": attention_runs(2 * B, n)["kernel"],
+        "summary": lambda: encoder.summary(words, valid).sum().backward(),
+    }
+
+
 def training_runs(B: int, n: int) -> dict[str, Callable[[], object]]:
     """One step on B pairs whose sentences have n words on average."""
     lengths, levels = sentences(2 * B, n)
@@ -93,8 +127,10 @@ def main() -> None:
         runs = attention_runs(B, mean)
         compare(f"attention, 3 levels, {B} sentences of {mean}", runs, 1)
         peak_memory(f"attention, 3 levels, {B} sentences of {mean}", runs)
+    compare("parts of PSAN, 16 pairs of 20", parts_runs(16, 20), 1)
     for B in (16, 64):
         for n in (10, 20, 40, 80):
+            print(f"{f'scores, {B} pairs of {n}':<46}      {score_bytes(B, n)}")
             runs = training_runs(B, n)
             if (B, n) != (64, 80):  # every pair of 80 words of 128 sentences takes minutes
                 compare(f"training step, {B} pairs of {n}", runs, 1)

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from data.artifacts import Artifact, write_durably
 from data.schemas import TOKENS
 from data.shards import SHARD_ROWS, write_shard
-from data.store import Artifact, Job, Step, Store, write_durably
+from data.store import Job, Step, Store
 from tasks.phrases import Phrases, phrases
 from tasks.vocabulary import SPECIAL
 

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from data.store import MANIFEST, Artifact, describe, manifest_of, write_durably
+from data.artifacts import MANIFEST, Artifact, describe, manifest_of, write_durably
 from data.upkeep import DAY, rests_on, verdicts
 
 LEASE_DAYS = 30.0  # after which a lease is one that a dead run left

@@ -24,10 +24,10 @@ from typing import Any, Protocol
 
 import filelock
 
+from data.artifacts import MANIFEST, Artifact, damaged, describe, files_of, manifest_of, write_durably
 from data.source import closure
 
 FORMAT = 1
-MANIFEST = "manifest.json"
 
 
 def jsonable(value: Any) -> Any:
@@ -55,26 +55,6 @@ def digest_of(value: Any) -> str:
 class HasKey(Protocol):
     @property
     def key(self) -> str: ...
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """What a step made: a folder of the store and its manifest."""
-
-    path: Path
-    manifest: Mapping[str, Any]
-
-    @property
-    def key(self) -> str:
-        return self.manifest["key"]
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """What the step said of its result."""
-        return self.manifest["meta"]
-
-    def file(self, name: str) -> Path:
-        return self.path / name
 
 
 @dataclass(frozen=True)
@@ -263,7 +243,7 @@ class Store:
                 "step": step.name,
                 "label": step.label,
                 "parts": step.parts,
-                "files": {name: describe(out / name) for name in sorted(_files(out))},
+                "files": {name: describe(out / name) for name in sorted(files_of(out))},
                 "meta": {**_inherited(inputs), **meta},
                 "seconds": round(time.monotonic() - started, 3),
                 "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
@@ -299,55 +279,3 @@ def _inherited(inputs: Mapping[str, Artifact]) -> dict[str, Any]:
         "redistributable": all(meta["redistributable"] for meta in metas),
         "stand_in": any(meta["stand_in"] for meta in metas),
     }
-
-
-def _files(folder: Path) -> Iterator[str]:
-    return (str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
-
-
-def manifest_of(text: bytes) -> dict[str, Any] | None:
-    """The manifest that a file holds, or None if it holds none: it may be cut off, or anything."""
-    try:
-        found = json.loads(text)
-        datetime.datetime.fromisoformat(found["finished"]).timestamp()
-        words = [found["key"], found["step"], found["label"], *found["parts"]["inputs"].values()]
-        files = list(found["files"].values())
-        words += [file["sha256"] for file in files]
-        right = all(isinstance(word, str) for word in words) and all(isinstance(file["bytes"], int) for file in files)
-        return found if right and isinstance(found["meta"], dict) else None
-    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
-        return None
-
-
-def sha256_of(path: Path) -> str:
-    """sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def describe(path: Path) -> dict[str, Any]:
-    """Size and digest of a file, after its bytes have reached the disk."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-
-
-def damaged(artifact: Artifact) -> str | None:
-    """What is wrong with the files of an artifact, or None."""
-    for name, expected in artifact.manifest["files"].items():
-        path = artifact.path / name
-        if not path.is_file():
-            return f"{path} is missing"
-        if path.stat().st_size != expected["bytes"] or sha256_of(path) != expected["sha256"]:
-            return f"{path} does not have the digest of its manifest"
-    return None
-
-
-def write_durably(path: Path, text: str) -> None:
-    """Write a file aside, sync it, and rename it: readers see the old text or the new one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with aside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)

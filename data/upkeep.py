@@ -16,7 +16,8 @@ from pathlib import Path
 
 import filelock
 
-from data.store import MANIFEST, Artifact, Store, damaged, write_durably
+from data.artifacts import MANIFEST, Artifact, damaged, write_durably
+from data.store import Store
 
 ROOT_STEP = "compare"  # tasks/compare.py
 DAY = 86400.0

@@ -12,7 +12,8 @@ from typing import Any
 from uuid import UUID
 
 import infra.environment  # noqa: F401  before prefect
-from data.store import Store, write_durably
+from data.artifacts import write_durably
+from data.store import Store
 from data.upkeep import held
 from flows.session import Session
 from flows.stores import kept

@@ -104,12 +104,12 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """What `reproduce` would do: each step, hit or miss, and which part of its key changed."""
-    from flows.session import explain
+    from flows.misses import explain
 
     session = _session(paper, table, profile, seeds, set, row)
     rows: list[dict[str, Any]] = []
     for step in session.steps:
-        hit, why = explain(session, step)
+        hit, why = explain(session.store, step)
         rows.append({"step": step.name, "label": step.label, "key": step.key, "hit": hit, "why": why})
     if as_json:
         print(json.dumps(rows, indent=1))

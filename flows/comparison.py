@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from data.artifacts import Artifact
 from data.shards import read_shard
-from data.store import Artifact, Store
+from data.store import Store
 from flows.results import Result
 from tasks.compare import Tested, differences
 from tasks.stages import shards

@@ -10,9 +10,10 @@ import typer
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from data.artifacts import Artifact
     from data.manifest import Manifest
     from data.sources import Sources
-    from data.store import Artifact, Step, Store
+    from data.store import Step, Store
 
 app = typer.Typer(help="The corpora: list, fetch, verify, show, export, where.", no_args_is_help=True)
 

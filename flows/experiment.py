@@ -203,8 +203,8 @@ def _parse(text: str, owner: type, name: str, whole: str) -> Any:
         if kind in (int, float, str):
             return kind(text)
         if get_origin(kind) is tuple:
-            return tuple(get_args(kind)[0](part) for part in text.split(","))
-    except (ValueError, KeyError):
+            return tuple(get_args(kind)[0](part) for part in text.split(",") if text)
+    except (ValueError, KeyError, TypeError):
         pass
     raise ValueError(
         f"{whole}={text}: the field takes {getattr(kind, '__name__', kind)}, and parts cannot be given as text"

@@ -8,10 +8,11 @@ from typing import Any, cast
 import numpy as np
 from markupsafe import Markup
 
+from data.artifacts import Artifact
 from data.shards import read_shard
-from data.store import Artifact
+from flows.attention_plots import neighbours
 from flows.experiment import Pipeline
-from flows.plots import neighbours, sweep
+from flows.plots import sweep
 from flows.recipes.semantic_parsing import SemanticParsingRecipe
 from flows.sections import Section
 from flows.session import Session

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from data.artifacts import Artifact, write_durably
 from data.shards import read_shard
-from data.store import Artifact, write_durably
 from flows.experiment import Experiment
 from flows.results import KEPT
 from flows.session import Session

@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from data.artifacts import Artifact
 from data.manifest import closest
-from data.store import Artifact, Store
+from data.store import Store
 from infra.tracking import flatten
 
 FEWEST_DIGITS = 6

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.store import Artifact, Job, Places, Store, digest_of
+from data.artifacts import Artifact
+from data.store import Job, Places, Store, digest_of
 from flows.experiment import Experiment, Pipeline, Stage, closure_of
 
 if TYPE_CHECKING:

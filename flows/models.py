@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from data.artifacts import Artifact, write_durably
 from data.shards import read_shard
-from data.store import Artifact, HasKey, Step, Store, jsonable, write_durably
+from data.store import HasKey, Step, Store, jsonable
 from flows.catalogue import experiment as find_experiment
 from flows.experiment import Experiment
 from flows.lineage import Lineage

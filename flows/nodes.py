@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from data.artifacts import Artifact
 from data.remote import ObjectStorage
-from data.store import Artifact, Step, Store
+from data.store import Step, Store
 from tasks.checkpoints import newest
 from tasks.train import Training
 

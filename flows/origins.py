@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from data.store import Artifact, Store, digest_of
+from data.artifacts import Artifact
+from data.store import Store, digest_of
 from flows.results import Result
 
 

@@ -5,11 +5,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from data.store import Store, write_durably
+from data.artifacts import write_durably
+from data.store import Store
 from flows.comparison import comparisons
 from flows.origins import origins
-from flows.report import difference_plots, render, said, tested
+from flows.report import difference_plots, said, tested
 from flows.results import KEPT, Result, all_results
+from flows.templates import render
 from flows.verdicts import DATA, summary, verdicts
 from infra.tracking import Tracker
 

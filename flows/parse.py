@@ -57,7 +57,7 @@ def labels(
 
     Example: phrasemodels labels 004/table3/laptop/3-ff-drop "The red house sleeps."
     """
-    from flows.report import write_labels
+    from flows.attention_pages import write_labels
     from tasks.problems.label_attention import view
 
     recipe, parser = _parser(model)

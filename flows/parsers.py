@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from data.store import Artifact, Step, Store
+    from data.artifacts import Artifact
+    from data.store import Step, Store
 
 app = typer.Typer(help="Parsers' models: list, fetch, train, score.", no_args_is_help=True)
 

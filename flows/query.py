@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from data.artifacts import Artifact
 from data.shards import read_shard
-from data.store import Artifact, Store
+from data.store import Store
 from flows.experiment import published_results
 from flows.lineage import Lineage
 from infra.tracking import Tracker

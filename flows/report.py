@@ -2,28 +2,25 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import jinja2
-import numpy as np
 from markupsafe import Markup
 
+from data.artifacts import Artifact, write_durably
 from data.shards import read_shard
-from data.store import Artifact, Step, digest_of, write_durably
-from data.trees import brackets
+from data.store import Step, digest_of
+from flows.attention_pages import attention_figures
 from flows.experiment import Pipeline
 from flows.forms import sections
 from flows.models import PARTS, Answering, given_texts
-from flows.plots import amid, attention, curves, differences, groups, heads, heat, intervals
+from flows.plots import curves, differences, groups, intervals, lines
 from flows.query import ANSWERS
 from flows.recipes.entailment import EntailmentRecipe
 from flows.sections import structured
 from flows.session import Session
+from flows.templates import render, row_name
 from tasks.significance import seed_group
 from tasks.stages import stage_table
-
-if TYPE_CHECKING:
-    from tasks.problems.label_attention import LabelView
 
 EXAMPLES = 8
 SENTENCE = ("premise_tree", "premise", "text", "tokens")  # the first of these that a record has
@@ -63,26 +60,6 @@ def write_report(session: Session, verdicts: Artifact) -> Path:
     return path
 
 
-def render(template: str, **values: Any) -> str:
-    """A page of `pages/`; corpus text and names are escaped."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("flows", "pages"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = lambda value: "–" if value is None else f"{value:.2f}"
-    environment.filters |= {"anchor": anchor, "named": _name}
-    environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-    return environment.get_template(template).render(**values)
-
-
-def anchor(row: dict[str, Any]) -> str:
-    """Where a page says what a row rests on: by its experiment, on the page of many tables by the table too."""
-    return "/".join(row[name] for name in ("source", "experiment") if row.get(name))
-
-
 def tested(rows: list[dict[str, Any]]) -> dict[str, int]:
     """Metrics in which rows were tested against a baseline, the whole test set first, with the number of sentences."""
     found = [row["against"]["differences"] for row in rows if row["against"]]
@@ -91,7 +68,7 @@ def tested(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def said(rows: list[dict[str, Any]], metric: str) -> str:
     """In one sentence, which rows differ from their baselines in a metric."""
-    compared = [(_name(row), row["against"]["differences"]) for row in rows if row["against"]]
+    compared = [(row_name(row), row["against"]["differences"]) for row in rows if row["against"]]
     found = [(name, each[metric]) for name, each in compared if metric in each]
     sure = [f"{name} ({one['difference']:+.2f})" for name, one in found if one["p_holm"] < SURE]
     return (
@@ -103,7 +80,7 @@ def _layout(rows: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
     """Rows as the paper prints them: a line for each system, in it a number for each metric."""
     lines: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
-        lines.setdefault(_name(row), {})[row["metric"]] = row
+        lines.setdefault(row_name(row), {})[row["metric"]] = row
     return lines
 
 
@@ -111,12 +88,8 @@ def difference_plots(rows: list[dict[str, Any]]) -> dict[str, Markup]:
     """By metric, the differences of all rows from their baselines."""
     compared: dict[str, dict[str, Any]] = {}
     for row in (row for row in rows if row["against"]):
-        compared.setdefault(row["metric"], {})[_name(row)] = row["against"]["differences"]
+        compared.setdefault(row["metric"], {})[row_name(row)] = row["against"]["differences"]
     return {metric: Markup(differences(found)) for metric, found in compared.items()}
-
-
-def _name(row: dict[str, Any]) -> str:
-    return f"{row['system']} {row['variant']}".strip()
 
 
 def _unit(row: dict[str, Any], metric: str) -> str:
@@ -134,6 +107,8 @@ def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Any]:
     plots: dict[str, Any] = {"intervals": drawn, "curves": Markup(curves(histories, said)), "curve": said}
     plots["differences"] = difference_plots(rows)
     metric = rows[0]["metric"]
+    if found := _by_length(rows, metric):
+        plots["lengths"] = Markup(lines(found, "words of a sentence", f"{_unit(rows[0], metric)}, mean over seeds"))
     names = [n for n in rows[0]["intervals"] if n.startswith(f"{metric}/") and not n.startswith(f"{metric}/length")]
     if names:
         bars = [
@@ -145,10 +120,25 @@ def _plots(session: Session, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return plots
 
 
+def _by_length(rows: list[dict[str, Any]], metric: str) -> dict[str, list[tuple[float, float]]]:
+    """Of each row the mean over seeds at each length, where there are several (Figure 2 of paper 001)."""
+    begin = f"{metric}/length "
+    found = {
+        row["experiment"].rsplit("/", 1)[1]: sorted(
+            (float(name.removeprefix(begin)), one["mean"])
+            for name, one in row["intervals"].items()
+            if name.startswith(begin)
+        )
+        for row in rows
+        if row["metric"] == metric
+    }
+    return {name: points for name, points in found.items() if len(points) > 1}
+
+
 def _intervals(rows: list[dict[str, Any]], metric: str) -> str:
     """Published and ours of the rows with a metric."""
     shown = [
-        {"name": _name(r), "values": r["values"][metric], "published": r["published"], **r["intervals"][metric]}
+        {"name": row_name(r), "values": r["values"][metric], "published": r["published"], **r["intervals"][metric]}
         for r in rows
         if r["metric"] == metric
     ]
@@ -276,65 +266,3 @@ def _last_layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     sides = [[row["module"] for row in rows if (row.get("written") is None) == encodes] for encodes in (True, False)]
     last = tuple(side[-1].rpartition(".")[0] for side in sides if side)
     return [row for row in rows if row["module"].startswith(last)]
-
-
-def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Two figures for each attention of each sentence: mean over heads, and head by head if there are several."""
-    return [
-        {"group": row["group"], "sentence": _sentence(row["tokens"]), "module": row["module"]}
-        | {name: Markup(plot) for name, plot in zip(("plot", "heads"), _drawn(row), strict=True)}
-        for row in rows
-    ]
-
-
-def _sentence(tokens: list[str]) -> str:
-    """Tokens without the marks around them, if there are any."""
-    return " ".join(token for token in tokens if token not in ("<s>", "</s>"))
-
-
-def _drawn(row: dict[str, Any]) -> tuple[str, str]:
-    weights, tokens, phrases = _weights(row), row["tokens"], row["phrases"]
-    mean = f"Attention {row['module']}, mean over heads"
-    if row.get("written") is not None:
-        rows, columns, each = row["written"], tokens, weights
-        axes = ("written" if row["module"].startswith("decoder.") else "from", "attended to")
-        drawn = heat(weights.mean(0), rows, columns, axes, mean)
-    else:
-        each, rows, columns = amid(tokens, phrases, weights)
-        drawn = attention(tokens, phrases, weights.mean(0), mean)
-    return drawn, heads(each, rows, columns, f"Heads of {row['module']}") if len(weights) > 1 else ""
-
-
-def _weights(row: dict[str, Any]) -> Any:
-    """(h, q, k)."""
-    return np.array(row["weights"], np.float32).reshape(row["shape"])
-
-
-def write_attention(card: dict[str, Any], rows: list[dict[str, Any]], to: Path) -> Path:
-    """The page of one sentence: every attention to it, and every head of each."""
-    to.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(to, render("attention.html.jinja", card=card, figures=attention_figures(rows)))
-    return to
-
-
-def write_labels(view: "LabelView", most: int, to: Path) -> Path:
-    """A page of a parse: what labels attend to, and what they contribute, averaged and as shares."""
-    order = np.argsort(-np.ptp(view.averages, 0), kind="stable")[:most]
-    names = [view.labels[label] for label in order]
-    words = ["<s>", *view.parse.tokens, "</s>"]
-    spans = [f"{label} {' '.join(view.parse.tokens[start:end])}"[:60] for label, start, end in view.spans]
-    figures = {
-        "What each label attends to": heat(
-            view.attention[order], names, words, ("label", "word"), "attention of labels"
-        ),
-        "Contributions to phrases: means": heat(
-            view.averages[:, order], spans, names, ("phrase", "label"), "mean contribution of labels to phrases"
-        ),
-        "Contributions to phrases: shares": heat(
-            view.shares[:, order], spans, names, ("phrase", "label"), "share of labels in phrases"
-        ),
-    }
-    tree = brackets(view.parse.tree) if view.parse.tree else ""
-    shown = {title: Markup(svg) for title, svg in figures.items()}
-    write_durably(to, render("labels.html.jinja", parse=view.parse, tree=tree, figures=shown))
-    return to

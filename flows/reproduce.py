@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.task_runners import ThreadPoolTaskRunner
 
 import infra.environment  # noqa: F401  before prefect
-from data.store import write_durably
+from data.artifacts import write_durably
 from flows.attempts import attempt
 from flows.catalogue import table as find_table
 from flows.progress import Watch

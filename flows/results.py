@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from data.artifacts import Artifact
 from data.shards import read_shard
-from data.store import Artifact, Store
+from data.store import Store
 from flows.catalogue import PROFILES, experiments
 from flows.experiment import Answer, Experiment
 from infra.tracking import Tracker

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from data.store import Artifact, Step
+from data.artifacts import Artifact
+from data.store import Step
 from flows.experiment import Pipeline
 from flows.experiments import paper_003
 from flows.experiments.paper_003_answering import average, listed_average

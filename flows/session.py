@@ -8,9 +8,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from data.artifacts import MANIFEST, Artifact
 from data.corpora.leakage import Leak
 from data.sources import Sources
-from data.store import MANIFEST, Artifact, Places, Step, Store, call_here, digest_of
+from data.store import Places, Step, Store, call_here, digest_of
 from flows.catalogue import Table
 from flows.experiment import Experiment, Pipeline, closure_of
 from flows.lineage import Lineage
@@ -284,23 +285,3 @@ def _plot(trained: Artifact, path: Path) -> Path:
 
     learning_curve(json.loads(trained.file("history.json").read_text(encoding="utf-8")), path)
     return path
-
-
-def explain(session: Session, step: Step) -> tuple[bool, str]:
-    """Whether a step is in the store; if not, which part of its key differs from what was last made under its label."""
-    if session.store.find(step) is not None:
-        return True, ""
-    path = session.store.where(step.name, step.key)
-    if session.store.load(path, verify=False) is not None:
-        return False, "a file of the result is missing or damaged"
-    before = [
-        a for a in session.store.artifacts() if a.manifest["step"] == step.name and a.manifest["label"] == step.label
-    ]
-    return False, _difference(before[-1].manifest["parts"], step.parts) if before else "never made"
-
-
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """The first few entries in which two keys differ."""
-    before, now = flatten(old), flatten(new)
-    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-    return "changed: " + ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")

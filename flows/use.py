@@ -53,7 +53,7 @@ def attend(
     if as_json:
         print(json.dumps(rows))
         return
-    from flows.report import write_attention
+    from flows.attention_pages import write_attention
 
     print(write_attention(found.card(), rows, to))
 
@@ -69,7 +69,7 @@ def draw(
 
     Example: phrasemodels draw 003/tablebabi/sample/binary-facts2 --text "Mary went home. Where is Mary?"
     """
-    from data.store import write_durably
+    from data.artifacts import write_durably
     from flows.drawn import draw as drawn
 
     write_durably(to, drawn([find_model(name) for name in models], text, target))

@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from data.artifacts import write_durably
 from data.schemas import TOKENS, check
 from data.shards import read_shard, write_shard
-from data.store import Job, write_durably
+from data.store import Job
 from tasks.stages import SHARD, map_shards, stage_table
 
 END, UNKNOWN, GOES_ON = "</w>", "<unk>", "@@"

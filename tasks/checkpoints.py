@@ -12,7 +12,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from data.store import describe, digest_of
+from data.artifacts import describe
+from data.store import digest_of
 
 KEEP = 2
 

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from data.artifacts import Artifact, write_durably
 from data.shards import read_shard
-from data.store import Artifact, Job, write_durably
+from data.store import Job
 from tasks.significance import Array, SeedGroup, Statistic, difference, holm, seed_group
 
 

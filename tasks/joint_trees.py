@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from data.artifacts import Artifact, write_durably
 from data.hpsg import GROUP, joint, misfits
 from data.shards import read_shard, write_shard
-from data.store import Artifact, Job, write_durably
+from data.store import Job
 from data.trees import parse
 from tasks.pieces import Divide, no_pieces
 from tasks.stages import SHARD, map_shards, stage_table

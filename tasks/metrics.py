@@ -10,8 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
+from data.artifacts import write_durably
 from data.shards import read_shard, write_shard
-from data.store import Job, write_durably
+from data.store import Job
 from tasks.stages import stage_table
 
 Detokenise = Callable[[list[str], str], str]

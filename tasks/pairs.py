@@ -6,10 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from data.artifacts import write_durably
 from data.corpora.snli import LABELS
 from data.heads import heads
 from data.shards import read_shard, write_shard
-from data.store import Job, write_durably
+from data.store import Job
 from data.trees import parse
 from tasks.stages import SHARD, map_shards, stage_table
 from tasks.vocabulary import SPECIAL, read_words

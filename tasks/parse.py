@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from data.artifacts import Artifact
 from data.corpora.readers import reasons
 from data.schemas import TREES, build, check, columns
 from data.shards import read_shard, write_shard
-from data.store import Artifact, Job, digest_of
+from data.store import Job, digest_of
 from data.trees import ROOT, Span, Tree, brackets
 from tasks.stages import SHARD, map_shards
+from tasks.tokenise import Tokeniser, spaces
 
 NO_WORDS = "no words"
 NO_TREE = "the corpus has no tree"
@@ -90,10 +93,11 @@ def everywhere(trees: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @dataclass(frozen=True)
 class Plant:
-    """What makes trees, and which ones."""
+    """What makes trees, and which ones. divide: text into words, which have to be those that are read beside the tree."""
 
     parser: Parser
     wanted: Wanted = where_missing
+    divide: Tokeniser = spaces
 
 
 def plant(job: Job, settings: Plant) -> dict[str, Any]:
@@ -123,7 +127,12 @@ def planted(table: pa.Table, column: str, settings: Plant, models: Folders) -> p
     reason."""
     name = TREE_OF[column]
     chosen = settings.wanted(table[name])
-    made = settings.parser.analyse(table.filter(chosen), column, models)
+    asked = table.filter(chosen)
+    texts = pa.array([" ".join(settings.divide(text, "en")) for text in asked[column].to_pylist()], pa.string())
+    places = texts.dictionary_encode().indices.to_numpy()
+    first = np.unique(places, return_index=True)[1]  # a premise of several pairs is parsed once
+    asked = asked.set_column(asked.schema.get_field_index(column), column, texts).take(pa.array(first))
+    made = settings.parser.analyse(asked, column, models).take(pa.array(places))
     why = pc.if_else(pc.equal(made["reason"], ""), "", pc.binary_join_element_wise(column, made["reason"], ": "))
     before = table["reason"].filter(chosen)
     joined = pc.if_else(pc.equal(before, ""), why, pc.if_else(pc.equal(why, ""), before, _and(before, why)))

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
+from data.artifacts import Artifact, write_durably
 from data.shards import read_shard, write_shard
-from data.store import Artifact, Job, write_durably
+from data.store import Job
 from phrasemodels.models.sentence_pair import BUCKETS, RANGE
 from tasks.levels import Structure
 from tasks.stages import SHARD, map_shards, stage_table

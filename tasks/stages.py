@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from data.artifacts import Artifact
 from data.shards import SHARD_ROWS, read_shard, write_shard
-from data.store import Artifact, HasKey, Job, Step, Store
+from data.store import HasKey, Job, Step, Store
 
 SHARD = "shard.arrow"
 

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from data.artifacts import write_durably
 from data.grammar.records import Treebank
-from data.store import Job, Step, write_durably
+from data.store import Job, Step
 from data.trees import brackets, parse
 from tasks.corpora import Corpus, SampleCorpus
 from tasks.stages import stage_table
@@ -146,11 +147,13 @@ def _dependencies(files: Path, vectors: str, every: int) -> list[str]:
 
 def _constituency(files: Path, vectors: str, every: int) -> list[str]:
     sizes = (
-        f"--train_batch_size 30 --epoch_size {12 * every} --epochs 400 --hidden_size 128 --transition_hidden_size 20"
+        f"--train_batch_size 12 --epoch_size {12 * every} --epochs 400 --hidden_size 128 --transition_hidden_size 20"
     )
+    # In five minutes of CRAFT: F1 of 55 on dev, against 38 to 41 with Stanza's own stages, rate and batches of 30.
+    optimiser = "--no_multistage --optim AdamW --learning_rate 0.002"
     more = "--no_use_lattn --pattn_num_layers 0 --lattn_d_proj 0 --reduce_position 0 --no_checkpoint"
     none = ["--charlm_forward_file", "", "--charlm_backward_file", "", "--no_retag", "--retag_method", "xpos"]
-    return [*_trained_on(files, "ptb", vectors), *none, *sizes.split(), *more.split()]
+    return [*_trained_on(files, "ptb", vectors), *none, *sizes.split(), *optimiser.split(), *more.split()]
 
 
 class Program(NamedTuple):

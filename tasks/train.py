@@ -16,7 +16,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from data.store import Artifact, Job, jsonable, write_durably
+from data.artifacts import Artifact, write_durably
+from data.store import Job, jsonable
 from tasks.batches import Batch, Examples, Rows, from_step, in_order, share, stream
 from tasks.checkpoints import Progress, newest, resume, save, tensors
 from tasks.stages import shards

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from data.store import MANIFEST, Artifact
+from data.artifacts import MANIFEST, Artifact
 from data.trees import brackets
 from phrasemodels.models.parser import ParserConfig
 from tasks.parse import Analysis, Folders, sentences, trees

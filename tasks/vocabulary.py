@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data.store import Artifact, Job, write_durably
+from data.artifacts import Artifact, write_durably
+from data.store import Job
 from tasks.stages import stage_table
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # ids 0-3: PAD, UNKNOWN, BEGIN, END of phrasemodels.models.translation

@@ -18,6 +18,7 @@ import pyarrow as pa
 import torch
 
 from data.archives import unpack
+from data.artifacts import MANIFEST, describe
 from data.corpora.readers import READERS as CORPORA
 from data.fetch import fetch
 from data.manifest import File
@@ -25,7 +26,7 @@ from data.manifest import read as read_manifest
 from data.remote import ObjectStorage
 from data.shards import read_shard, write_shard
 from data.sources import Sources
-from data.store import MANIFEST, Step, Store, describe, digest_of
+from data.store import Step, Store, digest_of
 from data.upkeep import damage, lease, leased, usage, waste
 from flows.attempts import records
 from infra.settings import Settings

@@ -86,11 +86,14 @@ def inside(function: Callable[..., Any], true: Callable[..., bool]) -> Callable[
     return inner
 
 
-def store(module: Any) -> None:
-    module.Store._make = around("", module.Store._make)
+def artifacts(module: Any) -> None:
     module.write_durably = inside(
         module.write_durably, lambda path, *_: path.name in ("manifest.json",) or path.suffix == ".html"
     )
+
+
+def store(module: Any) -> None:
+    module.Store._make = around("", module.Store._make)
 
 
 def checkpoints(module: Any) -> None:
@@ -118,7 +121,13 @@ def report(module: Any) -> None:
     module.write_report = around("report", module.write_report)
 
 
-WATCHED = {"data.store": store, "tasks.checkpoints": checkpoints, "infra.tracking": tracking, "flows.report": report}
+WATCHED = {
+    "data.artifacts": artifacts,
+    "data.store": store,
+    "tasks.checkpoints": checkpoints,
+    "infra.tracking": tracking,
+    "flows.report": report,
+}
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

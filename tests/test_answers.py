@@ -15,15 +15,17 @@ import torch
 from browser import chromium
 from conftest import PROJECT
 
+from data.artifacts import sha256_of
 from data.shards import read_shard
-from data.store import digest_of, sha256_of
+from data.store import digest_of
+from flows.attention_pages import attention_figures, write_attention
 from flows.catalogue import table
 from flows.keep import keep
 from flows.lineage import Lineage, difference
 from flows.models import champion, load, restored
 from flows.overview import write_overview
 from flows.query import query
-from flows.report import attention_figures, write_attention, write_report
+from flows.report import write_report
 from flows.results import kept_results, stored_results
 from flows.session import Session
 from flows.verdicts import verdicts
@@ -145,7 +147,7 @@ def test_neither_page_nor_mlflow_has_a_sentence_of_a_corpus_that_may_not_be_pass
             "Against the baseline",
         ),
         ("000", "2", ("phrase-k2",), SMALL, "accuracy/idiom"),
-        ("001", "2", ("psan",), ("train.steps=10", "train.evaluate_every=5"), "entailment"),
+        ("001", "2", ("psan",), ("train.steps=10", "train.evaluate_every=5"), "Lengths of sentences"),
         ("002", "2", ("atis-model-4",), ("train.steps=10", "train.evaluate_every=5"), "Kinds of sentences"),
         ("003", "babi", ("binary-facts2",), ("train.steps=4", "train.evaluate_every=2"), "Time of an epoch"),
         ("003", "snli", ("simple", "structured"), ("train.steps=4", "train.evaluate_every=2"), "Simple attention = 1"),

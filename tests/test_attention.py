@@ -2,7 +2,7 @@
 
 import torch
 
-from flows.plots import tree
+from flows.attention_plots import tree
 from phrasemodels.layers.ngrams import BiLSTM, PhraseAttention, final_states, grams_alone
 from phrasemodels.layers.record import recorded
 from tasks.attention import attention_rows, over_grams

@@ -6,8 +6,9 @@ import json
 import pyarrow as pa
 import pytest
 
+from data.artifacts import Artifact
 from data.shards import read_shard, write_shard
-from data.store import Artifact, Job, Places, Store
+from data.store import Job, Places, Store
 from flows.catalogue import PROFILES, TABLES, experiment, table
 from flows.experiment import override
 from flows.experiments.paper_003_answering import average, listed_average

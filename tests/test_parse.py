@@ -11,17 +11,32 @@ import pyarrow as pa
 import pytest
 import torch
 
+from data.artifacts import Artifact
 from data.grammar.records import Entailment, Polarity, Treebank
 from data.parsers import load as load_parser
-from data.schemas import BITEXT, TREES, build
+from data.schemas import BITEXT, PAIRS, TREES, build
 from data.sources import Sources
-from data.store import Artifact, Places, Step, Store
+from data.store import Places, Step, Store
 from data.trees import parse as read_tree
 from tasks.corpora import SampleCorpus
-from tasks.parse import Analysis, Gold, Parse, Plant, flat, models_of, parse, plant, planted
+from tasks.parse import (
+    Analysis,
+    Gold,
+    Parse,
+    Plant,
+    everywhere,
+    flat,
+    models_of,
+    parse,
+    plant,
+    planted,
+    sentences,
+    trees,
+)
 from tasks.parser_models import DownloadParser, downloaded, fetched
 from tasks.stages import stage_table, write_stage
 from tasks.stanza_parser import Stanza, in_batches, load
+from tasks.tokenise import moses_lower
 
 MODELS = Path(__file__).parents[2] / "shared" / "models"
 PLACES = Places(sources=Sources((MODELS,), offline=True))
@@ -186,10 +201,34 @@ def test_no_rows(store: Store) -> None:
 
 
 def test_arrow_columns_of_tokens_are_taken_as_they_are() -> None:
-    from tasks.parse import sentences
-
     table = pa.table({"tokens": [["a b", "c"]], "text": ["a b c"]})
     assert sentences(table, "tokens") == [["a b", "c"]] and sentences(table, "text") == [["a", "b", "c"]]
+
+
+class Remembers:
+    """A parser whose trees are flat, and who knows what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def analyse(self, table: pa.Table, column: str, models: object) -> pa.Table:
+        self.asked += sentences(table, column)
+        return trees(table, [flat(words, "") for words in sentences(table, column)])
+
+
+def test_a_sentence_of_several_rows_is_parsed_once_by_the_words_that_are_read() -> None:
+    pairs = stage_table_of_pairs("It's raining.", "A dog", "It's raining.", "")
+    parser = Remembers()
+    made = planted(pairs, "premise", Plant(parser, everywhere, moses_lower), {})
+    assert parser.asked == [["it", "'s", "raining", "."], ["a", "dog"], []]
+    found = [read_tree(tree).tokens if tree else () for tree in made["premise_tree"].to_pylist()]
+    assert found == [("it", "'s", "raining", "."), ("a", "dog"), ("it", "'s", "raining", "."), ()]
+    assert made["premise"].equals(pairs["premise"]) and made["hypothesis_tree"].equals(pairs["hypothesis_tree"])
+
+
+def stage_table_of_pairs(*premises: str) -> pa.Table:
+    """PAIRS without trees."""
+    return build(PAIRS, "here", {"premise": list(premises), "hypothesis": ["so"] * len(premises)}, len(premises))
 
 
 @modelled

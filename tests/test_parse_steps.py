@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from data.artifacts import Artifact
 from data.grammar.records import Entailment, Treebank
-from data.store import Artifact, Step, Store
+from data.store import Step, Store
 from data.trees import parse as read_tree
 from flows.catalogue import experiment
 from flows.experiment import Experiment

@@ -23,6 +23,7 @@ from phrasemodels.encoders.psan import (
     recomputed,
 )
 from phrasemodels.encoders.tbcnn import TbcnnConfig
+from phrasemodels.layers.dense import dropout
 from phrasemodels.layers.multidim import attend_blocks, attend_within, itself
 from phrasemodels.layers.pooling import max_with_padding
 from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConfig
@@ -233,6 +234,19 @@ def test_attention_of_a_sentence_can_be_looked_at():
     together = levels[0].flip(0).unsqueeze(2) == levels[0].flip(0).unsqueeze(1)
     for level, same in zip(found.levels, together, strict=True):
         assert ((level > 0) == (same & ~torch.eye(7, dtype=torch.bool))).all()
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5])
+def test_dropout_keeps_its_share_and_the_mean(p):
+    torch.manual_seed(0)
+    x = torch.ones(1000, 301, requires_grad=True)
+    y = dropout(x, p, True)
+    gone = y == 0
+    assert abs(gone.float().mean() - p) < 0.005 and torch.allclose(y[~gone], torch.tensor(1 / (1 - p)))
+    assert (gone.float().mean(0) - p).abs().max() < 0.08, "every column alike"
+    assert abs((gone[:, 1:] & gone[:, :-1]).float().mean() - p * p) < 0.005, "neighbours by themselves"
+    y.sum().backward()
+    assert torch.equal(x.grad, y) and dropout(x, p, False) is x
 
 
 def test_recomputed_activations_give_the_same_gradients():

@@ -21,7 +21,8 @@ import pytest
 from conftest import PROJECT
 from mlflow import MlflowClient
 
-from data.store import Store, sha256_of
+from data.artifacts import sha256_of
+from data.store import Store
 from flows.query import VIEWS
 from tasks.train import PROGRESS
 

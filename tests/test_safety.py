@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from conftest import PROJECT
 
-from flows.plots import attention, curves
+from flows.attention_plots import attention
+from flows.plots import curves
 
 PACKAGES = ("phrasemodels", "data", "tasks", "infra", "flows")
 FILES = [path for package in PACKAGES for path in sorted((PROJECT / package).rglob("*.py"))]

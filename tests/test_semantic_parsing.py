@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 import torch
 
+from data.artifacts import Artifact
 from data.grammar.records import LogicalForms
 from data.schemas import BITEXT
-from data.store import Artifact, Job, Step, Store
+from data.store import Job, Step, Store
 from flows.catalogue import experiment, table
 from flows.experiments.paper_002 import GEO, MODELS, OFFICIAL_CODE, PAPERS, PROFILES, training
 from flows.experiments.paper_002 import experiment as row_of

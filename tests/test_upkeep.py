@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from conftest import PROJECT
 
+from data.artifacts import describe
 from data.remote import ObjectStorage
-from data.store import Job, Step, Store, describe, digest_of
+from data.store import Job, Step, Store, digest_of
 from data.upkeep import collect, damage, lease, leased, trim, usage, waste
 from flows.nodes import SharedCheckpoints
 from infra.services import free_port

@@ -106,3 +106,4 @@ SOURCES = (
     replace(PSAN, slug="right-branching", variant="right-branching trees", structure=Levels(trees=right_branching)),
     replace(PSAN, slug="whole", variant="the sentence as one phrase", structure=Levels(trees=none)),
 )
+OF_CORPUS = ("given", "binarised")

@@ -25,13 +25,15 @@ def as_they_are(rows: Step) -> Step:
 
 @dataclass(frozen=True)
 class Task:
-    """A task that sentence vectors are tried on: its rows, how they are read, how they are scored."""
+    """A task that sentence vectors are tried on: its rows, how they are read, how they are scored; and who plants their
+    trees for an encoder that reads trees."""
 
     name: str
     protocol: Protocol
     corpus: Corpus | SampleCorpus
     splits: tuple[str, ...]
     text: Text
+    parsed: Callable[[Step], Step] = as_they_are
 
     def inputs(self) -> tuple[str, ...]:
         """Its splits among all data of a recipe."""
@@ -42,7 +44,7 @@ class Task:
 class EntailmentRecipe:
     """A corpus of sentence pairs, what an encoder is told of each token, and the tasks that it is tried on.
 
-    parsed: from records to the same records with trees. max_tokens drops longer pairs from training alone (0: none).
+    parsed: from pairs to the same pairs with trees. max_tokens drops longer pairs from training alone (0: none).
     vectors: a file of word vectors; without one they are learned. setting: how classifiers of the tasks are trained.
     """
 
@@ -73,7 +75,7 @@ class EntailmentRecipe:
     def data(self) -> dict[str, Step]:
         raw = {split: self.parsed(self.corpus.split(split)) for split in ("train", "dev", "test")}
         others = {
-            name: (self.parsed(task.corpus.split(split)), task)
+            name: ((task.parsed if self.structure.reads_trees else as_they_are)(task.corpus.split(split)), task)
             for task in self.suite
             for name, split in zip(task.inputs(), task.splits, strict=True)
         }

@@ -1,4 +1,4 @@
-"""Who plants the trees: what a recipe puts between a corpus and what reads its trees. Words are apart by spaces."""
+"""Who plants the trees: what a recipe puts between a corpus and what reads its trees. Words are apart by spaces, if nothing is said."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,23 @@ from flows.experiment import Experiment
 from tasks.parse import Plant, everywhere, plant
 from tasks.parser_models import fetched
 from tasks.stanza_parser import Stanza
+from tasks.tokenise import Tokeniser, spaces
 from tasks.trained_parser import Trained
 
 
-def by_stanza(rows: Step) -> Step:
-    """PAIRS or SENTENCES with constituency trees by Stanza, with the models that a mirror has."""
-    settings = Plant(Stanza(processors=("pos", "constituency")), everywhere)
-    return Step(plant, f"trees of {rows.label} by Stanza", settings, {"rows": rows, "models": fetched("gum")})
+@dataclass(frozen=True)
+class ByStanza:
+    """PAIRS or SENTENCES with constituency trees by Stanza, with the models that a mirror has, over words that `divide`
+    finds."""
+
+    divide: Tokeniser = spaces
+
+    def __call__(self, rows: Step) -> Step:
+        settings = Plant(Stanza(processors=("pos", "constituency")), everywhere, self.divide)
+        return Step(plant, f"trees of {rows.label} by Stanza", settings, {"rows": rows, "models": fetched("gum")})
+
+
+by_stanza = ByStanza()
 
 
 @dataclass(frozen=True)

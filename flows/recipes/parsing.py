@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from data.store import Artifact, HasKey, Step
+from data.artifacts import Artifact
+from data.store import HasKey, Step
 from flows.experiment import Stage
 from phrasemodels.models.parser import ParserConfig
 from tasks.corpora import Corpus, SampleCorpus

@@ -2,6 +2,7 @@
 
 from data.grammar.records import Entailment, Polarity
 from flows.recipes.entailment import Task
+from flows.recipes.parsed import ByStanza
 from tasks.corpora import Corpus, SampleCorpus
 from tasks.problems.transfer import FOLDS, NESTED, OFFICIAL, RELATEDNESS, SIMILARITY
 from tasks.sentences import Text
@@ -12,15 +13,16 @@ TWO = Text(tokeniser=moses_lower)
 SENTEVAL = Corpus("senteval")
 SST2, SST5, TREC, SICK, MRPC = (Corpus("senteval", part) for part in ("SST2", "SST5", "TREC", "SICK", "MRPC"))
 DIVIDED = ("train", "dev", "test")
+SPACED, MOSES = ByStanza(), ByStanza(moses_lower)  # SentEval has no trees
 SUITE = (
-    *(Task(name, NESTED, SENTEVAL, (name,), ONE) for name in ("MR", "CR", "SUBJ", "MPQA")),
-    Task("SST2", OFFICIAL, SST2, DIVIDED, ONE),
-    Task("SST5", OFFICIAL, SST5, DIVIDED, ONE),
-    Task("TREC", FOLDS, TREC, ("train", "test"), ONE),
-    Task("MRPC", FOLDS, MRPC, ("train", "test"), TWO),
-    Task("SICK-E", OFFICIAL, SICK, DIVIDED, TWO),
-    Task("SICK-R", RELATEDNESS, SICK, DIVIDED, TWO),
-    Task("STS14", SIMILARITY, SENTEVAL, ("STS14",), TWO),
+    *(Task(name, NESTED, SENTEVAL, (name,), ONE, SPACED) for name in ("MR", "CR", "SUBJ", "MPQA")),
+    Task("SST2", OFFICIAL, SST2, DIVIDED, ONE, SPACED),
+    Task("SST5", OFFICIAL, SST5, DIVIDED, ONE, SPACED),
+    Task("TREC", FOLDS, TREC, ("train", "test"), ONE, SPACED),
+    Task("MRPC", FOLDS, MRPC, ("train", "test"), TWO, MOSES),
+    Task("SICK-E", OFFICIAL, SICK, DIVIDED, TWO, MOSES),
+    Task("SICK-R", RELATEDNESS, SICK, DIVIDED, TWO, MOSES),
+    Task("STS14", SIMILARITY, SENTEVAL, ("STS14",), TWO, MOSES),
 )
 CLASSES = SampleCorpus(600, 100, 200, records=Polarity())
 PAIRS = SampleCorpus(4000, 400, 600, records=Entailment())

@@ -13,22 +13,26 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from phrasemodels.layers.blocks import within
-from phrasemodels.layers.dense import Dense
+from phrasemodels.layers.dense import Dense, dropout
 from phrasemodels.layers.multidim import Alone, attend_within, boundaries, fill_alone, weights_within
 from phrasemodels.layers.pooling import SourceToToken
 
 Composition = Callable[[Tensor], Tensor]
-Run = Callable[..., Tensor]
+Encode = Callable[[Tensor, Tensor, Tensor], Tensor]
+FEW = 96  # tokens, padding included, of sentences that are computed again together
 
 
-def kept(function: Run, *inputs: Tensor) -> Tensor:
+def kept(encode: Encode, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
     """Activations are kept for the backward pass."""
-    return function(*inputs)
+    return encode(words, lengths, levels)
 
 
-def recomputed(function: Run, *inputs: Tensor) -> Tensor:
-    """They are computed again there: half of the memory, for a third to a half more time."""
-    return cast(Tensor, checkpoint(function, *inputs, use_reentrant=False))
+def recomputed(encode: Encode, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
+    """A few sentences after others, computed again backward: no activations but those of a few are ever there, for twice
+    the time."""
+    few = max(1, FEW // max(1, words.shape[1]))
+    parts = zip(words.split(few), lengths.split(few), levels.split(few), strict=True)
+    return torch.cat([cast(Tensor, checkpoint(encode, *part, use_reentrant=False)) for part in parts])
 
 
 def fine_to_coarse(levels: Tensor) -> Tensor:
@@ -48,11 +52,11 @@ class PhraseSelfAttention(nn.Module):
         super().__init__()
         self.own, self.other = Dense(d, d), Dense(d, d, bias=False)
         self.compare = Dense(2 * d, d, dropout)
-        self.dropout, self.alone = nn.Dropout(dropout), alone
+        self.dropout, self.alone = dropout, alone
 
     def forward(self, p: Tensor, bounds: Tensor) -> Tensor:
         """p (N, d) and where phrases begin (P + 1) -> c (N, d)."""
-        x = self.dropout(p)
+        x = dropout(p, self.dropout, self.training)
         attended = attend_within(self.own(x), self.other(x), p, bounds)
         attended = fill_alone(attended, p, bounds, self.alone)
         return F.elu(self.compare(torch.cat([(p - attended).abs(), p * attended], -1)))
@@ -70,25 +74,24 @@ class PhraseSelfAttention(nn.Module):
 class GatedMemory(nn.Module):
     """M ← G ∘ ELU(W^m[M; C] + b^m), G = sigmoid(W^g[M; C] + b^g), level upon level; the gate is shared (Eq 4)."""
 
-    def __init__(self, d: int, levels: int, dropout: float, run: Run = kept) -> None:
+    def __init__(self, d: int, levels: int, dropout: float) -> None:
         super().__init__()
-        self.run = run
         self.gate, self.write = Dense(2 * d, d), Dense(2 * d, d)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout
 
     def carried(self, gate: Tensor, memory: Tensor) -> Tensor | float:
         """What is left of the old memory: nothing, as printed, so a closed gate erases a word."""
         return 0.0
 
     def update(self, memory: Tensor, composed: Tensor) -> Tensor:
-        both = self.dropout(torch.cat([memory, composed], -1))
+        both = dropout(torch.cat([memory, composed], -1), self.dropout, self.training)
         gate = self.gate(both).sigmoid()
         return gate * F.elu(self.write(both)) + self.carried(gate, memory)
 
     def forward(self, words: Tensor, compositions: list[Composition]) -> Tensor:
         memory = words
         for compose in compositions:
-            memory = self.run(self.update, memory, compose(memory))
+            memory = self.update(memory, compose(memory))
         return memory
 
 
@@ -102,7 +105,7 @@ class HighwayMemory(GatedMemory):
 class Concatenated(nn.Module):
     """Without a gate (Table 4, row 6): all levels see the words themselves, and one layer brings them together."""
 
-    def __init__(self, d: int, levels: int, dropout: float, run: Run = kept) -> None:
+    def __init__(self, d: int, levels: int, dropout: float) -> None:
         super().__init__()
         self.merge = Dense(levels * d, d, dropout)
 
@@ -113,7 +116,7 @@ class Concatenated(nn.Module):
 class Stacked(nn.Module):
     """Without a gate and without words: one attention upon another (Table 4, row 7, where there is one)."""
 
-    def __init__(self, d: int, levels: int, dropout: float, run: Run = kept) -> None:
+    def __init__(self, d: int, levels: int, dropout: float) -> None:
         super().__init__()
 
     def forward(self, words: Tensor, compositions: list[Composition]) -> Tensor:
@@ -136,8 +139,8 @@ class PsanConfig:
     dropout: float = 0.5
     alone: Alone = torch.zeros_like
     order: Callable[[Tensor], Tensor] = fine_to_coarse
-    memory: Callable[[int, int, float, Run], nn.Module] = GatedMemory
-    run: Run = kept
+    memory: Callable[[int, int, float], nn.Module] = GatedMemory
+    run: Callable[[Encode, Tensor, Tensor, Tensor], Tensor] = kept
 
     def build(self) -> "Psan":
         return Psan(self)
@@ -160,11 +163,14 @@ class Psan(nn.Module):
         self.attentions = nn.ModuleList(
             PhraseSelfAttention(config.d, config.dropout, config.alone) for _ in range(config.levels)
         )
-        self.memory = config.memory(config.d, config.levels, config.dropout, config.run)
+        self.memory = config.memory(config.d, config.levels, config.dropout)
         self.summary = SourceToToken(config.d, config.dropout)
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
         """words (B, n, d), lengths (B), levels (B, L, n): the number of each token's phrase -> (B, d)."""
+        return self.run(self._encode, words, lengths, levels)
+
+    def _encode(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
         return self.summary(self.states(words, lengths, levels), within(lengths, words.shape[1]))
 
     def states(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
@@ -182,7 +188,7 @@ class Psan(nn.Module):
 
     def _remember(self, words: Tensor, bounds: list[Tensor]) -> Tensor:
         def composition(attention: nn.Module, where: Tensor) -> Composition:
-            return lambda memory: self.run(attention, memory, where)
+            return lambda memory: attention(memory, where)
 
         pairs = zip(self.attentions, bounds, strict=True)
         return self.memory(words, [composition(attention, where) for attention, where in pairs])

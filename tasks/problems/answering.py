@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from data.artifacts import Artifact, write_durably
 from data.shards import read_shard, write_shard
-from data.store import Artifact, Job, Step, write_durably
+from data.store import Job, Step
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from tasks.batches import Batch, Columns, Rows, in_order
 from tasks.checkpoints import load_tensors

@@ -13,9 +13,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
+from data.artifacts import Artifact, write_durably
 from data.corpora.snli import LABELS
 from data.shards import read_shard, write_shard
-from data.store import Artifact, Job, write_durably
+from data.store import Job
 from phrasemodels.models.decomposable import Decomposable, DecomposableConfig
 from tasks.batches import Batch, Columns, Rows, in_order
 from tasks.checkpoints import load_tensors

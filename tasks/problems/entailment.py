@@ -15,9 +15,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from data.artifacts import Artifact, write_durably
 from data.corpora.snli import LABELS
 from data.shards import content_digest, read_shard, write_shard
-from data.store import Artifact, Job, write_durably
+from data.store import Job
 from phrasemodels.encoders.elsewhere import Summarised, adjacent_spans
 from phrasemodels.encoders.psan import Psan
 from phrasemodels.layers.record import recorded

@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from data.artifacts import write_durably
 from data.shards import read_shard, write_shard
-from data.store import Job, write_durably
+from data.store import Job
 from data.trees import parse
 from tasks import tree_scores
 from tasks.metrics import Score

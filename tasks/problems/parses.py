@@ -8,9 +8,10 @@ import pyarrow as pa
 import torch
 from safetensors.torch import load_file
 
+from data.artifacts import Artifact
 from data.hpsg import restore
 from data.shards import write_shard
-from data.store import Artifact, Job
+from data.store import Job
 from data.trees import Span, Tree, brackets
 from phrasemodels.models.parser import ParserConfig, Parses
 from tasks.batches import Columns, in_order

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data.store import Artifact
+from data.artifacts import Artifact
 from phrasemodels.encoders.inputs import Sentences
 from phrasemodels.models.parser import Decode, Gold, Jointly, Parser, ParserConfig, Parses
 from tasks.batches import Batch, Columns, Rows

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
+from data.artifacts import Artifact, write_durably
 from data.shards import read_shard, write_shard
-from data.store import Artifact, Job, write_durably
+from data.store import Job
 from phrasemodels.models.translation import PAD
 from tasks.logic import MATCHES
 from tasks.metrics import Score

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from data.artifacts import write_durably
 from data.shards import read_shard, write_shard
-from data.store import Job, write_durably
+from data.store import Job
 from tasks.metrics import Score
 
 

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from data.artifacts import write_durably
 from data.shards import read_shard
-from data.store import Job, write_durably
+from data.store import Job
 from tasks.batches import in_order
 from tasks.logistic import STRENGTHS, Fitted, Setting, fit, held_out, stratified, without
 from tasks.metrics import Score

@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from data.artifacts import Artifact
 from data.shards import write_shard
-from data.store import Artifact, Job
+from data.store import Job
 from phrasemodels.layers.record import recorded
 from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
 from phrasemodels.models.search import BeamSearch

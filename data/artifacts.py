@@ -1,0 +1,85 @@
+"""What a step made: a folder with a manifest that gives the size and digest of each of its files."""
+
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a step made: a folder of the store and its manifest."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        return self.manifest["key"]
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What the step said of its result."""
+        return self.manifest["meta"]
+
+    def file(self, name: str) -> Path:
+        return self.path / name
+
+
+def files_of(folder: Path) -> Iterator[str]:
+    """What a step made, by names under its folder; the manifest is not among it."""
+    return (str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+
+
+def manifest_of(text: bytes) -> dict[str, Any] | None:
+    """The manifest that a file holds, or None if it holds none: it may be cut off, or anything."""
+    try:
+        found = json.loads(text)
+        datetime.datetime.fromisoformat(found["finished"]).timestamp()
+        words = [found["key"], found["step"], found["label"], *found["parts"]["inputs"].values()]
+        files = list(found["files"].values())
+        words += [file["sha256"] for file in files]
+        right = all(isinstance(word, str) for word in words) and all(isinstance(file["bytes"], int) for file in files)
+        return found if right and isinstance(found["meta"], dict) else None
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        return None
+
+
+def sha256_of(path: Path) -> str:
+    """sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Size and digest of a file, after its bytes have reached the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+
+
+def damaged(artifact: Artifact) -> str | None:
+    """What is wrong with the files of an artifact, or None."""
+    for name, expected in artifact.manifest["files"].items():
+        path = artifact.path / name
+        if not path.is_file():
+            return f"{path} is missing"
+        if path.stat().st_size != expected["bytes"] or sha256_of(path) != expected["sha256"]:
+            return f"{path} does not have the digest of its manifest"
+    return None
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a file aside, sync it, and rename it: readers see the old text or the new one."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    with aside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
