@@ -1,4 +1,4 @@
-"""Speed and memory of the n-gram encoder against the plain Transformer, in one run: `python benchmarks/ngrams.py`.
+"""Parameters, speed and memory of the n-gram encoder against the plain Transformer, in one run: `python benchmarks/ngrams.py`.
 
 Every number is a ratio, the plain Transformer's time over ours, of medians over interleaved rounds of one training step
 (forward and backward, no optimiser, no dropout), one thread, CPU time of the process; `--threads 2` takes wall time.
@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from flows.experiments.paper_002_systems import LAYERS, MODELS, PAPERS, TRANSFORMER, Size
 from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig, TransformerEncoderLayer
 from phrasemodels.layers.ngrams import BiLSTM, Readout, Sum, final_states, residual_gate
@@ -114,6 +115,24 @@ def peak(name: str) -> None:
     print(f"{resident('VmHWM') - before:.0f}")
 
 
+def parameters() -> None:
+    """Print the parameters of the paper's rows at its size, which nothing has to be trained for (Tables 4 and 5)."""
+    print(f"parameters, six layers on both sides, {V} words in one vocabulary")
+    rows = (TRANSFORMER, *MODELS, *(dataclasses.replace(MODELS[3], slug=n, layers=at) for n, at in LAYERS.items()))
+    for row in rows:
+        with torch.device("meta"):
+            encoder = row.encoder(Size(), PAPERS, 0.1)
+            whole = TranslationConfig(encoder, V, V, shared=True, output_bias=True).build()
+            added = count(encoder.build()) - count(PLAIN.build())
+        sizes = ";".join(map(str, row.sizes))
+        print(f"  {row.slug:12} {sizes:16} n-grams {added:9,}  model {count(whole):10,}")
+
+
+def count(module: nn.Module) -> int:
+    """Numbers that are trained."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
 def resident(line: str) -> float:
     """A line of what the kernel says of this process, MiB (Linux)."""
     return int(re.search(rf"{line}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024  # type: ignore[index]
@@ -123,14 +142,16 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--section", choices=["layer", "model", "memory"], action="append")
+    parser.add_argument("--section", choices=["parameters", "layer", "model", "memory"], action="append")
     parser.add_argument("--peak", choices=list(ENCODERS))
     given = parser.parse_args()
     if given.peak:
         peak(given.peak)
         sys.exit()
     keep_freed_memory()
-    chosen = given.section or ["layer", "model", "memory"]
+    chosen = given.section or ["parameters", "layer", "model", "memory"]
+    if "parameters" in chosen:
+        parameters()
     if "layer" in chosen:
         compare("encoder layer", layer_step, list(ENCODERS)[:-1], given.threads, 3 * given.rounds)
     if "model" in chosen:

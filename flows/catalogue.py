@@ -1,7 +1,7 @@
 """Every table that can be run, by paper and number."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data.manifest import closest
 from flows.experiment import Experiment, override
@@ -18,6 +18,7 @@ from flows.experiments import (
 )
 
 PROFILES = ("sample", "laptop", "paper")
+MACHINE = ("train.workers=", "train.threads=", "train.gpus=", "train.checkpoint_every=")  # overrides that no score sees
 PAPERS = (
     paper_000,
     paper_000_tagging,
@@ -72,8 +73,16 @@ def table(
         raise ValueError(f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}")
     experiments = [e for e in experiments if not rows or e.row in rows]
     for assignment in overrides:
-        experiments = [override(experiment, assignment) for experiment in experiments]
+        experiments = [_changed(override(experiment, assignment), assignment) for experiment in experiments]
     return Table(paper, number, profile, tuple(experiments), tuple(range(seeds)))
+
+
+def _changed(experiment: Experiment, assignment: str) -> Experiment:
+    """An experiment that is not the paper's any more, unless only where it runs was changed."""
+    if not experiment.comparable or assignment.startswith(MACHINE):
+        return experiment
+    answers = [replace(a, why_not=a.why_not or f"not the paper's setting: {assignment}") for a in experiment.answers]
+    return replace(experiment, answers=tuple(answers), comparable=False)
 
 
 def experiments() -> list[Experiment]:

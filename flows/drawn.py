@@ -1,17 +1,28 @@
-"""Trained models of paper 003, drawn on a text: attention to segments, chains of facts, soft parents with the best tree."""
+"""Trained models, drawn on a text: attention to segments, chains of facts, soft parents with the best tree (paper 003), and
+the phrases that n-gram heads find alike (paper 002)."""
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
+from data.artifacts import Artifact
+from data.shards import read_shard
+from data.store import Store
 from flows import structures
+from flows.gram_figure import gram_figure
 from flows.models import Model
 from flows.recipes.answering import AnsweringRecipe
 from flows.recipes.decomposition import DecompositionRecipe
+from flows.recipes.semantic_parsing import SemanticParsingRecipe
 from flows.recipes.translation import TranslationRecipe
+from flows.stores import open_store
+from infra.settings import Settings
+from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.parents import SoftParents
 from phrasemodels.models.recurrent import RecurrentConfig
 from tasks.checkpoints import load_tensors
@@ -25,8 +36,9 @@ UNKNOWN, BEGIN, END = 1, 2, 3
 
 
 def draw(models: Sequence[Model], text: str, target: str = "") -> str:
-    """SVG of what the models do with a text: for answers facts and then a question, each ended by a mark; for the others
-    a sentence. Translators may be several, side by side, and show the `target`, or else the last one's translation."""
+    """SVG of what the models do with a text: for answers facts and then a question, each ended by a mark; for n-grams
+    phrases of the test set, apart by semicolons; for the others a sentence. Translators may be several, side by side,
+    and show the `target`, or else the last one's translation."""
     first = models[0].experiment
     if isinstance(first.recipe, TranslationRecipe) and isinstance(first.model, RecurrentConfig):
         return _segments(models, first.recipe, text, target)
@@ -36,6 +48,8 @@ def draw(models: Sequence[Model], text: str, target: str = "") -> str:
         return _facts(models[0], text)
     if isinstance(first.recipe, DecompositionRecipe):
         return _parents(models[0], text)
+    if isinstance(first.recipe, SemanticParsingRecipe) and isinstance(first.model.encoder, NgramEncoderConfig):
+        return _grams(models[0], first.recipe, [phrase.strip() for phrase in text.split(";") if phrase.strip()])
     raise ValueError(f"{first.name} has no figure of its own; see `phrasemodels attend`")
 
 
@@ -77,6 +91,23 @@ def _parents(model: Model, text: str) -> str:
     with torch.inference_mode():
         embedded = built.embed(torch.tensor([ROOT, *_numbers(words, read_words(model.vocabulary, "words"))]))
     return structures.parents(built.parents, embedded, words)
+
+
+def _grams(model: Model, recipe: SemanticParsingRecipe, phrases: Sequence[str]) -> str:
+    with TemporaryDirectory() as folder:
+        made = Store(Path(folder)).open().run(recipe.grams(model.experiment.model, {**model.known, **tested(model)}))
+        return gram_figure(read_shard(made.file("grams.arrow")), phrases)
+
+
+def tested(model: Model) -> dict[str, Artifact]:
+    """Numbers and tokens of the test set that a model of the store has answered."""
+    artifacts = {artifact.key: artifact for artifact in open_store(Settings()).artifacts()}
+    translated = [a.manifest["parts"]["inputs"] for a in artifacts.values() if a.manifest["step"] == "translate"]
+    for inputs in (one for one in translated if artifacts.keys() >= set(one.values())):
+        numbers = artifacts[inputs["phrases"]]
+        if inputs["model"] == model.weights.key and numbers.manifest["label"].endswith(" test"):
+            return {"test": numbers, "test_tokens": artifacts[inputs["rows"]]}
+    raise ValueError(f"{model.experiment.name}: the store has no answers of this model to its test set; train it here")
 
 
 def _built(model: Model, config: Any) -> Any:

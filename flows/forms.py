@@ -1,17 +1,16 @@
-"""What a report of semantic parsing shows besides its numbers (paper 002): errors by kind, the sweep of Figure 3, and the
-neighbours of phrases (Figure 6)."""
+"""What a report of semantic parsing shows besides its numbers (paper 002): errors by kind, the sweeps of Figures 3 and 4,
+and the neighbours of phrases (Figure 6)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
 from markupsafe import Markup
 
 from data.artifacts import Artifact
 from data.shards import read_shard
-from flows.attention_plots import neighbours
 from flows.experiment import Pipeline
+from flows.gram_figure import NEAREST, gram_figure
 from flows.plots import sweep
 from flows.recipes.semantic_parsing import SemanticParsingRecipe
 from flows.sections import Section
@@ -20,7 +19,7 @@ from phrasemodels.encoders.ngram import NgramEncoderConfig
 from tasks.error_kinds import KINDS, error_kind
 from tasks.problems.semantic_parsing import FormScoreSettings, matches
 
-EXAMPLES, NEAREST, CENTRES = 2, 30, 2
+EXAMPLES = 2
 
 
 def sections(session: Session) -> list[Section]:
@@ -28,24 +27,45 @@ def sections(session: Session) -> list[Section]:
     first = [p for p in session.pipelines if p.seed == session.table.seeds[0]]
     if not all(isinstance(p.experiment.recipe, SemanticParsingRecipe) for p in first):
         return []
-    return [*_sweep(session), *_improvements(session, first), *_neighbours(session, first)]
+    return [*_sweeps(session), *_improvements(session, first), *_neighbours(session, first)]
 
 
 def _recipe(pipeline: Pipeline) -> SemanticParsingRecipe:
     return cast(SemanticParsingRecipe, pipeline.experiment.recipe)
 
 
-def _sweep(session: Session) -> Iterator[Section]:
-    """Figure 3, if rows differ in how many merges there are."""
-    found: dict[float, dict[str, list[float]]] = {}
-    for pipeline in session.pipelines:
-        scores = _found(session, pipeline.scored).meta["scores"]
-        metrics = found.setdefault(_recipe(pipeline).forms.merges, {"logic": [], "exact": []})
-        for name, values in metrics.items():
-            values.append(scores[name]["value"])
-    if len(found) > 1:
-        plot = Markup(sweep(dict(sorted(found.items())), "merges of the byte-pair encoding"))
-        yield Section("Merges", "Means over seeds, and single seeds as bars; 0 merges are whole words.", plot)
+def _merges(pipeline: Pipeline) -> int:
+    return _recipe(pipeline).forms.merges
+
+
+def _updates(pipeline: Pipeline) -> int:
+    return int(pipeline.experiment.train.steps)
+
+
+# What rows may differ in: what it is, its heading, what is said of it, and how it is found.
+SWEPT: tuple[tuple[str, str, str, Callable[[Pipeline], int]], ...] = (
+    ("merges of the byte-pair encoding", "Merges", "0 merges are whole words.", _merges),
+    ("updates", "Matches against updates", "Each point is a training of its own, so of so many updates.", _updates),
+)
+
+
+def _sweeps(session: Session) -> Iterator[Section]:
+    """Figures 3 and 4: matches on test against what the rows of one system differ in."""
+    systems: dict[tuple[str, str], list[Pipeline]] = {}
+    for p in session.pipelines:
+        systems.setdefault((p.experiment.system, p.experiment.variant), []).append(p)
+    for what, title, said, number in SWEPT:
+        if all(len({number(p) for p in found}) > 1 for found in systems.values()):
+            points: dict[str, dict[float, list[float]]] = {}
+            for (system, variant), found in systems.items():
+                for p in found:
+                    scores = _found(session, p.scored).meta["scores"]
+                    for metric in ("logic", "exact"):
+                        line = points.setdefault(f"{system} {variant}, {metric} match", {})
+                        line.setdefault(number(p), []).append(scores[metric]["value"])
+            yield Section(
+                title, f"Means over seeds with their standard deviations. {said}", Markup(sweep(points, what))
+            )
 
 
 def _improvements(session: Session, pipelines: list[Pipeline]) -> Iterator[Section]:
@@ -122,20 +142,13 @@ def _neighbours(session: Session, pipelines: list[Pipeline]) -> Iterator[Section
         if not made.meta["redistributable"]:
             continue
         table = read_shard(made.file("grams.arrow"))
-        vectors, phrases = np.array(table["vector"].to_pylist()), table["phrase"].to_pylist()
-        names = [
-            f"({r}, {k}) {t}"
-            for r, k, t in zip(table["row"].to_pylist(), table["last"].to_pylist(), phrases, strict=True)
-        ]
-        counted = sorted(set(phrases), key=lambda phrase: (-phrases.count(phrase), phrase))
-        centres = [phrases.index(phrase) for phrase in counted[:CENTRES]]
-        if len(names) > NEAREST:
+        if len(table) > NEAREST:
             said = (
                 "Queries of the heads with the longest n-grams in the last such layer, over the test set, on their first "
                 f"two principal components; the {NEAREST} nearest by cosine to the most frequent phrases. (Row, place of "
                 "the last word) words."
             )
-            yield Section(f"Phrases of {p.experiment.row}", said, Markup(neighbours(vectors, names, centres, NEAREST)))
+            yield Section(f"Phrases of {p.experiment.row}", said, Markup(gram_figure(table)))
 
 
 def _found(session: Session, step: Any) -> Artifact:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -162,20 +163,28 @@ def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> s
     return svg(figure, f"{unit}, by kind of sentence: " + ", ".join(row["label"] for row in rows))
 
 
-def sweep(points: Mapping[float, Mapping[str, Sequence[float]]], said: str) -> str:
-    """Metrics of all seeds against a number that was varied, as SVG: means, and the seeds as small marks."""
-    figure, axes = plt.subplots(figsize=(6.5, 3.4), layout="constrained")
-    for index, name in enumerate(next(iter(points.values()))):
-        mark, line = MARKS[index % len(MARKS)], LINES[index % len(LINES)]
-        means = [sum(found[name]) / len(found[name]) for found in points.values()]
-        axes.plot(list(points), means, color="black", marker=mark, linestyle=line, markersize=5, label=f"{name} match")
-        for x, found in points.items():
-            axes.plot([x] * len(found[name]), found[name], "_", color="black", markersize=7)
+def sweep(lines: Mapping[str, Mapping[float, Sequence[float]]], said: str) -> str:
+    """Values in % of all seeds against a number that was varied, a line for each name, as SVG: means and deviations."""
+    figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
+    for index, (name, found) in enumerate(lines.items()):
+        axes.errorbar(
+            list(found),
+            [float(np.mean(values)) for values in found.values()],
+            yerr=[float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for values in found.values()],
+            color="black",
+            marker=MARKS[index % len(MARKS)],
+            markerfacecolor="white" if index % 2 else "black",
+            linestyle=LINES[index % len(LINES)],
+            markersize=5,
+            linewidth=1.2,
+            capsize=3,
+            label=name,
+        )
     axes.set(xlabel=said, ylabel="%")
-    axes.set_xticks(list(points))
+    axes.set_xticks(sorted({x for found in lines.values() for x in found}))
     axes.grid(linewidth=0.4)
-    axes.legend(fontsize=8)
-    return svg(figure, f"{said}, and matches in %")
+    figure.legend(fontsize=8, loc="outside upper left")
+    return svg(figure, f"Matches in % against {said}: " + ", ".join(lines))
 
 
 def svg(figure: Figure, said: str) -> str:

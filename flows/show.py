@@ -3,6 +3,8 @@
 import sys
 from typing import Any
 
+KINDS = ("idiom", "plain", "new", "seen")  # of sentences
+
 
 def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
@@ -36,19 +38,17 @@ def print_table(result: dict[str, Any]) -> None:
     """Published, ours, verdict; times; where to look further."""
     from infra.settings import Settings
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for row in result["rows"]:
         ours = row["intervals"][row["metric"]]
         half = "" if ours["half_width"] is None else f" ± {ours['half_width']:.2f}"
-        groups = {
-            name.removeprefix("bleu/"): f"{v['mean']:.1f}"
-            for name, v in row["intervals"].items()
-            if name.startswith("bleu/")
-        }
+        found = {kind: row["intervals"].get(f"{row['metric']}/{kind}") for kind in KINDS}
+        groups = {kind: f"{value['mean']:.1f}" for kind, value in found.items() if value}
         rows.append(
             {
                 "system": row["system"],
                 "variant": row["variant"],
+                "metric": row["metric"],
                 "published": "–" if row["published"] is None else f"{row['published']:.2f}",
                 "ours": f"{ours['mean']:.2f}{half}",
                 "− baseline": _against(row),
@@ -57,7 +57,9 @@ def print_table(result: dict[str, Any]) -> None:
                 "verdict": row["verdict"],
             }
         )
-    print_rows(result["title"], list(rows[0]), rows)
+    shown = [kind for kind in KINDS if any(kind in row for row in rows)]
+    rows = [dict.fromkeys(shown, "") | row for row in rows]
+    print_rows(result["title"], [name for name in rows[0] if name not in shown] + shown, rows)
     print("because: " + "; ".join(sorted({row["reason"] for row in result["rows"]})))
     print("seen in training: " + "; ".join(sorted(set(result["leaks"].values()))))
     stages = ", ".join(

@@ -61,11 +61,14 @@ def attend(
 @app.command()
 def draw(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="As of `attend`; several translators.")],
-    text: Annotated[str, typer.Option(help="A sentence; for a model that answers, facts and then a question.")],
+    text: Annotated[
+        str,
+        typer.Option(help="A sentence; a model that answers: facts and a question; of n-grams: phrases, apart by ;"),
+    ],
     target: Annotated[str, typer.Option(help="A translation; without it the last model's own.")] = "",
     to: Annotated[Path, typer.Option(help="The figure to write.")] = Path("structure.svg"),
 ) -> None:
-    """A figure of structured attention: segments of several models side by side, a chain of facts, a tree of words.
+    """A figure of one model: segments of several side by side, a chain of facts, a tree of words, phrases that are alike.
 
     Example: phrasemodels draw 003/tablebabi/sample/binary-facts2 --text "Mary went home. Where is Mary?"
     """

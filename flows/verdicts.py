@@ -7,7 +7,7 @@ from typing import Any
 
 from data.manifest import closest
 from flows.catalogue import experiments
-from flows.experiment import Cell, Experiment, published_results
+from flows.experiment import Answer, Cell, Experiment, published_results
 from flows.results import Result
 
 DATA = ("dataset", "dataset statistics")  # systems of rows that describe a corpus
@@ -87,13 +87,15 @@ def _why_not(row: dict[str, str], same: Sequence[dict[str, str]]) -> str:
     if row["system"] in DATA:
         return "describes the paper's own corpus"
     if asked := _asked(same):
-        number = asked.name.split("/")[1].removeprefix("table")
-        return f"no run: phrasemodels reproduce --paper {asked.paper} --table {number} --row {asked.row}"
+        experiment, answer = asked
+        number = experiment.name.split("/")[1].removeprefix("table")
+        command = f"no run: phrasemodels reproduce --paper {experiment.paper} --table {number} --row {experiment.row}"
+        return "; ".join(filter(None, (answer.why_not, command)))
     return "no experiment answers it"
 
 
-def _asked(same: Sequence[dict[str, str]]) -> Experiment | None:
-    return next((e for e in _experiments() if any(_answers(answer.cell, same) for answer in e.answers)), None)
+def _asked(same: Sequence[dict[str, str]]) -> tuple[Experiment, Answer] | None:
+    return next(((e, a) for e in _experiments() for a in e.answers if _answers(a.cell, same)), None)
 
 
 @cache

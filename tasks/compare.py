@@ -94,7 +94,7 @@ def _row(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> di
     values = {name: [artifact.meta["scores"][name]["value"] for artifact in scores] for name in metrics}
     ours = seed_group(values[row.metric])
     stand_in = any(artifact.meta["stand_in"] for artifact in scores)
-    reason = "a stand-in, not the paper's data" if stand_in else row.reason_not
+    reason = "; ".join(["a stand-in, not the paper's data"] * stand_in + [row.reason_not] * bool(row.reason_not))
     return {
         **{name: value for name, value in vars(row).items() if name != "statistic"},
         "seeds": list(seeds),

@@ -51,8 +51,10 @@ def logic_match(hypothesis: str, reference: str) -> bool:
 
 
 def normalised(text: str) -> str:
-    """What logic match compares."""
-    return " ".join(renamed(ordered(read(text)).tokens())).lower()
+    """What logic match compares. The published code writes what it has read and reads it again, before and after, so
+    that more surplus is cut off, and `e e` after `lambda $0` too."""
+    form = ordered(read(str(read(text))))
+    return str(read(" ".join(renamed(form.tokens())))).lower()
 
 
 def read(text: str) -> Form:
@@ -97,16 +99,17 @@ def _is_type(tokens: list[str], i: int) -> bool:
 
 
 def ordered(form: Form) -> Form:
-    """Arguments of commutative operators in the order of their strings, inner ones first; and/or without duplicates."""
+    """Arguments of commutative operators in the order of their strings, inner ones first; and/or without duplicates, an
+    `and` among its own arguments included. A form of one part is left as it is."""
+    if len(form.parts) < 2:
+        return form
     parts = [part if isinstance(part, str) else ordered(part) for part in form.parts]
-    if len(parts) < 2:
-        return Form(parts, form.bracketed)
     operator = parts[0] if isinstance(parts[0], str) else ""
     first = ARGUMENTS_FROM.get(operator)
     if first is not None:
         parts = parts[:first] + sorted(parts[first:], key=str)
     if operator in WITHOUT_DUPLICATES:
-        parts = list({str(part): part for part in reversed(parts)}.values())[::-1]
+        parts = list({str(part): part for part in parts}.values())
     return Form(parts, form.bracketed)
 
 

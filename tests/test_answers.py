@@ -148,7 +148,7 @@ def test_neither_page_nor_mlflow_has_a_sentence_of_a_corpus_that_may_not_be_pass
         ),
         ("000", "2", ("phrase-k2",), SMALL, "accuracy/idiom"),
         ("001", "2", ("psan",), ("train.steps=10", "train.evaluate_every=5"), "Lengths of sentences"),
-        ("002", "2", ("atis-model-4",), ("train.steps=10", "train.evaluate_every=5"), "Kinds of sentences"),
+        ("002", "2", ("atis-model-4",), ("train.steps=10", "train.evaluate_every=5"), "of new pairs"),
         ("003", "babi", ("binary-facts2",), ("train.steps=4", "train.evaluate_every=2"), "Time of an epoch"),
         ("003", "snli", ("simple", "structured"), ("train.steps=4", "train.evaluate_every=2"), "Simple attention = 1"),
         ("004", "1", ("2",), ("train.steps=4", "train.evaluate_every=2"), "las"),

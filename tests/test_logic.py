@@ -31,6 +31,9 @@ from tasks.logic import exact_match, logic_match, normalised, structure, structu
         pytest.param("( lambda $3 e ( f $3 $7 ) )", "( lambda $0 e ( f $0 $1 ) )", id="names of variables"),
         pytest.param("( F $0 s0 )", "( f $0 S0 )", id="case"),
         pytest.param("( g ( ( f $0 ) ) )", "( g ( f $0 ) )", id="brackets around brackets inside"),
+        pytest.param("( and and ( a $0 ) )", "( and ( a $0 ) )", id="and among its own arguments"),
+        pytest.param("( f $0 ) ) e", "( f $0 )", id="what surplus leaves is read again"),
+        pytest.param("( lambda $0 e e ( f $0 ) )", "( lambda $0 ( f $0 ) )", id="a type each time it is read"),
     ],
 )
 def test_logic_match_takes_for_the_same(one, other):
@@ -48,6 +51,9 @@ def test_logic_match_takes_for_the_same(one, other):
         pytest.param("( lambda ?x ( f ?x ) )", "( lambda ?y ( f ?y ) )", id="?x is not renamed"),
         pytest.param("( lambda $0 int ( f $0 ) )", "( lambda $0 ( f $0 ) )", id="a type of three characters"),
         pytest.param("( = ( f $0 ) ( f $0 ) )", "( = ( f $0 ) )", id="= keeps duplicates"),
+        pytest.param("( max $0 ( a $0 ) ( a $0 ) )", "( max $0 ( a $0 ) )", id="max keeps duplicates"),
+        pytest.param("( exists $0 ( a $0 ) )", "( exists ( a $0 ) $0 )", id="the variable of exists stays first"),
+        pytest.param("( ( and ( b $0 ) ( a $0 ) ) )", "( ( and ( a $0 ) ( b $0 ) ) )", id="inside one part, nothing"),
         pytest.param(  # sorted under the old names, (a $1) before (b $0), and only then renamed
             "( and ( f $0 $1 ) ( a $1 ) ( a $0 ) )",
             "( and ( f $1 $0 ) ( a $0 ) ( a $1 ) )",

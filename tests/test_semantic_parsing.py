@@ -1,20 +1,27 @@
 """Semantic parsing from the corpus to the scores: pieces of words, vocabularies, matches, tables."""
 
 import dataclasses
+import hashlib
+import re
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from conftest import PROJECT
 
 from data.artifacts import Artifact
 from data.grammar.records import LogicalForms
 from data.schemas import BITEXT
-from data.store import Job, Step, Store
+from data.shards import read_shard
+from data.store import Job, Places, Step, Store
 from flows.catalogue import experiment, table
 from flows.experiments.paper_002 import GEO, MODELS, OFFICIAL_CODE, PAPERS, PROFILES, training
 from flows.experiments.paper_002 import experiment as row_of
+from flows.session import Session
+from flows.verdicts import verdicts
+from infra.settings import Settings
 from phrasemodels.layers.blocks import PreNorm
 from phrasemodels.models.translation import TranslationConfig
 from tasks.bpe import LearnBpe, divider, learn_bpe, without_bpe
@@ -166,3 +173,46 @@ def test_matches_become_scores_of_new_pairs(tmp_path):
 
     assert np.array_equal(_seen(rows, train), [True, False, False])
     assert stage_table(rows).num_rows == 3
+
+
+def test_the_corpus_of_the_readme_needs_no_code(tmp_path, monkeypatch):
+    pairs = [f"IN: {verb} {count} OUT: {' '.join([verb.upper()] * n)}" for verb in ("jump", "run", "look", "walk")
+             for n, count in enumerate(("once", "twice", "thrice"), 1)]  # fmt: skip
+    content = "\n".join(f"{pair} X{i}" for pair in pairs for i in range(20)).encode()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "pairs.txt").write_bytes(content)
+    readme = (PROJECT / "README.md").read_text()
+    manifest = re.search(r'```toml\n(name = "mine".*?)```', readme, re.S)[1]
+    manifest = manifest.replace("SHA256SUM", hashlib.sha256(content).hexdigest()).replace(
+        "bytes = 0", f"bytes = {len(content)}"
+    )
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "mine.toml").write_text(manifest)
+    monkeypatch.setattr("data.manifest.MANIFESTS", tmp_path / "manifests")
+    sets = (
+        "recipe.corpus.name=mine",
+        "train.steps=2",
+        "train.evaluate_every=2",
+        "train.batch_tokens=200",
+        "recipe.search.extra=3",
+    )
+    made = Session(
+        table("002", "2", "laptop", 1, sets, ("atis-model-4",)), Settings(store=tmp_path / "s", mirror=tmp_path)
+    )
+    (pipeline,) = made.pipelines
+    scores = made.store.run(pipeline.scored, Places(sources=made.sources)).meta["scores"]
+    assert (scores["exact"]["sentences"], scores["dev/exact"]["sentences"]) == (100, 100)
+    form = read_shard(made.store.find(pipeline.predicted).file("predictions.arrow"))["reference"][0].as_py()
+    assert form[0] in ("JUMP", "RUN", "LOOK", "WALK"), "the prefix is gone and the separator too"
+
+
+def test_what_nobody_can_reproduce_says_so_and_nothing_that_was_changed_is_compared():
+    rows = [row for row in verdicts([], "002") if row["dataset"].startswith("MSParS") and row["split"] == "test"]
+    rows = [row for row in rows if row["system"].startswith(("PhraseTransformer", "Transformer (ours)"))]
+    assert len(rows) >= 12 and all(
+        row["reason"].startswith("cannot be reproduced: the public test set") for row in rows
+    )
+    for sets, comparable in ((), True), (("train.gpus=1.0",), True), (("train.steps=9",), False):
+        (chosen,) = table("002", "2", "paper", 1, sets, ("atis-transformer",)).experiments
+        assert chosen.comparable is comparable
+    assert chosen.answers[0].why_not == "not the paper's setting: train.steps=9"

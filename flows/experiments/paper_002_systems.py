@@ -17,7 +17,7 @@ from phrasemodels.layers.ngrams import BiLSTM, BiRNN, Gate, GramEncoder, Mean, S
 @dataclass(frozen=True)
 class Preset:
     """One reading of how the models were trained. batches: of how many an update is the sum; min_count: words seen less
-    often are unknown; recurrent, total: what the n-gram LSTM and the Sum variant are; most_steps: at most so many updates."""
+    often are unknown; recurrent, total: what the n-gram LSTM and the Sum variant are; updates: how many, of the paper's."""
 
     slug: str
     betas: tuple[float, float]
@@ -28,11 +28,11 @@ class Preset:
     min_count: int
     recurrent: GramEncoder
     total: GramEncoder
-    most_steps: int
+    updates: float
 
 
-PAPERS = Preset("paper", (0.9, 0.998), 0.0, 1, AddNorm, True, 1, BiLSTM, Sum, 250_000)
-OFFICIAL_CODE = Preset("official_code", (0.9, 0.98), 0.1, 8, PreNorm, False, 3, BiRNN, Mean, 100_000)
+PAPERS = Preset("paper", (0.9, 0.998), 0.0, 1, AddNorm, True, 1, BiLSTM, Sum, 1.0)
+OFFICIAL_CODE = Preset("official_code", (0.9, 0.98), 0.1, 8, PreNorm, False, 3, BiRNN, Mean, 0.4)
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class SemanticParsingRecipe:
         return Step(tokenise, f"tokenise {label}", Tokenise(self.forms.tokeniser, "en", "lf"), {"rows": rows})
 
     def _pieces(self, tokens: Step, known: Mapping[str, HasKey], label: str) -> Step:
-        if not self.forms.merges:
+        if "bpe" not in known:
             return tokens
         return Step(apply_bpe, f"pieces of {label}", ApplyBpe(), {"rows": tokens, "bpe": known["bpe"]})
 
@@ -121,5 +121,5 @@ class SemanticParsingRecipe:
         return tokens, Step(phrases, "numbers of given questions", Phrases(no_phrases, 2), inputs)
 
     def spoken(self, row: Mapping[str, Any]) -> str:
-        """A row of predictions as text."""
-        return without_bpe(row["hypothesis"]) if self.forms.merges else joined(row["hypothesis"])
+        """A row of predictions as text; whole words have no mark that they go on."""
+        return without_bpe(row["hypothesis"])

@@ -1,0 +1,136 @@
+"""What is drawn and said of semantic parsers besides scores (paper 002), from small real trainings; models with pieces."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from data.shards import read_shard
+from flows.catalogue import table
+from flows.drawn import draw
+from flows.forms import Answered, _improved, sections
+from flows.gram_figure import NEAREST, gram_figure
+from flows.lineage import Lineage
+from flows.models import champion, load
+from flows.report import attention_figures
+from flows.session import Session
+from flows.show import print_table
+from infra.settings import Settings
+from tasks.error_kinds import MISSING, ROLE
+from tasks.problems.grams import longest_grams
+from tasks.problems.translation import PhraseBatch
+
+TINY = ("train.batch_tokens=200", "train.evaluate_every=100", "recipe.corpus.train=60", "recipe.corpus.dev=4",
+        "recipe.corpus.test=20")  # fmt: skip
+PIECES = "002/figure3/sample/merges-300"
+
+
+def trained(store: Path, number: str, rows: tuple[str, ...], *sets: str) -> Session:
+    """Rows of a table of paper 002, trained and compared in this process."""
+    session = Session(table("002", number, "sample", 1, (*TINY, *sets), rows), Settings(store=store))
+    session.store.run(session.verdicts)
+    return session
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    return trained(tmp_path_factory.mktemp("forms"), "figure3", ("merges-0", "merges-300"), "train.steps=4")
+
+
+def test_a_model_with_pieces_answers_text_as_it_did_in_the_test(session, tmp_path):
+    model = champion(Lineage(session.store), PIECES)
+    pipeline = next(p for p in session.pipelines if p.trained.key == model.weights.key)
+    rows = read_shard(session.store.find(pipeline.predicted).file("predictions.arrow")).to_pylist()
+    assert any(piece.endswith("@@") for row in rows for piece in row["source"])
+    questions = [" ".join(row["source"]).replace("@@ ", "") for row in rows]
+    answers = model.predict(questions)
+    assert answers == [" ".join(row["hypothesis"]).replace("@@ ", "").removesuffix("@@") for row in rows]
+    assert load(model.export(tmp_path / "model")).predict(questions[:3]) == answers[:3], "merges travel with a model"
+
+
+def test_every_head_of_every_attention_is_drawn(session):
+    rows = champion(Lineage(session.store), PIECES).attend("which city is the oldest ?")
+    assert [row["shape"][0] for row in rows] == [8] * 6, "two layers: of the encoder, of the decoder, and between"
+    for figure in attention_figures(rows):
+        assert all(f"head {head}<" in figure["heads"] for head in range(1, 9))
+
+
+def test_the_sweep_of_merges_has_every_number_and_phrases_are_drawn(session):
+    found = {section.title: section for section in sections(session)}
+    assert found.keys() == {"Merges", "Phrases of merges-0", "Phrases of merges-300"}
+    assert all(f">{number}<" in found["Merges"].plot for number in (0, 300))
+    assert "logic match" in found["Merges"].plot and "exact match" in found["Merges"].plot
+
+
+def test_matches_are_drawn_against_updates(tmp_path):
+    session = trained(tmp_path / "store", "figure4", ("transformer-100", "transformer-200"), "train.batch_tokens=60",
+                      "recipe.search.extra=3")  # fmt: skip
+    plot = next(section.plot for section in sections(session) if section.title == "Matches against updates")
+    assert ">100<" in plot and ">200<" in plot
+    assert "Transformer ours, logic match" in plot and "Transformer ours, exact match" in plot
+
+
+def test_phrases_of_the_users_choice_are_drawn_though_no_report_may_show_them(session, monkeypatch):
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(session.store.root))
+    model = champion(Lineage(session.store), "002/figure3/sample/merges-0")
+    pipeline = next(p for p in session.pipelines if p.trained.key == model.weights.key)
+    words = read_shard(session.store.find(pipeline.predicted).file("predictions.arrow"))["source"].to_pylist()
+    phrase = next(" ".join(row[:4]) for row in words if len(row) > 4)
+    assert f"{NEAREST} nearest to" in draw([model], phrase) and phrase in draw([model], phrase)
+    with pytest.raises(ValueError, match="did you mean"):
+        draw([model], phrase[:-1])
+
+
+def test_the_nearest_are_those_of_the_smallest_angles():
+    angles = np.random.default_rng(0).permutation(90)
+    lengths = np.random.default_rng(1).uniform(1, 9, 90)
+    vectors = np.stack([np.cos(np.radians(angles)), np.sin(np.radians(angles))], 1) * lengths[:, None]
+    names = [f"angle {angle}" for angle in angles]
+    grams = pa.table({"row": range(90), "last": [1] * 90, "phrase": names, "vector": vectors.tolist()})
+    drawn = gram_figure(grams, ["angle 0"])
+    assert {int(n) for n in re.findall(r">\(\d+, 1\) angle (\d+)<", drawn)} == set(range(NEAREST))
+    with pytest.raises(ValueError, match="30 phrases"):
+        gram_figure(grams.slice(0, NEAREST))
+
+
+def test_a_phrase_vector_is_of_the_four_words_that_end_there():
+    torch.manual_seed(0)
+    (chosen,) = table("002", "2", "sample", 1, (), ("atis-model-4",)).experiments
+    encoder = dataclasses.replace(chosen.model.encoder, phrase_layers=(1,))  # later ones see words through attention
+    model = dataclasses.replace(chosen.model, encoder=encoder, source_vocabulary=30, target_vocabulary=30)
+    source = torch.arange(4, 22).view(2, 9)
+    batch = PhraseBatch(source, torch.tensor([9, 6]), torch.empty(2, 0, 2).long(), torch.ones(2, 3).long())
+    changed = source.clone()
+    changed[0, 2] = 25
+    built = model.build().eval()
+    (size, one), (_, other) = (longest_grams(built, dataclasses.replace(batch, source=x)) for x in (source, changed))
+    assert (size, one.shape) == (4, (2, 9, 2 * 8)), "heads 7 and 8 of eight, of eight numbers each"
+    assert (one != other).any(2).nonzero().tolist() == [[0, 2], [0, 3], [0, 4], [0, 5]]
+
+
+def test_a_terminal_shows_every_metric_and_new_pairs_beside_it(session, capsys):
+    rows = session.store.run(session.verdicts).meta["rows"]
+    print_table({"title": "T", "rows": rows, "leaks": {}, "stages": {}, "seconds": 1.0, "report": "page"})
+    lines = capsys.readouterr().out.splitlines()
+    head = next(line for line in lines if "variant" in line)
+    assert [name for name in ("metric", "ours", "new") if name in head] == ["metric", "ours", "new"]
+    assert sum("logic" in line for line in lines) == sum("exact" in line for line in lines) == 2
+
+
+def test_errors_are_counted_by_kind(session):
+    gold = "( lambda $0 e ( and ( flight $0 ) ( from $0 ci1 ) ( to $0 ci0 ) ) )"
+    role, part = gold.replace("ci1", "ci0"), "( lambda $0 e ( flight $0 ) )"
+    first = [Answered("q", gold, wrong, wrong == gold, True) for wrong in (role, part, part, gold, role)]
+    second = [Answered("q", gold, gold, right, True) for right in (True, True, True, False, False)]
+    section = _improved(session.pipelines[0], first, session.pipelines[1], second)
+    counts = {kind["kind"]: (kind["count"], len(kind["examples"])) for kind in section.kinds}
+    assert (counts[ROLE], counts[MISSING]) == ((1, 1), (2, 2))
+    assert section.said.startswith("3 questions") and "1 the other way round" in section.said
+    hidden = _improved(
+        session.pipelines[0], [Answered("secret", gold, part, False, False)], session.pipelines[1], second[:1]
+    )
+    assert "secret" not in str(hidden)
