@@ -61,7 +61,7 @@ def fetch(name: Name) -> None:
 def train(
     treebank: Annotated[str, typer.Option(help="A corpus of trees, such as gum or craft; or sample.")],
     minutes: Annotated[
-        float, typer.Option(help="How long each of the models may be trained, of one processor.")
+        float, typer.Option(help="Of one processor, for each model; constituents take 2.5 times as long.")
     ] = 10.0,
 ) -> None:
     """Train small Stanza models on a treebank with Stanza's own programs; prints scores and folder.
