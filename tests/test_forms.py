@@ -54,7 +54,7 @@ def test_a_model_with_pieces_answers_text_as_it_did_in_the_test(session, tmp_pat
 
 def test_every_head_of_every_attention_is_drawn(session):
     rows = champion(Lineage(session.store), PIECES).attend("which city is the oldest ?")
-    assert [row["shape"][0] for row in rows] == [8] * 6, "two layers: of the encoder, of the decoder, and between"
+    assert [row["shape"][0] for row in rows] == [8] * 4, "two layers of the encoder, two from the decoder to it"
     for figure in attention_figures(rows):
         assert all(f"head {head}<" in figure["heads"] for head in range(1, 9))
 
