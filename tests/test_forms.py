@@ -67,10 +67,10 @@ def test_the_sweep_of_merges_has_every_number_and_phrases_are_drawn(session):
 
 
 def test_matches_are_drawn_against_updates(tmp_path):
-    session = trained(tmp_path / "store", "figure4", ("transformer-100", "transformer-200"), "train.batch_tokens=60",
+    session = trained(tmp_path / "store", "figure4", ("transformer-225", "transformer-450"), "train.batch_tokens=60",
                       "recipe.search.extra=3")  # fmt: skip
     plot = next(section.plot for section in sections(session) if section.title == "Matches against updates")
-    assert ">100<" in plot and ">200<" in plot
+    assert ">225<" in plot and ">450<" in plot
     assert "Transformer ours, logic match" in plot and "Transformer ours, exact match" in plot
 
 

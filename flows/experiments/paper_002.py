@@ -81,7 +81,7 @@ SAMPLE = Data(
     SemanticParsingRecipe(
         SampleCorpus(train=2000, dev=200, test=300, records=LogicalForms()), Forms(), SEARCH, dict(SAME)
     ),
-    tokens=2000, rate=0.5, warmup=80, steps=400, evaluate_every=80, patience=0,
+    tokens=1000, rate=0.23, warmup=80, steps=900, evaluate_every=180, patience=0, schedule=linear_decay, clip=1.0,
 )  # fmt: skip
 
 
