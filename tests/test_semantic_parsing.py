@@ -17,8 +17,10 @@ from data.schemas import BITEXT
 from data.shards import read_shard
 from data.store import Job, Places, Step, Store
 from flows.catalogue import experiment, table
-from flows.experiments.paper_002 import GEO, MODELS, OFFICIAL_CODE, PAPERS, PROFILES, training
+from flows.experiments.paper_002 import PROFILES, training
 from flows.experiments.paper_002 import experiment as row_of
+from flows.experiments.paper_002_data import GEO
+from flows.experiments.paper_002_systems import MODELS, OFFICIAL_CODE, PAPERS
 from flows.session import Session
 from flows.verdicts import verdicts
 from infra.settings import Settings

@@ -1,0 +1,62 @@
+"""The corpora of paper 002 (PhraseTransformer with n-gram LSTM), and how it trains on each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from data.grammar.records import LogicalForms
+from flows.recipes.semantic_parsing import SAME, Forms, SemanticParsingRecipe
+from phrasemodels.models.search import BeamSearch
+from tasks.corpora import Corpus, SampleCorpus
+from tasks.tokenise import underscores_as_spaces
+from tasks.train import inverse_sqrt, linear_decay
+
+NEVER = 1e9  # a norm that no gradient reaches: no clipping
+
+
+@dataclass(frozen=True)
+class Data:
+    """A corpus, and how the paper trains on it: `tokens` of both sides of a batch, `rate` the factor of the schedule."""
+
+    name: str  # in the paper
+    recipe: SemanticParsingRecipe
+    tokens: int
+    rate: float
+    warmup: int
+    steps: int
+    evaluate_every: int = 1000
+    patience: int = 10
+    dropout: float = 0.1
+    schedule: Callable[[int, int, int], float] = inverse_sqrt
+    clip: float = NEVER
+
+    @property
+    def slug(self) -> str:
+        return self.name.split()[0].lower()
+
+
+# No length penalty, at most 100 words.
+SEARCH = BeamSearch(beam=5, length_penalty=0.0, growth=0.0, extra=100)
+SUBWORDS = Forms(underscores_as_spaces, merges=6000)
+# Geo has no dev set, its last weights are taken; the hold-out, a part of train, is only there to have a loss.
+GEO_SPLITS = {"train": "train", "dev": "holdout.dev", "test": "test"}
+OFFICIAL_SPLITS = {"train": "train", "dev": "dev", "test": "dev"}
+GEO = Data(
+    "Geo",
+    SemanticParsingRecipe(Corpus("geoquery"), Forms(), SEARCH, GEO_SPLITS, score_dev=False),
+    tokens=180, rate=0.1, warmup=100, steps=15_000, evaluate_every=15_000, patience=0,
+)  # fmt: skip
+ATIS = Data(
+    "Atis", SemanticParsingRecipe(Corpus("atis"), Forms(), SEARCH), tokens=5800, rate=0.1, warmup=100, steps=250_000
+)
+MSPARS = Data(
+    "MSParS (BPE6k)",
+    SemanticParsingRecipe(Corpus("mspars", "official"), SUBWORDS, SEARCH, OFFICIAL_SPLITS, score_dev=False),
+    tokens=13_000, rate=1.0, warmup=8000, steps=250_000,
+)  # fmt: skip
+SAMPLE = Data(
+    "Atis",
+    SemanticParsingRecipe(
+        SampleCorpus(train=2000, dev=200, test=300, records=LogicalForms()), Forms(), SEARCH, dict(SAME)
+    ),
+    tokens=1000, rate=0.23, warmup=80, steps=900, evaluate_every=180, patience=0, schedule=linear_decay, clip=1.0,
+)  # fmt: skip
