@@ -22,10 +22,11 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run `phrasemodels ...` in a process of its own, with a store of its own unless told otherwise."""
+    """Run `phrasemodels ...` in a process of its own, with a store of its own and no settings of the caller's."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PHRASEMODELS_")}
 
     def run(*arguments: str, timeout: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {"PHRASEMODELS_STORE": str(tmp_path / "store")} | variables
+        environment = ours | {"PHRASEMODELS_STORE": str(tmp_path / "store")} | variables
         command = [sys.executable, "-m", "flows.cli", *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout, cwd=tmp_path)
 
