@@ -29,10 +29,6 @@ class Data:
     schedule: Callable[[int, int, int], float] = inverse_sqrt
     clip: float = NEVER
 
-    @property
-    def slug(self) -> str:
-        return self.name.split()[0].lower()
-
 
 # No length penalty, at most 100 words.
 SEARCH = BeamSearch(beam=5, length_penalty=0.0, growth=0.0, extra=100)

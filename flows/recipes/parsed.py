@@ -1,4 +1,4 @@
-"""Who plants the trees: what a recipe puts between a corpus and what reads its trees. Words are apart by spaces, if nothing is said."""
+"""Who plants the trees: what a recipe puts between a corpus and what reads its trees."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from tasks.trained_parser import Trained
 @dataclass(frozen=True)
 class ByStanza:
     """PAIRS or SENTENCES with constituency trees by Stanza, with the models that a mirror has, over words that `divide`
-    finds."""
+    finds, or that spaces part."""
 
     divide: Tokeniser = spaces
 

@@ -2,7 +2,7 @@
 
 from data.grammar.records import Entailment, Polarity
 from flows.recipes.entailment import Task
-from flows.recipes.parsed import ByStanza
+from flows.recipes.parsed import ByStanza, by_stanza
 from tasks.corpora import Corpus, SampleCorpus
 from tasks.problems.transfer import FOLDS, NESTED, OFFICIAL, RELATEDNESS, SIMILARITY
 from tasks.sentences import Text
@@ -13,7 +13,7 @@ TWO = Text(tokeniser=moses_lower)
 SENTEVAL = Corpus("senteval")
 SST2, SST5, TREC, SICK, MRPC = (Corpus("senteval", part) for part in ("SST2", "SST5", "TREC", "SICK", "MRPC"))
 DIVIDED = ("train", "dev", "test")
-SPACED, MOSES = ByStanza(), ByStanza(moses_lower)  # SentEval has no trees
+SPACED, MOSES = by_stanza, ByStanza(moses_lower)  # SentEval has no trees
 SUITE = (
     *(Task(name, NESTED, SENTEVAL, (name,), ONE, SPACED) for name in ("MR", "CR", "SUBJ", "MPQA")),
     Task("SST2", OFFICIAL, SST2, DIVIDED, ONE, SPACED),
