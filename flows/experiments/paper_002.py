@@ -256,8 +256,9 @@ def merges(profile: str) -> list[Experiment]:
     for count in (0, 300, 600, 1200) if profile == "sample" else (0, 1000, 2000, 4000, 6000, 8000, 10_000):
         forms = replace(data.recipe.forms, merges=count)
         own = replace(data, recipe=replace(data.recipe, forms=forms))
-        row = experiment("figure3", profile, own, MODELS[3], (Answer("logic"), Answer("exact")), f"merges-{count}")
-        made.append(_said(row, f"{count} merges"))
+        made.append(
+            experiment("figure3", profile, own, MODELS[3], (Answer("logic"), Answer("exact")), f"merges-{count}")
+        )
     return made
 
 
@@ -271,8 +272,7 @@ def updates(profile: str) -> list[Experiment]:
             steps = data.steps * quarters // 4
             own = replace(data, steps=steps, evaluate_every=min(steps, data.evaluate_every))
             answers = tuple(Answer(name) for name in ("logic", "exact"))
-            trained = experiment("figure4", profile, own, row, answers, f"{row.slug}-{steps}")
-            made.append(_said(trained, f"{steps} updates"))
+            made.append(experiment("figure4", profile, own, row, answers, f"{row.slug}-{steps}"))
     return made
 
 
