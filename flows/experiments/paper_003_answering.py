@@ -67,7 +67,7 @@ class AnsweringProfile:
 
 ANSWERING = {
     "sample": AnsweringProfile(restarts=2, epochs=40, rows=32, learning_rate=0.01),
-    # Adam in larger batches: a hundredth of the updates, and a start in half a minute.
+    # Adam in larger batches: an eightieth of the updates, and a start in half a minute.
     "laptop": AnsweringProfile(restarts=4, epochs=40, rows=32, learning_rate=0.01),
     "paper": AnsweringProfile(20, 100, 1, 0.01, optimiser=sgd, encode=by_position, deviation=10**-0.5, comparable=True),
 }
