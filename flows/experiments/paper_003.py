@@ -131,6 +131,7 @@ def table_nmt(profile: str) -> list[Experiment]:
             model=RecurrentConfig(LSTMEncoderConfig(chosen.d, chosen.layers), layers=chosen.layers, weights=weights),
             train=chosen.train,
             ray_train=(),
+            baseline="" if slug == "simple" else f"{PAPER}/tablenmt/{profile}/{source}-simple",
         )
         for source, (direction, tokeniser) in sources.items()
         for slug, (variant, weights) in WEIGHTS.items()
