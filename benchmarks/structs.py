@@ -21,6 +21,7 @@ import torch
 from numba import njit
 
 from phrasemodels.structs import chain, eisner, joint, spans
+from phrasemodels.structs.kernels import decode
 
 Run = Callable[[], object]
 Peers = dict[str, types.ModuleType]
@@ -222,7 +223,8 @@ def benepar_margin(benepar, labels, gold):
 def joint_section(peers: Peers) -> None:
     for n in (20, 40, 80, 160):
         labels, arcs = torch.randn(1, n, n, 112), torch.randn(1, n + 1, n + 1)
-        runs = {"ours": partial(joint.argmax, labels, arcs)}
+        runs: dict[str, Run] = {"ours": partial(joint.argmax, labels, arcs)}
+        runs["kernel alone"] = partial(decode.joint, labels, arcs, torch.tensor([n]))
         if n < 160:
             runs["without hooks, O(n⁵), own"] = partial(without_hooks, labels[0].numpy(), arcs[0].numpy())
         compare(f"joint span-head decode n={n}", runs, 1, seconds=1.0)

@@ -132,9 +132,9 @@ def table_2(profile: str) -> list[Experiment]:
         data = PROFILES[profile].data[name]
         why_not = NO_TEST_FORMS if name == "mspars" else ""
         cell = _table_3_cell(TRANSFORMER, data, "ours")
-        baseline = Answer("logic", cell, Statistic("logic", accuracy_of), why_not)
-        exact = Answer("exact", None, Statistic("exact", accuracy_of))
-        made.append(experiment("table2", profile, data, TRANSFORMER, (baseline, exact), f"{name}-transformer"))
+        logic, exact = _ours()
+        baseline = (replace(logic, cell=cell, why_not=why_not), exact)
+        made.append(experiment("table2", profile, data, TRANSFORMER, baseline, f"{name}-transformer"))
         for row in MODELS:
             if name == "mspars":
                 answers = _answers("Table 2", row, data.name, "dev")
