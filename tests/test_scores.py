@@ -42,6 +42,13 @@ def test_the_interval_is_students() -> None:
     assert math.isnan(seed_group([1.0]).half_width)
 
 
+def test_a_row_is_tested_against_a_row_of_its_own_table() -> None:
+    names = {e.name for e in experiments()}
+    named = {e.name: e.baseline for e in experiments() if e.baseline}
+    assert all(base in names and base.rpartition("/")[0] == name.rpartition("/")[0] for name, base in named.items())
+    assert named["003/tablenmt/laptop/word-structured"] == "003/tablenmt/laptop/word-simple", "not characters"
+
+
 @pytest.mark.parametrize(
     ("published", "values", "reason", "verdict"),
     [
