@@ -14,6 +14,7 @@ from flows.experiments.paper_001_systems import (
     OF_CORPUS,
     PSAN,
     SOURCES,
+    SWITCHES,
     SYSTEMS,
     Size,
     System,
@@ -184,6 +185,13 @@ def table_4(profile: str) -> list[Experiment]:
     return [replace(row, baseline=rows[-1].name) for row in rows]
 
 
+def switches(profile: str) -> list[Experiment]:
+    """What each choice of the specification is worth on SNLI."""
+    return [
+        experiment("table4-switches", profile, system, (Answer("accuracy", None, RIGHT),), False) for system in SWITCHES
+    ]
+
+
 def table_5(profile: str) -> list[Experiment]:
     """Accuracy on TREC; time and memory of a training step are in benchmarks/phrase_attention.py."""
     has = "TREC" in [task.name for task in PROFILES[profile].suite]
@@ -213,4 +221,4 @@ def phrase_sources(profile: str) -> list[Experiment]:
     return rows + planted if of_corpus else planted + [row for row in rows if row.row not in OF_CORPUS]
 
 
-TABLES = {"2": table_2, "3": table_3, "4": table_4, "5": table_5, "phrases": phrase_sources}
+TABLES = {"2": table_2, "3": table_3, "4": table_4, "4-switches": switches, "5": table_5, "phrases": phrase_sources}

@@ -8,8 +8,9 @@ from phrasemodels.encoders.bilstm import BiLstmConfig
 from phrasemodels.encoders.disan import DisanConfig
 from phrasemodels.encoders.hconvnet import HConvNetConfig
 from phrasemodels.encoders.multihead import MultiHeadConfig
-from phrasemodels.encoders.psan import Concatenated, PsanConfig, Stacked
+from phrasemodels.encoders.psan import Concatenated, HighwayMemory, PsanConfig, Stacked, as_numbered
 from phrasemodels.encoders.tbcnn import TbcnnConfig
+from phrasemodels.layers.multidim import itself
 from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConfig, difference
 from tasks.constituents import equal_blocks, syntactic_binarised
 from tasks.levels import AtRandom, Dependencies, Levels, Structure, none, right_branching
@@ -96,6 +97,17 @@ ABLATIONS = (
     ),
     replace(PSAN, slug="full", variant="(8) Full Model"),
 )  # fmt: skip
+
+# The full model with each switch of the specification turned by itself.
+SWITCHES = tuple(
+    System(slug, "PSAN", variant, pair(lambda size, parts=parts: replace(psan(size), **parts)), DIVISION)  # type: ignore[misc]
+    for slug, variant, parts in (
+        ("as-printed", "as printed", {}),
+        ("highway", "what the gate keeps out stays as it was", {"memory": HighwayMemory}),
+        ("alone", "a phrase of one word attends to itself", {"alone": itself}),
+        ("coarse-first", "large phrases first", {"order": as_numbered}),
+    )
+)
 
 # The same encoder with phrases from elsewhere; the first is what the others are tested against.
 SOURCES = (
