@@ -94,27 +94,41 @@ def ray_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]], told
 
 def actor_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]], told: Told = nobody) -> list[Any]:
     """The same in actors, one a processor, for functions that keep something large, such as a parser's models: an
-    actor takes item after item, so it is loaded once. An actor that dies starts anew and is given its item again.
+    actor takes item after item, so it is loaded once. One that dies starts anew and is given its item again; one that
+    finds no item left ends, and others have its processor.
     """
     import ray
-    from ray.util import ActorPool
 
     work = list(items)
+    left = iter(enumerate(work))
     count = min(len(work), max(1, int(ray.cluster_resources().get("CPU", 1))))
     environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
     keeper = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(_Keeper)
     actors: list[Any] = [keeper.remote() for _ in range(count)]
+    results: dict[int, Any] = {}
+    busy: dict[Any, tuple[int, Any]] = {}
+
+    def give(actor: Any) -> None:
+        for index, item in left:
+            busy[actor.call.remote(function, *item)] = (index, actor)
+            return
+        ray.kill(actor)
+
     try:
-        found = []
-        for result in ActorPool(actors).map(lambda actor, item: actor.call.remote(function, *item), work):
-            found.append(result)
-            told(len(found), len(work))
-        return found
+        for actor in actors:
+            give(actor)
+        while busy:
+            (done,), _ = ray.wait(list(busy), num_returns=1)
+            index, actor = busy.pop(done)
+            results[index] = ray.get(done)
+            give(actor)
+            told(len(results), len(work))
     except ray.exceptions.RayTaskError as error:
         raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
     finally:
         for actor in actors:
             ray.kill(actor)
+    return [results[index] for index in range(len(work))]
 
 
 class _Keeper:

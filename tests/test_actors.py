@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from data.grammar.records import Treebank
 from data.sources import Sources
 from data.store import Places, Step, Store
-from infra.runner import actor_map
+from infra.runner import actor_map, ray_map
 from infra.services import start_ray, stop_ray
 from infra.settings import Settings
 from tasks.corpora import SampleCorpus
@@ -59,6 +60,24 @@ def test_errors_come_back_as_themselves(cluster: None) -> None:
     with pytest.raises(ValueError, match="-1 is no item"):
         actor_map(work, [(1,), (-1,)])
     assert actor_map(work, []) == []
+
+
+def there(path: Path) -> bool:
+    """Whether a path comes to be within a minute."""
+    end = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    return path.exists()
+
+
+def test_an_actor_with_no_item_left_gives_its_processor_back(cluster: None, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+
+    def told(done: int, begun: int) -> None:
+        if done == 1:
+            ray_map(Path.touch, [(mark,)])  # a task that needs a processor of the two
+
+    assert actor_map(there, [(mark,), (tmp_path,)], told) == [True, True]
 
 
 def test_a_dead_actor_starts_anew(cluster: None, tmp_path: Path) -> None:
