@@ -108,6 +108,7 @@ SWITCHES = tuple(
         ("coarse-first", "large phrases first", {"order": as_numbered}),
     )
 )
+HIGHWAY = SWITCHES[1]
 
 # The same encoder with phrases from elsewhere; the first is what the others are tested against.
 SOURCES = (
