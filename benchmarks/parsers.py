@@ -1,4 +1,4 @@
-"""Our parser against Stanza's: `python benchmarks/parsers.py 004/table3/laptop/3-ff-drop [trained-]gum [SENTENCES]`.
+"""Our parser against Stanza's: `python benchmarks/parsers.py 004/parser/laptop/lal [trained-]gum [SENTENCES]`.
 
 Tokens of GUM's test set to phrase structure, in one process and on one thread, in batches of 100 as the parse step does
 it, rounds interleaved, medians of processor time; loading is not timed. Ours finds tags, heads and relations in the same

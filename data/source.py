@@ -160,7 +160,13 @@ def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
 
 def closure(*values: Callable[..., Any] | Any) -> tuple[dict[str, str], dict[str, str]]:
     """Digests of all definitions that the values can reach, by qualified name, and versions of the libraries."""
-    queue = [root for value in values for root in _roots(value)]
+    source, libraries = _closure(frozenset(root for value in values for root in _roots(value)))
+    return dict(source), dict(libraries)
+
+
+@cache
+def _closure(roots: frozenset[Name]) -> tuple[dict[str, str], dict[str, str]]:
+    queue = list(roots)
     seen: set[Name] = set()
     source: dict[str, str] = {}
     libraries: dict[str, str] = {}
@@ -180,8 +186,8 @@ def closure(*values: Callable[..., Any] | Any) -> tuple[dict[str, str], dict[str
 
 def forget() -> None:
     """Read the project's files anew; for a process in which they change."""
-    _module.cache_clear()
-    _definition.cache_clear()
+    for known in (_module, _definition, _closure):
+        known.cache_clear()
 
 
 @cache

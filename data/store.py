@@ -48,7 +48,11 @@ def jsonable(value: Any) -> Any:
 
 def digest_of(value: Any) -> str:
     """sha256 of the canonical JSON of a value."""
-    text = json.dumps(jsonable(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return _digest(jsonable(value))
+
+
+def _digest(plain: Any) -> str:
+    text = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -83,7 +87,7 @@ class Step:
 
     @cached_property
     def key(self) -> str:
-        return digest_of({"format": FORMAT, "step": self.name, **self.parts})[:32]
+        return _digest({"format": FORMAT, "step": self.name, **self.parts})[:32]
 
 
 def serial_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
@@ -248,7 +252,7 @@ class Store:
                 "seconds": round(time.monotonic() - started, 3),
                 "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
             }
-            write_durably(out / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+            write_durably(out / MANIFEST, _lines(manifest))
         except BaseException as error:
             shutil.rmtree(out, ignore_errors=True)
             if "No space left on device" in str(error):  # libraries raise it as many types, and without a path
@@ -267,6 +271,12 @@ class Store:
         os.replace(out, final)
         shutil.rmtree(work, ignore_errors=True)
         return Artifact(final, manifest)
+
+
+def _lines(manifest: Mapping[str, Any]) -> str:
+    """JSON with a line for each entry: to be read, and written by the compiled encoder, which knows no indentation."""
+    entries = (f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in manifest.items())
+    return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
 def _inherited(inputs: Mapping[str, Artifact]) -> dict[str, Any]:

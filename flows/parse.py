@@ -28,7 +28,7 @@ def parse(
 ) -> None:
     """Trees of sentences, by a trained parser: raw text in, phrase structure and dependencies out.
 
-    Example: echo "The red house doesn't sleep." | phrasemodels parse 004/table3/laptop/3-ff-drop - --format conllu
+    Example: echo "The red house doesn't sleep." | phrasemodels parse 004/parser/laptop/lal - --format conllu
     """
     from data.manifest import closest
     from tasks.parse_formats import FORMATS
@@ -55,7 +55,7 @@ def labels(
 ) -> None:
     """A page of what each label of a parser attends to in a sentence, and what it contributes to each phrase.
 
-    Example: phrasemodels labels 004/table3/laptop/3-ff-drop "The red house sleeps."
+    Example: phrasemodels labels 004/parser/laptop/lal "The red house sleeps."
     """
     from flows.attention_pages import write_labels
     from tasks.problems.label_attention import view

@@ -64,8 +64,8 @@ LAPTOP = TrainConfig(
     evaluate_every=100, checkpoint_every=400,
 )  # fmt: skip
 STANZA = ("stanza", "Stanza", by_stanza)
-OWN = ("own-parser", "the parser of paper 004", ByParser(paper_004.table_2("laptop")[0]))
-SMALL = ("own-parser", "the parser of paper 004", ByParser(paper_004.table_2("sample")[0]))
+OWN = ("own-parser", "the parser of paper 004", ByParser(paper_004.parser("laptop")[0]))
+SMALL = ("own-parser", "the parser of paper 004", ByParser(paper_004.parser("sample")[0]))
 PROFILES = {
     # Generated pairs and sentences with their trees, for two cores and a few minutes a table.
     "sample": Profile(
