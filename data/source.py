@@ -2,7 +2,7 @@
 
 Definitions are hashed by their syntax trees: comments, docstrings and layout don't count. From a function the walk
 follows every name to the definition that it means, through imports, but only inside the project; of a library only
-the version counts.
+the version counts, and of the store its FORMAT: how things are kept is not what they are.
 """
 
 import ast
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = ("phrasemodels", "data", "tasks", "flows", "infra")
+KEEPERS = ("data.store", "data.source")
 PARSED_AGAIN = 20
 
 Name = tuple[str, str]  # module, top-level name
@@ -50,8 +51,8 @@ def _bound(node: ast.stmt) -> list[str]:
 
 @cache
 def _module(name: str) -> Module | None:
-    """A module of the project by name; None if there is none such."""
-    if name.split(".")[0] not in PROJECT:
+    """A module of the project by name; None if there is none such, or it is one of the store's."""
+    if name.split(".")[0] not in PROJECT or name in KEEPERS:
         return None
     try:
         spec = importlib.util.find_spec(name)

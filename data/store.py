@@ -27,7 +27,7 @@ import filelock
 from data.artifacts import MANIFEST, Artifact, damaged, describe, files_of, manifest_of, write_durably
 from data.source import closure
 
-FORMAT = 1
+FORMAT = 1  # of what is kept and how it is named; this file's source is in no key
 
 
 def jsonable(value: Any) -> Any:
