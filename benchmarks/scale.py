@@ -2,7 +2,8 @@
 
 Sentences of 5 to 20 words in shards of 10,000 go through the step that numbers words and enumerates phrases, each shard
 a step of its own in a store. Writes scale.json and scale.png; memory is the most that this process ever held, cost is
-its processor time (and what a clock says beside it).
+its processor time (and what a clock says beside it). What the store adds to a shard is the difference from the step
+called by itself.
 """
 
 import json
@@ -20,8 +21,9 @@ import pyarrow as pa
 from data.artifacts import Artifact, write_durably
 from data.schemas import TOKENS
 from data.shards import SHARD_ROWS, write_shard
-from data.store import Job, Step, Store
-from tasks.phrases import Phrases, phrases
+from data.store import Job, Places, Step, Store
+from tasks.phrases import Phrases, phrase_shard, phrases
+from tasks.stages import shards as shards_of
 from tasks.vocabulary import SPECIAL
 
 SENTENCES = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -72,6 +74,21 @@ def measured(folder: Path, shards: int, rows: int) -> dict[str, float]:
     return {"shards": shards, "rows": shards * rows, "seconds": seconds, "elapsed": elapsed, "memory_mib": memory}
 
 
+def alone(folder: Path, shards: int) -> float:
+    """Seconds of what the step does to so many shards of one sentence, without a store."""
+    given = stage(folder / "rows", shards, 1)
+    store = Store(folder / "store").open()
+    inputs = [{"shard": shard, "vocabulary": store.run(Step(words, "words"))} for shard in shards_of(given)]
+    out = folder / "out"
+    out.mkdir()
+    began = time.process_time()
+    for each in inputs:
+        phrase_shard(Job(out, out, each, store, Places(), ""), Phrases(longest=2))  # type: ignore[arg-type]
+    seconds = time.process_time() - began
+    shutil.rmtree(folder)
+    return seconds
+
+
 def plot(found: list[dict[str, float]], path: Path) -> None:
     """Cost of a sentence and memory against the number of sentences."""
     import matplotlib
@@ -96,8 +113,10 @@ def main(folder: str = ".", most: str = "10000000") -> None:
     result: dict[str, Any] = {"shards": [], "sentences": []}
     for count in SHARDS:
         result["shards"].append(row := measured(work / f"shards {count}", count, 1))
+        row["alone"] = alone(work / f"alone {count}", count)
         print(f"{count} shards: {1000 * row['seconds'] / count:.2f} ms each ({1000 * row['elapsed'] / count:.2f} by the "
-              f"clock), {row['memory_mib']:.0f} MiB", flush=True)  # fmt: skip
+              f"clock), {1000 * row['alone'] / count:.2f} of them the step alone, {row['memory_mib']:.0f} MiB",
+              flush=True)  # fmt: skip
     for count in [n for n in SENTENCES if n <= int(most)]:
         result["sentences"].append(row := measured(work / f"sentences {count}", count // SHARD_ROWS, SHARD_ROWS))
         print(f"{count} sentences: {1e6 * row['seconds'] / count:.2f} µs each ({1e6 * row['elapsed'] / count:.2f} by the "

@@ -59,9 +59,11 @@ def sha256_of(path: Path) -> str:
 
 def describe(path: Path) -> dict[str, Any]:
     """Size and digest of a file, after its bytes have reached the disk."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    status = path.stat()
+    if status.st_nlink == 1:  # under a second name it is part of an artifact already
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    return {"bytes": status.st_size, "sha256": sha256_of(path)}
 
 
 def damaged(artifact: Artifact) -> str | None:
