@@ -82,7 +82,7 @@ class LearnedQueries(nn.Module):
 
     def contexts(self, weights: Tensor, x: Tensor) -> Tensor:
         """weights (B, L, 1, N), x (B, N, d) -> (B, L, 1, dk)."""
-        return self.value(weights @ x[:, None])
+        return self.value((weights[:, :, 0] @ x)[:, :, None])
 
 
 class InputQueries(LearnedQueries):

@@ -101,7 +101,10 @@ class Parses(NamedTuple):
     tags: Tensor
 
 
-Decode = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+Scores = Callable[[], Tensor]
+Decode = Callable[[Scores, Scores, Tensor], tuple[Tensor, Tensor]]
+"""Scores of labelled spans (B, n, n, L) and of arcs (B, n+1, n+1), computed if asked for, and lengths (B), to cells
+(B, 2n-1, 3) and heads (B, n+1); -1 for what is not looked for."""
 
 
 @dataclass(frozen=True)
@@ -110,24 +113,24 @@ class Jointly:
 
     weight: float = 0.5
 
-    def __call__(self, labels: Tensor, arcs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        _, cells, heads = joint.argmax(self.weight * labels, (1 - self.weight) * arcs, lengths)
+    def __call__(self, labels: Scores, arcs: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        _, cells, heads = joint.argmax(self.weight * labels(), (1 - self.weight) * arcs(), lengths)
         return cells, heads
 
 
-def phrases_alone(labels: Tensor, arcs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def phrases_alone(labels: Scores, arcs: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """The best phrase structure (CKY); no heads."""
-    cells = spans.argmax(labels, lengths)[1]
-    return cells, cells.new_full(arcs.shape[:2], -1)
+    cells = spans.argmax(labels(), lengths)[1]
+    return cells, cells.new_full((len(cells), (cells.shape[1] + 3) // 2), -1)
 
 
-def arcs_alone(labels: Tensor, arcs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def arcs_alone(labels: Scores, arcs: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """The best projective dependency tree; no phrases."""
-    heads = eisner.single_root.argmax(arcs, lengths)[1]
-    return heads.new_full((len(heads), 2 * labels.shape[1] - 1, 3), -1), heads
+    heads = eisner.single_root.argmax(arcs(), lengths)[1]
+    return heads.new_full((len(heads), 2 * heads.shape[1] - 3, 3), -1), heads
 
 
-def apart(labels: Tensor, arcs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def apart(labels: Scores, arcs: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """The best of each, which may contradict one another."""
     return phrases_alone(labels, arcs, lengths)[0], arcs_alone(labels, arcs, lengths)[1]
 
@@ -214,10 +217,13 @@ class Parser(nn.Module):
     def parse(self, sentences: Sentences, decode: Decode) -> Parses:
         """The best trees; searched for on the CPU, where that is compiled."""
         states, posts = self.encode(sentences)
-        labels, arcs = self.labels(posts, sentences.lengths).float(), self.arc_scores(posts).float()
-        cells, heads = decode(labels.cpu(), arcs.cpu(), sentences.lengths.cpu())
+        cells, heads = decode(
+            lambda: self.labels(posts, sentences.lengths).float().cpu(),
+            lambda: self.arc_scores(posts).float().cpu(),
+            sentences.lengths.cpu(),
+        )
         cells, heads = cells.to(posts.device), heads.to(posts.device)
-        relations = self.relation_scores(posts, heads, self.look).argmax(-1)
+        relations = heads if (heads < 0).all() else self.relation_scores(posts, heads, self.look).argmax(-1)
         tags = sentences.tags[:, :-1] if self.tag_scores is None else self.tag_scores(states[:, :-1]).argmax(-1)
         none = heads < 0
         word = torch.arange(tags.shape[1], device=tags.device)
