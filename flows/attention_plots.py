@@ -10,9 +10,12 @@ from flows.plots import MARKS, svg
 
 
 def heat(values: Any, rows: Sequence[str], columns: Sequence[str], axes_said: tuple[str, str], said: str) -> str:
-    """Values (rows, columns) as SVG; dark is high. axes_said: what rows and columns are."""
+    """Values (rows, columns) as SVG: dark is high; where some are negative, blue is high and red is low. axes_said: what
+    rows and columns are."""
     figure, axes = plt.subplots(figsize=(2.6 + 0.24 * len(columns), 1.6 + 0.19 * len(rows)), layout="constrained")
-    shown = axes.imshow(values, cmap="Greys", aspect="auto")
+    most = float(abs(values).max())
+    scale = {"cmap": "RdBu", "vmin": -most, "vmax": most} if values.min() < 0 else {"cmap": "Greys"}
+    shown = axes.imshow(values, aspect="auto", **scale)
     axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=7)
     axes.set_yticks(range(len(rows)), rows, fontsize=7)
     axes.set(ylabel=axes_said[0], xlabel=axes_said[1])
