@@ -139,18 +139,26 @@ def test_neither_page_nor_mlflow_has_a_sentence_of_a_corpus_that_may_not_be_pass
     ("paper", "number", "rows", "sets", "shown"),
     [
         ("across", "translation", ("levels", "segments"), SMALL, "structured attention"),
-        (
+        pytest.param(
             "across",
             "entailment",
             ("psan", "hypernodes-k2"),
             ("train.steps=10", "train.evaluate_every=5"),
             "Against the baseline",
+            marks=pytest.mark.slow,
         ),
         ("000", "2", ("phrase-k2",), SMALL, "accuracy/idiom"),
         ("001", "2", ("psan",), ("train.steps=10", "train.evaluate_every=5"), "Lengths of sentences"),
         ("002", "2", ("atis-model-4",), ("train.steps=10", "train.evaluate_every=5"), "of new pairs"),
         ("003", "babi", ("binary-facts2",), ("train.steps=4", "train.evaluate_every=2"), "Time of an epoch"),
-        ("003", "snli", ("simple", "structured"), ("train.steps=4", "train.evaluate_every=2"), "Simple attention = 1"),
+        pytest.param(
+            "003",
+            "snli",
+            ("simple", "structured"),
+            ("train.steps=4", "train.evaluate_every=2"),
+            "Simple attention = 1",
+            marks=pytest.mark.slow,
+        ),
         ("004", "1", ("2",), ("train.steps=4", "train.evaluate_every=2"), "las"),
     ],
 )

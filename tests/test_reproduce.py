@@ -263,7 +263,10 @@ def test_killed_workers_and_drivers_cost_no_bit_and_no_row(tmp_path):
         first.stem: "CRASHED", second.stem: "COMPLETED"}  # fmt: skip
 
 
-@pytest.mark.parametrize(("row", "number"), [("transformer", signal.SIGINT), ("phrase-k2", signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("row", "number"),
+    [pytest.param("transformer", signal.SIGINT, marks=pytest.mark.slow), ("phrase-k2", signal.SIGTERM)],
+)
 def test_a_signal_ends_it_and_leaves_nothing_running(tmp_path, row, number):
     root = tmp_path / "store"
     with started(root, "reproduce", *TINY[:2], "--set", "train.steps=5000", "--row", row) as process:
