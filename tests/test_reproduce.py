@@ -23,7 +23,10 @@ from mlflow import MlflowClient
 
 from data.artifacts import sha256_of
 from data.store import Store
-from flows.query import VIEWS
+from flows.query import VIEWS, query
+from infra.services import start_mlflow
+from infra.settings import Settings
+from infra.tracking import Tracker
 from tasks.train import PROGRESS
 
 OVERRIDES = ("train.steps=30", "train.evaluate_every=10", "train.checkpoint_every=5", "train.batch_tokens=600",
@@ -57,6 +60,14 @@ def ask(world: dict, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def asked(world: dict, question: str) -> list[dict]:
+    """What `phrasemodels sql` asks, in this process."""
+    settings = Settings(store=world["store"])
+    start_mlflow(settings)
+    columns, rows = query(Store(settings.root).open(), Tracker(settings.tracking_uri), question)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def test_nothing_leaves_loopback(world):
@@ -140,7 +151,12 @@ def test_the_plan_says_what_changed(world):
     ],
 )
 def test_sql(world, question, answer):
-    assert json.loads(ask(world, "sql", question, "--json")) == answer
+    assert asked(world, question) == answer
+
+
+def test_sql_by_command_line(world):
+    question = "select verdict, count(*) n from verdicts group by verdict"
+    assert json.loads(ask(world, "sql", question, "--json")) == [{"verdict": "not comparable", "n": 2}]
 
 
 @pytest.mark.parametrize(("limit", "rows"), [(2, 2), (0, 0)])
@@ -173,7 +189,7 @@ def test_the_questions_of_the_readme(world, place, columns, rows):
     assert all(
         re.search(rf"from {view}\b", " ".join(QUESTIONS)) for view in VIEWS.keys() - {"levels", "leaks", "published"}
     )
-    found = json.loads(ask(world, "sql", QUESTIONS[place], "--json"))
+    found = asked(world, QUESTIONS[place])
     assert len(found) == rows and set(found[0]) == columns
     assert all(v is not None for row in found for name, v in row.items() if name not in ("half_width", "deviation"))
 
@@ -184,9 +200,13 @@ def test_the_questions_of_the_readme(world, place, columns, rows):
      "attach 'x.db'", "select * from nowhere"],
 )  # fmt: skip
 def test_sql_is_locked(world, question):
-    done = subprocess.run(
-        command("sql", question), env=variables(world["store"]), cwd=world["folder"], capture_output=True, text=True
-    )
+    with pytest.raises(ValueError, match="views: "):
+        asked(world, question)
+
+
+def test_sql_that_is_refused_is_said_in_a_line(world):
+    done = subprocess.run(command("sql", "copy (select 1) to 'out.csv'"), env=variables(world["store"]),
+                          cwd=world["folder"], capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert sorted(os.listdir(world["folder"])) == ["packets", "store"]
