@@ -138,7 +138,9 @@ def test_neither_page_nor_mlflow_has_a_sentence_of_a_corpus_that_may_not_be_pass
 @pytest.mark.parametrize(
     ("paper", "number", "rows", "sets", "shown"),
     [
-        ("across", "translation", ("levels", "segments"), SMALL, "structured attention"),
+        pytest.param(
+            "across", "translation", ("levels", "segments"), SMALL, "structured attention", marks=pytest.mark.slow
+        ),
         pytest.param(
             "across",
             "entailment",
@@ -148,9 +150,23 @@ def test_neither_page_nor_mlflow_has_a_sentence_of_a_corpus_that_may_not_be_pass
             marks=pytest.mark.slow,
         ),
         ("000", "2", ("phrase-k2",), SMALL, "accuracy/idiom"),
-        ("001", "2", ("psan",), ("train.steps=10", "train.evaluate_every=5"), "Lengths of sentences"),
+        pytest.param(
+            "001",
+            "2",
+            ("psan",),
+            ("train.steps=10", "train.evaluate_every=5"),
+            "Lengths of sentences",
+            marks=pytest.mark.slow,
+        ),
         ("002", "2", ("atis-model-4",), ("train.steps=10", "train.evaluate_every=5"), "of new pairs"),
-        ("003", "babi", ("binary-facts2",), ("train.steps=4", "train.evaluate_every=2"), "Time of an epoch"),
+        pytest.param(
+            "003",
+            "babi",
+            ("binary-facts2",),
+            ("train.steps=4", "train.evaluate_every=2"),
+            "Time of an epoch",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "003",
             "snli",

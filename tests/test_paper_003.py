@@ -42,7 +42,7 @@ def test_every_cell_names_one_published_number_and_every_row_has_its_own_name(pr
         assert {name: len(table) for name, table in made.items()} == {"nmt": 6, "babi": 30, "snli": 4, "trees": 3}
 
 
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", [pytest.param(row, marks=pytest.mark.slow if "nmt" in row else ()) for row in ROWS])
 def test_from_records_to_scores(row, tmp_path):
     chosen = experiment(f"003/table{row}")
     for assignment in TINY:

@@ -298,6 +298,7 @@ def test_a_signal_ends_it_and_leaves_nothing_running(tmp_path, row, number):
     assert not subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_more_workers_than_there_are_is_an_error_at_once(tmp_path):
     started_at = time.monotonic()
     done = subprocess.run(
