@@ -109,10 +109,10 @@ def actor_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]], to
     busy: dict[Any, tuple[int, Any]] = {}
 
     def give(actor: Any) -> None:
-        for index, item in left:
-            busy[actor.call.remote(function, *item)] = (index, actor)
-            return
-        ray.kill(actor)
+        if (found := next(left, None)) is None:
+            ray.kill(actor)
+        else:
+            busy[actor.call.remote(function, *found[1])] = (found[0], actor)
 
     try:
         for actor in actors:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from phrasemodels.encoders.adasent import AdaSentConfig
 from phrasemodels.encoders.bilstm import BiLstmConfig
@@ -98,17 +99,19 @@ ABLATIONS = (
     replace(PSAN, slug="full", variant="(8) Full Model"),
 )  # fmt: skip
 
-# The full model with each switch of the specification turned by itself.
-SWITCHES = tuple(
-    System(slug, "PSAN", variant, pair(lambda size, parts=parts: replace(psan(size), **parts)), DIVISION)  # type: ignore[misc]
-    for slug, variant, parts in (
-        ("as-printed", "as printed", {}),
-        ("highway", "what the gate keeps out stays as it was", {"memory": HighwayMemory}),
-        ("alone", "a phrase of one word attends to itself", {"alone": itself}),
-        ("coarse-first", "large phrases first", {"order": as_numbered}),
-    )
+
+def switched(slug: str, variant: str, **parts: Any) -> System:
+    """The full model with a switch of the specification turned."""
+    return System(slug, PSAN.name, variant, pair(lambda size: replace(psan(size), **parts)), DIVISION)
+
+
+HIGHWAY = switched("highway", "what the gate keeps out stays as it was", memory=HighwayMemory)
+SWITCHES = (
+    switched("as-printed", "as printed"),
+    HIGHWAY,
+    switched("alone", "a phrase of one word attends to itself", alone=itself),
+    switched("coarse-first", "large phrases first", order=as_numbered),
 )
-HIGHWAY = SWITCHES[1]
 
 # The same encoder with phrases from elsewhere; the first is what the others are tested against.
 SOURCES = (
