@@ -92,7 +92,8 @@ class Problem(Protocol):
         """Summed loss (nats) of a batch."""
 
     def criterion(self, model: Any, batch: Any) -> Tensor:
-        """Summed over a batch of dev, what the best weights have least of: the loss, or errors."""
+        """Of a batch of dev, what the best weights have least of: the sum of losses or errors, of which the mean counts,
+        or rows (errors, of how many), of which the shares of all batches are added up."""
 
     def count(self, data: Any, rows: Rows) -> int:
         """How many things loss and criterion are summed over."""
@@ -243,14 +244,18 @@ def _update(
 
 @torch.inference_mode()
 def _dev_loss(objective: Objective, dev: Examples, config: TrainConfig, worker: Worker) -> float:
-    """The mean of the problem's criterion; every row counts once, on one worker."""
+    """The problem's criterion over all batches; every row counts once, on one worker."""
     objective.eval()
-    loss, count = 0.0, 0
-    for rows in in_order(dev, config.batch_tokens)[worker.rank :: worker.world]:
+    batches = in_order(dev, config.batch_tokens)
+    own = batches[worker.rank :: worker.world]
+    found = []
+    for rows in own or batches[:1]:  # a worker without a batch still takes part in the sums, with weight 0
         with _precision(config, worker.device):
-            loss += float(objective.problem.criterion(objective.model, dev.batch(rows).to(worker.device)))
-        count += objective.problem.count(dev, rows)
-    return worker.total(loss) / worker.total(count)
+            errors = objective.problem.criterion(objective.model, dev.batch(rows).to(worker.device)).double()
+        count = errors.new_tensor(objective.problem.count(dev, rows))
+        found.append(errors if errors.dim() else torch.stack([errors, count]))
+    sums = worker.total(torch.stack(found).sum(0) * bool(own))
+    return float((sums[..., 0] / sums[..., 1]).sum())
 
 
 def _tell(

@@ -31,12 +31,12 @@ class Worker:
             else torch.device("cpu")
         )
 
-    def total(self, value: float) -> float:
-        """The sum over all workers."""
-        summed = torch.tensor(value, dtype=torch.float64, device=self.device)
+    def total(self, values: Tensor) -> Tensor:
+        """Their sums over all workers."""
+        summed = values.to(self.device, torch.float64)
         if self.world > 1:
             distributed.all_reduce(summed)
-        return float(summed)
+        return summed
 
 
 class Clock:
@@ -59,7 +59,7 @@ class Clock:
         row = {
             "step": progress.step,
             "epoch": progress.epoch,
-            "loss": worker.total(float(torch.stack(self.losses).sum())) / self.count,
+            "loss": float(worker.total(torch.stack(self.losses).sum())) / self.count,
             "dev_loss": dev_loss,
             "learning_rate": optimiser.param_groups[0]["lr"],
             "tokens_per_second": self.count / (now - self.last),

@@ -80,8 +80,14 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(shared, undistur
     assert not same(weights(tmp_path / "other"), undisturbed)
 
 
+def spoiled(step: int, warmup: int, steps: int) -> float:
+    """What was learned in the first half is lost in the second."""
+    return 1.0 if 2 * step < steps else 1000.0
+
+
 def test_the_best_weights_are_those_with_the_least_dev_loss(shared, tmp_path):
-    run = training(shared, tmp_path, "train.learning_rate=2", "train.warmup=1")
+    run = training(shared, tmp_path)
+    run = dataclasses.replace(run, config=dataclasses.replace(run.config, schedule=spoiled))
     training_loop(run)
     path, state = newest(tmp_path, "key")
     progress, model = state["progress"], run.model.build()
