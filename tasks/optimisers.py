@@ -1,5 +1,6 @@
 """Optimisers and schedules that papers name, with every constant said: defaults of libraries differ."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -27,6 +28,11 @@ def constant(step: int, warmup: int, steps: int) -> float:
     return 1.0
 
 
+def linear_warmup(step: int, warmup: int, steps: int) -> float:
+    """Linear warm-up, then the peak."""
+    return min(1.0, (step + 1) / warmup)
+
+
 def sgd(parameters: Iterable[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
     """Plain stochastic gradient descent."""
     return torch.optim.SGD(parameters, config.learning_rate)
@@ -46,3 +52,14 @@ def halved_after_rise(losses: Sequence[float]) -> float:
     """Half at every evaluation since the first at which the dev loss rose (paper 003, with one evaluation an epoch)."""
     rises = [place for place in range(1, len(losses)) if losses[place] > losses[place - 1]]
     return 0.5 ** (len(losses) - rises[0]) if rises else 1.0
+
+
+def halved_on_plateau(losses: Sequence[float]) -> float:
+    """Half whenever six epochs, of four evaluations each, have brought nothing better (paper 004's released code)."""
+    factor, best, without = 1.0, math.inf, 0
+    for end in range(4, len(losses) + 1, 4):
+        newest = min(losses[:end])
+        best, without = (newest, 0) if newest < best else (best, without + 1)
+        if without > 5:
+            factor, without = factor / 2, 0
+    return factor

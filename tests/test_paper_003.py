@@ -16,7 +16,7 @@ from flows.sections import averages
 from flows.session import Session
 from flows.verdicts import verdicts
 from infra.settings import Settings
-from tasks.optimisers import halved_after_rise
+from tasks.optimisers import halved_after_rise, halved_on_plateau
 from tasks.problems.answering import ANSWERS, AnswerScoring, score_answers
 from tasks.problems.transduction import length_to_failure
 from tasks.stories import words
@@ -140,6 +140,11 @@ def test_length_to_failure(hypothesis, reference, expected):
 def test_the_rate_is_halved_from_the_first_rise_on():
     losses = [3.0, 2.0, 2.5, 1.0, 1.5]
     assert [halved_after_rise(losses[:n]) for n in range(6)] == [1, 1, 1, 0.5, 0.25, 0.125]
+
+
+def test_the_rate_is_halved_on_a_plateau() -> None:
+    losses = [1.0] * 4 + [0.5] + [0.7] * 75
+    assert [halved_on_plateau(losses[:n]) for n in (4, 8, 31, 32, 55, 56, 80)] == [1, 1, 1, 0.5, 0.5, 0.25, 0.125]
 
 
 def test_words_and_characters():
