@@ -91,8 +91,16 @@ class TreeNumbers:
 
 
 def tree_numbers(job: Job, settings: TreeNumbers) -> dict[str, Any]:
-    """Shards of NUMBERS, of TREES shards job.inputs["rows"] and job.inputs["vocabulary"]; one step a shard."""
-    return map_shards(job, tree_shard, settings, vocabulary=job.inputs["vocabulary"])
+    """Shards of NUMBERS, of TREES shards job.inputs["rows"] and job.inputs["vocabulary"]; one step a shard.
+
+    ValueError: nothing is left to learn from.
+    """
+    made = map_shards(job, tree_shard, settings, vocabulary=job.inputs["vocabulary"])
+    if settings.complete and not made["rows"]:
+        raise ValueError(
+            "no sentence has a tree, heads and few enough words: give a corpus that has brackets and dependencies"
+        )
+    return made
 
 
 def tree_shard(job: Job, settings: TreeNumbers) -> dict[str, Any]:

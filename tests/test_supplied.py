@@ -18,8 +18,15 @@ from flows.experiment import Experiment, override
 from flows.supplied import LEARNED, with_encoders, with_supplied
 from phrasemodels.encoders.inputs import PretrainedConfig
 from tasks.pieces import Pieces
+from tasks.stages import stage_table
 
 TREE = "( (S (NP-SBJ (DT A) (NN dog)) (VP (VBZ sleeps)) (. .)) )\n"
+ARCS = "".join(
+    f"{place}\t{word}\t_\t{tag}\t{tag}\t_\t{head}\tdep\t_\t_\n"
+    for place, (word, tag, head) in enumerate(
+        (("A", "DT", 2), ("dog", "NN", 3), ("sleeps", "VBZ", 0), (".", ".", 3)), 1
+    )
+)
 BLOCK = (
     "<question id=1>\twho is a ?\n<logical form id=1>\t( lambda ?x ( r ?x a ) )\n"
     "<parameters id=1>\ta (entity) [2,2]\n<question type id=1>\tsingle-relation\n"
@@ -30,7 +37,8 @@ PAIR = {
     "sentence1_parse": "(ROOT (NP (DT A) (NN dog)))", "sentence2_parse": "(ROOT (NP (DT A) (NN cat)))",
 }  # fmt: skip
 LAYOUTS: dict[str, dict[str, str]] = {
-    "penn_treebank": {f"LDC99T42/PARSED/MRG/WSJ/{s:02d}/WSJ_{s:02d}01.MRG": TREE for s in range(25)},
+    "penn_treebank": {f"LDC99T42/PARSED/MRG/WSJ/{s:02d}/WSJ_{s:02d}01.MRG": TREE for s in range(25)}
+    | {f"{split}.conllu": f"{ARCS}\n" * count for split, count in (("train", 20), ("dev", 1), ("test", 1))},
     "nltk_treebank": {f"treebank/combined/wsj_{n:04d}.mrg": TREE for n in range(1, 200)},
     "snli_official": {f"snli_1.0/snli_1.0_{s}.jsonl": json.dumps(PAIR) + "\n" for s in ("train", "dev", "test")},
     "mspars": {"data/MSParS.train": BLOCK},
@@ -92,6 +100,8 @@ def test_experiments_read_what_was_put_in(supplied: Path, store: Store, name: st
         made = [store.run(found.recipe.corpus.split(split), Places(sources=sources)) for split in ("train", "dev")]
         assert tuple(artifact.meta["rows"] for artifact in made) == rows
         assert made[0].meta["redistributable"] == (corpus == "snli_official")
+        if name == "parsing":
+            assert {tuple(heads) for heads in stage_table(made[0])["heads"].to_pylist()} == {(2, 3, 0, 3)}
     changed = next(path for path in sorted((supplied / corpus).rglob("*")) if path.is_file())
     if corpus != "mspars":
         changed.write_text(changed.read_text(encoding="utf-8") * 2, encoding="utf-8")

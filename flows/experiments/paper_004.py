@@ -155,7 +155,7 @@ PROFILES = {
     # what the paper gives; its batches are 100 sentences, some 2,700 positions, 40 epochs of which are about 16,000
     # updates. The Penn Treebank has to be put in by hand.
     "paper": Profile(
-        corpus=Corpus("penn_treebank"),
+        corpus=Corpus("penn_treebank", "joint"),
         size=Size(),
         label=LabelAttentionConfig(),
         train=TrainConfig(
