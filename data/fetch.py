@@ -12,11 +12,12 @@ import shutil
 import socket
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import httpx
@@ -38,21 +39,19 @@ class InterruptedDownloadError(Exception):
 
 
 def fetch(file: File, target: Path, sources: Sources) -> str:
-    """Put a file at `target` and say where it came from. ValueError: wrong content; OSError: nowhere to be had."""
-    for mirror in sources.mirrors:
-        if (found := mirror / file.mirror).is_file():
-            _unpack(found, target, file)
-            return str(found)
-    failures = [] if not sources.offline else ["offline"]
-    for url, save in [] if sources.offline else _ways(file):
+    """Put a file at `target` and say where it came from. OSError: nowhere to be had, and what each place said."""
+    said = []
+    for place, put in _places(file, sources):
         try:
-            _download(url, save, target, file, sources)
-            return url
-        except (InterruptedDownloadError, httpx.HTTPStatusError) as error:
-            failures.append(f"{url}: {error}")
+            put(target)
+            return place
+        except (ValueError, InterruptedDownloadError, httpx.InvalidURL) as error:
+            said.append(f"{place}: {error}")
+    if sources.offline:
+        said.append("offline")
     places = " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors)
     places = places or "a folder named by PHRASEMODELS_MIRROR"
-    raise OSError(f"{file.name} is not to be had ({'; '.join(failures)}); put it at {places}")
+    raise OSError(f"{file.name} is not to be had ({'; '.join(said)}); put it at {places}")
 
 
 def missing(files: Iterable[File], sources: Sources) -> list[File]:
@@ -60,51 +59,54 @@ def missing(files: Iterable[File], sources: Sources) -> list[File]:
     return [f for f in files if not any((mirror / f.mirror).is_file() for mirror in sources.mirrors)]
 
 
+Put = Callable[[Path], None]  # (where) -> the file, unpacked and verified
 Save = Callable[[Path, Sources], None]  # (where, how to ask) -> the upstream file, still packed
 
 
-def _ways(file: File) -> list[tuple[str, Save]]:
-    """Where a file can be downloaded and how, in order: as it is, or built from what is upstream."""
-    ways: list[tuple[str, Save]] = [(url, partial(_save, url, 2 * file.bytes + CHUNK)) for url in file.urls]
+def _places(file: File, sources: Sources) -> Iterator[tuple[str, Put]]:
+    """Where a file may be, in order, and how it comes from there: as it is, or built from what is upstream."""
+    for mirror in sources.mirrors:
+        if (found := mirror / file.mirror).is_file():
+            yield str(found), partial(_unpack, file, found)
+    if sources.offline:
+        return
+    for url in file.urls:
+        suffix = Path(url).suffix if Path(url).suffix in OPENERS else ""
+        save = partial(_save, url, 2 * file.bytes + CHUNK)
+        yield url, partial(_download, file, save, f"part{suffix}", sources)
     if file.build:
-        ways.append((file.build.url, partial(BUILDERS[file.build.transform], file.build, file.bytes)))
-    return ways
+        build = partial(BUILDERS[file.build.transform], file.build, file.bytes)
+        yield file.build.url, partial(_download, file, build, "part", sources)
 
 
-def _download(url: str, save: Save, target: Path, file: File, sources: Sources) -> None:
-    suffix = Path(url).suffix if Path(url).suffix in OPENERS and not file.build else ""
-    part = target.with_name(target.name + ".part" + suffix)
-    save(part, sources)
-    try:
-        _unpack(part, target, file)
-    finally:
-        part.unlink(missing_ok=True)
+def _download(file: File, save: Save, name: str, sources: Sources, target: Path) -> None:
+    """By way of a folder of its own, so that nothing of one place is taken for another's."""
+    with TemporaryDirectory(dir=target.parent, prefix=".fetch-") as folder:
+        part = Path(folder, name)
+        save(part, sources)
+        _unpack(file, part, target)
 
 
 def _concatenate(build: Concatenation, size: int, part: Path, sources: Sources) -> None:
-    piece = part.with_name(part.name + ".piece")
+    piece = part.with_name("piece")
     with part.open("wb") as out:
         for name in build.parts:
-            piece.unlink(missing_ok=True)
             _save(build.url.replace("{}", name), size, piece, sources)
             out.write(piece.read_bytes())
-    piece.unlink(missing_ok=True)
+            piece.unlink()
 
 
 def _first_lines(build: FirstLines, size: int, part: Path, sources: Sources) -> None:
-    whole = part.with_name(part.name + ".whole")
+    whole = part.with_name("whole")
     _save(build.url, 100 * size, whole, sources)
     with whole.open("rb") as source, part.open("wb") as out:
         out.writelines(islice(source, build.lines))
-    whole.unlink()
 
 
 def _member(build: Member, size: int, part: Path, sources: Sources) -> None:
-    archive = part.with_name(part.name + ".archive")
+    archive = part.with_name("archive")
     _save(build.url, build.most_bytes, archive, sources)
-    part.unlink(missing_ok=True)
     extract(archive, build.member, part, size)
-    archive.unlink()
 
 
 BUILDERS: dict[str, Callable[..., None]] = {
@@ -154,37 +156,33 @@ def _stream(url: str, part: Path, most: int, checks: Sequence[Callable[[httpx.Re
                 return
             if response.status_code in (408, 425, 429) or response.status_code >= 500:
                 raise InterruptedDownloadError(f"HTTP {response.status_code}")
-            response.raise_for_status()
+            if not response.is_success:
+                raise ValueError(f"HTTP {response.status_code}")
             resumed = response.status_code == 206
             total = before = have if resumed else 0
             with part.open("ab" if resumed else "wb") as out:
-                for chunk in response.iter_bytes():
+                for chunk in response.iter_raw():  # what a lying Content-Encoding would inflate is not
                     total += len(chunk)
                     if total > most:
-                        raise ValueError(
-                            f"{url}: more than {most} bytes, the manifest promises fewer; nothing was kept"
-                        )
+                        raise ValueError(f"more than {most} bytes, the manifest promises fewer; nothing was kept")
                     out.write(chunk)
                     if (waited := time.monotonic() - started) > PATIENCE and total - before < SLOWEST * waited:
                         raise InterruptedDownloadError(f"slower than {SLOWEST:.0f} bytes a second")
-            expected = response.headers.get("Content-Length")
-            if expected and total - before != int(expected):
-                raise InterruptedDownloadError(f"{total} bytes came, {expected} were promised")
-    except (httpx.TransportError, httpx.TooManyRedirects) as error:
+    except httpx.RequestError as error:
         raise InterruptedDownloadError(str(error) or type(error).__name__) from error
 
 
-def _unpack(packed: Path, target: Path, file: File) -> None:
+def _unpack(file: File, packed: Path, target: Path) -> None:
     """Decompress, verify, rename. Wrong content leaves nothing behind."""
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with closing(OPENERS.get(packed.suffix, open)(packed, "rb")) as source, aside.open("wb") as out:
             digest = _copy(source, out, file.bytes)
         if digest != file.sha256:
-            raise ValueError(f"{packed}: sha256 is {digest}, the manifest says {file.sha256}; get the file again")
+            raise ValueError(f"sha256 is {digest}, the manifest says {file.sha256}; get the file again")
         os.replace(aside, target)
     except BROKEN as error:
-        raise ValueError(f"{packed}: truncated or not a {packed.suffix} file ({error}); get the file again") from error
+        raise ValueError(f"truncated or not a {packed.suffix} file ({error}); get the file again") from error
     finally:
         aside.unlink(missing_ok=True)
 

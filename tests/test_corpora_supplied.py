@@ -209,6 +209,6 @@ def test_a_file_is_built_and_must_have_its_digest(
     file = File(name="a", sha256=digest, bytes=len(content), mirror="x/a", build=recipe)  # type: ignore[arg-type]
     fetch(file, tmp_path / "a", Sources(private=True, wait=0.01))
     assert (tmp_path / "a").read_bytes() == content
-    with pytest.raises(ValueError, match="the manifest says 000"):
+    with pytest.raises(OSError, match="the manifest says 000"):
         fetch(file.model_copy(update={"sha256": "0" * 64}), tmp_path / "b", Sources(private=True, wait=0.01))
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
