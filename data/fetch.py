@@ -5,14 +5,12 @@ A file counts only with the digest of its manifest. What it is compressed with (
 
 import gzip
 import hashlib
-import ipaddress
 import lzma
 import os
 import shutil
-import socket
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -23,6 +21,7 @@ from typing import Any, BinaryIO
 import httpx
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
+from data import internet
 from data.archives import extract
 from data.manifest import Concatenation, File, FirstLines, Member
 from data.sources import Sources
@@ -123,34 +122,18 @@ def _save(url: str, most: int, part: Path, sources: Sources) -> None:
         wait=wait_exponential_jitter(initial=sources.wait, max=60, jitter=sources.wait),
         reraise=True,
     )
-    retrying(_stream, url, part, most, () if sources.private else (public,))
+    retrying(_stream, url, part, most, httpx.Client if sources.private else internet.client)
 
 
-def public(request: httpx.Request) -> None:
-    """A ValueError before a request, or what it is redirected to, would go to an address that is not on the internet."""
-    host = request.url.host
-    try:
-        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
-    except (OSError, UnicodeError):  # nobody knows it but, perhaps, a proxy
-        return
-    if private := sorted(one for one in found if not ipaddress.ip_address(one.split("%")[0]).is_global):
-        raise ValueError(
-            f"{request.url}: {host} is {private[0]}, which is not on the internet; set PHRASEMODELS_PRIVATE=true if that is meant"
-        )
-
-
-def _stream(url: str, part: Path, most: int, checks: Sequence[Callable[[httpx.Request], None]] = ()) -> None:
-    """Go on with a download from where it stopped. What another attempt may mend raises InterruptedDownloadError.
-
-    checks: what each request has to pass, redirected ones too.
-    """
+def _stream(url: str, part: Path, most: int, connect: Callable[[], httpx.Client]) -> None:
+    """Go on with a download from where it stopped. What another attempt may mend raises InterruptedDownloadError."""
     have, started = part.stat().st_size if part.exists() else 0, time.monotonic()
     headers = {"Range": f"bytes={have}-"} if have else {}
     headers["Accept-Encoding"] = "identity"
     try:
         with (
-            httpx.Client(follow_redirects=True, timeout=30, event_hooks={"request": [*checks]}) as client,
-            client.stream("GET", url, headers=headers) as response,
+            connect() as client,
+            client.stream("GET", url, headers=headers, follow_redirects=True, timeout=30) as response,
         ):
             if response.status_code == 416:  # nothing beyond what we have
                 return

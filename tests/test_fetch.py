@@ -4,9 +4,11 @@ import contextlib
 import gzip
 import hashlib
 import http.server
+import ipaddress
 import lzma
 import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ import pytest
 
 import data.fetch
 from data.fetch import fetch, free_space
+from data.internet import is_public
 from data.manifest import File, read
 from data.sources import Sources
 
@@ -39,6 +42,8 @@ class Server(http.server.BaseHTTPRequestHandler):
         if behaviour == "busy" and count < 3:
             return self.send_error(503 if count == 1 else 429)
         if behaviour == "gone":
+            return self.send_error(404)
+        if behaviour == "named" and not self.headers["Host"].startswith("example.org:"):
             return self.send_error(404)
         if behaviour == "loop":
             self.send_response(302)
@@ -141,7 +146,24 @@ def test_what_comes_too_slowly_is_given_up(url: str, tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize(
     "host",
-    ["127.0.0.1", "[::1]", "localhost", "169.254.169.254", "10.0.0.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"],
+    [
+        "127.0.0.1",
+        "[::1]",
+        "localhost",
+        "169.254.169.254",
+        "10.0.0.1",
+        "2130706433",
+        "0x7f.1",
+        "[::ffff:127.0.0.1]",
+        "224.0.0.1",
+        "[ff0e::1]",
+        "[64:ff9b::7f00:1]",
+        "[64:ff9b:1::1]",
+        "[2002:7f00:1::]",
+        "[2001:0:808:808::]",
+        "[::7f00:1]",
+        "[fec0::1]",
+    ],
 )
 def test_a_manifest_reaches_nothing_that_is_not_on_the_internet(host: str, url: str, tmp_path: Path) -> None:
     Server.seen.clear()
@@ -152,19 +174,93 @@ def test_a_manifest_reaches_nothing_that_is_not_on_the_internet(host: str, url: 
     assert os.listdir(tmp_path) == []
 
 
-def test_nor_is_it_led_there(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known, port = socket.getaddrinfo, int(url.rsplit(":", 1)[1])
+@pytest.mark.parametrize("address", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700::1111"])
+def test_but_what_is_on_the_internet(address: str) -> None:
+    assert is_public(ipaddress.ip_address(address))
 
-    def resolve(host: Any, service: Any, *rest: Any, **more: Any) -> Any:
-        if host in ("example.org", b"example.org"):  # on the internet, but what is asked answers here
-            host = "127.0.0.1" if service else "8.8.8.8"
-        return known(host, service, *rest, **more)
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What names mean, one address a question, the last one for ever; nobody knows any other."""
+    meanings: dict[str, list[str]] = {}
+
+    def resolve(host: str, port: int | None, *_: Any, **__: Any) -> Any:
+        known = meanings.get(host, [host])
+        try:
+            found = str(ipaddress.ip_address(known.pop(0) if len(known) > 1 else known[0]))
+        except ValueError:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from None
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (found, port or 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return meanings
+
+
+@pytest.fixture
+def reached(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which addresses connections go to; those on the internet lead to the server, but 1.1.1.1 answers nobody."""
+    asked: list[str] = []
+
+    def connect(address: tuple[str, int], *_: Any, **__: Any) -> socket.socket:
+        asked.append(address[0])
+        if address[0] == "1.1.1.1":
+            raise ConnectionRefusedError("refused")
+        there = socket.socket()
+        there.connect(("127.0.0.1", address[1]))
+        return there
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("meaning", "path", "went", "seen"),
+    [
+        (["8.8.8.8"], "away/t", ["8.8.8.8"], {"away": 1}),
+        (["1.1.1.1", "127.0.0.1"], "good/t", ["1.1.1.1"], {}),
+        (["127.0.0.1"], "good/t", [], {}),
+    ],
+)
+def test_nor_is_it_led_there(
+    meaning: list[str], path: str, went: list[str], seen: Any, url: str, names: Any, reached: list[str], tmp_path: Path
+) -> None:
     Server.seen.clear()
+    names["example.org"] = meaning
     with pytest.raises(OSError, match=r"127\.0\.0\.1, which is not on the internet"):
-        fetch(a_file(f"http://example.org:{port}/away/t"), tmp_path / "t.en", Sources(wait=0.01))
-    assert Server.seen == {"away": 1}
+        fetch(a_file(url.replace("127.0.0.1", "example.org") + f"/{path}"), tmp_path / "t.en", Sources(wait=0.01))
+    assert (reached, Server.seen) == (went, seen)
+
+
+def test_a_server_is_asked_by_its_name(
+    url: str, names: Any, reached: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = url.replace("127.0.0.1", "example.org")
+    names["example.org"] = ["8.8.8.8"]
+    assert fetch(a_file(f"{there}/named/t"), tmp_path / "t.en", Sources(wait=0.01)) == f"{there}/named/t"
+    certificates = []
+
+    def wrap(self: ssl.SSLContext, plain: socket.socket, server_hostname: str) -> None:
+        certificates.append(server_hostname)
+        plain.close()
+        raise ssl.SSLError("no certificate")
+
+    monkeypatch.setattr(ssl.SSLContext, "wrap_socket", wrap)
+    with pytest.raises(OSError, match="no certificate"):
+        fetch(a_file(f"{there}/named/t".replace("http", "https")), tmp_path / "u.en", Sources(wait=0.01))
+    assert {*certificates} == {"example.org"} and {*reached} == {"8.8.8.8"}
+
+
+def test_a_name_that_nobody_knows_is_for_a_proxy(
+    url: str, names: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = a_file("http://example.org/t")
+    with pytest.raises(OSError, match=r"nobody knows example\.org"):
+        fetch(file, tmp_path / "t.en", Sources(wait=0.01))
+    monkeypatch.setenv("HTTP_PROXY", url)
+    assert fetch(file, tmp_path / "t.en", Sources(wait=0.01)) == "http://example.org/t"
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    with pytest.raises(OSError, match=r"nobody knows example\.org"):
+        fetch(file, tmp_path / "u.en", Sources(wait=0.01))
 
 
 def test_urls_are_tried_in_order_and_a_mirror_comes_first(url: str, tmp_path: Path) -> None:
