@@ -1,26 +1,31 @@
 """Archives that nobody vouches for: what is in them stays inside the folder, and within bounds.
 
-Refused: `..` and absolute paths, links and devices, names that differ in case only, encryption, too many entries, and
-more bytes than the caller allows or than RATIO times the archive.
+Refused: `..` and absolute paths, links and devices, names that are long or differ in case only, encryption, too many
+entries, and more bytes than the caller allows or than RATIO times the archive.
 """
 
+import bz2
+import gzip
+import lzma
 import shutil
 import stat
 import tarfile
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from lzma import LZMAError
+from itertools import pairwise
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 RATIO = 200
-MOST_ENTRIES = 100_000
+MOST_ENTRIES, MOST_CHARACTERS = 100_000, 500  # of an archive; of a name
+HEADERS, HEADERS_EACH = 1 << 16, 1 << 11  # bytes, as tarfile keeps all of them: at first, and more with each entry
+OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 CHUNK = 1 << 16
-BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, OSError, NotImplementedError)
+BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, NotImplementedError)
 
 
 class Entry(NamedTuple):
@@ -92,25 +97,20 @@ def _line(error: BaseException) -> str:
 @contextmanager
 def _entries(archive: Path) -> Iterator[list[Entry]]:
     """The files of a zip or tar archive, all names checked."""
-    opened: zipfile.ZipFile | tarfile.TarFile | None = None
-    try:
-        if zipfile.is_zipfile(archive):
-            opened = zipfile.ZipFile(archive)
-            entries = _checked(archive, _zip_entries(archive, opened))
-        else:
-            opened = tarfile.TarFile.open(archive)
-            entries = _checked(archive, _tar_entries(archive, opened))
-    except BROKEN as error:
-        raise ValueError(f"{archive}: not a whole zip or tar archive ({_line(error)}); get it again") from error
-    else:
-        yield entries
-    finally:
-        if opened:
-            opened.close()
+    with ExitStack() as opened:
+        try:
+            if zipfile.is_zipfile(archive):
+                entries = _zip_entries(archive, opened.enter_context(zipfile.ZipFile(archive)))
+            else:
+                entries = _tar_entries(archive, opened.enter_context(_unpacked(archive)))
+            checked = _checked(archive, entries)
+        except BROKEN as error:
+            raise ValueError(f"{archive}: not a whole zip or tar archive ({_line(error)}); get it again") from error
+        yield checked
 
 
 def _zip_entries(archive: Path, opened: zipfile.ZipFile) -> Iterator[Entry]:
-    for info in opened.infolist():
+    for info in _counted(archive, opened.infolist()):
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
             raise ValueError(f"{archive}: {info.filename!r} is a link or a device; nothing was unpacked")
@@ -120,12 +120,48 @@ def _zip_entries(archive: Path, opened: zipfile.ZipFile) -> Iterator[Entry]:
             yield Entry(info.filename, partial(opened.open, info))
 
 
-def _tar_entries(archive: Path, opened: tarfile.TarFile) -> Iterator[Entry]:
-    for info in opened:
-        if not (info.isreg() or info.isdir()):
+def _unpacked(archive: Path) -> IO[bytes]:
+    """A tar archive without its compression."""
+    with archive.open("rb") as file:
+        start = file.read(6)
+    return next((opener for magic, opener in OPENERS.items() if start.startswith(magic)), open)(archive, "rb")
+
+
+class _Headers:
+    """A tar archive as it is listed: of headers, each of which tarfile reads whole, it gives only what is left."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.seek, self.tell, self.left = file, file.seek, file.tell, HEADERS
+
+    def read(self, size: int) -> bytes:
+        self.left -= size
+        if self.left < 0 or size < 0:
+            raise tarfile.ReadError(f"headers of more than {HEADERS} bytes")
+        return self.file.read(size)
+
+
+class _Tar(tarfile.TarFile):
+    """A tar archive whose members keep nothing of what is said of all, and whose numbers are numbers."""
+
+    def next(self) -> tarfile.TarInfo | None:
+        try:
+            return super().next()
+        except ValueError as error:
+            raise tarfile.ReadError(str(error)) from error
+        finally:
+            self.pax_headers.clear()
+
+
+def _tar_entries(archive: Path, file: IO[bytes]) -> Iterator[Entry]:
+    headers: Any = _Headers(file)
+    opened = _Tar(fileobj=headers)
+    for info in _counted(archive, opened):
+        headers.left += HEADERS_EACH
+        if not (info.isreg() or info.isdir()) or info.issparse():
             raise ValueError(f"{archive}: {info.name!r} is a link or a device; nothing was unpacked")
         if info.isreg():
             yield Entry(info.name.removeprefix("./"), partial(_regular, opened, info))
+    opened.fileobj = file  # contents are bounded where they are copied
 
 
 def _regular(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
@@ -134,22 +170,32 @@ def _regular(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
     return file
 
 
+T = TypeVar("T")
+
+
+def _counted(archive: Path, members: Iterable[T]) -> Iterator[T]:
+    for number, member in enumerate(members):
+        if number == MOST_ENTRIES:
+            raise ValueError(f"{archive}: more than {MOST_ENTRIES} entries; nothing was unpacked")
+        yield member
+
+
 def _checked(archive: Path, entries: Iterator[Entry]) -> list[Entry]:
     seen: dict[str, str] = {}
-    parents: set[str] = set()
     checked = []
     for entry in entries:
         parts = entry.name.split("/")
+        if len(entry.name) > MOST_CHARACTERS:
+            raise ValueError(f"{archive}: {entry.name[:50]!r}... has more than {MOST_CHARACTERS} characters")
         if not all(parts) or ".." in parts or "." in parts or any(c in entry.name for c in "\\:\0"):
             raise ValueError(f"{archive}: {entry.name!r} would leave the folder; nothing was unpacked")
         folded = unicodedata.normalize("NFC", entry.name).casefold()
         if folded in seen:
             raise ValueError(f"{archive}: {entry.name!r} and {seen[folded]!r} differ in case only, or not at all")
         seen[folded] = entry.name
-        parents.update(folded.rsplit("/", depth)[0] for depth in range(1, len(parts)))
         checked.append(entry)
-        if len(checked) > MOST_ENTRIES:
-            raise ValueError(f"{archive}: more than {MOST_ENTRIES} files; nothing was unpacked")
-    if both := parents & seen.keys():
-        raise ValueError(f"{archive}: {min(both)!r} is a file and a folder; nothing was unpacked")
+    # what is in a folder stands right behind it
+    for name, after in pairwise(sorted(seen, key=lambda name: name.replace("/", "\0"))):
+        if after.startswith(f"{name}/"):
+            raise ValueError(f"{archive}: {name!r} is a file and a folder; nothing was unpacked")
     return checked

@@ -1,5 +1,6 @@
 """What a user puts in by hand, archives that mean harm, and files that are built from what is upstream."""
 
+import gzip
 import hashlib
 import io
 import os
@@ -113,6 +114,16 @@ def encrypted(path: Path) -> Path:
     return path
 
 
+def with_header(path: Path, kind: bytes, content: bytes, times: int = 1) -> Path:
+    """A tar archive with headers that hold something of the file behind them."""
+    header = tarfile.TarInfo("header")
+    header.type, header.size = kind, len(content)
+    padded = header.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % 512)
+    with tar(path, ("x", b"x", FILE)).open("rb") as packed:
+        path.write_bytes(gzip.compress(padded * times + gzip.decompress(packed.read()), mtime=0))
+    return path
+
+
 FILE = tarfile.REGTYPE
 HARMFUL: list[tuple[Callable[[Path], Path], str]] = [
     (lambda p: tar(p, ("../x", b"x", FILE)), "would leave the folder"),
@@ -135,8 +146,16 @@ HARMFUL: list[tuple[Callable[[Path], Path], str]] = [
     (lambda p: tar(p, ("x", b"", tarfile.FIFOTYPE)), "link or a device"),
     (lambda p: tar(p, ("x", b"", tarfile.BLKTYPE)), "link or a device"),
     (lambda p: zipped(p, "\u00e9", "e\u0301"), "differ in case only"),
-    (lambda p: zipped(p, *map(str, range(101))), "more than 100 files"),
+    (lambda p: zipped(p, *map(str, range(101))), "more than 100 entries"),
     (encrypted, "is encrypted"),
+    (lambda p: tar(p, *((str(i), b"", tarfile.DIRTYPE) for i in range(101))), "more than 100 entries"),
+    (lambda p: zipped(p, *(f"{i}/" for i in range(101))), "more than 100 entries"),
+    (lambda p: zipped(p, "a/" * 1000 + "x"), "more than 500 characters"),
+    (lambda p: with_header(p, tarfile.GNUTYPE_LONGNAME, b"x" * 10**7), "headers of more than"),
+    (lambda p: with_header(p, tarfile.XHDTYPE, b"10000014 path=" + b"x" * 10**7), "headers of more than"),
+    (lambda p: with_header(p, tarfile.XHDTYPE, b"", 10_000), "headers of more than"),
+    (lambda p: with_header(p, tarfile.XHDTYPE, b"19 GNU.sparse.map=x\n"), "not a whole zip or tar archive"),
+    (lambda p: with_header(p, tarfile.XHDTYPE, b"9" * 5000 + b" size=1\n"), "not a whole zip or tar archive"),
 ]
 
 
