@@ -190,8 +190,8 @@ class ObjectStorage:
         """The keys of runs under way on any node."""
         with self._named():
             paths = [path for path in self.listed("leases") if path.endswith(".json")]
-            found = [json.loads(text) for text in self.files.cat(paths).values()] if paths else []
-        return {key for one in found if one["until"] > time.time() for key in one["keys"]}
+            found = self.files.cat(paths) if paths else {}
+        return {key for path, text in found.items() for key in _held(path, text)}
 
     def collect(self, days: float = 7.0, newest: int = 0, dry: bool = False) -> list[str]:
         """Remove the manifests that no verdict and no run rests on, then the blobs that no manifest names, and checkpoints
@@ -225,3 +225,15 @@ class ObjectStorage:
 
 def _encoded(manifest: Mapping[str, Any]) -> bytes:
     return json.dumps(manifest, indent=1, ensure_ascii=False).encode()
+
+
+def _held(path: str, text: bytes) -> list[str]:
+    """The keys of a lease, until it has ended."""
+    try:
+        lease = json.loads(text)
+        keys, until = lease["keys"], float(lease["until"])
+        if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
+            return keys if until > time.time() else []
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        pass
+    raise ValueError(f"{path} is damaged: remove it, once no run of another node is under way")
