@@ -25,6 +25,7 @@ MOST_ENTRIES, MOST_CHARACTERS = 100_000, 500  # of an archive; of a name
 HEADERS, HEADERS_EACH = 1 << 16, 1 << 11  # bytes, as tarfile keeps all of them: at first, and more with each entry
 OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 CHUNK = 1 << 16
+T = TypeVar("T")
 BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, NotImplementedError)
 
 
@@ -168,9 +169,6 @@ def _regular(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
     file = opened.extractfile(info)
     assert file is not None  # it is a regular file
     return file
-
-
-T = TypeVar("T")
 
 
 def _counted(archive: Path, members: Iterable[T]) -> Iterator[T]:

@@ -7,7 +7,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -212,8 +212,16 @@ def load(name: str) -> Manifest:
 
 def read(path: Path) -> Manifest:
     """A manifest file; a ValueError names the file and the key that is wrong."""
+    return validated(path, Manifest)
+
+
+M = TypeVar("M", bound=Strict)
+
+
+def validated(path: Path, kind: type[M]) -> M:
+    """A TOML file of this kind."""
     try:
-        return Manifest.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except ValidationError as error:
         raise ValueError(f"{path}: {explain(error)}") from error
     except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or without end

@@ -1,12 +1,11 @@
 """Models of parsers that are fetched: their files and digests, as of a corpus. One TOML file each in manifests/parsers/."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from data.manifest import MANIFESTS, File, Strict, closest, explain
+from data.manifest import MANIFESTS, File, Strict, closest, validated
 from data.sources import Sources
 
 PARSERS = MANIFESTS / "parsers"
@@ -40,11 +39,12 @@ def load(name: str) -> ParserManifest:
     """A parser's manifest by name; a ValueError says what is wrong with the name, or with the file."""
     if name not in names():
         raise ValueError(f"no parser {name!r}: {closest(name, names())}")
-    path = PARSERS / f"{name}.toml"
-    try:
-        return ParserManifest.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        raise ValueError(f"{path}: {explain(error)}") from error
+    return read(PARSERS / f"{name}.toml")
+
+
+def read(path: Path) -> ParserManifest:
+    """A manifest file; a ValueError names the file and the key that is wrong."""
+    return validated(path, ParserManifest)
 
 
 def obtain(manifest: ParserManifest, target: Path, sources: Sources) -> dict[str, Any]:

@@ -96,7 +96,12 @@ def load(folder: Path) -> Model:
     weights, vocabulary, bpe = (Store(folder).load(folder / name) for name in PARTS)
     if weights is None or vocabulary is None or (bpe is None and (folder / PARTS[2]).exists()):
         raise ValueError(f"{folder}: not an exported model, or damaged; export it again with `phrasemodels export`")
-    return _model(weights, vocabulary, bpe)
+    try:
+        return _model(weights, vocabulary, bpe)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{folder}: its configuration is damaged ({error!r}); export it again") from error
 
 
 def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
@@ -178,4 +183,6 @@ def restored(template: Any, saved: Any, where: str) -> Any:
         if saved != jsonable(template):
             raise ValueError(f"{where}: the model was made with {saved}, which is {jsonable(template)} now")
         return template
+    if isinstance(template, int | float | str) and not isinstance(saved, type(template) | int):
+        raise ValueError(f"{where}: {saved!r} is none of what {template!r} is")
     return tuple(saved) if isinstance(template, tuple) else saved

@@ -5,7 +5,7 @@ A side is a column of text: the premise or the hypothesis of PAIRS, the text of 
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,15 +62,23 @@ class VectorFile:
         with path.open("rb") as file:
             return VectorFile(self.name, self.d, path.stat().st_size, zlib.crc32(file.read(1 << 20)))
 
-    def lines(self, mirrors: Sequence[Path]) -> Iterator[tuple[str, NDArray[np.float32]]]:
-        """Words and vectors; an OSError says where the file has to be."""
+    def of(self, words: Container[str], mirrors: Sequence[Path]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+        """The vectors of words; an OSError says where the file has to be, a ValueError which line is wrong."""
         path = next((mirror / self.name for mirror in mirrors if (mirror / self.name).is_file()), None)
         if path is None:
             raise OSError(f"{self.name} is in none of {', '.join(map(str, mirrors))}: put it there again")
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                word, _, numbers = line.partition(" ")
-                yield word, np.array(numbers.split(), np.float32)
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    word, _, numbers = line.decode().partition(" ")
+                    if word not in words:
+                        continue
+                    vector = np.array(numbers.split(), np.float32)
+                except ValueError as error:
+                    raise ValueError(f"{path}, line {number}: {error}; get the file again") from error
+                if vector.shape != (self.d,) or not np.isfinite(vector).all():
+                    raise ValueError(f"{path}, line {number}: {self.d} numbers of {word!r} expected")
+                yield word, vector
 
 
 @dataclass(frozen=True)
@@ -94,20 +102,12 @@ def word_list(job: Job, settings: WordList) -> dict[str, Any]:
                 counts.update(text.words(value))
     words = [word for word, count in sorted(counts.items(), key=lambda c: (-c[1], c[0])) if count >= settings.min_count]
     if settings.vectors:
-        known = dict(_wanted(settings.vectors, set(words), job.places.sources.mirrors))
+        known = dict(settings.vectors.of(set(words), job.places.sources.mirrors))
         words = [word for word in words if word in known]
         shared = np.random.default_rng(0).uniform(-RANGE, RANGE, (BUCKETS, settings.vectors.d)).astype(np.float32)
         save_file({"vectors": np.concatenate([*(known[word][None] for word in words), shared])}, job.out / VECTORS)
     write_durably(job.out / WORDS, "".join(f"{word}\n" for word in words))
     return {"words": len(words), "seen": len(counts), "vectors": settings.vectors is not None}
-
-
-def _wanted(file: VectorFile, words: set[str], mirrors: Sequence[Path]) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    for word, vector in file.lines(mirrors):
-        if word in words:
-            if vector.shape != (file.d,):
-                raise ValueError(f"{file.name}: {len(vector)} numbers for {word!r}, {file.d} expected")
-            yield word, vector
 
 
 def vectors_of(vocabulary: Artifact) -> str:

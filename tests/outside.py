@@ -23,14 +23,18 @@ from data.corpora.readers import READERS as CORPORA
 from data.fetch import fetch
 from data.manifest import File
 from data.manifest import read as read_manifest
+from data.parsers import read as read_parser
 from data.remote import ObjectStorage
 from data.shards import read_shard, write_shard
 from data.sources import Sources
-from data.store import Step, Store, digest_of
+from data.store import Step, Store, digest_of, jsonable
 from data.upkeep import damage, lease, leased, usage, waste
 from flows.attempts import records
+from flows.catalogue import experiment
+from flows.models import load
 from infra.settings import Settings
 from tasks.checkpoints import Progress, resume, save
+from tasks.sentences import VectorFile
 
 Read = Callable[[Path], Any]  # of a folder that holds the file `given`
 
@@ -74,6 +78,20 @@ rows = 3
 files = {en = "t.en", de = "t.en"}
 options = {source = "en"}
 part = {by = "id", start = 0, stop = 2}
+""" % (b"0" * 64)
+PARSER = b"""name = "x"
+title = "X"
+language = "en"
+licence = "MIT"
+licence_text = "as it is"
+redistributable = true
+stand_in = true
+[[files]]
+name = "tokenize/x.pt"
+sha256 = "%s"
+bytes = 12
+urls = ["https://example.org/x.pt"]
+mirror = "x/x.pt"
 """ % (b"0" * 64)
 
 
@@ -179,6 +197,13 @@ def shared(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} <= {"s3", "store"}, "something outside"
 
 
+def held_elsewhere(folder: Path) -> None:
+    """The keys that a run of another node has taken."""
+    (folder / "s3" / "leases").mkdir(parents=True)
+    (folder / GIVEN).rename(folder / "s3" / "leases" / "given.json")
+    ObjectStorage((folder / "s3").as_uri()).leased()
+
+
 def shard() -> bytes:
     import tempfile
 
@@ -202,6 +227,28 @@ def held(folder: Path) -> None:
     with lease(store, [], "given"):
         (folder / GIVEN).rename(folder / "store" / "leases" / "given.json")
         leased(store)
+
+
+def vectors(folder: Path) -> None:
+    """A file of word vectors."""
+    dict(VectorFile(GIVEN, 2).of({"the", "a"}, [folder]))
+
+
+TAGGER = "000/table2/sample/transformer"
+
+
+def trained() -> bytes:
+    """The manifest of a model that was exported."""
+    settings = {"model": jsonable(experiment(TAGGER).model)}
+    made = json.loads(manifest()) | {"label": f"train {TAGGER} seed 0", "files": {}}
+    return json.dumps(made | {"parts": made["parts"] | {"settings": settings}}).encode()
+
+
+def exported(folder: Path) -> None:
+    for name, content in (("model", (folder / GIVEN).read_bytes()), ("vocabulary", trained())):
+        (folder / name).mkdir()
+        (folder / name / MANIFEST).write_bytes(content)
+    load(folder)
 
 
 def network() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
@@ -262,12 +309,16 @@ OUTSIDE = {
     "gz": Reader([gzip.compress(b"text\n" * 9)], downloaded(".gz")),
     "xz": Reader([lzma.compress(b"text\n" * 9)], downloaded(".xz")),
     "manifest of a corpus": Reader([CORPUS], lambda folder: read_manifest(folder / GIVEN)),
+    "manifest of a parser": Reader([PARSER], lambda folder: read_parser(folder / GIVEN)),
+    "word vectors": Reader([b"the 1 -2.5\na 3 4e-1\n"], vectors),
+    "exported model": Reader([trained()], exported),
     "settings": Reader([b'store = "s3://bucket/x"\ncache_gib = 2.5\ncpus = 3\noffline = true\n'], settings),
     "manifest in the store": Reader([manifest()], stored),
     "manifest in object storage": Reader([manifest()], shared),
     "shard": Reader([shard()], lambda folder: read_shard(folder / GIVEN).to_pylist()),
     "record of a run": Reader([RECORD], recorded),
     "lease": Reader([b'["a", "b"]'], held),
+    "lease in object storage": Reader([b'{"keys": ["a", "b"], "until": 9999999999.5}'], held_elsewhere),
     "state of a checkpoint": Reader([checkpoint("state.json")], resumed("state.json", False)),
     "weights": Reader([checkpoint("model.safetensors")], resumed("model.safetensors", True)),
     "optimiser": Reader([checkpoint("optimiser.safetensors")], resumed("optimiser.safetensors", True)),

@@ -27,6 +27,27 @@ FINDS = [
     ("tar", b"\x1f\x8b\x08" + bytes(40)),
     ("manifest of a corpus", b'name = "\xff"'),
     ("manifest of a corpus", b"x = " + b"[" * 100_000),
+    ("manifest of a parser", b'name = "\xff"'),
+    ("manifest of a parser", b"x = " + b"[" * 100_000),
+    ("manifest of a parser", b"x = "),
+    ("word vectors", b"the 1 \xff\n"),
+    ("word vectors", b"the 1 x\n"),
+    ("word vectors", b"the 1\n"),
+    ("word vectors", b"the 1 1e999\n"),
+    ("word vectors", b"the 1 nan\n"),
+    *(
+        ("exported model", OUTSIDE["exported model"].seeds[0].replace(old, new))
+        for old, new in [
+            (b"seed 0", b"seed x"),
+            (b"train ", b"train"),
+            (b'"hidden"', b'"hiden"'),
+            (b'"hidden": 200', b'"hidden": "200"'),
+            (b'"dropout": 0.1', b'"dropout": null'),
+            (b'"model": {', b'"modl": {'),
+            (b'"settings": {', b'"settings": 1, "x": {'),
+            (b'"encoder": {', b'"encoder": [], "x": {'),
+        ]
+    ),
     ("settings", b'store = "\xff"'),
     ("settings", b"x = " + b"[" * 100_000),
     ("settings", b"stores = 1"),
@@ -39,6 +60,12 @@ FINDS = [
     ("lease", b'"\xff"'),
     ("lease", b"1.5"),
     ("lease", b"[" * 100_000),
+    ("lease in object storage", b'["'),
+    ("lease in object storage", b'"\xff"'),
+    ("lease in object storage", b"[" * 100_000),
+    ("lease in object storage", b'{"keys": "ab", "until": 1}'),
+    ("lease in object storage", b'{"keys": [[]], "until": 9999999999}'),
+    ("lease in object storage", b'{"keys": []}'),
     *(
         (name, OUTSIDE[name].seeds[0].replace(old, new))
         for name in ("manifest in the store", "manifest in object storage")
