@@ -150,7 +150,7 @@ class _Tar(tarfile.TarFile):
         except ValueError as error:
             raise tarfile.ReadError(str(error)) from error
         finally:
-            self.pax_headers.clear()
+            self.pax_headers = {}
 
 
 def _tar_entries(archive: Path, file: IO[bytes]) -> Iterator[Entry]:

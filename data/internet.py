@@ -16,7 +16,7 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")
 def client() -> httpx.Client:
     """A client that refuses, with a ValueError, requests and redirections to what is not on the internet."""
     proxies = get_environment_proxies().items()
-    return httpx.Client(transport=Internet(), mounts={what: url and Internet(url) for what, url in proxies})
+    return httpx.Client(transport=Internet(), mounts={what: Internet(url) if url else None for what, url in proxies})
 
 
 class Internet(httpx.HTTPTransport):

@@ -73,7 +73,8 @@ class VectorFile:
                     word, _, numbers = line.decode().partition(" ")
                     if word not in words:
                         continue
-                    vector = np.array(numbers.split(), np.float32)
+                    with np.errstate(over="ignore"):
+                        vector = np.array(numbers.split(), np.float32)
                 except ValueError as error:
                     raise ValueError(f"{path}, line {number}: {error}; get the file again") from error
                 if vector.shape != (self.d,) or not np.isfinite(vector).all():

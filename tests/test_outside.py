@@ -34,6 +34,7 @@ FINDS = [
     ("word vectors", b"the 1 x\n"),
     ("word vectors", b"the 1\n"),
     ("word vectors", b"the 1 1e999\n"),
+    ("word vectors", b"the 1 1e200\n"),
     ("word vectors", b"the 1 nan\n"),
     *(
         ("exported model", OUTSIDE["exported model"].seeds[0].replace(old, new))
