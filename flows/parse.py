@@ -1,7 +1,8 @@
 """The commands that use a trained parser: parse, labels."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +24,7 @@ def parse(
     model: Name,
     file: Annotated[Path, typer.Argument(help="A sentence a line, or CoNLL-U (FILE.conllu); - is stdin.")],
     form: Annotated[str, typer.Option("--format", help="brackets, conllu or json (an object a line).")] = "brackets",
+    decode: Annotated[str, typer.Option(help="jointly; phrases or arcs alone; apart: the best of each.")] = "jointly",
     tokenised: Annotated[bool, typer.Option("--tokenised", help="Words are separated by spaces.")] = False,
     batch: Annotated[int, typer.Option(help="Sentences that are read before any is answered; 1 to stream.")] = 256,
 ) -> None:
@@ -31,14 +33,21 @@ def parse(
     Example: echo "The red house doesn't sleep." | phrasemodels parse 004/parser/laptop/lal - --format conllu
     """
     from data.manifest import closest
+    from phrasemodels.models.parser import DECODES
     from tasks.parse_formats import FORMATS
     from tasks.tokenise import spaces
 
     if form not in FORMATS:
         raise ValueError(f"no format {form!r}: {closest(form, FORMATS)}")
+    if decode not in (known := ("jointly", *DECODES)):
+        raise ValueError(f"no decoder {decode!r}: {closest(decode, known)}")
+    if (form, decode) == ("brackets", "arcs"):
+        raise ValueError("arcs alone have no brackets: ask for --format conllu or json")
     if batch < 1:
         raise ValueError(f"--batch {batch}: at least one sentence has to be read")
     recipe, parser = _parser(model)
+    if decode in DECODES:  # else as it was trained, with its weights of phrases and arcs
+        parser.problem = replace(parser.problem, decode=DECODES[decode])
     sentences = _sentences(file, spaces if tokenised else recipe.tokeniser)
     while chunk := list(islice(sentences, batch)):
         found = iter(parser.parse([words for words in chunk if words], recipe.divide))
@@ -79,10 +88,11 @@ def _parser(name: str) -> "tuple[ParsingRecipe, TreeParser]":
 
 def _sentences(file: Path, tokenise: "Tokeniser") -> Iterator[list[str]]:
     """The words of each sentence of a file; CoNLL-U has them already."""
+    from data.lines import lines
+
     if file.suffix == ".conllu":
         from data.dependencies import read_conllu
-        from data.lines import lines
 
         return (sentence.tokens for sentence in read_conllu(lines(file), str(file)))
-    source: Iterable[str] = sys.stdin if str(file) == "-" else file.read_text(encoding="utf-8").splitlines()
+    source = sys.stdin if str(file) == "-" else (line.text for line in lines(file))
     return (tokenise(line.strip(), "en") for line in source)

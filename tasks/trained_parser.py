@@ -1,6 +1,7 @@
 """The project's own parser (paper 004) as a back end of the parse step."""
 
 import json
+import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,13 +20,13 @@ from tasks.stanza_parser import in_batches, one_thread
 
 @dataclass(frozen=True)
 class Trained:
-    """A parser of a training: models are its `weights` and `vocabulary`. Longer sentences are not parsed."""
+    """A parser of a training: models are its `weights` and `vocabulary`. longest: of the sentences that are parsed."""
 
     problem: Parsing
     model: ParserConfig
     divide: Divide = no_pieces
     batch: int = 100
-    longest: int = 200
+    longest: int = sys.maxsize
 
     def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
         with one_thread():

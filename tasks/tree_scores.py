@@ -64,7 +64,7 @@ def compare(gold: Tree, found: Tree) -> Brackets:
     """EVALB's counts of a sentence."""
     words, ours = brackets(gold)
     others, theirs = brackets(found)
-    if not others:
+    if words and not others:
         return Brackets(0, 0, 0, 0, NO_PARSE)
     if words != others:
         return Brackets(0, 0, 0, 0, WRONG_WORDS)

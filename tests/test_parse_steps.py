@@ -5,21 +5,27 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import plain_004 as plain
+import pyarrow as pa
 import pytest
 import torch
 
 from data.artifacts import Artifact
 from data.grammar.records import Entailment, Treebank
-from data.store import Step, Store
+from data.schemas import TREES
+from data.shards import read_shard, write_shard
+from data.store import Job, Step, Store
 from data.trees import parse as read_tree
 from flows.catalogue import experiment
 from flows.experiment import Experiment
 from flows.recipes.parsed import ByParser
+from phrasemodels.layers.labels import AsSelfAttention
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
-from tasks.batches import in_order
+from tasks.batches import Columns, in_order
 from tasks.corpora import SampleCorpus
 from tasks.joint_trees import Ids, read_side
 from tasks.parse import Parse, parse
@@ -27,11 +33,22 @@ from tasks.parse_formats import as_json, bracketed, conllu
 from tasks.penn import penn
 from tasks.pieces import reunited
 from tasks.problems.label_attention import view
-from tasks.problems.parses import TreeParser
-from tasks.stages import shards, stage_table
+from tasks.problems.parse_scores import ParseScoring, score_parses
+from tasks.problems.parses import PARSES, TreeParser
+from tasks.problems.parsing import COLUMNS, ParseExamples
+from tasks.stages import shards, stage_table, write_stage
 from tasks.trained_parser import Trained
 
 ROW = "004/table3/sample/3-ff-drop"
+
+
+def given(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    terms = {"licences": ["MIT"], "redistributable": True, "stand_in": True}
+    return terms | write_stage(job.out, pa.Table.from_pylist(rows, schema=TREES))
+
+
+def guessed(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return write_shard(job.out / "predictions.arrow", pa.Table.from_pylist(rows, schema=PARSES))
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +114,36 @@ def test_training_and_scores_learn_something(store: Store, small: Experiment) ->
     assert breakdown["labels"]["NP"]["gold"] > 30
 
 
+def test_every_figure_of_three_sentences(store: Store) -> None:
+    """A perfect parse; one with a wrong label, head, relation and tag; none at all. The full stop is left out."""
+    tree, words, tags = (
+        "(ROOT (S (NP (DT the) (NN cat)) (VP (VBZ sits)) (. .)))",
+        "the cat sits .".split(),
+        "DT NN VBZ .",
+    )
+    right = {"tree": tree, "heads": [2, 3, 0, 3], "relations": ["det", "nsubj", "root", "punct"], "tags": tags.split()}
+    wrong = {"tree": tree.replace("NP", "ADJP").replace("(VP (VBZ sits))", "(VBZ sits)"), "heads": [3, 3, 0, 1],
+             "relations": ["det", "obj", "root", "x"], "tags": ["DT", "NN", "NN", "."]}  # fmt: skip
+    none = {"tree": "", "heads": [], "relations": [], "tags": ["X"] * 4}
+    same = {"tokens": words, "universal": [], "group": "g", "reason": ""}
+    gold = pa.Table.from_pylist([{"id": i, **same, **right} for i in range(3)], schema=TREES)
+    found = pa.Table.from_pylist(
+        [{"id": i, **same, **row} for i, row in enumerate((right, wrong, none))], schema=PARSES
+    )
+    inputs = {
+        "rows": store.run(Step(given, "gold", gold.to_pylist())),
+        "predictions": store.run(Step(guessed, "guess", found.to_pylist())),
+    }
+    made = store.run(Step(score_parses, "scores", ParseScoring(), inputs))
+    scores = {name: score["value"] for name, score in made.meta["scores"].items()}
+    # brackets: S, NP, VP of two sentences; the second has S and ADJP
+    expected = {"precision": 80, "recall": 400 / 6, "f1": 800 / 11, "failed": 100 / 3, "exact": 50, "uas": 500 / 6,
+                "las": 400 / 6, "uas_unicode": 500 / 6, "las_unicode": 400 / 6, "tags": 700 / 12}  # fmt: skip
+    assert scores == pytest.approx(expected)
+    sentences = read_shard(made.file("sentences.arrow")).to_pylist()
+    assert [row["brackets"] for row in sentences] == [[3, 3, 3], [1, 2, 3], [0, 0, 0]]
+
+
 def test_text_becomes_trees_in_any_company(parser: TreeParser) -> None:
     sentences = [["the", "red", "house", "sleeps"], ["who", "sees", "an", "unheard-of", "word", "?"], ["yes"]]
     together = parser.parse(sentences)
@@ -137,11 +184,35 @@ def test_phrases_alone_have_no_heads(parser: TreeParser) -> None:
 
 
 def test_labels_are_seen(parser: TreeParser) -> None:
-    seen = view(parser, ["the", "red", "house", "sleeps"])
-    assert seen.attention.shape == (len(seen.labels), 6)
-    np.testing.assert_allclose(seen.attention.sum(1), 1, rtol=1e-5)
-    assert seen.averages.shape == seen.shares.shape == (len(seen.spans), len(seen.labels))
-    np.testing.assert_allclose(seen.shares.sum(1), 1, rtol=1e-5)
+    words = ["the", "red", "house", "sleeps"]
+    seen, model = view(parser, words), parser.model
+    sentence = ParseExamples(Columns.of(parser.numbers([words]), COLUMNS), False).batch(np.array([0])).sentences
+    with torch.no_grad():
+        x, valid = model.encoder.below(model.embed(sentence), sentence.lengths + 2)
+        states = model.encoder.top(x, valid)[0]
+    weights = plain.below(model.state_dict(), "encoder.top.")
+    labels, posts = range(len(seen.labels)), plain.fenceposts(states, len(seen.labels))
+    expected = [plain.label_weights(x[0], weights, model.encoder.top.scale, k, k, False)[0] for k in labels]
+    np.testing.assert_allclose(seen.attention, torch.stack(expected), atol=1e-6)
+    assert [span.label for span in seen.spans] and seen.averages.shape == (len(seen.spans), len(labels))
+    half = states.shape[1] // len(labels) // 2
+    for row, (_, start, end) in enumerate(seen.spans):
+        for k in labels:
+            parts = [posts[end, side + k * half : side + (k + 1) * half] - posts[start, side + k * half : side + (k + 1) * half]
+                     for side in (0, states.shape[1] // 2)]  # fmt: skip
+            assert seen.averages[row, k] == pytest.approx(float(torch.cat(parts).mean()), abs=1e-5)
+        scaled = (seen.averages[row] - seen.averages[row].min()) / np.ptp(seen.averages[row])
+        np.testing.assert_allclose(seen.shares[row], np.exp(scaled) / np.exp(scaled).sum(), rtol=1e-4)
+
+
+def test_only_heads_that_are_labels_have_a_page(parser: TreeParser, small: Experiment) -> None:
+    top = dataclasses.replace(small.model.encoder.top, combine=AsSelfAttention)
+    model = dataclasses.replace(small.model, encoder=dataclasses.replace(small.model.encoder, top=top))
+    other = TreeParser.__new__(TreeParser)
+    sizes = {side: len(ids) for side, ids in parser.ids.ids.items()}
+    other.__dict__ = parser.__dict__ | {"model": model.sized(sizes).build().eval()}
+    with pytest.raises(ValueError, match="no features of a label"):
+        view(other, ["the", "house"])
 
 
 def test_contributions_are_means_over_a_label() -> None:
@@ -197,6 +268,10 @@ def test_the_command_line_parses(cli: Callable[..., subprocess.CompletedProcess[
     again = cli("parse", ROW, str(tmp_path / "x.conllu"))
     assert again.stdout.splitlines() == [line for line in lines if line], again.stderr
     assert "no format 'xml'" in cli("parse", ROW, str(tmp_path / "text"), "--format", "xml").stderr
+    for decode, form in (("phrases", "brackets"), ("arcs", "json"), ("apart", "json")):
+        asked = cli("parse", ROW, str(tmp_path / "text"), "--decode", decode, "--format", form)
+        assert len(asked.stdout.splitlines()) == len(lines) and asked.returncode == 0, asked.stderr
+    assert "arcs alone have no brackets" in cli("parse", ROW, str(tmp_path / "text"), "--decode", "arcs").stderr
     page = cli("labels", ROW, "The red house sleeps.", "--to", str(tmp_path / "labels.html"))
     assert page.returncode == 0 and (tmp_path / "labels.html").read_text().count("<svg") == 3, page.stderr
     assert cli("export", ROW, str(tmp_path / "parser")).returncode == 0

@@ -28,7 +28,6 @@ GOLD = "(ROOT (S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (NN it))))
         ("a label is wrong", GOLD.replace("PP", "VP"), (4, 5, 5)),
         ("a bracket is missing", "(ROOT (S (NP (DT the) (NN cat)) (VP (VBD sat) (IN on) (NN it)) (. .)))", (3, 5, 3)),
         ("a chain of one label counts twice", GOLD.replace("(NP (NN it))", "(NP (NP (NN it)))"), (5, 5, 6)),
-        ("ROOT, TOP and S1 are none", GOLD.replace("ROOT", "TOP"), (5, 5, 5)),
         ("function tags are cut", GOLD.replace("(NP (DT", "(NP-SBJ=1 (DT"), (5, 5, 5)),
         ("punctuation may hang anywhere", "(ROOT (S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (NN it))) (. .))))",
          (5, 5, 5)),
@@ -47,11 +46,21 @@ def test_particles_are_adverbs() -> None:
     assert compare(tree, parse("(ROOT (S (PRT (RB up)) (VP (VB go))))"))[:3] == (3, 3, 3)
 
 
-def test_traces_and_quotes_are_left_out() -> None:
-    words, found = brackets(
-        Tree(("``", "*", "go", "''"), ("``", "-NONE-", "VB", "''"), (Span("S", 0, 4), Span("NP", 1, 2)))
-    )
-    assert (words, found) == (["go"], {Span("S", 0, 1): 1})
+@pytest.mark.parametrize("mark", ["TOP", "ROOT", "S1", "-NONE-", ",", ":", "``", "''", ".", "?", "!"])
+def test_what_is_deleted_as_a_label_and_as_a_tag(mark: str) -> None:
+    tree = Tree(("x", "go", "y"), (mark, "VB", mark), (Span("S", 0, 3), Span(mark, 0, 2), Span("NP", 0, 1)))
+    assert brackets(tree) == (["go"], {Span("S", 0, 1): 1})
+
+
+@pytest.mark.parametrize("mark", ["-LRB-", "$", "#", "SYM", "PRP$", "FRAG"])
+def test_what_is_not(mark: str) -> None:
+    tree = Tree(("x", "go"), (mark, "VB"), (Span("S", 0, 2), Span(mark, 0, 1)))
+    assert brackets(tree)[0] == ["x", "go"] and brackets(tree)[1].total() == 2
+
+
+def test_punctuation_alone_is_a_complete_match() -> None:
+    tree = parse("(ROOT (S (. .)))")
+    assert compare(tree, tree).exact
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,9 @@ def apart(labels: Scores, arcs: Scores, lengths: Tensor) -> tuple[Tensor, Tensor
     return phrases_alone(labels, arcs, lengths)[0], arcs_alone(labels, arcs, lengths)[1]
 
 
+DECODES: dict[str, Decode] = {"phrases": phrases_alone, "arcs": arcs_alone, "apart": apart}
+
+
 class Parser(nn.Module):
     """Sentences to scores of labelled spans and arcs."""
 

@@ -73,13 +73,15 @@ class LabelView:
 
 @torch.no_grad()
 def view(parser: TreeParser, tokens: list[str], divide: Divide = no_pieces) -> LabelView:
-    """What labels look at and contribute in one sentence."""
+    """What labels look at and contribute in one sentence. ValueError: a parser whose spans are not made of labels."""
     data = ParseExamples(Columns.of(parser.numbers([tokens], divide), COLUMNS), parser.problem.tagged)
     sentences = data.batch(np.array([0])).to(parser.device).sentences
     weights = weights_of(parser.model, sentences)[0].mean(1)
     (parse,) = parser.answer(data, [tokens], 1)
     if parse.tree is None:
         raise ValueError("this parser finds no phrases: ask one that does")
+    if parser.model.encoder.groups != weights.shape[0]:
+        raise ValueError("in this parser labels are mixed, so there are no features of a label: ask one with PerLabel")
     spans = joint(parse.tree)
     cells = torch.tensor([[(span.start, span.end - 1) for span in spans]], device=parser.device)
     posts = parser.model.encode(sentences)[1]

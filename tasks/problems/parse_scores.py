@@ -33,7 +33,7 @@ def score_parses(job: Job, settings: ParseScoring) -> dict[str, Any]:
     breakdown, counts = Breakdown(), []
     for own, guess in zip(gold, found, strict=True):
         counts.append(_sentence(own, guess, settings.punctuation, breakdown))
-    names = ("brackets", "exact", "heads", "arcs", "heads_unicode", "arcs_unicode", "tags")
+    names = ("brackets", "failed", "exact", "heads", "arcs", "heads_unicode", "arcs_unicode", "tags")
     columns = {name: [row[place] for row in counts] for place, name in enumerate(names)}
     ids = {name: [row[name] for row in gold] for name in ("id", "group")}
     write_shard(job.out / "sentences.arrow", pa.table(ids | columns))
@@ -46,11 +46,12 @@ def score_parses(job: Job, settings: ParseScoring) -> dict[str, Any]:
 def _sentence(
     own: dict[str, Any], guess: dict[str, Any], rule: tree_scores.Punctuation, breakdown: Breakdown
 ) -> tuple[list[int], ...]:
-    """What adds up over sentences: (matched, found, gold) brackets, and (right, all) of the rest."""
+    """What adds up over sentences: (matched, found, gold) brackets, (failed, all) trees, and (right, all) of the rest."""
     words = list(zip(own["tokens"], own["tags"], strict=True))
     skipped = [rule(*word) for word in words]
     arcs, guessed = Arcs(own["heads"], own["relations"]), Arcs(guess["heads"], guess["relations"])
     phrases, exact, attached = [0, 0, 0], [0, 0], [[0, 0]] * 4
+    failed = [int(not guess["tree"]), 1] if own["tree"] else [0, 0]
     if own["tree"] and guess["tree"]:
         trees = [parse(tree)._replace(tags=tuple(own["tags"])) for tree in (own["tree"], guess["tree"])]
         result = tree_scores.compare(*trees)
@@ -64,7 +65,7 @@ def _sentence(
             attached += [[heads, total], [labelled, total]]
         breakdown.add_arcs(arcs, guessed, skipped)
     right = sum(tag == other for tag, other in zip(own["tags"], guess["tags"], strict=True))
-    return phrases, exact, *attached, [right, len(words)]
+    return phrases, failed, exact, *attached, [right, len(words)]
 
 
 def _scores(columns: dict[str, list[list[int]]], settings: ParseScoring) -> dict[str, Score]:
@@ -76,6 +77,7 @@ def _scores(columns: dict[str, list[list[int]]], settings: ParseScoring) -> dict
     found = {name: Score(value, evalb, sentences) for name, value in rates._asdict().items()}
     rule = getattr(settings.punctuation, "__name__", "")
     shares = {
+        "failed": ("failed", "trees that were not found, which EVALB leaves out"),
         "exact": ("exact", evalb),
         "uas": ("heads", f"without punctuation: {rule}"),
         "las": ("arcs", f"without punctuation: {rule}"),
