@@ -10,7 +10,7 @@ _PIECE = re.compile(
   | (?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Ltd|Co|Corp|Fig|No)\.(?=\s|$|,)
   | \d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?\b                             # 1,000.5 10:30 1st 1990s
   | \w+(?:[-'’.&/]\w+)*                                               # words, with what stands inside of them
-  | ['’]\w+                                                           # 's and 90s by themselves
+  | ['’]n['’] | ['’](?:\d+s?|s|re|ve|ll|d|m|tis|twas|em|cause|til)\b     # by themselves; else it is a quote
   | \.{2,} | -{2,} | `` | '' | \S
     """,
     re.VERBOSE,

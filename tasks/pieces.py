@@ -57,4 +57,9 @@ def reunited(tokens: Sequence[str]) -> list[str]:
 
 @cache
 def _tokeniser(name: str) -> Any:
-    return transformers().AutoTokenizer.from_pretrained(name)
+    found = transformers().AutoTokenizer.from_pretrained(name, add_prefix_space=True)  # a word is never in another
+    if None in (found.cls_token_id, found.sep_token_id, found.unk_token_id):
+        raise ValueError(
+            f"{name}: its tokeniser has no CLS, SEP or unknown piece; take an encoder such as BERT or XLNet"
+        )
+    return found

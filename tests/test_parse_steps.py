@@ -238,6 +238,10 @@ def test_contributions_are_means_over_a_label() -> None:
         ("We cannot pay $1,000 (U.S.) at 10:30!", "We can not pay $ 1,000 ( U.S. ) at 10:30 !"),
         ("They'd've gone; I'm well-known", "They 'd 've gone ; I 'm well-known"),
         ("Write to a.b@c.org -- see https://x.org/a?b=1.", "Write to a.b@c.org -- see https://x.org/a?b=1 ."),
+        (
+            "He said: 'Go away.' Rock 'n' roll in the '90s, 'tis the dogs' day",
+            "He said : ' Go away . ' Rock 'n' roll in the '90s , 'tis the dogs ' day",
+        ),
         ("", ""),
     ],
 )

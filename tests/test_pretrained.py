@@ -10,7 +10,7 @@ import torch
 from data.grammar.records import Treebank
 from data.store import Store
 from flows.catalogue import experiment
-from phrasemodels.encoders.inputs import PretrainedConfig, TagsConfig
+from phrasemodels.encoders.inputs import PretrainedConfig, Sentences, TagsConfig
 from phrasemodels.models.parser import Jointly
 from tasks.corpora import SampleCorpus
 from tasks.pieces import Pieces
@@ -30,14 +30,14 @@ WORDS = [
 ]
 
 
-def save(kind: str, folder: Path) -> str:
-    """A tiny encoder and its tokeniser of single letters."""
+def save(kind: str, folder: Path, **other: str | None) -> str:
+    """A tiny encoder and its tokeniser of single letters; other: special pieces."""
     tokeniser = tokenizers.Tokenizer(
         tokenizers.models.WordPiece({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]")
     )
     tokeniser.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     named = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokeniser, **named).save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokeniser, **named | other).save_pretrained(folder)
     torch.manual_seed(0)
     if kind == "bert":
         config = transformers.BertConfig(
@@ -86,6 +86,16 @@ def test_a_pretrained_encoder_is_trained_further(kind: str, tmp_path: Path) -> N
     trained = [p for name, p in parser.inputs[0].encoder.named_parameters() if ".layer" in name]
     assert trained and any(p.grad is not None and p.grad.abs().max() > 0 for p in trained)
     assert parser.eval().parse(batch.sentences, Jointly()).heads.shape == batch.gold.heads.shape
+
+
+def test_what_an_encoder_does_not_have_is_said(tmp_path: Path) -> None:
+    name = save("bert", tmp_path / "bert", cls_token=None)
+    with pytest.raises(ValueError, match="no CLS"):
+        Pieces.of(name)(["a"])
+    long = torch.zeros(1, 513, dtype=torch.int64)
+    sentence = Sentences(*[long[:, :3]] * 4, torch.tensor([1]), long, torch.tensor([513]), long[:, :3])
+    with pytest.raises(ValueError, match="513 pieces, and this encoder reads 512"):
+        PretrainedConfig(name).build(4)(sentence)
 
 
 def test_without_the_library_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

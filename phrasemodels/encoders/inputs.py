@@ -148,7 +148,10 @@ class Pretrained(nn.Module):
         self.project = nn.Linear(self.encoder.config.hidden_size, d, bias=False)
 
     def forward(self, sentences: Sentences) -> Tensor:
-        places = torch.arange(sentences.pieces.shape[1], device=sentences.pieces.device)
+        longest, most = sentences.pieces.shape[1], getattr(self.encoder.config, "max_position_embeddings", -1)
+        if 0 < most < longest:
+            raise ValueError(f"a sentence of {longest} pieces, and this encoder reads {most}: divide it, or take XLNet")
+        places = torch.arange(longest, device=sentences.pieces.device)
         mask = (places < sentences.piece_lengths[:, None]).long()
         states = self.encoder(input_ids=sentences.pieces, attention_mask=mask).last_hidden_state
         last = sentences.last[..., None].expand(-1, -1, states.shape[-1])
