@@ -46,6 +46,7 @@ def reproduce(
         raise OSError("offline, and these files are missing; put each at the place named:\n  " + "\n  ".join(missing))
     with services(settings), attempt(session) as record, Watch(session) as watch:
         ready = time.monotonic() - started
+        session.check()
         run_steps(session, watch)
         with watch.step(session.verdicts):
             verdicts = session.store.run(session.verdicts)

@@ -138,9 +138,9 @@ class Session:
     def _told(self, key: str, done: int, begun: int) -> None:
         self.shards[key] = (done, begun)
 
-    def _on_ray(self, step: Step, places: Places, gpus: float = 0.0) -> Artifact:
+    def _on_ray(self, step: Step, places: Places) -> Artifact:
         """Run one step on some node; its result is on this one."""
-        made = on_ray(_run, self.store, step, places, gpus=gpus)
+        made = on_ray(_run, self.store, step, places)
         return made if self.store.shared is None else self.store.run(step)
 
     @cached_property
@@ -175,17 +175,26 @@ class Session:
         return self.store.find(step) or self._on_ray(step, Places())
 
     def _launch(self, step: Step, pipeline: Pipeline, places: Places) -> Artifact:
+        group = self._group(pipeline)
+        if group is None:
+            return self._on_ray(step, replace(places, launch=self._reaching(call_here)))
+        group.check()
+        return self.store.run(step, replace(places, launch=self._reaching(group)))
+
+    def _group(self, pipeline: Pipeline) -> TorchTrainerLaunch | None:
+        """The workers of a training; None if it is a plain task: its seed may be one, and a processor is all it asks."""
         config, through = pipeline.experiment.train, pipeline.experiment.ray_train
-        if through is not None and pipeline.seed not in through:
-            return self._on_ray(step, replace(places, launch=self._reaching(call_here)), config.gpus)
-        launch = TorchTrainerLaunch(
-            f"{step.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}",
-            self.settings.workers or max(1, config.workers),
-            config.threads,
-            config.gpus,
-        )
-        launch.check()
-        return self.store.run(step, replace(places, launch=self._reaching(launch)))
+        workers = self.settings.workers or max(1, config.workers)
+        if through is not None and pipeline.seed not in through and workers * config.threads == 1 and not config.gpus:
+            return None
+        name = f"{pipeline.trained.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}"
+        return TorchTrainerLaunch(name, workers, config.threads, config.gpus)
+
+    def check(self) -> None:
+        """A ValueError, before anything is made, if the cluster can never hold a training that is to come."""
+        for pipeline in self.pipelines:
+            if (group := self._group(pipeline)) and not self.store.find(pipeline.trained, verify=False):
+                group.check()
 
     def _reaching(self, launch: Callable[..., None]) -> Callable[..., None]:
         """A launch, whose workers share data and checkpoints if each node has a folder of its own."""

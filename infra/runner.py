@@ -46,16 +46,13 @@ class Room:
 ROOM = Room()
 
 
-def on_ray(function: Callable[..., Any], *arguments: Any, gpus: float = 0.0) -> Any:
-    """Call a function in a Ray worker with one processor, and a part of a GPU, and wait; a user's error comes back as
-    itself."""
+def on_ray(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a Ray worker with one processor, and wait; a user's error comes back as itself."""
     import ray
 
-    if gpus:
-        require({"CPU": 1, "GPU": gpus}, "a task needs")
     try:
         with ROOM.take(1):
-            return ray.get(_task(gpus).remote(function, *arguments))
+            return ray.get(_task().remote(function, *arguments))
     except ray.exceptions.RayTaskError as error:
         raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
 
@@ -146,22 +143,18 @@ def _collect(pending: dict[Any, int], results: dict[Any, Any]) -> None:
     results[pending.pop(done)] = ray.get(done)
 
 
-def _task(gpus: float = 0.0) -> Any:
+def _task() -> Any:
     import ray
 
-    return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=3)(_call)
+    return ray.remote(num_cpus=1, max_retries=3)(_call)
 
 
-def require(wanted: dict[str, float], who: str) -> None:
-    """A ValueError, at once, if the cluster can never give these resources; a part of a GPU is on one GPU."""
-    import ray
-
-    have = ray.cluster_resources()
-    if any(have.get(kind, 0) < count for kind, count in wanted.items()):
-        raise ValueError(
-            f"{who} {wanted}, the cluster has { {kind: int(have.get(kind, 0)) for kind in wanted} }: "
-            "set train.workers or train.gpus lower, or add nodes"
-        )
+def room_for(bundle: dict[str, float], node: dict[str, float]) -> int:
+    """How many such bundles a node can hold at once; a part of a GPU is on one GPU."""
+    return min(
+        int(node.get(kind, 0)) * int(1 / share) if share < 1 else int(node.get(kind, 0) / share)
+        for kind, share in bundle.items()
+    )
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -199,14 +192,13 @@ class TorchTrainerLaunch:
             return FileTorchConfig(backend=backend, folder=folder)
 
         logging.getLogger("ray.train").setLevel(logging.ERROR)
-        resources = {"CPU": float(self.threads)} | ({"GPU": self.gpus} if self.gpus else {})
         # Ray's own snapshots get a fresh folder: a truncated one would refuse every later start of this name
         with ROOM.take(self.workers * self.threads), tempfile.TemporaryDirectory(prefix="pm-train-") as storage:
             trainer = TorchTrainer(
                 _run,
                 train_loop_config={"function": function, "arguments": arguments},
                 scaling_config=ScalingConfig(
-                    num_workers=self.workers, use_gpu=self.gpus > 0, resources_per_worker=resources
+                    num_workers=self.workers, use_gpu=self.gpus > 0, resources_per_worker=self.bundle
                 ),
                 torch_config=config(storage),
                 run_config=RunConfig(
@@ -225,12 +217,22 @@ class TorchTrainerLaunch:
             except ray.exceptions.RayTaskError as error:
                 raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
 
+    @property
+    def bundle(self) -> dict[str, float]:
+        """What each worker holds, all of it on one node."""
+        return {"CPU": float(self.threads)} | ({"GPU": self.gpus} if self.gpus else {})
+
     def check(self) -> None:
         """A ValueError, at once, if the cluster can never hold this group."""
-        wanted: dict[str, float] = {"CPU": self.workers * self.threads}
-        if self.gpus:
-            wanted["GPU"] = self.workers * self.gpus
-        require(wanted, f"{self.workers} workers need")
+        import ray
+
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if (room := sum(room_for(self.bundle, node) for node in nodes)) < self.workers:
+            have = [{kind: int(node.get(kind, 0)) for kind in self.bundle} for node in nodes]
+            raise ValueError(
+                f"{self.workers} workers need {self.bundle} each, the cluster has {have}, which is room for {room}: "
+                "set train.workers, train.threads or train.gpus lower, or add nodes"
+            )
 
 
 def _run(config: dict[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """Deployment files agree with the code, and settings refuse what is wrong without saying a secret."""
 
 import json
-import os
 import re
 import tomllib
 from pathlib import Path
@@ -11,9 +10,11 @@ import pytest
 import yaml
 from conftest import PROJECT
 
+from flows.catalogue import table
 from flows.everything import everything
 from flows.reproduce import reproduce
-from infra.runner import TorchTrainerLaunch, on_ray
+from flows.session import Session
+from infra.runner import TorchTrainerLaunch, room_for
 from infra.services import start_ray, stop_ray
 from infra.settings import Settings
 
@@ -140,21 +141,38 @@ def test_a_cluster_of_one_node_is_refused_and_gpus_that_are_not_there_too(tmp_pa
     try:
         with pytest.raises(OSError, match="Ray has one node"):
             start_ray(Settings(store=str(tmp_path), cpus=1, cluster=True))
-        with pytest.raises(ValueError, match=r"2 workers need .*'GPU': 1.0.*the cluster has .*'GPU': 0"):
+        with pytest.raises(ValueError, match=r"2 workers need .*'GPU': 0.5.*the cluster has .*'GPU': 0"):
             TorchTrainerLaunch("x", workers=2, gpus=0.5).check()
-        with pytest.raises(ValueError, match="a task needs"):
-            on_ray(sum, [1], gpus=0.5)
+        for asked in ("workers=64", "threads=2", "gpus=1"):
+            plain = table("003", "nmt", "sample", 1, [f"train.{asked}"], ["char-simple"])
+            with pytest.raises(ValueError, match=r"workers need .* each, the cluster has \[{'CPU': 1.*room for [01]:"):
+                Session(plain, Settings(store=str(tmp_path / "store"))).check()
     finally:
         stop_ray()
+
+
+@pytest.mark.parametrize(
+    ("bundle", "nodes", "room"),
+    [
+        ({"CPU": 8.0}, [{"CPU": 4}, {"CPU": 4}], 0),
+        ({"CPU": 3.0}, [{"CPU": 4}, {"CPU": 7}, {}], 3),
+        ({"CPU": 1.0, "GPU": 0.6}, [{"CPU": 9, "GPU": 2}], 2),
+        ({"CPU": 1.0, "GPU": 0.5}, [{"CPU": 9, "GPU": 1}, {"CPU": 1, "GPU": 1}], 3),
+        ({"CPU": 1.0, "GPU": 2.0}, [{"CPU": 9, "GPU": 3}, {"CPU": 9, "GPU": 1}], 1),
+    ],
+)
+def test_what_a_worker_holds_is_on_one_node_and_a_part_of_a_gpu_on_one_gpu(bundle, nodes, room) -> None:
+    assert sum(room_for(bundle, node) for node in nodes) == room
 
 
 def test_trainings_share_a_gpu_by_fractions() -> None:
     import ray
 
-    ray.init(address="local", num_cpus=2, num_gpus=1, include_dashboard=False, _node_ip_address="127.0.0.1",
+    ray.init(address="local", num_cpus=3, num_gpus=2, include_dashboard=False, _node_ip_address="127.0.0.1",
              object_store_memory=100_000_000, log_to_driver=False)  # fmt: skip
     try:
-        TorchTrainerLaunch("x", workers=2, gpus=0.5).check()
-        assert on_ray(os.getenv, "CUDA_VISIBLE_DEVICES", gpus=0.5) == "0"
+        TorchTrainerLaunch("x", workers=3, gpus=0.5).check()
+        with pytest.raises(ValueError, match="3 workers need .* room for 2"):
+            TorchTrainerLaunch("x", workers=3, gpus=0.6).check()
     finally:
         ray.shutdown()
