@@ -24,6 +24,10 @@ from tasks.stages import shards
 from tasks.workers import Clock, Worker, keep_freed_memory
 
 PROGRESS = "progress.json"
+LEAST = {
+    **dict.fromkeys(("steps", "batch_tokens", "evaluate_every", "checkpoint_every", "threads"), 1),
+    **dict.fromkeys(("batch_rows", "patience", "workers", "gpus"), 0),
+}
 
 
 def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
@@ -77,6 +81,14 @@ class TrainConfig:
     workers: int = 0
     threads: int = 1
     gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        """A ValueError that names a field with which nothing can be trained."""
+        for name, least in LEAST.items():
+            if not getattr(self, name) >= least:  # NaN is not
+                raise ValueError(f"train.{name}={getattr(self, name)}: it is {least} or more")
+        if self.gpus > 1 and self.gpus % 1:
+            raise ValueError(f"train.gpus={self.gpus}: it is a part of one GPU, or whole ones")
 
 
 class Problem(Protocol):

@@ -89,6 +89,13 @@ def test_every_cell_is_one_published_number_and_only_the_papers_own_setting_is_c
         ("train.steps", "field=value"),
         ("train.steps.x=1", "no field 'x'"),
         ("train.schedule=cosine", "cannot be given as text"),
+        ("train.steps=0", "train.steps=0: it is 1 or more"),
+        ("train.workers=-3", "train.workers=-3: it is 0 or more"),
+        ("train.threads=0", "train.threads=0"),
+        ("train.gpus=nan", "train.gpus=nan: it is 0 or more"),
+        ("train.gpus=-1", "train.gpus=-1"),
+        ("train.gpus=1.5", "part of one GPU, or whole ones"),
+        ("train.gpus=inf", "part of one GPU, or whole ones"),
     ],
 )
 def test_a_bad_override_is_explained(assignment: str, words: str) -> None:
