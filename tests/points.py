@@ -8,6 +8,7 @@ import importlib.abc
 import importlib.machinery
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,7 +21,7 @@ from typing import Any
 PLACE = Path(os.environ.get("PM_POINTS", "/nowhere"))
 PLAN, PIDS = "plan.json", "pids.json"
 MOMENTS = ("before write", "after write", "after commit")
-TITLES = {"Ray worker": "ray::", "Train worker": "ray::RayTrainWorker"}
+TITLES = {"Ray worker": r"ray::(?!IDLE)", "Train worker": "ray::RayTrainWorker"}  # one that is idle has no work to lose
 LOCAL = threading.local()
 
 
@@ -50,7 +51,7 @@ def alive(victim: str) -> int:
     for pid in [os.getpid(), *(int(path.name) for path in Path("/proc").glob("[0-9]*"))]:
         try:
             ours = f"PM_POINTS={PLACE}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
-            if ours and Path(f"/proc/{pid}/cmdline").read_text().startswith(TITLES[victim]):
+            if ours and re.match(TITLES[victim], Path(f"/proc/{pid}/cmdline").read_text()):
                 return pid
         except OSError:
             continue

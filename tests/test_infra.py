@@ -172,7 +172,7 @@ def test_trainings_share_a_gpu_by_fractions() -> None:
              object_store_memory=100_000_000, log_to_driver=False)  # fmt: skip
     try:
         TorchTrainerLaunch("x", workers=3, gpus=0.5).check()
-        with pytest.raises(ValueError, match="3 workers need .* room for 2"):
+        with pytest.raises(ValueError, match=r"3 workers need .* room for 2"):
             TorchTrainerLaunch("x", workers=3, gpus=0.6).check()
     finally:
         ray.shutdown()

@@ -1,6 +1,7 @@
 """The kill matrix: at every stage, at three moments, SIGKILL of every kind of process of a cluster.
 
 The run, or its next start, ends with the bytes of one that nothing happened to, and with each row of MLflow once.
+PM_RUNS="Ray worker" is one of the runs; PM_STORE=s3://phrases keeps their stores on the place's object storage.
 """
 
 import gzip
@@ -32,6 +33,7 @@ WORKERS = ("Ray worker", "Train worker")
 SERVICES = {"raylet": "node-1", "Prefect server": "prefect", "MLflow server": "mlflow", "Postgres": "postgres"}
 OTHERS = ("driver", *SERVICES)
 POINTS = [f"{stage}, {moment}" for stage in STAGES for moment in MOMENTS]
+KILLS = {"Ray worker": 15, "Train worker": 3}  # at least, at the points of stages that workers are in; others: at each
 RUNS = (*WORKERS, *(f"others from {victim}" for victim in OTHERS))  # together every victim at every point
 RUN = ("reproduce", "--paper", "000", "--table", "1", "--profile", "laptop", "--seeds", "1", "--row", "phrase-k2")
 SETTINGS = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=4", "train.batch_tokens=600",
@@ -152,7 +154,9 @@ def write_plan(here: Place, name: str) -> None:
 def completed(here: Place, watchman: Watchman, name: str) -> int:
     """How many starts it took."""
     settings = [word for setting in SETTINGS[:-1] for word in ("--set", setting)]
-    environment = here.environment | {"PHRASEMODELS_STORE": str(here.folder / f"store of {name}")}
+    folder = str(here.folder / f"store of {name}")
+    store = f"{os.environ['PM_STORE']}/{name.replace(' ', '-')}" if "PM_STORE" in os.environ else folder
+    environment = here.environment | {"PHRASEMODELS_STORE": store, "PHRASEMODELS_CACHE": folder}
     for start in range(1, MOST_STARTS):
         until(lambda: len(json.loads((here.folder / "points" / PIDS).read_text())) == len(SERVICES) + 1)
         with (here.folder / f"driver {name}.log").open("ab") as log:
@@ -205,6 +209,9 @@ def test_whoever_is_killed_wherever_the_bytes_and_the_rows_are_the_same(place: P
             cells |= {(point, victim): seen.get(point, "not reached") for point, victim in plan(name).items()}
             kills = [*seen.values()].count("killed")
             print(f"{name}: {kills} kills, {starts} starts, {time.monotonic() - began:.0f} s", flush=True)
+            assert kills >= min(len(plan(name)), KILLS.get(name, len(POINTS))), (
+                f"{name}: too few were there to be killed"
+            )
     finally:
         watchman.over.set()
         watchman.join()
