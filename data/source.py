@@ -1,8 +1,9 @@
 """Which source a step can reach in this project, so that a change of it changes the step's key.
 
 Definitions are hashed by their syntax trees: comments, docstrings and layout don't count. From a function the walk
-follows every name to the definition that it means, through imports, but only inside the project; of a library only
-the version counts, and of the store its FORMAT: how things are kept is not what they are.
+follows every name to the definition that it means, through imports, but only inside the project, and takes along what
+the modules it comes to do when they are imported. Of a library, and of Python, only the version counts, and of the store
+its FORMAT: how things are kept is not what they are.
 """
 
 import ast
@@ -19,6 +20,8 @@ from typing import Any
 PROJECT = ("phrasemodels", "data", "tasks", "flows", "infra")
 KEEPERS = ("data.store", "data.source")
 PARSED_AGAIN = 20
+PYTHON = ".".join(map(str, sys.version_info[:2]))
+DONE = "<module>"  # in place of a top-level name: what a module does when it is imported, or run
 
 Name = tuple[str, str]  # module, top-level name
 
@@ -27,11 +30,13 @@ class Module:
     """The top-level names of one file: definitions, and what imports bind."""
 
     def __init__(self, name: str, tree: ast.Module) -> None:
-        self.definitions: dict[str, ast.stmt] = {}
+        self.definitions: dict[str, ast.AST] = {}
         self.imports: dict[str, Name] = {}
         for statement in tree.body:
             for bound in _bound(statement):
                 self.definitions[bound] = statement
+        if done := [statement for statement in tree.body if _does(statement)]:
+            self.definitions[DONE] = ast.Module(done, [])
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -47,6 +52,13 @@ def _bound(node: ast.stmt) -> list[str]:
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     return [leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)]
+
+
+def _does(node: ast.stmt) -> bool:
+    """Whether a top-level statement does more than bind names: a call, or a decorator that registers what follows it."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return any(isinstance(decorator, ast.Call) and decorator.args for decorator in node.decorator_list)
+    return not isinstance(node, ast.Import | ast.ImportFrom) and not _bound(node) and not _bare_string(node)
 
 
 @cache
@@ -107,6 +119,14 @@ def _references(node: ast.AST) -> Iterable[list[str]]:
             yield [leaf.value]  # a quoted annotation
 
 
+def _programs(node: ast.AST) -> Iterable[Name]:
+    """What the modules of the project do that strings name, as `python -m` takes them."""
+    strings = (leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str))
+    for name in strings:
+        if "." in name and name.replace(".", "_").isidentifier() and _module(name) is not None:
+            yield name, DONE
+
+
 def _resolve(module: str, parts: list[str]) -> Name | None:
     """What a dotted name in a module means: (module, name) in the project, or (library, "")."""
     here = _module(module)
@@ -156,7 +176,8 @@ def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
         return None
     node = found.definitions[attribute]
     digest = hashlib.sha256(_without_docstrings(node).encode()).hexdigest()[:16]
-    return digest, frozenset(t for parts in _references(node) if (t := _resolve(module, parts)) is not None)
+    named = {target for parts in _references(node) if (target := _resolve(module, parts)) is not None}
+    return digest, frozenset({*named, *_programs(node), (module, DONE)})
 
 
 def closure(*values: Callable[..., Any] | Any) -> tuple[dict[str, str], dict[str, str]]:
@@ -170,7 +191,7 @@ def _closure(roots: frozenset[Name]) -> tuple[dict[str, str], dict[str, str]]:
     queue = list(roots)
     seen: set[Name] = set()
     source: dict[str, str] = {}
-    libraries: dict[str, str] = {}
+    libraries = {"python": PYTHON}
     while queue:
         name = queue.pop()
         if name in seen:
