@@ -54,24 +54,28 @@ def bury(session: Session) -> list[str]:
     """Mark runs that died in Prefect, MLflow and their records; returns their ids. What they made is in the store."""
     dead = [r for r in records(session.store) if r["state"] == DEAD and "marked" not in r]
     for record in dead:
-        _crashed(record["id"])
+        crashed(UUID(record["id"]))
         session.tracker.dead(record["id"])
         _write(session.store, record | {"marked": _now()})
     return [record["id"] for record in dead]
 
 
-def _crashed(flow_run: str) -> None:
-    """Mark a run in Prefect, unless the server knows how it ended or does not know it."""
+def crashed(flow_run: UUID | None) -> None:
+    """Mark a run in Prefect, and the run that it was a part of in the same process, unless the server knows how it ended
+    or does not know it."""
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
     from prefect.states import Crashed
 
     with get_client(sync_client=True) as client, contextlib.suppress(ObjectNotFound):
-        state = client.read_flow_run(UUID(flow_run)).state
-        if state is None or not state.is_final():
-            client.set_flow_run_state(
-                UUID(flow_run), Crashed(message="its process died; found by the next run"), force=True
-            )
+        while flow_run is not None:
+            found = client.read_flow_run(flow_run)
+            if found.state is None or not found.state.is_final():
+                client.set_flow_run_state(
+                    flow_run, Crashed(message="its process died; found by the next run"), force=True
+                )
+            part = found.parent_task_run_id
+            flow_run = client.read_task_run(part).flow_run_id if part else None
 
 
 def _read(path: Path) -> dict[str, Any]:
