@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import shutil
+import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -11,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import PROJECT
 
 from infra.services import free_port
@@ -54,7 +57,7 @@ def prefect(tmp_path: Path):
             break
         except OSError:
             time.sleep(0.3)
-    run.start = start
+    run.start, run.environment = start, environment
     yield run
     for process in reversed(started):
         process.terminate()
@@ -64,14 +67,69 @@ def prefect(tmp_path: Path):
     log.close()
 
 
+@pytest.mark.slow
+def test_a_schedule_starts_a_run_with_its_own_parameters(prefect, tmp_path):
+    deployments = yaml.safe_load((tmp_path / "prefect.yaml").read_text())
+    sample = next(d for d in deployments["deployments"] if d["name"] == "sample")
+    sample["schedules"] = [{"cron": "* * * * *", "parameters": {"set": TINY, "rows": ["transformer"], "seeds": 1}}]
+    (tmp_path / "prefect.yaml").write_text(yaml.safe_dump(deployments))
+    assert prefect("work-pool", "create", "local", "--type", "process").returncode == 0
+    assert prefect("deploy", "--name", "sample").returncode == 0
+    prefect.start("worker", "start", "--pool", "local", "--type", "process")
+    until = time.monotonic() + 240
+    while not (found := completed(tmp_path)) and time.monotonic() < until:
+        time.sleep(1)
+    assert prefect("deployment", "schedule", "clear", "reproduce/sample", "--accept-yes").returncode == 0
+    assert len(found) == 1, (tmp_path / "log").read_text()[-3000:]
+    assert len(list((tmp_path / "store" / "objects" / "train").iterdir())) == 1
+
+
+def completed(folder: Path) -> list[dict]:
+    """The records of runs that have ended."""
+    found = [json.loads(path.read_text()) for path in (folder / "store" / "runs").glob("*.json")]
+    return [record for record in found if record["state"] == "completed"]
+
+
+DIES = """
+import os, signal, uuid
+from pathlib import Path
+from prefect import flow, runtime
+from flows.attempts import crashed
+
+@flow
+def inner():
+    Path("id").write_text(runtime.flow_run.id)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@flow
+def outer():
+    inner()
+
+crashed(uuid.UUID(Path("id").read_text())) if Path("id").exists() else outer()
+"""
+
+
+def test_a_run_whose_part_died_with_it_is_marked_too(prefect, tmp_path):
+    environment = prefect.environment | {"PYTHONPATH": str(PROJECT)}
+    codes = [subprocess.run([sys.executable, "-c", DIES], env=environment, cwd=tmp_path).returncode for _ in range(2)]
+    assert codes == [-signal.SIGKILL, 0]
+    with contextlib.closing(sqlite3.connect(tmp_path / "prefect" / "prefect.db")) as database:
+        assert database.execute("select state_type from flow_run").fetchall() == [("CRASHED",), ("CRASHED",)]
+
+
 def test_the_sample_deployment_runs_on_a_worker(prefect, tmp_path):
     assert prefect("work-pool", "create", "local", "--type", "process").returncode == 0
     deployed = prefect("deploy", "--all")
     assert deployed.returncode == 0, deployed.stdout + deployed.stderr
-    assert "everything/weekly" in prefect("deployment", "ls").stdout.replace("\n", "")
+    assert "everything/tables" in prefect("deployment", "ls").stdout.replace("\n", "")
     template = ("--type", "kubernetes", "--base-job-template", str(PROJECT / "infra" / "kubernetes-job.json"))
     assert prefect("work-pool", "create", "cluster", *template).returncode == 0
-    assert prefect("automation", "create", "--from-file", str(PROJECT / "infra" / "zombies.json")).returncode == 0
+    zombies = PROJECT / "infra" / "zombies.json"
+    known = ("automation", "inspect", json.loads(zombies.read_text())[0]["name"])
+    assert known[-1] in (PROJECT / "infra" / "compose.yaml").read_text()
+    assert prefect(*known).returncode == 1
+    assert prefect("automation", "create", "--from-file", str(zombies)).returncode == 0
+    assert prefect(*known).returncode == 0
     prefect.start("worker", "start", "--pool", "local", "--type", "process")
     parameters = (f"set={json.dumps(TINY)}", 'rows=["transformer"]', "seeds=1")
     options = ["--watch", "--watch-interval", "1", *(word for p in parameters for word in ("--param", p))]
