@@ -14,7 +14,8 @@ DEFAULTS = {
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/",  # ray start reports that it does not report
-    "RAY_AUTH_MODE": "disabled",  # for the embedded cluster, which is on loopback; a real one sets `token`
+    # the embedded cluster is on loopback; for one on another machine settings ask for a token
+    "RAY_AUTH_MODE": "token" if any(map(os.environ.get, ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))) else "disabled",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_ENABLE_AUTO_CONNECT": "0",  # a thread that comes after the end would start a cluster of its own
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.25",

@@ -4,7 +4,9 @@ Credentials are no settings of ours: each part takes its own from the environmen
 MLFLOW_TRACKING_USERNAME and _PASSWORD, RAY_AUTH_TOKEN), so that nothing here can print them.
 """
 
+import contextlib
 import difflib
+import ipaddress
 import os
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,11 @@ CREDENTIALS = {
     "mlflow_uri": "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
     "ray_address": "RAY_AUTH_TOKEN",
     "store": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+}
+PASSWORDS = {  # one of these, for what is on another machine
+    "prefect_api_url": ("PREFECT_API_AUTH_STRING", "PREFECT_API_KEY"),
+    "mlflow_uri": ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"),
+    "ray_address": ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"),
 }
 
 
@@ -92,7 +99,7 @@ class Settings(BaseSettings):
     @field_validator(*SCHEMES)
     @classmethod
     def _address(cls, value: str | None, info: Any) -> str | None:
-        """A known scheme, and nothing secret in it."""
+        """A known scheme, nothing secret in it, and a password elsewhere if others could listen."""
         if value is None:
             return value
         has_scheme = "://" in value
@@ -101,6 +108,9 @@ class Settings(BaseSettings):
             raise ValueError(f"is {', '.join(s for s in SCHEMES[info.field_name] if s)}, not {scheme}")
         if has_scheme and found.password is not None:
             raise ValueError(f"holds a password; leave it out and set {CREDENTIALS[info.field_name]}")
+        passwords = PASSWORDS.get(info.field_name, ()) if scheme in ("", "http", "https", "ray") else ()
+        if passwords and not _here(found.hostname) and not any(map(os.environ.get, passwords)):
+            raise ValueError(f"is another machine, which needs a password; set {CREDENTIALS[info.field_name]}")
         return value
 
     @property
@@ -128,6 +138,15 @@ class Settings(BaseSettings):
     def artifact_location(self) -> str | None:
         """Where a new MLflow experiment keeps artifacts; a server decides for itself."""
         return None if self.mlflow_uri else (self.root / "mlflow" / "artifacts").as_uri()
+
+
+def _here(host: str | None) -> bool:
+    """Whether a host is this machine, which only its users reach; `auto` and `local` are Ray's names for that."""
+    if host in (None, "auto", "local", "localhost"):
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(str(host)).is_loopback
+    return False
 
 
 def _existing(name: str) -> Path:

@@ -1,7 +1,10 @@
 """Deployment files agree with the code, and settings refuse what is wrong without saying a secret."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,10 @@ from flows.reproduce import reproduce
 from flows.session import Session
 from infra.runner import TorchTrainerLaunch, room_for
 from infra.services import start_ray, stop_ray
-from infra.settings import Settings
+from infra.settings import PASSWORDS, Settings
 
 INFRA = PROJECT / "infra"
+SECRETS = [name for names in PASSWORDS.values() for name in names]
 FLOWS = {"flows.reproduce.reproduce": reproduce, "flows.everything.everything": everything}
 
 
@@ -28,11 +32,19 @@ def documents(name: str) -> list[dict[str, Any]]:
 
 def test_deployments_name_flows_and_parameters_that_exist() -> None:
     found = yaml.safe_load((PROJECT / "prefect.yaml").read_text())["deployments"]
-    assert {d["name"] for d in found} == {"sample", "on-demand", "nightly", "weekly"}
+    assert {d["name"]: [s["slug"] for s in d["schedules"]] for d in found} == {
+        "sample": [], "tables": ["nightly", "weekly"]}  # fmt: skip
     for deployment in found:
-        FLOWS[deployment["entrypoint"]].validate_parameters(deployment["parameters"])
+        for its in ({}, *(schedule.get("parameters", {}) for schedule in deployment["schedules"])):
+            FLOWS[deployment["entrypoint"]].validate_parameters(deployment["parameters"] | its)
         assert deployment["concurrency_limit"] == {"limit": 1, "collision_strategy": "CANCEL_NEW"}
-    assert {d["name"] for d in found if d["schedules"]} == {"nightly", "weekly"}
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "kubernetes-pool.yaml"])
+def test_no_run_waits_for_a_worker_where_it_would_not_be_cancelled(file: str) -> None:
+    started = re.sub(r"[\[\],\s]+", " ", (INFRA / file).read_text())
+    assert "prefect worker start" in started
+    assert "--limit" not in started
 
 
 def variables() -> dict[str, set[str]]:
@@ -113,6 +125,10 @@ def test_settings_come_from_a_file_and_variables_win(clean: Path, monkeypatch: p
     ("name", "value", "message"),
     [
         ("PHRASEMODELS_MLFLOW_URI", "http://me:hush@host", "holds a password.*MLFLOW_TRACKING_PASSWORD"),
+        ("PHRASEMODELS_RAY_ADDRESS", "hush:6379", "ray_address: .*set RAY_AUTH_TOKEN"),
+        ("PHRASEMODELS_RAY_ADDRESS", "ray://10.0.0.1:10001", "ray_address: .*set RAY_AUTH_TOKEN"),
+        ("PHRASEMODELS_PREFECT_API_URL", "http://hush:4200/api", "prefect_api_url: .*set PREFECT_API_AUTH_STRING"),
+        ("PHRASEMODELS_MLFLOW_URI", "https://[2001:db8::1]:5000", "mlflow_uri: .*set MLFLOW_TRACKING_USERNAME and"),
         ("PHRASEMODELS_STORE", "s3://key:hush@bucket", "holds a password.*AWS_SECRET_ACCESS_KEY"),
         ("PHRASEMODELS_STORE", "gopher://hush", "is file, s3, not gopher"),
         ("PHRASEMODELS_CPUS", "hush", "cpus: .*integer"),
@@ -123,10 +139,41 @@ def test_settings_come_from_a_file_and_variables_win(clean: Path, monkeypatch: p
 )
 def test_a_wrong_setting_is_named_in_a_line_without_its_value(clean, monkeypatch, name, value, message) -> None:
     monkeypatch.setenv(name, value)
+    for secret in SECRETS:
+        monkeypatch.delenv(secret, raising=False)
     with pytest.raises(ValueError, match=message) as error:
         Settings()
     assert "hush" not in str(error.value).replace("gopher://hush", "")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("ray_address", "head:6379", "RAY_AUTH_TOKEN"),
+        ("prefect_api_url", "https://prefect/api", "PREFECT_API_KEY"),
+        ("mlflow_uri", "http://mlflow:5000", "MLFLOW_TRACKING_PASSWORD"),
+        ("ray_address", "auto", ""),
+        ("ray_address", "127.0.0.1:6379", ""),
+        ("prefect_api_url", "http://localhost:4200/api", ""),
+        ("mlflow_uri", "http://[::1]:5000", ""),
+        ("mlflow_uri", "sqlite:///here.db", ""),
+        ("mlflow_uri", "postgresql://host/mlflow", ""),  # it asks for the password by itself
+    ],
+)
+def test_another_machine_needs_a_password_and_this_one_none(clean, monkeypatch, name, value, secret) -> None:
+    for known in SECRETS:
+        monkeypatch.delenv(known, raising=False)
+    if secret:
+        monkeypatch.setenv(secret, "hush")
+    assert getattr(Settings(**{name: value}), name) == value
+
+
+@pytest.mark.parametrize(("token", "mode"), [("7" * 32, "token"), ("", "disabled")])
+def test_who_has_a_token_shows_it_to_ray(token: str, mode: str) -> None:
+    ours = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"} | {"RAY_AUTH_TOKEN": token}
+    said = [sys.executable, "-c", "import os, infra.environment; print(os.environ['RAY_AUTH_MODE'])"]
+    assert subprocess.run(said, env=ours, cwd=PROJECT, capture_output=True, text=True).stdout.strip() == mode
 
 
 @pytest.mark.parametrize(("text", "message"), [("stroe = 'x'", "is store meant"), ("store = [", "is not TOML")])
