@@ -3,6 +3,7 @@
 import html
 import io
 import textwrap
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,8 @@ def sweep(lines: Mapping[str, Mapping[float, Sequence[float]]], said: str) -> st
 def svg(figure: Figure, said: str) -> str:
     """A figure as an SVG element without the XML header; `said` is what a screen reader reads in its place."""
     buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "phrasemodels"}):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "phrasemodels"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # the browser's fonts draw it
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)
     text = buffer.getvalue()

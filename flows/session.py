@@ -226,7 +226,7 @@ class Session:
         """Final metrics with the digest of their test set, configuration, predictions and plot of one training."""
         trained, predicted = self.store.find(pipeline.trained), self.store.find(pipeline.predicted)
         assert trained is not None and predicted is not None, "a score rests on weights and predictions"
-        metrics = {f"test/{name}".replace("/", "."): score["value"] for name, score in scored.meta["scores"].items()}
+        metrics = {f"test/{name}": score["value"] for name, score in scored.meta["scores"].items()}
         metrics |= {
             name: float(trained.meta[name]) for name in ("parameters", "dev_loss", "train_seconds", "peak_memory_mib")
         }
@@ -258,9 +258,7 @@ class Session:
         """The table's own run: means, verdicts, report."""
         rows = verdicts.meta["rows"]
         metrics = {
-            f"{row['experiment'].rsplit('/', 1)[1]}.{row['metric']}".replace("/", "."): row["intervals"][row["metric"]][
-                "mean"
-            ]
+            f"{row['experiment'].rsplit('/', 1)[1]}/{row['metric']}": row["intervals"][row["metric"]]["mean"]
             for row in rows
         }
         self.tracker.finish(self.parent, metrics, [verdicts.file("verdicts.json"), report], {"verdicts": verdicts.key})

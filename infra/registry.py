@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra.tracking import KEY, Tracker
+from infra.tracking import KEY, Tracker, quoted
 
 ALIAS = "champion"
 ARTIFACT = "served"
@@ -25,7 +25,7 @@ def register(tracker: Tracker, name: str, exported: Path, code: Path, run_id: st
     except MlflowException as error:
         if error.error_code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
             raise
-    known = client.search_model_versions(f"name = '{name}'")
+    known = client.search_model_versions(f"name = {quoted(name)}")
     version = next((v for v in known if v.tags.get(KEY) == tags[KEY]), None)
     if version is None:
         with tempfile.TemporaryDirectory() as folder:

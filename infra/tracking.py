@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ class Tracker:
     def open_run(self, experiment: str, name: str, key: str, tags: Mapping[str, str]) -> str:
         """The id of the run with this key: found and set running again, or made."""
         client, where = self.client(), self.experiment(experiment)
-        found = client.search_runs([where], f"tags.`{KEY}` = '{key}'", max_results=1)
+        found = client.search_runs([where], f"tags.`{KEY}` = {quoted(key)}", max_results=1)
         if found:
             run_id = str(found[0].info.run_id)
             if found[0].info.status != "FINISHED":
@@ -77,7 +78,7 @@ class Tracker:
         if run.info.status == "FINISHED":
             return
         for name, value in metrics.items():
-            if name not in run.data.metrics:
+            if (name := _metric(name)) not in run.data.metrics:
                 client.log_metric(run_id, name, value)
         for name, text in tags.items():
             client.set_tag(run_id, name, text)
@@ -89,7 +90,7 @@ class Tracker:
         """Mark the runs that were under way in a flow run that died."""
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
-        asked = f"tags.`{ATTEMPT}` = '{attempt}' and attributes.status = 'RUNNING'"
+        asked = f"tags.`{ATTEMPT}` = {quoted(attempt)} and attributes.status = 'RUNNING'"
         for run in client.search_runs(where, asked, max_results=50000) if where else []:
             client.set_terminated(run.info.run_id, "KILLED")
 
@@ -123,6 +124,19 @@ class StepMetrics:
         ]
         for first in range(0, len(metrics), 1000):
             client.log_batch(self.run_id, metrics=metrics[first : first + 1000])
+
+
+def quoted(text: str) -> str:
+    """A string in a filter of MLflow, which knows two kinds of quotes and no escapes; a ValueError if it has both."""
+    quote = "'" if "'" not in text else '"'
+    if quote in text:
+        raise ValueError(f"{text!r} has both kinds of quotes, so MLflow cannot look for it: leave one out")
+    return f"{quote}{text}{quote}"
+
+
+def _metric(name: str) -> str:
+    """A name, in which groups and rows may be any text, as MLflow takes it."""
+    return re.sub(r"[^\w.: -]", "_", name.replace("/", "."))
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -1,0 +1,98 @@
+"""Text and names that nobody vouches for, through a real run: into pages, into MLflow, into SQL."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from data.grammar.records import Translations
+from flows.catalogue import Table, table
+from flows.query import VIEWS, query
+from flows.report import write_report
+from flows.session import Session
+from infra.settings import Settings
+from infra.tracking import ATTEMPT, quoted
+from tasks.corpora import SampleCorpus
+
+HOSTILE = {
+    "markup": """</title></style>--><script>evil(1)</script>"><evil x="> &lt; {{ 7 * 7 }} {% raw %}""",
+    "SQL": "x'; drop table runs; select $1, ':a' --",
+    "quotes": 'one" %s \\" `',
+    "lines": "one\ntwo\r\nthree\u2028four",
+    "directions": "\u202eright \u2066to\u2069 left\u200f \u0301",
+}
+TINY = ("train.steps=4", "train.evaluate_every=4", "train.checkpoint_every=4", "train.batch_tokens=600")
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """BITEXT whose sentences and groups are hostile in turn."""
+
+    def tables(self, seed: int, sizes: Mapping[str, int]) -> dict[str, pa.Table]:
+        return {split: hostile(found) for split, found in Translations().tables(seed, sizes).items()}
+
+
+def hostile(found: pa.Table) -> pa.Table:
+    texts = [list(HOSTILE.values())[row % len(HOSTILE)] for row in range(found.num_rows)]
+    for name in ("source", "target", "group"):
+        values = texts if name == "group" else [f"{a} {b}" for a, b in zip(found[name].to_pylist(), texts, strict=True)]
+        place = found.schema.get_field_index(name)
+        found = found.set_column(place, found.schema.field(name), pa.array(values, found.schema.field(name).type))
+    return found
+
+
+class Read(HTMLParser):
+    """What a browser makes of a page: its elements, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.elements += [tag, *(name for name, _ in attrs)]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Read]:
+    """A table whose rows have hostile names, run in this process and told to MLflow; its page."""
+    (row,) = table("000", "1", "sample", 1, TINY, ["phrase-k2"]).experiments
+    recipe = replace(row.recipe, corpus=SampleCorpus(train=60, dev=10, test=20, records=Hostile()))
+    rows = tuple(
+        replace(row, name=f"{row.name}{text}", system=text, variant=text, recipe=recipe) for text in HOSTILE.values()
+    )
+    made = Session(Table("000", "1", "sample", rows, (0,)), Settings(store=tmp_path_factory.mktemp("hostile")), "it's")
+    verdicts = made.store.run(made.verdicts)
+    for pipeline in made.pipelines:
+        made._finish(pipeline, made.store.run(pipeline.scored))
+    for view in VIEWS:
+        query(made.store, made.tracker, f"select * from {view}")
+    return made, Read(write_report(made, verdicts).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_text_is_text(ran: tuple[Session, Read], text: str) -> None:
+    session, page = ran
+    assert not [name for name in page.elements if re.search(r"evil|[^a-z0-9:-]", name, re.I)]
+    assert " ".join(text.split()) in " ".join(page.text.split())
+
+    words = text.split()
+    _, rows = query(session.store, session.tracker, "select distinct source from predictions")
+    assert any(source[-len(words) :] == words for (source,) in rows)
+
+    tracker = session.tracker
+    first = tracker.open_run(text, text, f"key {text}", {ATTEMPT: text})
+    assert tracker.open_run(text, text, f"key {text}", {ATTEMPT: text}) == first
+    tracker.dead(text)
+    assert tracker.client().get_run(first).info.status == "KILLED"
+    assert tracker.client().search_model_versions(f"name = {quoted(text)}") == []
+    with pytest.raises(ValueError, match="both kinds of quotes"):
+        quoted(f"{text}\"'")
