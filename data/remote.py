@@ -24,6 +24,7 @@ from data.artifacts import MANIFEST, Artifact, describe, manifest_of, write_dura
 from data.upkeep import DAY, rests_on, verdicts
 
 LEASE_DAYS = 30.0  # after which a lease is one that a dead run left
+PRECONDITION_FAILED, CONFLICT = 412, 409  # there is one already; somebody is just putting one
 
 
 @cache
@@ -31,13 +32,14 @@ def _opened(url: str, process: int) -> tuple[Any, str]:
     import fsspec
 
     try:
-        return fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True, **_options(url))
+        files, path = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
     except ImportError as error:
         raise OSError(f"{url}: {error}; s3:// needs `pip install s3fs`") from error
+    if url.startswith("file:"):
+        from data.folder import SharedFolder
 
-
-def _options(url: str) -> dict[str, Any]:
-    return {"auto_mkdir": True} if url.startswith("file:") else {}
+        files = SharedFolder(skip_instance_cache=True)
+    return files, path
 
 
 @dataclass(frozen=True)
@@ -107,11 +109,22 @@ class ObjectStorage:
         """Upload the files of a folder, then the manifest, unless there is one: then False, and that one counts."""
         self._upload(folder, manifest, again=False)
         with self._named():
-            try:
-                self.files.pipe_file(self._manifest(manifest), _encoded(manifest), mode="create")
-            except FileExistsError:
+            return self._create(self._manifest(manifest), _encoded(manifest))
+
+    def _create(self, path: str, text: bytes, tries: int = 5) -> bool:
+        """Put a file where there is none; false if there is one."""
+        try:
+            self.files.pipe_file(path, text, mode="create")
+            return True
+        except FileExistsError:
+            return False
+        except OSError as error:  # s3fs knows AWS' words for it; the status is the same everywhere
+            if (status := _status(error)) == PRECONDITION_FAILED:
                 return False
-        return True
+            if status != CONFLICT or tries == 1:
+                raise
+        time.sleep(0.2)
+        return self._create(path, text, tries - 1)
 
     def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
         """Upload everything again over what is damaged."""
@@ -221,6 +234,12 @@ class ObjectStorage:
     def _modified(self, path: str) -> float:
         with self._named():
             return float(self.files.modified(path).timestamp())
+
+
+def _status(error: OSError) -> int | None:
+    """The HTTP status that s3fs made an error of."""
+    response: Mapping[str, Any] = getattr(error.__cause__, "response", {})
+    return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
 
 
 def _encoded(manifest: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,264 @@
+"""A store that several nodes share, against a real S3 server and a folder."""
+
+import contextlib
+import errno
+import http.server
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+from test_upkeep import OLD, Text, chain, write
+
+from data.artifacts import describe
+from data.remote import ObjectStorage
+from data.store import Job, Step, Store, digest_of
+from data.upkeep import lease, trim
+from flows.nodes import SharedCheckpoints
+from infra.services import free_port
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a bucket on a server of our own."""
+    pytest.importorskip("moto")
+    pytest.importorskip("s3fs")
+    port, log = free_port(), tmp_path_factory.mktemp("s3") / "log"
+    variables = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y",
+                 "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}  # fmt: skip
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with pytest.MonkeyPatch.context() as patch, log.open("wb") as out:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        server = subprocess.Popen(command, stdout=out, stderr=out)
+        try:
+            import boto3
+
+            client = boto3.client("s3")
+            until = time.monotonic() + 60
+            while True:
+                try:
+                    client.create_bucket(Bucket="phrases")
+                    break
+                except Exception:
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(0.1)
+            yield "s3://phrases"
+        finally:
+            server.kill()
+            server.wait()
+
+
+@pytest.fixture(params=["file", "s3"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStorage:
+    url = f"file://{tmp_path}/shared" if request.param == "file" else request.getfixturevalue("s3")
+    return ObjectStorage(f"{url}/{tmp_path.name}")
+
+
+@pytest.fixture
+def nodes(shared: ObjectStorage, tmp_path: Path) -> list[Store]:
+    return [Store(tmp_path / name, shared).open() for name in ("one", "two")]
+
+
+def test_what_one_node_makes_another_finds(nodes: list[Store]) -> None:
+    steps = chain(nodes[0], "table", "a")
+    for step in steps:
+        found = nodes[1].find(step)
+        assert found.file("text").read_bytes() == nodes[0].find(step).file("text").read_bytes()
+        assert found.path.is_relative_to(nodes[1].root)
+    assert not list(nodes[1].root.glob("work/*"))
+
+
+def racing(job: Job, settings: Text) -> dict:
+    """Another node makes the same thing, with other bytes, while this one is at work."""
+    (job.out / "text").write_text(job.key if job.store.root.name == "two" else "mine")
+    if job.store.root.name == "one":
+        Store(job.store.root.parent / "two", job.store.shared).run(Step(racing, "race"))
+    return {}
+
+
+def test_of_two_nodes_that_make_a_key_at_once_one_wins_for_both(nodes: list[Store]) -> None:
+    step = Step(racing, "race")
+    assert nodes[0].run(step).file("text").read_text() == step.key
+    assert nodes[1].find(step).file("text").read_text() == step.key
+
+
+@pytest.mark.parametrize("damage", ["flip", "delete", "manifest"])
+def test_damage_in_the_storage_is_no_hit_and_is_made_again(nodes: list[Store], damage: str) -> None:
+    step = Step(write, "step", Text("abc"))
+    shared = nodes[0].shared
+    nodes[0].run(step)
+    (blob,), (manifest,) = shared.listed("blobs"), shared.listed("manifests")
+    if damage == "delete":
+        shared.files.rm_file(blob)
+    else:
+        shared.files.pipe_file(*((blob, b"abd") if damage == "flip" else (manifest, b"{")))
+    assert nodes[1].find(step) is None
+    assert nodes[1].run(step).file("text").read_text() == "abc"
+    shutil.rmtree(nodes[0].root)
+    assert nodes[0].open().find(step).file("text").read_text() == "abc"
+
+
+def test_the_cache_keeps_its_limit_and_nothing_is_lost(nodes: list[Store]) -> None:
+    steps = [Step(write, str(n), Text(str(n) * 1000)) for n in range(5)]
+    for number, step in enumerate(steps):
+        nodes[0].run(step)
+        os.utime(nodes[0].where(step.name, step.key) / "manifest.json", (2e9 + number, 2e9 + number))
+    with lease(nodes[0], [steps[0].key]):
+        assert {a.key for a in trim(nodes[0], 2500)} == {step.key for step in steps[1:4]}
+    assert [nodes[0].find(step).file("text").read_text()[0] for step in steps] == list("01234")
+
+
+def test_the_storage_keeps_verdicts_and_runs_of_other_nodes(nodes: list[Store]) -> None:
+    steps = chain(nodes[0], "table", "a")
+    shared = nodes[0].shared
+    orphan, needed = Step(write, "orphan", Text("x")), Step(write, "needed", Text("y"))
+    for step in (orphan, needed):
+        nodes[0].run(step)
+    with shared.lease([needed.key]):
+        assert shared.collect(days=1) == []
+        assert len(shared.collect(days=-1, dry=True)) == len(shared.collect(days=-1)) == 2  # a manifest and its blob
+    shutil.rmtree(nodes[0].root)
+    nodes[0].open()
+    assert nodes[0].find(orphan) is None
+    assert all(nodes[0].find(step) for step in [*steps, needed])
+    assert shared.leased() == set()
+
+
+def test_checkpoints_travel_and_all_workers_go_on_from_the_same(shared: ObjectStorage, tmp_path: Path) -> None:
+    here, there = (SharedCheckpoints(shared, "key", tmp_path / name) for name in ("here", "there"))
+    for step in (5, 10):
+        checkpoint(here.folder, step)
+        here.push()
+    checkpoint(there.folder, 15)  # was never kept: the others do not have it
+    there.pull()
+    assert [path.name for path in there.folder.iterdir()] == ["step-00000010"]
+    assert (there.folder / "step-00000010" / "weights").read_text() == "10"
+    assert pickle.loads(pickle.dumps(there)) == there
+    shared.remove("checkpoints", "key")
+    assert shared.listed("checkpoints", "key") == []
+
+
+def checkpoint(folder: Path, step: int) -> None:
+    path = folder / f"step-{step:08d}"
+    path.mkdir(parents=True)
+    (path / "weights").write_text(str(step))
+    state = {"key": "key", "files": {"weights": describe(path / "weights")}, "progress": {"step": step}}
+    (path / "state.json").write_text(json.dumps(state | {"digest": digest_of(state)}))
+
+
+def test_a_storage_that_does_not_work_is_named_and_no_secret_is(tmp_path: Path, monkeypatch) -> None:
+    pytest.importorskip("s3fs")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "known")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(OSError, match="object storage s3://nowhere does not work") as error:
+        Store(tmp_path, ObjectStorage("s3://nowhere")).open()
+    assert "hush-hush" not in str(error.value)
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """An S3 server that answers what it is told to, in MinIO's words: no error names its condition."""
+
+    protocol_version = "HTTP/1.1"
+    left: ClassVar[list[int]] = []
+    codes: ClassVar[dict[int, str]] = {
+        412: "PreconditionFailed",
+        409: "ConditionalRequestConflict",
+        403: "AccessDenied",
+    }
+
+    def do_PUT(self) -> None:
+        assert self.headers["If-None-Match"] == "*"
+        self.rfile.read(int(self.headers["Content-Length"]))
+        status = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        body = f"<Error><Code>{self.codes.get(status)}</Code><Message>no</Message></Error>".encode() * (status != 200)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("answers", "first"),
+    [([200], True), ([412], False), ([409, 200], True), ([409, 409, 412], False), ([409], None), ([403], None)],
+)
+def test_who_is_first_whatever_words_a_server_has_for_it(monkeypatch, answers: list[int], first: bool | None) -> None:
+    pytest.importorskip("s3fs")
+    monkeypatch.setattr(Answers, "left", answers)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name, value in {"ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "ACCESS_KEY_ID": "x",
+                            "SECRET_ACCESS_KEY": "y", "DEFAULT_REGION": "us-east-1"}.items():  # fmt: skip
+            monkeypatch.setenv(f"AWS_{name}", value)
+        storage = ObjectStorage(f"s3://bucket/{'-'.join(map(str, answers))}")
+        with pytest.raises(OSError, match="does not work") if first is None else contextlib.nullcontext():
+            assert storage.publish(Path(), {"step": "step", "key": "key", "files": {}}) == first
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ObjectStorage:
+    """Storage in a folder that nodes share."""
+    return ObjectStorage((tmp_path / "shared").as_uri())
+
+
+def test_of_two_that_publish_at_the_same_moment_one_wins(folder: ObjectStorage, monkeypatch) -> None:
+    both = threading.Barrier(2)
+
+    def stopped(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wait(*arguments: Any, **options: Any) -> Any:
+            result = call(*arguments, **options) if call is not os.link else None
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait(5)
+            return call(*arguments, **options) if call is os.link else result
+
+        return wait
+
+    monkeypatch.setattr(LocalFileSystem, "exists", stopped(LocalFileSystem.exists))
+    monkeypatch.setattr(os, "link", stopped(os.link))
+    manifests = [{"step": "step", "key": "key", "files": {}, "node": node} for node in (1, 2)]
+    with ThreadPoolExecutor(2) as threads:
+        won = list(threads.map(lambda manifest: folder.publish(Path(), manifest), manifests))
+    assert sorted(won) == [False, True]
+    (there,) = folder.listed("manifests")
+    assert json.loads(Path(there).read_text()) == manifests[won.index(True)]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_disk_that_is_full_takes_no_blob_away(
+    folder: ObjectStorage, tmp_path: Path, monkeypatch, again: bool
+) -> None:
+    (tmp_path / "text").write_text("text")
+    manifest = {"step": "step", "key": "key", "files": {"text": describe(tmp_path / "text")}}
+    folder.publish(tmp_path, manifest)
+    (blob,) = map(Path, folder.listed("blobs"))
+    if again:
+        blob.write_text("te?t")
+    before = blob.read_text()
+    os.utime(blob, (time.time() - OLD,) * 2)
+
+    def full(source: str, target: str) -> None:
+        Path(target).write_text("")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space") if again else contextlib.nullcontext():
+        (folder.replace if again else folder.publish)(tmp_path, manifest)
+    assert folder.listed("blobs") == [str(blob)]
+    assert blob.read_text() == before
+    assert again or blob.stat().st_mtime > time.time() - 60, "or `gc` might take what a new manifest names"
