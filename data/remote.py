@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from data.artifacts import MANIFEST, Artifact, describe, manifest_of, write_durably
-from data.upkeep import DAY, rests_on, verdicts
+from data.upkeep import DAY, ROOT_STEP, needed, verdicts
 
 LEASE_DAYS = 30.0  # after which a lease is one that a dead run left
 PRECONDITION_FAILED, CONFLICT = 412, 409  # there is one already; somebody is just putting one
@@ -155,11 +155,25 @@ class ObjectStorage:
         return self.path("manifests", manifest["step"], f"{manifest['key']}.json")
 
     def artifacts(self) -> list[Artifact]:
-        """Every manifest in the storage; their files are not here."""
+        """What every whole manifest in the storage says, oldest first; the files are not here."""
+        return sorted(filter(None, self._manifests().values()), key=lambda a: str(a.manifest["finished"]))
+
+    def _manifests(self) -> dict[str, Artifact | None]:
+        """By its path what each manifest says; None of one that is damaged, or that somebody died writing."""
+        found = {path: manifest_of(text) for path, text in self._texts("manifests").items()}
+        return {
+            path: Artifact(Path(*path.split("/")[-2:]).with_suffix(""), m) if m and path.endswith(".json") else None
+            for path, m in found.items()
+        }
+
+    def _texts(self, name: str) -> dict[str, bytes]:
+        """What every file under a path holds; one that goes while we look holds nothing."""
         with self._named():
-            found = self.files.cat(self.listed("manifests")) if self.listed("manifests") else {}
-        manifests = [manifest for text in found.values() if (manifest := manifest_of(text)) is not None]
-        return [Artifact(Path(m["step"], m["key"]), m) for m in sorted(manifests, key=lambda m: str(m["finished"]))]
+            found = self.files.cat(paths, on_error="return") if (paths := self.listed(name)) else {}
+            for error in found.values():
+                if isinstance(error, Exception) and not isinstance(error, FileNotFoundError):
+                    raise error
+        return {path: text for path, text in found.items() if isinstance(text, bytes)}
 
     def listed(self, *names: str) -> list[str]:
         """Every file under a path, sorted; none if there is no such path."""
@@ -201,39 +215,47 @@ class ObjectStorage:
 
     def leased(self) -> set[str]:
         """The keys of runs under way on any node."""
-        with self._named():
-            paths = [path for path in self.listed("leases") if path.endswith(".json")]
-            found = self.files.cat(paths) if paths else {}
+        found = {path: text for path, text in self._texts("leases").items() if path.endswith(".json")}
         return {key for path, text in found.items() for key in _held(path, text)}
 
     def collect(self, days: float = 7.0, newest: int = 0, dry: bool = False) -> list[str]:
         """Remove the manifests that no verdict and no run rests on, then the blobs that no manifest names, and checkpoints
         of no run; all of them older than so many days. Returns their paths."""
-        known = {artifact.key: artifact for artifact in self.artifacts()}
-        leased = self.leased()
-        kept = rests_on(known, [*verdicts(known, newest), *leased])
-        before = time.time() - days * DAY
-        gone = [self._manifest(a.manifest) for a in known.values() if a.key not in kept]
-        gone = [path for path in gone if self._modified(path) < before]
-        left = {self._manifest(a.manifest): a for a in known.values()}.keys() - set(gone)
-        named = {
-            self._blob(file["sha256"])
-            for a in known.values()
-            if self._manifest(a.manifest) in left
-            for file in a.manifest["files"].values()
-        }
-        gone += [path for path in self.listed("blobs") if path not in named and self._modified(path) < before]
-        under_way = [path for path in self.listed("checkpoints") if path.split("/")[-3] not in leased]
-        gone += [path for path in under_way if self._modified(path) < before]
-        if not dry:
-            with self._named():
-                for path in gone:
+        runs, before, gone = self._waste(days, newest)
+        if dry:
+            return gone
+        removed = []
+        for path in list(gone):
+            if self.listed("leases") != runs:  # a run came, and may have found some of it; or went, and left a verdict
+                runs, before, gone = self._waste(days, newest)
+            if path in gone and self._modified(path) < before:
+                with self._named(), contextlib.suppress(FileNotFoundError):
                     self.files.rm_file(path)
-        return gone
+                removed.append(path)
+        return removed
+
+    def _waste(self, days: float, newest: int) -> tuple[list[str], float, list[str]]:
+        """The leases, the time before which things are old, and what may go: manifests before their blobs."""
+        runs, leased = self.listed("leases"), self.leased()
+        # shards are in no lease, and blobs are there before their manifest: while a run lives, what is a day old stays
+        before = time.time() - max(days, 1.0 if leased else 0.0) * DAY
+        found = self._manifests()
+        known = {artifact.key: artifact for artifact in found.values() if artifact is not None}
+        torn = [Path(path) for path, artifact in found.items() if artifact is None and path.endswith(".json")]
+        roots = [*verdicts(known, newest), *(path.stem for path in torn if path.parent.name == ROOT_STEP)]
+        kept = needed(known, roots, leased)
+        gone = [path for path in found if Path(path).stem not in kept and self._modified(path) < before]
+        left = [artifact for path, artifact in found.items() if artifact is not None and path not in gone]
+        named = {self._blob(file["sha256"]) for a in left for file in a.manifest["files"].values()}
+        under_way = [path for path in self.listed("checkpoints") if path.split("/")[-3] not in leased]
+        unnamed = [path for path in self.listed("blobs") if path not in named]
+        return runs, before, gone + [path for path in [*unnamed, *under_way] if self._modified(path) < before]
 
     def _modified(self, path: str) -> float:
-        with self._named():
+        """When a file was written; now, if it goes while we look."""
+        with self._named(), contextlib.suppress(FileNotFoundError):
             return float(self.files.modified(path).timestamp())
+        return time.time()
 
 
 def _status(error: OSError) -> int | None:

@@ -85,6 +85,20 @@ def rests_on(known: dict[str, Artifact], roots: Iterable[str]) -> set[str]:
     return found
 
 
+def needed(known: dict[str, Artifact], roots: Iterable[str], leased: Iterable[str]) -> set[str]:
+    """The keys of verdicts and of runs under way, and of all that they rest on.
+
+    A ValueError if one that a verdict rests on cannot be read: nobody knows then what it rests on.
+    """
+    for root in (roots := sorted(roots)):
+        if lost := sorted(rests_on(known, [root]) - known.keys()):
+            raise ValueError(
+                f"nothing is removed: {lost[0]} is damaged or gone, and the verdict {ROOT_STEP}/{root} rests on it and on "
+                "what it was made from. Run `phrasemodels reproduce` again for its table, or remove that verdict first"
+            )
+    return rests_on(known, [*roots, *leased])
+
+
 def verdicts(known: dict[str, Artifact], newest: int = 0) -> list[str]:
     """The keys of comparisons; with newest, of so many of each title."""
     by_title: dict[str, list[Artifact]] = {}
@@ -111,7 +125,11 @@ def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
     """
     known = {artifact.key: artifact for artifact in store.artifacts()}
     under_lease = leased(store)
-    kept = rests_on(known, [*verdicts(known, newest), *under_lease])
+    whole = {artifact.path for artifact in known.values()}
+    torn = [path for path in store.root.glob("objects/*/*") if path not in whole]
+    roots = [*verdicts(known, newest), *(path.name for path in torn if path.parent.name == ROOT_STEP)]
+    # from a cache things are evicted, and the storage behind it keeps them
+    kept = needed(known, roots, under_lease) if store.shared is None else rests_on(known, [*roots, *under_lease])
     # a run's shards are no inputs of their own: while it runs, what was used within a day stays
     before = time.time() - max(days, 1.0 if under_lease else 0.0) * DAY
     found = [
@@ -119,8 +137,6 @@ def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
         for a in known.values()
         if a.key not in kept and _used(a) < before
     ]
-    whole = {artifact.path for artifact in known.values()}
-    torn = (path for path in store.root.glob("objects/*/*") if path not in whole)
     under_way = (path for path in store.root.glob("work/*") if path.is_dir() and path.name not in kept)
     for path in [*torn, *under_way]:
         if (

@@ -23,7 +23,7 @@ from test_upkeep import OLD, Text, chain, write
 from data.artifacts import describe
 from data.remote import ObjectStorage
 from data.store import Job, Step, Store, digest_of
-from data.upkeep import lease, trim
+from data.upkeep import DAY, lease, trim
 from flows.nodes import SharedCheckpoints
 from infra.services import free_port
 
@@ -120,7 +120,7 @@ def test_the_cache_keeps_its_limit_and_nothing_is_lost(nodes: list[Store]) -> No
     assert [nodes[0].find(step).file("text").read_text()[0] for step in steps] == list("01234")
 
 
-def test_the_storage_keeps_verdicts_and_runs_of_other_nodes(nodes: list[Store]) -> None:
+def test_the_storage_keeps_verdicts_and_runs_of_other_nodes(nodes: list[Store], monkeypatch) -> None:
     steps = chain(nodes[0], "table", "a")
     shared = nodes[0].shared
     orphan, needed = Step(write, "orphan", Text("x")), Step(write, "needed", Text("y"))
@@ -128,7 +128,8 @@ def test_the_storage_keeps_verdicts_and_runs_of_other_nodes(nodes: list[Store]) 
         nodes[0].run(step)
     with shared.lease([needed.key]):
         assert shared.collect(days=1) == []
-        assert len(shared.collect(days=-1, dry=True)) == len(shared.collect(days=-1)) == 2  # a manifest and its blob
+        later(monkeypatch, 2)
+        assert len(shared.collect(days=1, dry=True)) == len(shared.collect(days=1)) == 2  # a manifest and its blob
     shutil.rmtree(nodes[0].root)
     nodes[0].open()
     assert nodes[0].find(orphan) is None
@@ -262,3 +263,70 @@ def test_a_disk_that_is_full_takes_no_blob_away(
     assert folder.listed("blobs") == [str(blob)]
     assert blob.read_text() == before
     assert again or blob.stat().st_mtime > time.time() - 60, "or `gc` might take what a new manifest names"
+
+
+def later(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + days * DAY)
+
+
+def test_while_a_run_lives_nothing_of_today_goes(nodes: list[Store], monkeypatch) -> None:
+    shared = nodes[0].shared
+    nodes[0].run(Step(write, "shard", Text("x")))
+    with shared.lease(["the whole of it"]):
+        assert shared.collect(days=0) == []
+        later(monkeypatch, 2)
+        assert len(shared.collect(days=0, dry=True)) == 2, "a manifest and its blob"
+    assert len(shared.collect(days=0)) == 2
+
+
+@pytest.mark.parametrize("inputs", [{}, {"before": Step(write, "nothing", Text(""))}])
+def test_what_a_run_takes_while_things_are_removed_stays(nodes: list[Store], monkeypatch, inputs: dict) -> None:
+    shared, needed = (
+        nodes[0].shared,
+        Step(write, "needed", Text("y"), inputs),
+    )  # with inputs another key, the same bytes
+    for text in "xyz":
+        nodes[0].run(Step(write, text, Text(text)))
+    remove, begun = shared.files.rm_file, contextlib.ExitStack()
+
+    def meanwhile(path: str) -> None:
+        remove(path)
+        monkeypatch.setattr(shared.files, "rm_file", remove)
+        begun.enter_context(shared.lease([step.key for step in (needed, *inputs.values())]))
+        nodes[1].run(needed)
+
+    later(monkeypatch, 2)
+    assert len(shared.collect(days=1, dry=True)) == 6
+    monkeypatch.setattr(shared.files, "rm_file", meanwhile)
+    with begun:
+        shared.collect(days=1)
+    assert len(shared.listed("manifests")) == len(shared.listed("blobs")) == 1 + len(inputs)
+    shutil.rmtree(nodes[0].root)
+    assert nodes[0].open().find(needed).file("text").read_text() == "y"
+
+
+def test_a_blob_that_was_made_new_meanwhile_stays(folder: ObjectStorage, tmp_path: Path, monkeypatch) -> None:
+    store = Store(tmp_path / "one", folder).open()
+    store.run(Step(write, "x", Text("x")))
+    for path in map(Path, (*folder.listed("manifests"), *folder.listed("blobs"))):
+        os.utime(path, (time.time() - OLD,) * 2)
+    remove = folder.files.rm_file
+    monkeypatch.setattr(folder.files, "rm_file", lambda path: (remove(path), os.utime(folder.listed("blobs")[0])))
+    assert [path.split("/")[-3] for path in folder.collect()] == ["manifests"]
+    assert len(folder.listed("blobs")) == 1
+
+
+def test_a_lost_middle_stops_the_removal(nodes: list[Store], monkeypatch) -> None:
+    first, second, last = chain(nodes[0], "table", "a")
+    shared = nodes[0].shared
+    later(monkeypatch, 30)
+    (path,) = (path for path in shared.listed("manifests") if second.key in path)
+    for damage in (lambda: shared.files.pipe_file(path, b"{"), lambda: shared.files.rm_file(path)):
+        damage()
+        with pytest.raises(ValueError, match=f"nothing is removed.*{second.key}.*{last.key}.*reproduce"):
+            shared.collect()
+    shutil.rmtree(nodes[0].root)
+    assert nodes[0].open().find(first)
+    nodes[0].run(last.inputs["row"])
+    assert shared.collect() == []

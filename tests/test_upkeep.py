@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from conftest import PROJECT
 
 from data.store import Job, Step, Store
@@ -85,6 +87,20 @@ def test_only_the_newest_verdicts_of_a_table_count_if_asked(store: Store) -> Non
     # of the old verdict only itself: what it rested on, another table's verdict rests on too
     assert {thing.path for thing in collect(store, newest=1)} == {store.where(old[-1].name, old[-1].key)}
     assert all(store.find(step) for step in [*new, *other])
+
+
+@pytest.mark.parametrize(("step", "damage"), [(1, "tear"), (1, "remove"), (2, "tear")])
+def test_a_lost_middle_stops_the_removal(store: Store, step: int, damage: str) -> None:
+    steps = chain(store, "table", "a")
+    age(store)
+    folder = store.where(steps[step].name, steps[step].key)
+    shutil.rmtree(folder) if damage == "remove" else (folder / "manifest.json").write_text("{")
+    with pytest.raises(ValueError, match=f"nothing is removed: {steps[step].key} .*{steps[2].key}.*reproduce"):
+        collect(store, days=0)
+    assert store.find(steps[0])
+    store.run(steps[1])
+    store.run(steps[2])
+    assert collect(store, days=0) == []
 
 
 HOLDER = """
