@@ -9,12 +9,13 @@ Everything goes through fsspec: file://, s3:// (s3fs), and what else it knows. C
 """
 
 import contextlib
+import errno
 import json
 import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ from data.artifacts import MANIFEST, Artifact, describe, manifest_of, write_dura
 from data.upkeep import DAY, ROOT_STEP, needed, verdicts
 
 LEASE_DAYS = 30.0  # after which a lease is one that a dead run left
+OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # while something is brought here
 PRECONDITION_FAILED, CONFLICT = 412, 409  # there is one already; somebody is just putting one
 
 
@@ -66,13 +68,15 @@ class ObjectStorage:
             raise OSError(f"the object storage {self.url} does not work ({error}): is there such a bucket?") from error
 
     @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        """Errors of any library as OSErrors; FileNotFoundError and FileExistsError stay what they are."""
+    def _named(self, others: Collection[int] = ()) -> Iterator[None]:
+        """Errors of any library as OSErrors; FileNotFoundError, FileExistsError and other parts' stay what they are."""
         try:
             yield
         except (FileNotFoundError, FileExistsError):
             raise
         except Exception as error:
+            if getattr(error, "errno", None) in others:
+                raise
             raise OSError(f"the object storage {self.url} does not work ({type(error).__name__}: {error})") from error
 
     def fetch(self, folder: Path) -> bool:
@@ -84,7 +88,7 @@ class ObjectStorage:
                 text = self.files.cat_file(self.path("manifests", step, f"{key}.json"))
             if (manifest := manifest_of(text)) is None:
                 return False
-            with self._named():
+            with self._named(OUR_DISK):
                 for name, expected in manifest["files"].items():
                     target = aside / name
                     if not target.resolve().is_relative_to(aside.resolve()):
@@ -190,7 +194,7 @@ class ObjectStorage:
 
     def get(self, file: Path, *names: str) -> None:
         """Download one file from a path."""
-        with self._named():
+        with self._named(OUR_DISK):
             self.files.get_file(self.path(*names), str(file))
 
     def remove(self, *names: str) -> None:

@@ -25,8 +25,10 @@ from typing import Any, Protocol
 import filelock
 
 from data.artifacts import MANIFEST, Artifact, damaged, describe, files_of, manifest_of, write_durably
+from data.shared import Shared
 from data.source import closure
 
+UNWRITABLE = {"No space left on device": "full", "Disk quota exceeded": "full", "Read-only file system": "read-only"}
 FORMAT = 1  # of what is kept and how it is named; this file's source is in no key
 
 
@@ -127,31 +129,6 @@ class Job:
     key: str
 
 
-class Shared(Protocol):
-    """Storage that several nodes share behind their own folders: data.remote.ObjectStorage."""
-
-    def open(self) -> None:
-        """An OSError if it cannot be used."""
-
-    def fetch(self, folder: Path) -> bool:
-        """Bring an artifact to its folder; false if there is no whole one."""
-
-    def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
-        """Keep a folder; false if another one was first."""
-
-    def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
-        """Keep a folder instead of what is damaged."""
-
-    def remove(self, *names: str) -> None:
-        """Remove everything under a path of the storage."""
-
-    def lease(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
-        """While a run is under way: nobody removes these keys."""
-
-    def collect(self, days: float, newest: int, dry: bool) -> list[str]:
-        """Remove what neither verdicts nor runs rest on; returns its paths."""
-
-
 class Store:
     """A folder of artifacts. Safe for several processes at once, and for any of them being killed at any time.
 
@@ -172,11 +149,27 @@ class Store:
         except OSError as error:
             raise OSError(
                 f"the store {self.root} cannot be written to ({error.strerror}): "
-                "free it, or choose another with PHRASEMODELS_STORE"
+                f"free it, or choose another with {self._setting}"
             ) from error
         if self.shared is not None:
             self.shared.open()
         return self
+
+    @property
+    def _setting(self) -> str:
+        return "PHRASEMODELS_STORE" if self.shared is None else "PHRASEMODELS_CACHE"
+
+    @contextlib.contextmanager
+    def _disk(self) -> Iterator[None]:
+        """A full disk by its name: libraries raise it as many types, and without a path."""
+        try:
+            yield
+        except BaseException as error:
+            if said := next((said for words, said in UNWRITABLE.items() if words in str(error)), None):
+                raise OSError(
+                    f"the disk of {self.root} is {said}: free some, or choose another with {self._setting}"
+                ) from error
+            raise
 
     def where(self, name: str, key: str) -> Path:
         return self.root / "objects" / name / key
@@ -192,8 +185,9 @@ class Store:
     def here(self, path: Path, verify: bool = True) -> Artifact | None:
         """The artifact in a folder, brought from the shared storage if need be."""
         found = self.load(path, verify)
-        if found is None and self.shared is not None and self.shared.fetch(path):
-            found = self.load(path, verify)
+        if found is None and self.shared is not None:
+            with self._disk():
+                found = self.load(path, verify) if self.shared.fetch(path) else None
         if found is not None:
             with contextlib.suppress(OSError):  # somebody else's folder
                 os.utime(path / MANIFEST)
@@ -234,43 +228,44 @@ class Store:
             yield
 
     def _make(self, step: Step, inputs: Mapping[str, Artifact], places: Places) -> Artifact:
-        work = self.workspace(step.key)
+        work, final = self.workspace(step.key), self.where(step.name, step.key)
         out = work / "out"
-        shutil.rmtree(out, ignore_errors=True)
-        out.mkdir(parents=True)
-        started = time.monotonic()
-        try:
-            meta = step.make(Job(out, work / "checkpoints", inputs, self, places, step.key), step.settings)
-            manifest = {
-                "format": FORMAT,
-                "key": step.key,
-                "step": step.name,
-                "label": step.label,
-                "parts": step.parts,
-                "files": {name: describe(out / name) for name in sorted(files_of(out))},
-                "meta": {**_inherited(inputs), **meta},
-                "seconds": round(time.monotonic() - started, 3),
-                "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
-            }
-            write_durably(out / MANIFEST, _lines(manifest))
-        except BaseException as error:
-            shutil.rmtree(out, ignore_errors=True)
-            if "No space left on device" in str(error):  # libraries raise it as many types, and without a path
-                raise OSError(
-                    f"the disk of {self.root} is full: free some, or choose another with PHRASEMODELS_STORE"
-                ) from error
-            raise
-        final = self.where(step.name, step.key)
-        if self.shared is not None and not self.shared.publish(out, manifest):
+        made = self.load(out) or self._fill(out, step, inputs, places)  # a whole one is there if it was not published
+        if self.shared is not None and not self.shared.publish(out, made.manifest):
             if (first := self.here(final)) is not None:  # another node was first, so that all go on from the same bytes
                 shutil.rmtree(work, ignore_errors=True)
                 return first
-            self.shared.replace(out, manifest)
+            self.shared.replace(out, made.manifest)
         final.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(final, ignore_errors=True)  # a damaged one
         os.replace(out, final)
         shutil.rmtree(work, ignore_errors=True)
-        return Artifact(final, manifest)
+        return Artifact(final, made.manifest)
+
+    def _fill(self, out: Path, step: Step, inputs: Mapping[str, Artifact], places: Places) -> Artifact:
+        """Make a step in an empty folder, its manifest last; a failure leaves nothing."""
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir(parents=True)
+        started = time.monotonic()
+        try:
+            with self._disk():
+                meta = step.make(Job(out, out.parent / "checkpoints", inputs, self, places, step.key), step.settings)
+                manifest = {
+                    "format": FORMAT,
+                    "key": step.key,
+                    "step": step.name,
+                    "label": step.label,
+                    "parts": step.parts,
+                    "files": {name: describe(out / name) for name in sorted(files_of(out))},
+                    "meta": {**_inherited(inputs), **meta},
+                    "seconds": round(time.monotonic() - started, 3),
+                    "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+                }
+                write_durably(out / MANIFEST, _lines(manifest))
+        except BaseException:
+            shutil.rmtree(out, ignore_errors=True)
+            raise
+        return Artifact(out, manifest)
 
 
 def _lines(manifest: Mapping[str, Any]) -> str:

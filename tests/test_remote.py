@@ -330,3 +330,17 @@ def test_a_lost_middle_stops_the_removal(nodes: list[Store], monkeypatch) -> Non
     assert nodes[0].open().find(first)
     nodes[0].run(last.inputs["row"])
     assert shared.collect() == []
+
+
+@pytest.mark.parametrize(("code", "said"), [(errno.ENOSPC, "full"), (errno.EDQUOT, "full"), (errno.EROFS, "read-only")])
+def test_a_cache_that_cannot_be_written_to_is_no_fault_of_the_storage(nodes, monkeypatch, code: int, said: str) -> None:
+    step = Step(write, "step", Text("abc"))
+    nodes[0].run(step)
+
+    def get_file(source: str, target: str) -> None:
+        raise OSError(code, os.strerror(code), target)
+
+    monkeypatch.setattr(nodes[1].shared.files, "get_file", get_file)
+    with pytest.raises(OSError, match=f"^the disk of {nodes[1].root} is {said}: .*PHRASEMODELS_CACHE"):
+        nodes[1].find(step)
+    assert not list(nodes[1].root.glob("work/*"))

@@ -1,0 +1,31 @@
+"""What a store asks of the storage that several nodes share."""
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Shared(Protocol):
+    """Storage that several nodes share behind their own folders: data.remote.ObjectStorage."""
+
+    def open(self) -> None:
+        """An OSError if it cannot be used."""
+
+    def fetch(self, folder: Path) -> bool:
+        """Bring an artifact to its folder; false if there is no whole one."""
+
+    def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
+        """Keep a folder; false if another one was first."""
+
+    def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        """Keep a folder instead of what is damaged."""
+
+    def remove(self, *names: str) -> None:
+        """Remove everything under a path of the storage."""
+
+    def lease(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
+        """While a run is under way: nobody removes these keys."""
+
+    def collect(self, days: float, newest: int, dry: bool) -> list[str]:
+        """Remove what neither verdicts nor runs rest on; returns its paths."""
