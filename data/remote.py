@@ -10,6 +10,7 @@ Everything goes through fsspec: file://, s3:// (s3fs), and what else it knows. C
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -22,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from data.artifacts import MANIFEST, Artifact, describe, manifest_of, write_durably
-from data.upkeep import DAY, ROOT_STEP, needed, verdicts
+from data.upkeep import DAY, ROOT_STEP, examine, needed, verdicts
 
 LEASE_DAYS = 30.0  # after which a lease is one that a dead run left
+PIECE = 2**23  # bytes that are read at once
 OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # while something is brought here
 PRECONDITION_FAILED, CONFLICT = 412, 409  # there is one already; somebody is just putting one
 
@@ -202,6 +204,26 @@ class ObjectStorage:
         with self._named(), contextlib.suppress(FileNotFoundError):
             for path in self.listed(*names):
                 self.files.rm_file(path)
+
+    def damage(self) -> list[tuple[Artifact, str, list[str]]]:
+        """As data.upkeep.damage; each blob is read once, in pieces."""
+        found, wrong = self._manifests(), cache(self._wrong)
+        torn = [Path(path) for path, artifact in found.items() if artifact is None and path.endswith(".json")]
+
+        def damaged(artifact: Artifact) -> str | None:
+            blobs = (self._blob(file["sha256"]) for file in artifact.manifest["files"].values())
+            return next((what for blob in blobs if (what := wrong(blob)) is not None), None)
+
+        unreadable = [(Artifact(p, {"key": p.stem, "label": p.parent.name}), f"{p} is no manifest", []) for p in torn]
+        return [*unreadable, *examine(filter(None, found.values()), damaged)]
+
+    def _wrong(self, blob: str) -> str | None:
+        try:
+            with self._named(), self.files.open(blob, "rb", block_size=PIECE) as file:
+                right = hashlib.file_digest(file, "sha256").hexdigest() == blob.split("/")[-1]
+        except FileNotFoundError:
+            return f"{blob} is missing"
+        return None if right else f"{blob} does not have its digest"
 
     @contextlib.contextmanager
     def lease(self, keys: Iterable[str]) -> Iterator[None]:

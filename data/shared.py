@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from data.artifacts import Artifact
+
 
 class Shared(Protocol):
     """Storage that several nodes share behind their own folders: data.remote.ObjectStorage."""
@@ -26,6 +28,15 @@ class Shared(Protocol):
 
     def lease(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
         """While a run is under way: nobody removes these keys."""
+
+    def artifacts(self) -> list[Artifact]:
+        """All that is there."""
+
+    def leased(self) -> set[str]:
+        """The keys of runs under way on any node."""
+
+    def damage(self) -> list[tuple[Artifact, str, list[str]]]:
+        """Every artifact that is not whole, what is wrong with it, and the titles of verdicts that rest on it."""
 
     def collect(self, days: float, newest: int, dry: bool) -> list[str]:
         """Remove what neither verdicts nor runs rest on; returns its paths."""

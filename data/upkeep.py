@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from data.artifacts import MANIFEST, Artifact, damaged, write_durably
 from data.store import Store
 
 ROOT_STEP = "compare"  # tasks/compare.py
-DAY = 86400.0
+DAY, HOUR = 86400.0, 3600.0
 
 
 @contextlib.contextmanager
@@ -183,22 +183,34 @@ def _used(artifact: Artifact) -> float:
 def trim(store: Store, limit: int) -> list[Artifact]:
     """Remove from a node's cache what was used longest ago until it holds at most `limit` bytes.
 
-    Only for a store with shared storage behind it, which keeps everything; what runs under way rest on stays.
+    Only for a store with shared storage behind it, which keeps everything. What runs under way on any node have leased
+    stays, and while there are such, what was used within the hour.
     """
     assert store.shared is not None, "what is removed has to be elsewhere"
     with _sweeping(store):
-        kept = leased(store)
         known = sorted(store.artifacts(), key=_used)
-        total, gone = sum(artifact_bytes(artifact) for artifact in known), []
+        if (total := sum(artifact_bytes(artifact) for artifact in known)) <= limit:
+            return []
+        kept, gone = leased(store) | store.shared.leased(), []
+        before = time.time() - (HOUR if kept else 0.0)  # a run's shards are in no lease
         for artifact in known:
-            if total <= limit:
-                break
-            if artifact.key not in kept:
+            if total > limit and artifact.key not in kept and _used(artifact) < before:
                 total -= artifact_bytes(artifact)
                 gone.append(artifact)
         _put_aside(store, [artifact.path for artifact in gone])
     _empty(store)
     return gone
+
+
+@contextlib.contextmanager
+def trimmed(store: Store, limit: int) -> Iterator[None]:
+    """Afterwards, also after a failure, a node's cache is trimmed."""
+    try:
+        yield
+    finally:
+        if store.shared is not None:
+            with contextlib.suppress(OSError):  # a cache that is too large is no reason to fail
+                trim(store, limit)
 
 
 def _changed(folder: Path) -> float:
@@ -254,9 +266,16 @@ def usage(store: Store) -> list[dict[str, object]]:
 
 
 def damage(store: Store) -> list[tuple[Artifact, str, list[str]]]:
-    """Every artifact with a file that is missing or differs from its digest: what is wrong, and which verdicts rest on
-    it. All bytes are read."""
-    known = {artifact.key: artifact for artifact in store.artifacts()}
+    """Every artifact with a file that is missing or differs from its digest, here and in the shared storage: what is
+    wrong, and which verdicts rest on it. All bytes are read."""
+    return examine(store.artifacts(), damaged) + ([] if store.shared is None else store.shared.damage())
+
+
+def examine(
+    artifacts: Iterable[Artifact], damaged: Callable[[Artifact], str | None]
+) -> list[tuple[Artifact, str, list[str]]]:
+    """Those of which something is wrong, with it and the titles of verdicts that rest on them."""
+    known = {artifact.key: artifact for artifact in artifacts}
     roots = {key: rests_on(known, [key]) for key in verdicts(known)}
     found = []
     for artifact in known.values():

@@ -12,35 +12,44 @@ from typing import Any
 
 from data.artifacts import Artifact
 from data.remote import ObjectStorage
-from data.store import Step, Store
+from data.store import Places, Step, Store
+from data.upkeep import trimmed
 from tasks.checkpoints import newest
 from tasks.train import Training
 
 
 @dataclass(frozen=True)
 class FarMap:
-    """A map over the cluster whose results are brought here."""
+    """A map over the cluster whose results are brought here; each node's cache keeps its limit, in bytes."""
 
     map: Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], list[Any]]
     store: Store
+    limit: int
 
     def __call__(self, function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
-        found = self.map(_far, [(self.store, function, item) for item in items])
+        found = self.map(_far, [(self.store, self.limit, function, item) for item in items])
         return [bring(self.store, value.path) if isinstance(value, Artifact) else value for value in found]
 
 
-def _far(store: Store, function: Callable[..., Any], item: tuple[Any, ...]) -> Any:
-    for step in (value for value in item if isinstance(value, Step)):
-        for given in step.inputs.values():
-            if (path := getattr(given, "path", None)) is not None:
-                bring(store, path)
-    return function(*item)
+def _far(store: Store, limit: int, function: Callable[..., Any], item: tuple[Any, ...]) -> Any:
+    with trimmed(store, limit):
+        for step in (value for value in item if isinstance(value, Step)):
+            for given in step.inputs.values():
+                if (path := getattr(given, "path", None)) is not None:
+                    bring(store, path)
+        return function(*item)
+
+
+def far_run(store: Store, limit: int, step: Step, places: Places) -> Artifact:
+    """In a Ray worker: run one step."""
+    with trimmed(store, limit):
+        return store.run(step, places)
 
 
 def bring(store: Store, path: Path) -> Artifact:
     """The artifact that a file is in, on this node. An OSError if it is nowhere."""
     folder = store.where(*path.relative_to(store.root / "objects").parts[:2])
-    found = store.load(folder, verify=False) or store.here(folder)
+    found = store.here(folder, verify=False)  # counts as used
     if found is None:
         raise OSError(f"{folder} is neither on this node nor in the shared store: run it again")
     return found
@@ -52,20 +61,24 @@ class FarLaunch:
 
     launch: Callable[..., None]
     store: Store
+    limit: int
 
     def __call__(self, function: Callable[..., None], training: Training) -> None:
         shared = self.store.shared
         assert isinstance(shared, ObjectStorage), "nodes share nothing otherwise"
         kept = SharedCheckpoints(shared, training.key, training.folder)
-        self.launch(_far_training, self.store, kept, function, training)
+        self.launch(_far_training, self.store, self.limit, kept, function, training)
         kept.pull()
 
 
-def _far_training(store: Store, kept: "SharedCheckpoints", function: Callable[..., None], training: Training) -> None:
-    for path in (*training.train, *training.dev):
-        bring(store, path)
-    kept.pull()
-    function(replace(training, report=Reported(training.report, kept)))
+def _far_training(
+    store: Store, limit: int, kept: "SharedCheckpoints", function: Callable[..., None], training: Training
+) -> None:
+    with trimmed(store, limit):
+        for path in (*training.train, *training.dev):
+            bring(store, path)
+        kept.pull()
+        function(replace(training, report=Reported(training.report, kept)))
 
 
 @dataclass(frozen=True)

@@ -133,14 +133,16 @@ class Session:
             return spread
         from flows.nodes import FarMap
 
-        return FarMap(spread, self.store)
+        return FarMap(spread, self.store, self.settings.cache_bytes)
 
     def _told(self, key: str, done: int, begun: int) -> None:
         self.shards[key] = (done, begun)
 
     def _on_ray(self, step: Step, places: Places) -> Artifact:
         """Run one step on some node; its result is on this one."""
-        made = on_ray(_run, self.store, step, places)
+        from flows.nodes import far_run
+
+        made = on_ray(far_run, self.store, self.settings.cache_bytes, step, places)
         return made if self.store.shared is None else self.store.run(step)
 
     @cached_property
@@ -202,7 +204,7 @@ class Session:
             return launch
         from flows.nodes import FarLaunch
 
-        return FarLaunch(launch, self.store)
+        return FarLaunch(launch, self.store, self.settings.cache_bytes)
 
     def run_of(self, pipeline: Pipeline) -> str:
         """The MLflow run of one model and seed, with its parameters."""
@@ -279,11 +281,6 @@ class Session:
             with tempfile.TemporaryDirectory() as folder:
                 exported = model.export(Path(folder) / "exported")
                 register(self.tracker, experiment.name.replace("/", "-"), exported, SERVED, run_id, tags)
-
-
-def _run(store: Store, step: Step, places: Places) -> Artifact:
-    """In a Ray worker: run one step."""
-    return store.run(step, places)
 
 
 def _plot(trained: Artifact, path: Path) -> Path:

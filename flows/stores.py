@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 from data.store import Step, Store
-from data.upkeep import lease, trim
+from data.upkeep import lease, trimmed
 from infra.settings import Settings
 
 
@@ -22,9 +22,8 @@ def kept(store: Store, steps: list[Step], settings: Settings, name: str = "") ->
     """While a run is under way: nothing that it rests on is removed, here and elsewhere; then the cache is trimmed."""
     keys = {step.key for step in steps}
     with contextlib.ExitStack() as stack:
+        stack.enter_context(trimmed(store, settings.cache_bytes))
         if store.shared is not None:
             stack.enter_context(store.shared.lease(keys))
-        with lease(store, keys, name):
-            yield
-        if store.shared is not None:
-            trim(store, int(settings.cache_gib * 2**30))
+        stack.enter_context(lease(store, keys, name))
+        yield

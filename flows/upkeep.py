@@ -48,7 +48,7 @@ def gc(
     if store.shared is not None:
         rows += [{"path": path, "label": "shared", "bytes": 0} for path in store.shared.collect(days, newest, dry)]
         if not dry:
-            trimmed = trim(store, int(Settings().cache_gib * 2**30))
+            trimmed = trim(store, Settings().cache_bytes)
             rows += [{"path": str(a.path), "label": a.manifest["label"], "bytes": 0} for a in trimmed]
     if as_json:
         print(json.dumps(rows, indent=1))
@@ -60,7 +60,10 @@ def gc(
 
 @app.command()
 def verify(as_json: Json = False) -> None:
-    """Read every byte and compare it with its digest; exit status 1 if something is damaged. `reproduce` makes it anew."""
+    """Read every byte and compare it with its digest; exit status 1 if something is damaged. `reproduce` makes it anew.
+
+    With a store on object storage, also everything that is there.
+    """
     from data.upkeep import damage
 
     store = _store()
@@ -72,7 +75,8 @@ def verify(as_json: Json = False) -> None:
         for row in rows:
             resting = f"; verdicts rest on it: {', '.join(row['verdicts'])}" if row["verdicts"] else ""
             print(f"DAMAGED  {row['label']}  [{row['key']}]: {row['what']}{resting}")
-        print(f"{len(list(store.artifacts()))} artifacts, {len(rows)} damaged")
+        there = "" if store.shared is None else f" and {len(store.shared.artifacts())} in the shared storage"
+        print(f"{len(list(store.artifacts()))} artifacts{there}, {len(rows)} damaged")
     raise typer.Exit(1 if rows else 0)
 
 

@@ -119,6 +119,10 @@ class Settings(BaseSettings):
         return self.store if "://" in self.store else None
 
     @property
+    def cache_bytes(self) -> int:
+        return int(self.cache_gib * 2**30)
+
+    @property
     def mirrors(self) -> tuple[Path, ...]:
         """Folders that files are looked for in, before any URL."""
         models = self.parsers and self.parsers.expanduser()

@@ -18,13 +18,13 @@ from typing import Any, ClassVar
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
-from test_upkeep import OLD, Text, chain, write
+from test_upkeep import OLD, Text, age, chain, write
 
 from data.artifacts import describe
 from data.remote import ObjectStorage
 from data.store import Job, Step, Store, digest_of
-from data.upkeep import DAY, lease, trim
-from flows.nodes import SharedCheckpoints
+from data.upkeep import DAY, damage, lease, trim, trimmed
+from flows.nodes import SharedCheckpoints, bring
 from infra.services import free_port
 
 
@@ -94,16 +94,16 @@ def test_of_two_nodes_that_make_a_key_at_once_one_wins_for_both(nodes: list[Stor
     assert nodes[1].find(step).file("text").read_text() == step.key
 
 
-@pytest.mark.parametrize("damage", ["flip", "delete", "manifest"])
-def test_damage_in_the_storage_is_no_hit_and_is_made_again(nodes: list[Store], damage: str) -> None:
+@pytest.mark.parametrize("kind", ["flip", "delete", "manifest"])
+def test_damage_in_the_storage_is_no_hit_and_is_made_again(nodes: list[Store], kind: str) -> None:
     step = Step(write, "step", Text("abc"))
     shared = nodes[0].shared
     nodes[0].run(step)
     (blob,), (manifest,) = shared.listed("blobs"), shared.listed("manifests")
-    if damage == "delete":
+    if kind == "delete":
         shared.files.rm_file(blob)
     else:
-        shared.files.pipe_file(*((blob, b"abd") if damage == "flip" else (manifest, b"{")))
+        shared.files.pipe_file(*((blob, b"abd") if kind == "flip" else (manifest, b"{")))
     assert nodes[1].find(step) is None
     assert nodes[1].run(step).file("text").read_text() == "abc"
     shutil.rmtree(nodes[0].root)
@@ -112,11 +112,18 @@ def test_damage_in_the_storage_is_no_hit_and_is_made_again(nodes: list[Store], d
 
 def test_the_cache_keeps_its_limit_and_nothing_is_lost(nodes: list[Store]) -> None:
     steps = [Step(write, str(n), Text(str(n) * 1000)) for n in range(5)]
-    for number, step in enumerate(steps):
+    for step in steps:
         nodes[0].run(step)
-        os.utime(nodes[0].where(step.name, step.key) / "manifest.json", (2e9 + number, 2e9 + number))
-    with lease(nodes[0], [steps[0].key]):
-        assert {a.key for a in trim(nodes[0], 2500)} == {step.key for step in steps[1:4]}
+    age(nodes[0])
+    for number, step in enumerate(steps):
+        os.utime(nodes[0].where(step.name, step.key) / "manifest.json", (1.7e9 + number,) * 2)
+    bring(nodes[0], nodes[0].where(steps[4].name, steps[4].key))
+    with lease(nodes[0], [steps[0].key]), nodes[1].shared.lease([steps[1].key]):
+        with pytest.raises(ValueError, match="no"), trimmed(nodes[0], 3500):
+            raise ValueError("no")
+        assert [step for step in steps if not nodes[0].load(nodes[0].where(step.name, step.key))] == steps[2:4]
+        assert trim(nodes[0], 0) == [], "leased by a run here, by one elsewhere, and just used"
+    assert {a.key for a in trim(nodes[0], 1000)} == {step.key for step in steps[:2]}
     assert [nodes[0].find(step).file("text").read_text()[0] for step in steps] == list("01234")
 
 
@@ -322,8 +329,8 @@ def test_a_lost_middle_stops_the_removal(nodes: list[Store], monkeypatch) -> Non
     shared = nodes[0].shared
     later(monkeypatch, 30)
     (path,) = (path for path in shared.listed("manifests") if second.key in path)
-    for damage in (lambda: shared.files.pipe_file(path, b"{"), lambda: shared.files.rm_file(path)):
-        damage()
+    for hurt in (lambda: shared.files.pipe_file(path, b"{"), lambda: shared.files.rm_file(path)):
+        hurt()
         with pytest.raises(ValueError, match=f"nothing is removed.*{second.key}.*{last.key}.*reproduce"):
             shared.collect()
     shutil.rmtree(nodes[0].root)
@@ -344,3 +351,17 @@ def test_a_cache_that_cannot_be_written_to_is_no_fault_of_the_storage(nodes, mon
     with pytest.raises(OSError, match=f"^the disk of {nodes[1].root} is {said}: .*PHRASEMODELS_CACHE"):
         nodes[1].find(step)
     assert not list(nodes[1].root.glob("work/*"))
+
+
+def test_damage_in_the_storage_is_found_from_a_node_that_holds_nothing(nodes: list[Store]) -> None:
+    first, second, last = chain(nodes[0], "table", "a")
+    shared = nodes[0].shared
+    assert damage(nodes[1]) == []
+    blobs = {Path(path).name: path for path in shared.listed("blobs")}
+    shared.files.pipe_file(blobs[nodes[0].find(first).manifest["files"]["text"]["sha256"]], b"b")
+    shared.files.rm_file(blobs[nodes[0].find(second).manifest["files"]["text"]["sha256"]])
+    found = {a.key: (what.split(" ", 1)[1], of) for a, what, of in damage(nodes[1])}
+    assert found == {first.key: ("does not have its digest", ["table"]), second.key: ("is missing", ["table"])}
+    (manifest,) = (path for path in shared.listed("manifests") if last.key in path)
+    shared.files.pipe_file(manifest, b"{")
+    assert last.key in {a.key for a, _, _ in damage(nodes[1])}
