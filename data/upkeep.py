@@ -203,13 +203,15 @@ def trim(store: Store, limit: int) -> list[Artifact]:
 
 
 @contextlib.contextmanager
-def trimmed(store: Store, limit: int) -> Iterator[None]:
-    """Afterwards, also after a failure, a node's cache is trimmed."""
+def trimmed(store: Store, limit: int, pause: float = 0.0) -> Iterator[None]:
+    """Afterwards, also after a failure, a node's cache is trimmed, unless it was within so many seconds."""
     try:
         yield
     finally:
-        if store.shared is not None:
-            with contextlib.suppress(OSError):  # a cache that is too large is no reason to fail
+        mark = store.root / "trimmed"
+        with contextlib.suppress(OSError):  # a cache that is too large is no reason to fail
+            if store.shared is not None and not (mark.exists() and time.time() - mark.stat().st_mtime < pause):
+                mark.touch()
                 trim(store, limit)
 
 

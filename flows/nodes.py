@@ -17,6 +17,8 @@ from data.upkeep import trimmed
 from tasks.checkpoints import newest
 from tasks.train import Training
 
+PAUSE = 60.0  # seconds between two looks at what a node's cache holds: there may be thousands of short steps
+
 
 @dataclass(frozen=True)
 class FarMap:
@@ -32,7 +34,7 @@ class FarMap:
 
 
 def _far(store: Store, limit: int, function: Callable[..., Any], item: tuple[Any, ...]) -> Any:
-    with trimmed(store, limit):
+    with trimmed(store, limit, PAUSE):
         for step in (value for value in item if isinstance(value, Step)):
             for given in step.inputs.values():
                 if (path := getattr(given, "path", None)) is not None:
@@ -42,7 +44,7 @@ def _far(store: Store, limit: int, function: Callable[..., Any], item: tuple[Any
 
 def far_run(store: Store, limit: int, step: Step, places: Places) -> Artifact:
     """In a Ray worker: run one step."""
-    with trimmed(store, limit):
+    with trimmed(store, limit, PAUSE):
         return store.run(step, places)
 
 
