@@ -214,7 +214,9 @@ class ObjectStorage:
             blobs = (self._blob(file["sha256"]) for file in artifact.manifest["files"].values())
             return next((what for blob in blobs if (what := wrong(blob)) is not None), None)
 
-        unreadable = [(Artifact(p, {"key": p.stem, "label": p.parent.name}), f"{p} is no manifest", []) for p in torn]
+        unreadable: list[tuple[Artifact, str, list[str]]] = [
+            (Artifact(p, {"key": p.stem, "label": p.parent.name}), f"{p} is no manifest", []) for p in torn
+        ]
         return [*unreadable, *examine(filter(None, found.values()), damaged)]
 
     def _wrong(self, blob: str) -> str | None:
