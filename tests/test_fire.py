@@ -140,11 +140,21 @@ def test_a_full_or_read_only_disk_is_said_and_leaves_nothing_half_written(tmp_pa
     assert "Traceback" not in done.stderr
 
 
-def test_users_can_prove_that_a_killed_training_goes_on_bit_for_bit(cli) -> None:
-    done = cli("selftest", "resume", "--workers", "0", "--seed", "1")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("trainings", "said"),
+    [
+        (["--workers", "0"], ["the same bits"]),
+        pytest.param(["--workers", "1", "--workers", "2"], ["the same bits"] * 2, marks=pytest.mark.slow),
+        pytest.param(["--workers", "2", "--then", "1"], ["weights differ by"], marks=pytest.mark.slow),
+    ],
+)
+def test_users_can_prove_that_a_killed_training_goes_on(cli, trainings: list[str], said: list[str]) -> None:
+    done = cli("selftest", "resume", *trainings, "--seed", "1", timeout=1700)
     assert done.returncode == 0, done.stderr
-    assert "killed at step" in done.stdout
-    assert "the same bits" in done.stdout
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(said)
+    assert all("killed at step" in line and words in line for line, words in zip(lines, said, strict=True))
 
 
 def write(job: Job, settings: str) -> dict[str, Any]:
