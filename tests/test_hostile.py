@@ -64,7 +64,7 @@ class Read(HTMLParser):
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Read]:
     """A table whose rows have hostile names, run in this process and told to MLflow; its page."""
-    (row,) = table("000", "1", "sample", 1, TINY, ["phrase-k2"]).experiments
+    (row,) = table("000", "1", "sample", 1, TINY, ["transformer"]).experiments
     recipe = replace(row.recipe, corpus=SampleCorpus(train=60, dev=10, test=20, records=Hostile()))
     rows = tuple(
         replace(row, name=f"{row.name}{text}", system=text, variant=text, recipe=recipe) for text in HOSTILE.values()
