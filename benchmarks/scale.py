@@ -99,10 +99,12 @@ def plot(found: list[dict[str, float]], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
     counts = [row["rows"] for row in found]
     axes.plot(counts, [1e6 * row["seconds"] / row["rows"] for row in found], "o-", color="black", label="µs a sentence")
-    axes.set(xscale="log", xlabel="sentences", ylabel="µs a sentence", ylim=(0, None))
+    axes.set(xscale="log", xlabel="sentences", ylabel="µs a sentence")
     beside = axes.twinx()
     beside.plot(counts, [row["memory_mib"] for row in found], "s--", color="#777777", label="memory")
-    beside.set(ylabel="memory of the process, MiB (dashed)", ylim=(0, None))
+    beside.set(ylabel="memory of the process, MiB (dashed)")
+    for each in (axes, beside):
+        each.set_ylim(0, 1.1 * each.get_ylim()[1])
     figure.savefig(path, dpi=120)
 
 
