@@ -188,7 +188,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     """The progress of a training; None while there is none, or it is being written."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
+    except (OSError, ValueError):
         return None
 
 

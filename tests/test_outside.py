@@ -49,6 +49,7 @@ FINDS = [
             (b'"encoder": {', b'"encoder": [], "x": {'),
         ]
     ),
+    ("snli.official", b'{"gold_label": ' + b"9" * 5000 + b"}\n"),
     ("settings", b'store = "\xff"'),
     ("settings", b"x = " + b"[" * 100_000),
     ("settings", b"stores = 1"),

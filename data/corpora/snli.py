@@ -64,7 +64,7 @@ def _pair(line: Line, path: Path, max_words: int) -> dict[str, str]:
         fields = {name: record[name] for name in FIELDS}
         if not all(isinstance(value, str) for value in fields.values()):
             raise TypeError("a field is not a string")
-    except (json.JSONDecodeError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}, line {line.number}: no pair of SNLI ({error!r}); get the file again") from error
     undecided = fields["gold_label"] == "-"
     label = "" if undecided else _known(fields["gold_label"], path, line.number)
