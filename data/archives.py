@@ -26,7 +26,16 @@ HEADERS, HEADERS_EACH = 1 << 16, 1 << 11  # bytes, as tarfile keeps all of them:
 OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 CHUNK = 1 << 16
 T = TypeVar("T")
-BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, NotImplementedError)
+BROKEN = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    UnicodeDecodeError,  # a name that is not what its flag says
+    NotImplementedError,
+)
 
 
 class Entry(NamedTuple):

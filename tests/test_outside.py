@@ -20,10 +20,22 @@ def nameless() -> bytes:
     return out.getvalue().replace(b"x", b"\0")  # after which a name ends
 
 
+def misnamed(central: bool = True) -> bytes:
+    """A zip whose entry, or what the central directory says of it, is called \xff, in UTF-8 as the flag has it."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("é", b"x")
+    content, name = out.getvalue(), "é".encode()
+    place = content.rindex(name) if central else content.index(name)
+    return content[:place] + b"\xff\xff" + content[place + 2 :]
+
+
 FINDS = [
     ("zip", b"PK\x05\x06" + bytes(18)),
     ("zip", nameless()),
     ("zip", b"none"),
+    ("zip", misnamed()),
+    ("zip", misnamed(central=False)),
     ("tar", b"\x1f\x8b\x08" + bytes(40)),
     ("manifest of a corpus", b'name = "\xff"'),
     ("manifest of a corpus", b"x = " + b"[" * 100_000),
