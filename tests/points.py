@@ -21,7 +21,8 @@ from typing import Any
 PLACE = Path(os.environ.get("PM_POINTS", "/nowhere"))
 PLAN, PIDS = "plan.json", "pids.json"
 MOMENTS = ("before write", "after write", "after commit")
-TITLES = {"Ray worker": r"ray::(?!IDLE)", "Train worker": "ray::RayTrainWorker"}  # one that is idle has no work to lose
+# of tasks of ours: one that is idle has no work to lose, and with an agent of a node the node is lost
+TITLES = {"Ray worker": r"ray::(_call|_Keeper)", "Train worker": "ray::RayTrainWorker"}
 LOCAL = threading.local()
 
 
