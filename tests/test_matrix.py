@@ -34,7 +34,7 @@ SERVICES = {"raylet": "node-1", "Prefect server": "prefect", "MLflow server": "m
 OTHERS = ("driver", *SERVICES)
 POINTS = [f"{stage}, {moment}" for stage in STAGES for moment in MOMENTS]
 # at least: workers at the points of stages that they are in; of the others one may just be coming back
-KILLS = dict.fromkeys(OTHERS, 36) | {"Ray worker": 15, "Train worker": 3}
+KILLS = dict.fromkeys(OTHERS, 36) | {"Ray worker": 10, "Train worker": 3}
 RUNS = (*WORKERS, *(f"others from {victim}" for victim in OTHERS))  # together every victim at every point
 RUN = ("reproduce", "--paper", "000", "--table", "1", "--profile", "laptop", "--seeds", "1", "--row", "phrase-k2")
 SETTINGS = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=4", "train.batch_tokens=600",
