@@ -102,8 +102,7 @@ class Experiment:
     """One row of a result table, at one size. `comparable` says whether corpus and size are the paper's own, so that a
     verdict may be given at all; the first answer is the one that the row is known by. ray_train: the seeds whose
     trainings go through Ray Train (None: all); the others, unless they are given more than a processor, are plain Ray
-    tasks, with the same loop. baseline: the row that
-    it is tested against, by name; none: the first of the table."""
+    tasks, with the same loop. baseline: the row that it is tested against, by name; none: the first of the table."""
 
     name: str
     paper: str
