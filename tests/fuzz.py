@@ -1,6 +1,6 @@
 """Throw broken bytes at the readers of what comes from outside: python tests/fuzz.py MINUTES FOLDER [NAME ...]
 
-What runs lines of the project that nothing ran before is kept in FOLDER/NAME/kept and broken further; what a reader
+Minutes are of a processor, for each reader, however busy the machine is. What runs lines of the project that nothing ran before is kept in FOLDER/NAME/kept and broken further; what a reader
 does not refuse as it should is in FOLDER/NAME/found, once for each place in the code. A later call goes on from there.
 """
 
@@ -73,9 +73,9 @@ def fuzz(name: str, seconds: float, folder: Path) -> None:
     """One reader; inputs and finds are in the folder."""
     chance, lines = random.Random(), Lines()
     kept = [*OUTSIDE[name].seeds, *(path.read_bytes() for path in (folder / "kept").iterdir())]
-    until, count, queue = time.monotonic() + seconds, 0, list(kept)
+    count, queue = 0, list(kept)
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="pm-fuzz-") as place:
-        while time.monotonic() < until:
+        while time.process_time() < seconds:
             content = queue.pop() if queue else broken(chance.choice(kept), kept, chance)
             (folder / "now").write_bytes(content)  # what is there if this process dies
             before, count = len(lines.seen), count + 1
@@ -124,14 +124,20 @@ def too_long(number: int, frame: Any) -> None:
     raise TimeoutError(f"more than {SECONDS} s")
 
 
+def children() -> float:
+    """Seconds of a processor that children which have ended have taken."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main(minutes: str, to: str, *names: str) -> None:
     """A child for each reader, so that one that dies is a find and not the end."""
     for name in names or OUTSIDE:
         folder = Path(to, name).absolute()
         for part in ("kept", "found"):
             (folder / part).mkdir(parents=True, exist_ok=True)
-        until = time.monotonic() + 60 * float(minutes)
-        while (left := until - time.monotonic()) > 1:
+        until = children() + 60 * float(minutes)
+        while (left := until - children()) > 1:
             if (child := os.fork()) == 0:
                 resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
                 signal.signal(signal.SIGPROF, too_long)
