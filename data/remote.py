@@ -1,96 +1,47 @@
 """The store on object storage: the same keys, shared by all nodes, behind each node's own folder.
 
-    URL/manifests/STEP/KEY.json      written last, by a conditional put: of two that make a key at once, one wins
-    URL/blobs/AA/SHA256              files by digest, so that an upload can neither tear nor change what a manifest names
-    URL/leases/ID.json               the keys of runs under way
-    URL/checkpoints/KEY/STEP/...     of trainings under way; state.json last
-
-Everything goes through fsspec: file://, s3:// (s3fs), and what else it knows. Credentials come from the environment.
+URL/manifests/STEP/KEY.json      written last, by a conditional put: of two that make a key at once, one wins
+URL/blobs/AA/SHA256              files by digest, so that an upload can neither tear nor change what a manifest names
+URL/leases/ID.json               the keys of runs under way
+URL/checkpoints/KEY/STEP/...     of trainings under way; state.json last
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
 import shutil
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from data.artifacts import MANIFEST, Artifact, describe, manifest_of, write_durably
+from data.bucket import OUR_DISK, Bucket
 from data.upkeep import DAY, ROOT_STEP, examine, needed, verdicts
 
 LEASE_DAYS = 30.0  # after which a lease is one that a dead run left
 PIECE = 2**23  # bytes that are read at once
-OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # while something is brought here
-PRECONDITION_FAILED, CONFLICT = 412, 409  # there is one already; somebody is just putting one
-
-
-@cache
-def _opened(url: str, process: int) -> tuple[Any, str]:
-    import fsspec
-
-    try:
-        files, path = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
-    except ImportError as error:
-        raise OSError(f"{url}: {error}; s3:// needs `pip install s3fs`") from error
-    if url.startswith("file:"):
-        from data.folder import SharedFolder
-
-        files = SharedFolder(skip_instance_cache=True)
-    return files, path
 
 
 @dataclass(frozen=True)
-class ObjectStorage:
-    """Artifacts under a URL. Errors of the storage are OSErrors that name it."""
-
-    url: str
-
-    @property
-    def files(self) -> Any:
-        return _opened(self.url, os.getpid())[0]
-
-    def path(self, *names: str) -> str:
-        return "/".join([_opened(self.url, os.getpid())[1].rstrip("/"), *names])
-
-    def open(self) -> None:
-        """An OSError if it cannot be written to."""
-        probe = self.path("leases", f"probe-{uuid.uuid4().hex}")
-        try:
-            with self._named():
-                self.files.pipe_file(probe, b"x")
-                self.files.rm_file(probe)
-        except FileNotFoundError as error:
-            raise OSError(f"the object storage {self.url} does not work ({error}): is there such a bucket?") from error
-
-    @contextlib.contextmanager
-    def _named(self, others: Collection[int] = ()) -> Iterator[None]:
-        """Errors of any library as OSErrors; FileNotFoundError, FileExistsError and other parts' stay what they are."""
-        try:
-            yield
-        except (FileNotFoundError, FileExistsError):
-            raise
-        except Exception as error:
-            if getattr(error, "errno", None) in others:
-                raise
-            raise OSError(f"the object storage {self.url} does not work ({type(error).__name__}: {error})") from error
+class ObjectStorage(Bucket):
+    """Artifacts under a URL."""
 
     def fetch(self, folder: Path) -> bool:
         """Bring the artifact of ROOT/objects/STEP/KEY to its folder, if the storage has it whole."""
         step, key = folder.parts[-2:]
         aside = folder.parents[2] / "work" / f".fetch-{uuid.uuid4().hex}"
         try:
-            with self._named():
+            with self.named():
                 text = self.files.cat_file(self.path("manifests", step, f"{key}.json"))
             if (manifest := manifest_of(text)) is None:
                 return False
-            with self._named(OUR_DISK):
+            with self.named(OUR_DISK):
                 for name, expected in manifest["files"].items():
                     target = aside / name
                     if not target.resolve().is_relative_to(aside.resolve()):
@@ -114,43 +65,22 @@ class ObjectStorage:
     def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
         """Upload the files of a folder, then the manifest, unless there is one: then False, and that one counts."""
         self._upload(folder, manifest, again=False)
-        with self._named():
-            return self._create(self._manifest(manifest), _encoded(manifest))
-
-    def _create(self, path: str, text: bytes, tries: int = 5) -> bool:
-        """Put a file where there is none; false if there is one."""
-        try:
-            self.files.pipe_file(path, text, mode="create")
-            return True
-        except FileExistsError:
-            return False
-        except OSError as error:  # s3fs knows AWS' words for it; the status is the same everywhere
-            if (status := _status(error)) == PRECONDITION_FAILED:
-                return False
-            if status != CONFLICT or tries == 1:
-                raise
-        time.sleep(0.2)
-        return self._create(path, text, tries - 1)
+        with self.named():
+            return self.create(self._manifest(manifest), _encoded(manifest))
 
     def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
         """Upload everything again over what is damaged."""
         self._upload(folder, manifest, again=True)
-        with self._named():
+        with self.named():
             self.files.pipe_file(self._manifest(manifest), _encoded(manifest))
 
     def _upload(self, folder: Path, manifest: Mapping[str, Any], again: bool) -> None:
-        with self._named():
+        with self.named():
             for name, described in manifest["files"].items():
                 blob = self._blob(described["sha256"])
                 # an old one may be about to be removed: a new one stays until its manifest is there
-                if again or self._size(blob) != described["bytes"] or self._modified(blob) < time.time() - DAY:
+                if again or self.size(blob) != described["bytes"] or self.modified(blob) < time.time() - DAY:
                     self.files.put_file(str(folder / name), blob)
-
-    def _size(self, path: str) -> int | None:
-        try:
-            return int(self.files.info(path)["size"])
-        except FileNotFoundError:
-            return None
 
     def _blob(self, digest: str) -> str:
         if len(digest) != 64 or not digest.isalnum():
@@ -166,44 +96,11 @@ class ObjectStorage:
 
     def _manifests(self) -> dict[str, Artifact | None]:
         """By its path what each manifest says; None of one that is damaged, or that somebody died writing."""
-        found = {path: manifest_of(text) for path, text in self._texts("manifests").items()}
+        found = {path: manifest_of(text) for path, text in self.texts("manifests").items()}
         return {
             path: Artifact(Path(*path.split("/")[-2:]).with_suffix(""), m) if m and path.endswith(".json") else None
             for path, m in found.items()
         }
-
-    def _texts(self, name: str) -> dict[str, bytes]:
-        """What every file under a path holds; one that goes while we look holds nothing."""
-        with self._named():
-            found = self.files.cat(paths, on_error="return") if (paths := self.listed(name)) else {}
-            for error in found.values():
-                if isinstance(error, Exception) and not isinstance(error, FileNotFoundError):
-                    raise error
-        return {path: text for path, text in found.items() if isinstance(text, bytes)}
-
-    def listed(self, *names: str) -> list[str]:
-        """Every file under a path, sorted; none if there is no such path."""
-        try:
-            with self._named():
-                return sorted(self.files.find(self.path(*names)))
-        except FileNotFoundError:
-            return []
-
-    def put(self, file: Path, *names: str) -> None:
-        """Upload one file to a path."""
-        with self._named():
-            self.files.put_file(str(file), self.path(*names))
-
-    def get(self, file: Path, *names: str) -> None:
-        """Download one file from a path."""
-        with self._named(OUR_DISK):
-            self.files.get_file(self.path(*names), str(file))
-
-    def remove(self, *names: str) -> None:
-        """Remove everything under a path."""
-        with self._named(), contextlib.suppress(FileNotFoundError):
-            for path in self.listed(*names):
-                self.files.rm_file(path)
 
     def damage(self) -> list[tuple[Artifact, str, list[str]]]:
         """As data.upkeep.damage; each blob is read once, in pieces."""
@@ -221,7 +118,7 @@ class ObjectStorage:
 
     def _wrong(self, blob: str) -> str | None:
         try:
-            with self._named(), self.files.open(blob, "rb", block_size=PIECE) as file:
+            with self.named(), self.files.open(blob, "rb", block_size=PIECE) as file:
                 right = hashlib.file_digest(file, "sha256").hexdigest() == blob.split("/")[-1]
         except FileNotFoundError:
             return f"{blob} is missing"
@@ -231,7 +128,7 @@ class ObjectStorage:
     def lease(self, keys: Iterable[str]) -> Iterator[None]:
         """While a run is under way: other nodes remove nothing with these keys."""
         path = self.path("leases", f"{uuid.uuid4().hex}.json")
-        with self._named():
+        with self.named():
             self.files.pipe_file(
                 path, json.dumps({"keys": sorted(keys), "until": time.time() + LEASE_DAYS * DAY}).encode()
             )
@@ -241,10 +138,10 @@ class ObjectStorage:
             with contextlib.suppress(Exception):  # it ends by itself
                 self.files.rm_file(path)
 
-    def leased(self) -> set[str]:
-        """The keys of runs under way on any node."""
-        found = {path: text for path, text in self._texts("leases").items() if path.endswith(".json")}
-        return {key for path, text in found.items() for key in _held(path, text)}
+    def leased(self) -> Counter[str]:
+        """The keys of runs under way on any node, each with how many runs hold it."""
+        found = {path: text for path, text in self.texts("leases").items() if path.endswith(".json")}
+        return Counter(key for path, text in found.items() for key in _held(path, text))
 
     def collect(self, days: float = 7.0, newest: int = 0, dry: bool = False) -> list[str]:
         """Remove the manifests that no verdict and no run rests on, then the blobs that no manifest names, and checkpoints
@@ -256,8 +153,8 @@ class ObjectStorage:
         for path in list(gone):
             if self.listed("leases") != runs:  # a run came, and may have found some of it; or went, and left a verdict
                 runs, before, gone = self._waste(days, newest)
-            if path in gone and self._modified(path) < before:
-                with self._named(), contextlib.suppress(FileNotFoundError):
+            if path in gone and self.modified(path) < before:
+                with self.named(), contextlib.suppress(FileNotFoundError):
                     self.files.rm_file(path)
                 removed.append(path)
         return removed
@@ -272,24 +169,12 @@ class ObjectStorage:
         torn = [Path(path) for path, artifact in found.items() if artifact is None and path.endswith(".json")]
         roots = [*verdicts(known, newest), *(path.stem for path in torn if path.parent.name == ROOT_STEP)]
         kept = needed(known, roots, leased)
-        gone = [path for path in found if Path(path).stem not in kept and self._modified(path) < before]
+        gone = [path for path in found if Path(path).stem not in kept and self.modified(path) < before]
         left = [artifact for path, artifact in found.items() if artifact is not None and path not in gone]
         named = {self._blob(file["sha256"]) for a in left for file in a.manifest["files"].values()}
         under_way = [path for path in self.listed("checkpoints") if path.split("/")[-3] not in leased]
         unnamed = [path for path in self.listed("blobs") if path not in named]
-        return runs, before, gone + [path for path in [*unnamed, *under_way] if self._modified(path) < before]
-
-    def _modified(self, path: str) -> float:
-        """When a file was written; now, if it goes while we look."""
-        with self._named(), contextlib.suppress(FileNotFoundError):
-            return float(self.files.modified(path).timestamp())
-        return time.time()
-
-
-def _status(error: OSError) -> int | None:
-    """The HTTP status that s3fs made an error of."""
-    response: Mapping[str, Any] = getattr(error.__cause__, "response", {})
-    return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return runs, before, gone + [path for path in [*unnamed, *under_way] if self.modified(path) < before]
 
 
 def _encoded(manifest: Mapping[str, Any]) -> bytes:

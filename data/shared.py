@@ -1,6 +1,7 @@
 """What a store asks of the storage that several nodes share."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,8 +33,8 @@ class Shared(Protocol):
     def artifacts(self) -> list[Artifact]:
         """All that is there."""
 
-    def leased(self) -> set[str]:
-        """The keys of runs under way on any node."""
+    def leased(self) -> Counter[str]:
+        """The keys of runs under way on any node, each with how many runs hold it."""
 
     def damage(self) -> list[tuple[Artifact, str, list[str]]]:
         """Every artifact that is not whole, what is wrong with it, and the titles of verdicts that rest on it."""

@@ -191,7 +191,7 @@ def trim(store: Store, limit: int) -> list[Artifact]:
         known = sorted(store.artifacts(), key=_used)
         if (total := sum(artifact_bytes(artifact) for artifact in known)) <= limit:
             return []
-        kept, gone = leased(store) | store.shared.leased(), []
+        kept, gone = leased(store).union(store.shared.leased()), []
         before = time.time() - (HOUR if kept else 0.0)  # a run's shards are in no lease
         for artifact in known:
             if total > limit and artifact.key not in kept and _used(artifact) < before:

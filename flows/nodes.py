@@ -110,7 +110,8 @@ class SharedCheckpoints:
         return sorted(path.split("/")[-2] for path in listed if path.endswith("/state.json"))
 
     def push(self) -> None:
-        """Keep the newest checkpoint of this node; then older ones may go."""
+        """Keep the newest checkpoint of this node; then older ones may go. Another run that makes the same key may be
+        further: what it kept stays."""
         if (found := newest(self.folder, self.key)) is None:
             return
         path, _ = found
@@ -119,7 +120,7 @@ class SharedCheckpoints:
         for name in sorted(names, key=lambda name: name == "state.json"):
             self.shared.put(path / name, "checkpoints", self.key, path.name, name)
         for old in before:
-            if old != path.name:
+            if old < path.name:
                 self.shared.remove("checkpoints", self.key, old)
 
     def pull(self) -> None:
@@ -132,8 +133,9 @@ class SharedCheckpoints:
             if not (self.folder / name / "state.json").is_file():
                 aside = self.folder / f".{name}.{uuid.uuid4().hex}"
                 aside.mkdir(parents=True)
-                for file in (found.split("/")[-1] for found in self.shared.listed("checkpoints", self.key, name)):
-                    self.shared.get(aside / file, "checkpoints", self.key, name, file)
-                with contextlib.suppress(OSError):  # another worker of this node was faster
-                    os.replace(aside, self.folder / name)
+                with contextlib.suppress(FileNotFoundError):  # a run that is further has just removed it
+                    for file in (found.split("/")[-1] for found in self.shared.listed("checkpoints", self.key, name)):
+                        self.shared.get(aside / file, "checkpoints", self.key, name, file)
+                    with contextlib.suppress(OSError):  # another worker of this node was faster
+                        os.replace(aside, self.folder / name)
                 shutil.rmtree(aside, ignore_errors=True)

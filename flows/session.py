@@ -168,8 +168,8 @@ class Session:
             self.tracker.fail(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
             raise
         report(json.loads(artifact.file("history.json").read_text(encoding="utf-8")))
-        if self.store.shared is not None:  # its weights are in the store
-            self.store.shared.remove("checkpoints", step.key)
+        if (shared := self.store.shared) and shared.leased()[step.key] <= 1:  # no other run is just making the same
+            shared.remove("checkpoints", step.key)
         return artifact
 
     def _parser(self, step: Step) -> Artifact:

@@ -1,7 +1,8 @@
 """Throw broken bytes at the readers of what comes from outside: python tests/fuzz.py MINUTES FOLDER [NAME ...]
 
-Minutes are of a processor, for each reader, however busy the machine is. What runs lines of the project that nothing ran before is kept in FOLDER/NAME/kept and broken further; what a reader
-does not refuse as it should is in FOLDER/NAME/found, once for each place in the code. A later call goes on from there.
+Minutes are of a processor, for each reader, however busy the machine is. What runs lines of the project that nothing
+ran before is kept in FOLDER/NAME/kept and broken further; what a reader does not refuse as it should is in
+FOLDER/NAME/found, once for each place in the code. A later call goes on from there.
 """
 
 import hashlib

@@ -141,7 +141,7 @@ def test_the_storage_keeps_verdicts_and_runs_of_other_nodes(nodes: list[Store], 
     nodes[0].open()
     assert nodes[0].find(orphan) is None
     assert all(nodes[0].find(step) for step in [*steps, needed])
-    assert shared.leased() == set()
+    assert not shared.leased()
 
 
 def test_checkpoints_travel_and_all_workers_go_on_from_the_same(shared: ObjectStorage, tmp_path: Path) -> None:
@@ -156,6 +156,31 @@ def test_checkpoints_travel_and_all_workers_go_on_from_the_same(shared: ObjectSt
     assert pickle.loads(pickle.dumps(there)) == there
     shared.remove("checkpoints", "key")
     assert shared.listed("checkpoints", "key") == []
+
+
+def test_two_runs_that_train_the_same_take_nothing_from_each_other(
+    nodes: list[Store], tmp_path: Path, monkeypatch
+) -> None:
+    shared = nodes[0].shared
+    fast, slow, driver = (SharedCheckpoints(shared, "key", tmp_path / name) for name in ("fast", "slow", "driver"))
+    for kept, step in ((fast, 10), (fast, 20), (slow, 5)):
+        checkpoint(kept.folder, step)
+        kept.push()
+    driver.pull()
+    assert [path.name for path in sorted(driver.folder.iterdir())] == ["step-00000005", "step-00000020"]
+    with shared.lease(["key", "other"]), shared.lease(["key"]):
+        assert shared.leased() == {"key": 2, "other": 1}
+    get = shared.files.get_file
+
+    def gone(source: str, target: str) -> None:
+        if "step-00000005" in source:
+            shared.remove("checkpoints", "key", "step-00000005")
+        get(source, target)
+
+    monkeypatch.setattr(shared.files, "get_file", gone)
+    shutil.rmtree(driver.folder)
+    driver.pull()
+    assert [path.name for path in driver.folder.iterdir()] == ["step-00000020"]
 
 
 def checkpoint(folder: Path, step: int) -> None:
