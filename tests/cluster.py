@@ -6,6 +6,7 @@ What is started here ends here, by process id.
 import base64
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -48,17 +49,27 @@ class Place:
             process = subprocess.Popen(command, env=self.environment, cwd=self.folder, stdout=log, stderr=log,
                                        user=user, start_new_session=True)  # fmt: skip
         self.started[name] = (list(command), user, process)
+        self.say(*command)
 
     def kill(self, name: str) -> None:
         """SIGKILL, and start it again."""
         command, user, process = self.started[name]
+        print(f"# SIGKILL to {name}", flush=True)
         send(process, signal.SIGKILL)
         process.wait()
         self.start(name, *command, user=user)
 
     def run(self, *command: str, user: str | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True,
+        done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True,
                               timeout=400, user=user)  # fmt: skip
+        self.say(*command)
+        print(done.stdout, end="", flush=True)
+        return done
+
+    def say(self, *command: str) -> None:
+        """For `pytest -s`: what was called."""
+        words = shlex.join(command).replace(sys.executable, "python").replace(f"{Path(sys.executable).parent}/", "")
+        print("$", words.replace(str(self.folder), "PLACE"), flush=True)
 
     def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.run(sys.executable, "-m", "prefect", "--no-prompt", *arguments)

@@ -12,7 +12,7 @@ import pytest
 from data.grammar.records import Treebank
 from data.sources import Sources
 from data.store import Places, Step, Store
-from infra.runner import actor_map, ray_map
+from infra.runner import TorchTrainerLaunch, actor_map, ray_map
 from infra.services import start_ray, stop_ray
 from infra.settings import Settings
 from tasks.corpora import SampleCorpus
@@ -84,6 +84,21 @@ def test_a_dead_actor_starts_anew(cluster: None, tmp_path: Path) -> None:
     found = actor_map(work, [(n, str(tmp_path)) for n in range(6)])
     assert [square for square, _, _ in found] == [n * n for n in range(6)]
     assert (tmp_path / "died").exists()
+
+
+def cut_off() -> None:
+    """In a worker of Ray Train: its own snapshot, as a full disk or a death leaves it."""
+    from ray.train.v2._internal.execution.context import get_train_context
+
+    storage = get_train_context().get_storage()
+    Path(storage.experiment_fs_path).mkdir(parents=True, exist_ok=True)
+    (Path(storage.experiment_fs_path) / "checkpoint_manager_snapshot.json").write_text('{"cut')
+
+
+@pytest.mark.slow
+def test_a_truncated_snapshot_of_ray_train_keeps_nobody_from_starting_again(cluster: None) -> None:
+    for _ in range(2):
+        TorchTrainerLaunch("the-same")(cut_off)
 
 
 @pytest.mark.slow

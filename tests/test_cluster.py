@@ -20,6 +20,8 @@ import pytest
 from cluster import Place, asked, begin, told, until
 from conftest import PROJECT
 
+from data.store import Store
+
 TINY = ["train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
         "recipe.corpus.train=100", "recipe.corpus.dev=10", "recipe.corpus.test=10"]  # fmt: skip
 LONG = ["train.steps=100000", *TINY[1:]]
@@ -113,6 +115,25 @@ def test_a_run_under_way_keeps_the_next_from_starting_and_a_dead_one_is_marked(p
     assert (
         sorted(run.info.status for run in runs(place)).count("KILLED") == 2
     )  # the table of that run, and its training
+
+
+def test_two_nodes_that_run_the_same_table_at_once_end_with_the_same_bytes(place: Place) -> None:
+    sizes = [word for setting in (*TINY, "train.steps=200") for word in ("--set", setting)]
+    command = [sys.executable, "-m", "flows.cli", "reproduce", "--paper", "000", "--table", "1", "--profile", "sample",
+               "--row", "phrase-k2", "--seeds", "1", *sizes]  # fmt: skip
+    folders = [place.folder / f"node of {name}" for name in ("one", "another")]
+    begun = [
+        subprocess.Popen(command, env=place.environment | {"PHRASEMODELS_STORE": "s3://phrases/both",
+                         "PHRASEMODELS_CACHE": str(folder)}, cwd=place.folder, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True)
+        for folder in folders
+    ]  # fmt: skip
+    for process in begun:
+        said, _ = process.communicate(timeout=400)
+        assert process.returncode == 0, said + told(place)
+    one, another = ({a.key: a.manifest["files"] for a in Store(folder).artifacts()} for folder in folders)
+    assert one.keys() == another.keys()
+    assert [key for key in one if one[key] != another[key]] == []
 
 
 def test_who_has_no_password_is_refused(place: Place) -> None:

@@ -1,7 +1,7 @@
 """The kill matrix: at every stage, at three moments, SIGKILL of every kind of process of a cluster.
 
 The run, or its next start, ends with the bytes of one that nothing happened to, and with each row of MLflow once.
-PM_RUNS="Ray worker" is one of the runs; PM_STORE=s3://phrases keeps their stores on the place's object storage.
+PM_RUNS="000: Ray worker" is one of the runs; PM_STORE=s3://phrases keeps their stores on the place's object storage.
 """
 
 import gzip
@@ -18,6 +18,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from cluster import Place, begin, told, until
@@ -27,18 +28,42 @@ from points import MOMENTS, PIDS, PLAN
 from data.store import Store
 from infra.tracking import Tracker
 
-STAGES = ("fetch_corpus", "read_split", "tokenise", "tokenise_shard", "vocabulary", "phrases", "phrase_shard", "train",
-          "checkpoint", "translate", "score_translations", "log", "compare", "report")  # fmt: skip
+
+class Work(NamedTuple):
+    """A table of one row, and the stages of it at which something is killed."""
+
+    command: tuple[str, ...]
+    settings: tuple[str, ...]
+    stages: tuple[str, ...]
+
+    @property
+    def points(self) -> list[str]:
+        return [f"{stage}, {moment}" for stage in self.stages for moment in MOMENTS]
+
+
+TRAIN = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=4")
+SIZE = ("recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10")
+WORK = {
+    "000": Work(
+        ("--paper", "000", "--table", "1", "--profile", "laptop", "--row", "phrase-k2"),
+        (*TRAIN, "train.batch_tokens=600"),
+        ("fetch_corpus", "read_split", "tokenise", "tokenise_shard", "vocabulary", "phrases", "phrase_shard", "train",
+         "checkpoint", "translate", "score_translations", "log", "compare", "report"),
+    ),
+    # a parser is trained, and plants trees in actors
+    "001": Work(
+        ("--paper", "001", "--table", "phrases", "--profile", "sample", "--row", "own-parser"),
+        (*TRAIN, *SIZE, *(f"recipe.parsed.parser.{setting}" for setting in (*TRAIN, *SIZE))),
+        ("tree_numbers", "tree_shard", "train", "plant", "plant_shard"),
+    ),
+}  # fmt: skip
 WORKERS = ("Ray worker", "Train worker")
 SERVICES = {"raylet": "node-1", "Prefect server": "prefect", "MLflow server": "mlflow", "Postgres": "postgres"}
 OTHERS = ("driver", *SERVICES)
-POINTS = [f"{stage}, {moment}" for stage in STAGES for moment in MOMENTS]
-# at least: workers at the points of stages that they are in; of the others one may just be coming back
-KILLS = dict.fromkeys(OTHERS, 36) | {"Ray worker": 10, "Train worker": 3}
-RUNS = (*WORKERS, *(f"others from {victim}" for victim in OTHERS))  # together every victim at every point
-RUN = ("reproduce", "--paper", "000", "--table", "1", "--profile", "laptop", "--seeds", "1", "--row", "phrase-k2")
-SETTINGS = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=4", "train.batch_tokens=600",
-            "recipe.corpus.name=multi30k")  # fmt: skip
+# at least, of the points: workers at those of stages that they are in; of the others one may just be coming back
+KILLS = {"000: Ray worker": 10, "000: Train worker": 3, "001: Ray worker": 3}
+# together every victim at every point
+RUNS = [*KILLS, *(f"{work}: others from {victim}" for work in WORK for victim in OTHERS)]
 LINES = {"train": 60, "val": 10, "test_2016_flickr": 10}
 NOBODY, MOST_STARTS = "nobody", 60
 
@@ -51,12 +76,14 @@ pytestmark = [
 
 def plan(name: str) -> dict[str, str]:
     """Who is killed where in a run: a kind of worker at every point, or the others in turn, beginning with one."""
-    if name in WORKERS:
-        return dict.fromkeys(POINTS, name)
-    if name not in RUNS:
+    work, who = name.split(": ")
+    points = WORK[work].points
+    if who in WORKERS:
+        return dict.fromkeys(points, who)
+    if who == NOBODY:
         return {}
-    first = OTHERS.index(name.removeprefix("others from "))
-    return {point: OTHERS[(number + first) % len(OTHERS)] for number, point in enumerate(POINTS)}
+    first = OTHERS.index(who.removeprefix("others from "))
+    return {point: OTHERS[(number + first) % len(OTHERS)] for number, point in enumerate(points)}
 
 
 def small_project(folder: Path) -> Path:
@@ -137,7 +164,7 @@ def place() -> Iterator[Place]:
     here = Place(folder, small_project(folder))
     (folder / "points").mkdir()
     here.environment |= {"PM_POINTS": str(folder / "points"), "PHRASEMODELS_MIRROR": str(folder / "mirror")}
-    write_plan(here, "begin")
+    write_plan(here, f"000: {NOBODY}")
     try:
         begin(here)
         yield here
@@ -148,20 +175,21 @@ def place() -> Iterator[Place]:
 
 
 def write_plan(here: Place, name: str) -> None:
-    (here.folder / "points" / name).mkdir()
+    (here.folder / "points" / name).mkdir(exist_ok=True)
     (here.folder / "points" / PLAN).write_text(json.dumps({"name": name, "points": plan(name)}))
 
 
 def completed(here: Place, watchman: Watchman, name: str) -> int:
     """How many starts it took."""
-    settings = [word for setting in SETTINGS[:-1] for word in ("--set", setting)]
-    folder = str(here.folder / f"store of {name}")
-    store = f"{os.environ['PM_STORE']}/{name.replace(' ', '-')}" if "PM_STORE" in os.environ else folder
-    environment = here.environment | {"PHRASEMODELS_STORE": store, "PHRASEMODELS_CACHE": folder}
+    work = WORK[name.split(": ")[0]]
+    command = ("reproduce", *work.command, "--seeds", "1", *(w for s in work.settings for w in ("--set", s)))
+    folder = store_of(here, name)
+    store = f"{os.environ['PM_STORE']}/{folder.name}" if "PM_STORE" in os.environ else str(folder)
+    environment = here.environment | {"PHRASEMODELS_STORE": store, "PHRASEMODELS_CACHE": str(folder)}
     for start in range(1, MOST_STARTS):
         until(lambda: len(json.loads((here.folder / "points" / PIDS).read_text())) == len(SERVICES) + 1)
         with (here.folder / f"driver {name}.log").open("ab") as log:
-            process = subprocess.Popen([sys.executable, "-m", "flows.cli", *RUN, *settings], env=environment,
+            process = subprocess.Popen([sys.executable, "-m", "flows.cli", *command], env=environment,
                                        cwd=here.folder, stdout=log, stderr=log)  # fmt: skip
             watchman.driver = process.pid
             ended = process.wait(400)
@@ -169,6 +197,10 @@ def completed(here: Place, watchman: Watchman, name: str) -> int:
         if not ended:
             return start
     raise AssertionError(f"killing {name}: it does not end\n{told(here)}")
+
+
+def store_of(here: Place, name: str) -> Path:
+    return here.folder / f"store-{re.sub('[^0-9A-Za-z]+', '-', name)}"
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -198,25 +230,33 @@ def test_whoever_is_killed_wherever_the_bytes_and_the_rows_are_the_same(place: P
     chosen = os.environ.get("PM_RUNS", ",".join(RUNS)).split(",")
     cells: dict[tuple[str, str], str] = {}
     try:
-        for name in (NOBODY, *chosen):
-            write_plan(place, name)
-            began = time.monotonic()
-            starts = completed(place, watchman, name)
-            seen = {path.name: path.read_text() for path in (place.folder / "points" / name).iterdir()}
-            assert seen.keys() >= set(POINTS) or name != NOBODY
-            rows_once(place)
-            assert content(place.folder / f"store of {name}") == content(place.folder / f"store of {NOBODY}"), name
-            assert not list((place.folder / f"store of {name}" / "work").iterdir())
-            cells |= {(point, victim): seen.get(point, "not reached") for point, victim in plan(name).items()}
-            kills = [*seen.values()].count("killed")
-            print(f"{name}: {kills} kills, {starts} starts, {time.monotonic() - began:.0f} s", flush=True)
-            assert name == NOBODY or kills >= KILLS[name.split(" from ")[-1]], (
-                f"{name}: too few were there to be killed"
-            )
+        for work in WORK:
+            runs = [name for name in chosen if name.startswith(work)]
+            for name in (f"{work}: {NOBODY}", *runs) if runs else ():
+                seen = one_run(place, watchman, name)
+                cells |= {(point, victim): seen.get(point, "not reached") for point, victim in plan(name).items()}
     finally:
         watchman.over.set()
         watchman.join()
         print_matrix(cells)
+
+
+def one_run(place: Place, watchman: Watchman, name: str) -> dict[str, str]:
+    """Start it until it has ended; what happened at each point."""
+    work = name.split(": ")[0]
+    undisturbed = f"{work}: {NOBODY}"
+    write_plan(place, name)
+    began = time.monotonic()
+    starts = completed(place, watchman, name)
+    seen = {path.name: path.read_text() for path in (place.folder / "points" / name).iterdir()}
+    assert seen.keys() >= set(WORK[work].points) or name != undisturbed
+    rows_once(place)
+    assert content(store_of(place, name)) == content(store_of(place, undisturbed)), name
+    assert not list((store_of(place, name) / "work").iterdir())
+    kills = [*seen.values()].count("killed")
+    print(f"{name}: {kills} kills, {starts} starts, {time.monotonic() - began:.0f} s", flush=True)
+    assert kills >= KILLS.get(name, len(plan(name)) * 6 // 7), f"{name}: too few were there to be killed"
+    return seen
 
 
 def print_matrix(cells: dict[tuple[str, str], str]) -> None:
@@ -224,5 +264,5 @@ def print_matrix(cells: dict[tuple[str, str], str]) -> None:
     marks = {"killed": "x", "nobody": "o", "not reached": "?"}
     victims = (*WORKERS, *OTHERS)
     print(f"{'':<32}" + "".join(f"{victim:>16}" for victim in victims))
-    for point in POINTS:
+    for point in dict.fromkeys(point for point, _ in cells):
         print(f"{point:<32}" + "".join(f"{marks.get(cells.get((point, victim), ''), ''):>16}" for victim in victims))

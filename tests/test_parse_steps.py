@@ -21,6 +21,7 @@ from data.store import Job, Step, Store
 from data.trees import parse as read_tree
 from flows.catalogue import experiment
 from flows.experiment import Experiment
+from flows.models import Model
 from flows.recipes.parsed import ByParser
 from phrasemodels.layers.labels import AsSelfAttention
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
@@ -154,6 +155,15 @@ def test_text_becomes_trees_in_any_company(parser: TreeParser) -> None:
         assert list(read_tree(bracketed(found)).tokens) == words
         assert conllu(found).count("\n") == len(words) + 1
         assert json.loads(as_json(found))["heads"] == found.heads
+
+
+def test_a_model_that_is_served_answers_with_all_of_a_parse(
+    store: Store, small: Experiment, data: dict[str, Artifact], parser: TreeParser
+) -> None:
+    model = Model(small, 0, store.run(small.steps(0).trained), data["vocabulary"])
+    (answer,) = map(json.loads, model.predict(["the red house sleeps ."]))
+    (found,) = parser.parse([["the", "red", "house", "sleeps", "."]])
+    assert answer == json.loads(as_json(found)) and len(answer["heads"]) == 5
 
 
 def test_a_trained_parser_is_a_back_end(store: Store, small: Experiment, data: dict[str, Artifact]) -> None:

@@ -1,5 +1,6 @@
 """Parsing: from a treebank to brackets and attachments."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -90,8 +91,9 @@ class ParsingRecipe:
         return words, Step(tree_numbers, "numbers of given sentences", TreeNumbers(False, 0, self.divide), inputs)
 
     def spoken(self, row: Mapping[str, Any]) -> str:
-        """A row of predictions as brackets."""
-        return str(row["tree"])
+        """A row of predictions as one object of JSON: tokens, tags, tree, heads, relations."""
+        told = {name: value for name, value in row.items() if name not in ("id", "group")}
+        return json.dumps(told, ensure_ascii=False)
 
     def parser(self, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> TreeParser:
         """A trained parser that stays in memory."""
