@@ -3,15 +3,17 @@
 Sentences of 5 to 20 words in shards of 10,000 go through the step that numbers words and enumerates phrases, each shard
 a step of its own in a store. Writes scale.json and scale.png; memory is the most that this process ever held, cost is
 its processor time (and what a clock says beside it). What the store adds to a shard is the difference from the step
-called by itself.
+called by itself. Then the same shards as tasks of a Ray cluster of two processors, by the clock.
 """
 
 import json
+import multiprocessing
 import resource
 import shutil
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,9 @@ from data.artifacts import Artifact, write_durably
 from data.schemas import TOKENS
 from data.shards import SHARD_ROWS, write_shard
 from data.store import Job, Places, Step, Store
+from infra.runner import ray_map
+from infra.services import start_ray, stop_ray
+from infra.settings import Settings
 from tasks.phrases import Phrases, phrase_shard, phrases
 from tasks.stages import shards as shards_of
 from tasks.vocabulary import SPECIAL
@@ -60,14 +65,14 @@ def words(job: Job, settings: None) -> dict[str, Any]:
     return {"licences": ["MIT"], "redistributable": True, "stand_in": False}
 
 
-def measured(folder: Path, shards: int, rows: int) -> dict[str, float]:
+def measured(folder: Path, shards: int, rows: int, places: Places | None = None) -> dict[str, float]:
     """Seconds of the step, with what it keeps on disk, and the memory of this process after it."""
     given = stage(folder / "rows", shards, rows)
     store = Store(folder / "store").open()
     vocabulary = store.run(Step(words, "words"))
     step = Step(phrases, f"phrases {shards}", Phrases(longest=2), {"rows": given, "vocabulary": vocabulary})
     began, clock = time.process_time(), time.perf_counter()
-    store.run(step)
+    store.run(step, places)
     seconds, elapsed = time.process_time() - began, time.perf_counter() - clock
     shutil.rmtree(folder)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -87,6 +92,18 @@ def alone(folder: Path, shards: int) -> float:
     seconds = time.process_time() - began
     shutil.rmtree(folder)
     return seconds
+
+
+def through_ray(work: Path) -> list[dict[str, float]]:
+    """What shards of one sentence cost as tasks of Ray."""
+    work.mkdir()
+    start_ray(Settings(store=work, cpus=2))
+    try:
+        places = Places(map=ray_map)
+        measured(work / "warm", 100, 1, places)
+        return [measured(work / f"shards {count}", count, 1, places) for count in SHARDS]
+    finally:
+        stop_ray()
 
 
 def plot(found: list[dict[str, float]], path: Path) -> None:
@@ -124,6 +141,12 @@ def main(folder: str = ".", most: str = "10000000") -> None:
         print(f"{count} sentences: {1e6 * row['seconds'] / count:.2f} µs each ({1e6 * row['elapsed'] / count:.2f} by the "
               f"clock), {row['memory_mib']:.0f} MiB", flush=True)  # fmt: skip
         (Path(folder) / "scale.json").write_text(json.dumps(result, indent=1))
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:  # whose memory is its own
+        result["ray"] = process.submit(through_ray, work / "ray").result()
+    for row in result["ray"]:
+        print(f"{row['shards']} shards through Ray on two cores: {1000 * row['elapsed'] / row['shards']:.2f} ms each by the "
+              f"clock, {row['memory_mib']:.0f} MiB", flush=True)  # fmt: skip
+    (Path(folder) / "scale.json").write_text(json.dumps(result, indent=1))
     plot(result["sentences"], Path(folder) / "scale.png")
     shutil.rmtree(work)
 

@@ -16,7 +16,7 @@ from data.schemas import TREES, build, check, columns
 from data.shards import read_shard, write_shard
 from data.store import Job, digest_of
 from data.trees import ROOT, Span, Tree, brackets
-from tasks.stages import SHARD, map_shards
+from tasks.stages import HISTORY, SHARD, map_shards
 from tasks.tokenise import Tokeniser, spaces
 
 NO_WORDS = "no words"
@@ -46,8 +46,8 @@ class Models:
 
 
 def models_of(artifact: Artifact) -> Models:
-    """The models in an artifact; the digests of their files are the key."""
-    digests = {name: file["sha256"] for name, file in artifact.manifest["files"].items()}
+    """The models in an artifact; the digests of their files are the key, but for how long it took to train them."""
+    digests = {name: file["sha256"] for name, file in artifact.manifest["files"].items() if name != HISTORY}
     return Models(artifact.path, artifact.meta, digest_of(digests)[:32])
 
 

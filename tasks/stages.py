@@ -14,6 +14,7 @@ from data.shards import SHARD_ROWS, read_shard, write_shard
 from data.store import HasKey, Job, Step, Store
 
 SHARD = "shard.arrow"
+HISTORY = "history.json"  # of a training, with seconds: no two are the same
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from data.artifacts import Artifact, write_durably
 from data.store import Job, jsonable
 from tasks.batches import Batch, Examples, Rows, from_step, in_order, share, stream
 from tasks.checkpoints import Progress, newest, resume, save, tensors
-from tasks.stages import shards
+from tasks.stages import HISTORY, shards
 from tasks.workers import Clock, Worker, keep_freed_memory
 
 PROGRESS = "progress.json"
@@ -159,7 +159,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     weights = load_file(path / "best.safetensors")
     save_file(weights, job.out / "model.safetensors")
     write_durably(job.out / "config.json", json.dumps(jsonable(model), indent=1))
-    write_durably(job.out / "history.json", json.dumps(progress.history))
+    write_durably(job.out / HISTORY, json.dumps(progress.history))
     parameters = sum(weight.numel() for weight in weights.values())
     return {
         "parameters": parameters,

@@ -29,7 +29,7 @@ from phrasemodels.models.parser import phrases_alone
 from tasks.batches import Columns, in_order
 from tasks.corpora import SampleCorpus
 from tasks.joint_trees import Ids, read_side
-from tasks.parse import Parse, parse
+from tasks.parse import Parse, models_of, parse
 from tasks.parse_formats import as_json, bracketed, conllu
 from tasks.penn import penn
 from tasks.pieces import reunited
@@ -37,7 +37,7 @@ from tasks.problems.label_attention import view
 from tasks.problems.parse_scores import ParseScoring, score_parses
 from tasks.problems.parses import PARSES, TreeParser
 from tasks.problems.parsing import COLUMNS, ParseExamples
-from tasks.stages import shards, stage_table, write_stage
+from tasks.stages import HISTORY, shards, stage_table, write_stage
 from tasks.trained_parser import Trained
 
 ROW = "004/table3/sample/3-ff-drop"
@@ -176,6 +176,15 @@ def test_a_trained_parser_is_a_back_end(store: Store, small: Experiment, data: d
         assert row["tokens"] == own["tokens"] and list(read_tree(row["tree"]).tokens) == own["tokens"]
         assert row["reason"] == ("" if len(own["tokens"]) <= 8 else "more than 8 words")
         assert len(row["heads"]) == (0 if row["reason"] else len(own["tokens"]))
+
+
+def test_how_long_it_took_to_train_a_parser_decides_no_key(store: Store, small: Experiment) -> None:
+    trained = store.run(small.steps(0).trained)
+
+    def key(**changed: dict[str, Any]) -> str:
+        return models_of(Artifact(trained.path, trained.manifest | {"files": trained.manifest["files"] | changed})).key
+
+    assert key(**{HISTORY: {"sha256": "0"}}) == key() != key(**{"model.safetensors": {"sha256": "0"}})
 
 
 def test_a_trained_parser_plants_its_trees(store: Store, small: Experiment) -> None:
