@@ -21,8 +21,9 @@ check: $(STAMP)
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
+# Two files of tests at a time; those of one file share what they start.
 test: check
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest --numprocesses 2 --dist loadfile
 
 slow: $(STAMP)
 	.venv/bin/python -m pytest -m slow

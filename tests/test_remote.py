@@ -202,6 +202,38 @@ def test_a_storage_that_does_not_work_is_named_and_no_secret_is(tmp_path: Path, 
     assert "hush-hush" not in str(error.value)
 
 
+def test_an_endpoint_that_goes_away_under_way_and_comes_back(tmp_path: Path, monkeypatch) -> None:
+    """The server's storage outlives it: it is in this process."""
+    pytest.importorskip("s3fs")
+    from moto.server import ThreadedMotoServer
+
+    port = free_port()
+    for name, value in {"ENDPOINT_URL": f"http://127.0.0.1:{port}", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "y",
+                        "DEFAULT_REGION": "us-east-1", "MAX_ATTEMPTS": "1"}.items():  # fmt: skip
+        monkeypatch.setenv(f"AWS_{name}", value)
+    servers, made = [ThreadedMotoServer("127.0.0.1", port, verbose=False)], []
+
+    def cut(job: Job, settings: None) -> dict[str, Any]:
+        (job.out / "text").write_text("text")
+        made.append(servers[-1].stop())
+        return {}
+
+    servers[0].start()
+    near, far = (Store(tmp_path / name, ObjectStorage("s3://comes-and-goes/x")) for name in ("near", "far"))
+    near.shared.files.mkdir("comes-and-goes")
+    with pytest.raises(OSError, match="object storage s3://comes-and-goes/x does not work"):
+        near.open().run(Step(cut, "cut"))
+    assert not list(near.artifacts()), "what nobody else can see does not count"
+    servers.append(ThreadedMotoServer("127.0.0.1", port, verbose=False))
+    servers[1].start()
+    try:
+        assert near.run(Step(cut, "cut")).file("text").read_text() == "text"
+        assert far.open().find(Step(cut, "cut"))
+    finally:
+        servers[1].stop()
+    assert len(made) == 1, "it had only to be published"
+
+
 class Answers(http.server.BaseHTTPRequestHandler):
     """An S3 server that answers what it is told to, in MinIO's words: no error names its condition."""
 
