@@ -45,10 +45,12 @@ class InputConfig(Protocol):
 
 @dataclass(frozen=True)
 class WordsConfig:
-    """A vector for each word. dropout: the share of words that are unknown in training (paper 004: 0.4)."""
+    """A vector for each word. dropout: the share of words that are unknown in training (paper 004: 0.4). std: of the normal
+    distribution that vectors begin with; from the default, and small rates, a rare word stays what it began as: noise."""
 
     size: int = 0
     dropout: float = 0.4
+    std: float = 1.0
 
     def sized(self, sizes: Mapping[str, int]) -> "WordsConfig":
         return replace(self, size=sizes["words"])
@@ -61,6 +63,7 @@ class Words(nn.Module):
     def __init__(self, config: WordsConfig, d: int) -> None:
         super().__init__()
         self.table = nn.Embedding(config.size, d)
+        nn.init.normal_(self.table.weight, std=config.std)
         self.dropout = config.dropout
 
     def forward(self, sentences: Sentences) -> Tensor:
