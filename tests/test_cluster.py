@@ -131,9 +131,10 @@ def test_two_nodes_that_run_the_same_table_at_once_end_with_the_same_bytes(place
     for process in begun:
         said, _ = process.communicate(timeout=400)
         assert process.returncode == 0, said + told(place)
-    one, another = ({a.key: a.manifest["files"] for a in Store(folder).artifacts()} for folder in folders)
-    assert one.keys() == another.keys()
-    assert [key for key in one if one[key] != another[key]] == []
+    one, another = ({a.key: a for a in Store(folder).artifacts()} for folder in folders)
+    both = one.keys() & another.keys()  # a node brings no shards of a stage that is there
+    assert {one[key].manifest["step"] for key in both} >= {"train", "translate", "score_translations", "compare"}
+    assert [key for key in both if one[key].manifest["files"] != another[key].manifest["files"]] == []
 
 
 def test_who_has_no_password_is_refused(place: Place) -> None:
