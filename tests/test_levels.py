@@ -73,7 +73,9 @@ SOURCES = (
 )
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda s: f"{s.partition.__name__}-{s.trees}")
+@pytest.mark.parametrize(
+    "source", SOURCES, ids=lambda s: f"{s.partition.__name__}-{getattr(s.trees, '__name__', s.trees)}"
+)
 def test_every_level_divides_the_sentence(source):
     sentences = [s for pair in pairs(0, {"test": 50})["test"] for s in (pair.premise, pair.hypothesis)]
     together = applied(source, *((list(s.source), f"(ROOT {s.tree})") for s in sentences))
