@@ -63,7 +63,8 @@ class Words(nn.Module):
     def __init__(self, config: WordsConfig, d: int) -> None:
         super().__init__()
         self.table = nn.Embedding(config.size, d)
-        nn.init.normal_(self.table.weight, std=config.std)
+        if config.std != 1.0:  # which is drawn already
+            nn.init.normal_(self.table.weight, std=config.std)
         self.dropout = config.dropout
 
     def forward(self, sentences: Sentences) -> Tensor:
