@@ -11,7 +11,7 @@ from data.shards import read_shard
 from data.store import Store
 from flows.results import Result
 from tasks.compare import Tested, differences
-from tasks.stages import shards
+from tasks.stages import HISTORY, shards
 
 BUDGET = ("steps", "batch_tokens")
 
@@ -83,7 +83,7 @@ def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Arti
     problem = result.experiment.steps(0).trained.settings.problem
     examples = problem.examples([shard.path for shard in shards(data)])
     tokens = examples.lengths.sum() / problem.count(examples, np.arange(len(examples)))
-    histories = [json.loads(one.file("history.json").read_text(encoding="utf-8")) for one in trained]
+    histories = [json.loads(one.file(HISTORY).read_text(encoding="utf-8")) for one in trained]
     return _mean(tokens * row["tokens_per_second"] for history in histories for row in history)
 
 

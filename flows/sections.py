@@ -17,7 +17,7 @@ from flows.experiment import Pipeline
 from flows.experiments import paper_003
 from flows.experiments.paper_003_answering import average, listed_average
 from flows.session import Session
-from tasks.stages import shards
+from tasks.stages import HISTORY, shards
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def epochs(session: Session) -> Section:
 
 def epoch_seconds(session: Session, pipeline: Pipeline, trained: Artifact) -> float:
     """By the history of a training, which counts what its loss is a mean of."""
-    history = json.loads(trained.file("history.json").read_text(encoding="utf-8"))
+    history = json.loads(trained.file(HISTORY).read_text(encoding="utf-8"))
     step = pipeline.trained.inputs["train"]
     data = session.store.find(step, verify=False) if isinstance(step, Step) else None
     assert data is not None, "a training rests on its data"

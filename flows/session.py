@@ -24,6 +24,7 @@ from infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, flatten
 from tasks.compare import CompareSettings, RowSettings, compare
 from tasks.leaks import leaks
 from tasks.parse import parse, plant
+from tasks.stages import HISTORY
 from tasks.train import train
 
 SERVED = Path(__file__).with_name("served.py")
@@ -167,7 +168,7 @@ class Session:
         except BaseException as error:
             self.tracker.fail(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
             raise
-        report(json.loads(artifact.file("history.json").read_text(encoding="utf-8")))
+        report(json.loads(artifact.file(HISTORY).read_text(encoding="utf-8")))
         if (shared := self.store.shared) and shared.leased()[step.key] <= 1:  # no other run is just making the same
             shared.remove("checkpoints", step.key)
         return artifact
@@ -287,5 +288,5 @@ def _plot(trained: Artifact, path: Path) -> Path:
     """Loss on train and dev against updates, as PNG."""
     from flows.plots import learning_curve
 
-    learning_curve(json.loads(trained.file("history.json").read_text(encoding="utf-8")), path)
+    learning_curve(json.loads(trained.file(HISTORY).read_text(encoding="utf-8")), path)
     return path

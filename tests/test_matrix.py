@@ -27,6 +27,7 @@ from points import MOMENTS, PIDS, PLAN
 
 from data.store import Store
 from infra.tracking import Tracker
+from tasks.stages import HISTORY
 
 
 class Work(NamedTuple):
@@ -205,7 +206,7 @@ def store_of(here: Place, name: str) -> Path:
 
 def content(folder: Path) -> dict[str, str]:
     return {f"{a.manifest['step']} {a.key} {name}": file["sha256"] for a in Store(folder).artifacts()
-            for name, file in a.manifest["files"].items() if name != "history.json"}  # fmt: skip
+            for name, file in a.manifest["files"].items() if name != HISTORY}  # fmt: skip
 
 
 def rows_once(here: Place) -> None:

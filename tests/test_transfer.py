@@ -39,7 +39,7 @@ from tasks.problems.entailment import Entailment, PairExamples
 from tasks.problems.transfer import FOLDS, NESTED, OFFICIAL, Transfer, summary
 from tasks.relatedness import pearson, relatedness, similarity, spearman, targets
 from tasks.sentences import Text, VectorFile, WordList, read_word_list, word_list
-from tasks.stages import shards, stage_table
+from tasks.stages import HISTORY, shards, stage_table
 from tasks.train import TrainConfig
 
 
@@ -164,7 +164,7 @@ def test_a_recipe_on_generated_sentences(store: Store):
     made = Experiment("a/b/c", "001", "PSAN", "", (), "sample", False, recipe, model, config).steps(0)
     scores = store.run(made.scored).meta["scores"]
     assert {"accuracy", "P", "dev/P", "PF", "E", "micro", "macro"} <= scores.keys()
-    history = json.loads(store.run(made.trained).file("history.json").read_text())
+    history = json.loads(store.run(made.trained).file(HISTORY).read_text())
     assert history[-1]["loss"] < history[0]["loss"] < 1.3
 
     data = recipe.data()

@@ -22,7 +22,7 @@ from phrasemodels.models.memory import ChainConfig, HopsConfig
 from tasks.batches import Batch, Columns, Rows, in_order
 from tasks.checkpoints import load_tensors
 from tasks.metrics import Score
-from tasks.stages import run_step, shards
+from tasks.stages import HISTORY, run_step, shards
 from tasks.train import TrainConfig, TrainSettings, train
 from tasks.vocabulary import read_words
 
@@ -115,7 +115,7 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
     ranked = sorted(made, key=lambda artifact: artifact.meta["dev_loss"])
     for place, artifact in enumerate(ranked):
         shutil.copyfile(artifact.file("model.safetensors"), job.out / f"restart-{place}.safetensors")
-    for name in ("model.safetensors", "config.json", "history.json"):
+    for name in ("model.safetensors", "config.json", HISTORY):
         shutil.copyfile(ranked[0].file(name), job.out / name)
     told = ("parameters", "steps", "epochs", "best_step", "dev_loss", "seed", "peak_memory_mib", "workers")
     return {

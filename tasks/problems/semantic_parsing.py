@@ -16,7 +16,7 @@ from phrasemodels.models.translation import PAD
 from tasks.logic import MATCHES
 from tasks.metrics import Score
 from tasks.problems.translation import Model, PhraseBatch, Translation
-from tasks.stages import stage_table
+from tasks.stages import HISTORY, stage_table
 
 SIGNATURES = {
     "exact": "exact match, %",
@@ -90,7 +90,7 @@ def _percent(name: str, right: Any) -> Score:
 
 
 def _of_training(model: Artifact, sentences: int) -> dict[str, Score]:
-    history = json.loads(model.file("history.json").read_text(encoding="utf-8"))
+    history = json.loads(model.file(HISTORY).read_text(encoding="utf-8"))
     speed = float(np.median([row["tokens_per_second"] for row in history])) / 1000
     return {
         "parameters": Score(model.meta["parameters"] / 1e6, "parameters, M", sentences),
