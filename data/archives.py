@@ -156,7 +156,7 @@ class _Tar(tarfile.TarFile):
     def next(self) -> tarfile.TarInfo | None:
         try:
             return super().next()
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise tarfile.ReadError(str(error)) from error
         finally:
             self.pax_headers = {}

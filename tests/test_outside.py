@@ -5,6 +5,7 @@ FINDS broke them once, thrown by fuzz.py.
 
 import io
 import random
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -30,6 +31,13 @@ def misnamed(central: bool = True) -> bytes:
     return content[:place] + b"\xff\xff" + content[place + 2 :]
 
 
+def said_of_a_file(said: bytes) -> bytes:
+    """A tar archive with a pax header of these bytes."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, len(said)
+    return info.tobuf() + said.ljust(512, b"\0") + tarfile.TarInfo("y").tobuf() + bytes(1024)
+
+
 FINDS = [
     ("zip", b"PK\x05\x06" + bytes(18)),
     ("zip", nameless()),
@@ -37,6 +45,7 @@ FINDS = [
     ("zip", misnamed()),
     ("zip", misnamed(central=False)),
     ("tar", b"\x1f\x8b\x08" + bytes(40)),
+    ("tar", said_of_a_file(b"9" * 20 + b" x=y\n")),
     ("manifest of a corpus", b'name = "\xff"'),
     ("manifest of a corpus", b"x = " + b"[" * 100_000),
     ("manifest of a parser", b'name = "\xff"'),
