@@ -8,7 +8,7 @@ import datetime
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import infra.environment  # noqa: F401  before prefect
@@ -17,6 +17,9 @@ from data.store import Store
 from data.upkeep import held
 from flows.session import Session
 from flows.stores import kept
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
 
 RUNNING, COMPLETED, FAILED, DEAD, DAMAGED = "running", "completed", "failed", "dead", "damaged"
 
@@ -74,8 +77,26 @@ def crashed(flow_run: UUID | None) -> None:
                 client.set_flow_run_state(
                     flow_run, Crashed(message="its process died; found by the next run"), force=True
                 )
+                if found.deployment_id:
+                    recount(client, found.deployment_id)
             part = found.parent_task_run_id
             flow_run = client.read_task_run(part).flow_run_id if part else None
+
+
+def recount(client: "SyncPrefectClient", deployment: UUID) -> None:
+    """Set how many places of a deployment are taken. Who is marked late frees a place that by then another run may hold:
+    its own was over five minutes after it died."""
+    from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.exceptions import ObjectNotFound
+
+    holding = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
+    filters = FlowRunFilter.model_validate({"deployment_id": {"any_": [deployment]}, "state": holding})
+    taken = len(client.read_flow_runs(flow_run_filter=filters))
+    with contextlib.suppress(ObjectNotFound):  # not limited
+        client.update_global_concurrency_limit(
+            f"deployment:{deployment}", GlobalConcurrencyLimitUpdate(active_slots=taken)
+        )
 
 
 def _read(path: Path) -> dict[str, Any]:

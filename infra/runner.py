@@ -50,11 +50,22 @@ def on_ray(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a Ray worker with one processor, and wait; a user's error comes back as itself."""
     import ray
 
+    with _errors(), ROOM.take(1):
+        return ray.get(_task().remote(function, *arguments))
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    """A user's error comes back from Ray as itself; a cluster that was lost is said in a line."""
+    from ray.exceptions import RayError, RayTaskError
+
     try:
-        with ROOM.take(1):
-            return ray.get(_task().remote(function, *arguments))
-    except ray.exceptions.RayTaskError as error:
+        yield
+    except RayTaskError as error:
         raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
+    except RayError as error:
+        said = str(error).split("\n")[0]
+        raise OSError(f"Ray lost a process or a node ({said}); start again: what was made is kept") from error
 
 
 Told = Callable[[int, int], None]  # is given how many items are done, of how many begun
@@ -75,7 +86,7 @@ def ray_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]], told
     limit = 2 * int(ray.cluster_resources().get("CPU", 1))
     results: dict[Any, Any] = {}
     pending: dict[Any, int] = {}
-    try:
+    with _errors():
         for index, item in enumerate(items):
             if len(pending) >= limit:
                 _collect(pending, results)
@@ -84,8 +95,6 @@ def ray_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]], told
         while pending:
             _collect(pending, results)
             told(len(results), len(results) + len(pending))
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
     return [results[index] for index in range(len(results))]
 
 
@@ -112,16 +121,15 @@ def actor_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]], to
             busy[actor.call.remote(function, *found[1])] = (found[0], actor)
 
     try:
-        for actor in actors:
-            give(actor)
-        while busy:
-            (done,), _ = ray.wait(list(busy), num_returns=1)
-            index, actor = busy.pop(done)
-            results[index] = ray.get(done)
-            give(actor)
-            told(len(results), len(work))
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
+        with _errors():
+            for actor in actors:
+                give(actor)
+            while busy:
+                (done,), _ = ray.wait(list(busy), num_returns=1)
+                index, actor = busy.pop(done)
+                results[index] = ray.get(done)
+                give(actor)
+                told(len(results), len(work))
     finally:
         for actor in actors:
             ray.kill(actor)
@@ -208,14 +216,13 @@ class TorchTrainerLaunch:
                 ),
             )
             try:
-                trainer.fit()
+                with _errors():
+                    trainer.fit()
             except TrainingFailedError as error:
                 for cause in getattr(error, "worker_failures", {}).values():
                     if isinstance(root := getattr(cause, "cause", cause), ValueError | OSError):
                         raise root from None
                 raise
-            except ray.exceptions.RayTaskError as error:
-                raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
 
     @property
     def bundle(self) -> dict[str, float]:

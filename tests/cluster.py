@@ -102,6 +102,7 @@ def begin(here: Place) -> None:
         "PHRASEMODELS_STORE": "s3://phrases/store", "PHRASEMODELS_CACHE": str(here.folder / "cache"),
         "PHRASEMODELS_MLFLOW_URI": f"http://127.0.0.1:{mlflow}", "PHRASEMODELS_RAY_ADDRESS": f"127.0.0.1:{gcs}",
         "PHRASEMODELS_CLUSTER": "true",
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     }  # fmt: skip
     lock(here)
     here.start("s3", *python, "moto.server", "-H", "127.0.0.1", "-p", str(s3))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import Place, asked, begin, told, until
+from cluster import NODES, Place, asked, begin, told, until
 from conftest import PROJECT
 
 from data.store import Store
@@ -54,10 +54,12 @@ def place() -> Iterator[Place]:
 def prepare(here: Place) -> None:
     """Deployments and a worker for them."""
     shutil.copy(PROJECT / "prefect.yaml", here.folder)
-    for arguments in (("work-pool", "create", "local", "--type", "process"), ("deploy", "--all")):
+    for arguments in (("work-pool", "create", "phrasemodels", "--type", "process"), ("deploy", "--all")):
         done = here.prefect(*arguments)
         assert done.returncode == 0, done.stdout + done.stderr
-    here.start("worker", sys.executable, "-m", "prefect", "worker", "start", "--pool", "local", "--type", "process")
+    here.start(
+        "worker", sys.executable, "-m", "prefect", "worker", "start", "--pool", "phrasemodels", "--type", "process"
+    )
 
 
 def deployment(here: Place, *parameters: str, watch: bool = True) -> subprocess.CompletedProcess[str]:
@@ -66,8 +68,15 @@ def deployment(here: Place, *parameters: str, watch: bool = True) -> subprocess.
     return here.prefect("deployment", "run", "reproduce/sample", *options, *words)
 
 
-def records(here: Place) -> list[dict[str, Any]]:
-    found = [json.loads(path.read_text()) for path in (here.folder / "cache" / "runs").glob("*.json")]
+def table(*settings: str) -> list[str]:
+    """The command for a table of one row."""
+    sizes = [word for setting in (*TINY, *settings) for word in ("--set", setting)]
+    return [sys.executable, "-m", "flows.cli", "reproduce", "--paper", "000", "--table", "1", "--profile", "sample",
+            "--row", "phrase-k2", "--seeds", "1", *sizes]  # fmt: skip
+
+
+def records(here: Place, store: str = "cache") -> list[dict[str, Any]]:
+    found = [json.loads(path.read_text()) for path in (here.folder / store / "runs").glob("*.json")]
     return sorted(found, key=lambda record: record["started"])
 
 
@@ -101,10 +110,12 @@ def test_a_run_under_way_keeps_the_next_from_starting_and_a_dead_one_is_marked(p
     assert deployment(place, f"set={json.dumps(LONG)}", watch=False).returncode == 0
     progress = until(lambda: list(place.folder.glob("cache/work/*/checkpoints/step-*")), 180)
     assert progress
+    place.kill("prefect")  # that it forgets nobody's place
+    until(lambda: asked(f"{place.environment['PREFECT_API_URL']}/health"))
     deployment(place, f"set={json.dumps(LONG)}")
     assert flow_states(place)[-1] in ("CANCELLED", "RUNNING")
     assert "CANCELLED" in flow_states(place)
-    (flow,) = flows_under(place.started["worker"][-1].pid)
+    (flow,) = children(place.started["worker"][-1].pid)
     os.kill(flow, signal.SIGKILL)
     until(lambda: "CRASHED" in flow_states(place), 60)
     done = deployment(place, f"set={json.dumps(TINY)}")
@@ -117,10 +128,48 @@ def test_a_run_under_way_keeps_the_next_from_starting_and_a_dead_one_is_marked(p
     )  # the table of that run, and its training
 
 
+def test_a_head_node_that_is_lost_ends_the_run_in_a_line_and_the_next_goes_on(place: Place) -> None:
+    command = table("train.steps=400")
+    environment = place.environment | {"PHRASEMODELS_STORE": str(place.folder / "head is lost"),
+                                       "PHRASEMODELS_CACHE": str(place.folder / "head is lost")}  # fmt: skip
+    begun = subprocess.Popen(command, env=environment, cwd=place.folder, stderr=subprocess.PIPE, text=True)
+    until(lambda: list(place.folder.glob("head is lost/work/*/checkpoints/step-*")))
+    for node in ("head", *NODES):
+        again(place, node)
+    assert begun.wait(200) == 1
+    assert begun.stderr.read().splitlines()[-1].startswith("phrasemodels: Ray lost a process or a node")
+    assert subprocess.run(command, env=environment, cwd=place.folder).returncode == 0
+    assert [record["state"] for record in records(place, "head is lost")] == ["failed", "completed"]
+
+
+def again(here: Place, node: str) -> None:
+    """Kill a Ray node, and do as a supervisor does: start it until it stays."""
+    log = here.folder / f"{node}.log"
+    log.unlink()
+    here.kill(node)
+
+    def stays() -> bool:
+        if here.started[node][-1].poll() is not None:
+            here.kill(node)
+        return "runtime started" in log.read_text()
+
+    until(stays)
+
+
+def test_a_worker_whose_ray_node_ends_does_too(place: Place) -> None:
+    """Or it would stand there, and no run could start: whoever restarts it joins again."""
+    environment = place.environment | {"RAY_HEAD": place.environment["PHRASEMODELS_RAY_ADDRESS"],
+                                       "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # fmt: skip
+    command = ["sh", str(PROJECT / "infra" / "join.sh"), "sh", "-c", "touch joined; exec sleep 1000"]
+    begun = subprocess.Popen(command, env=environment, cwd=place.folder)
+    until((place.folder / "joined").exists)
+    (node,) = [pid for pid in children(begun.pid) if "ray" in Path(f"/proc/{pid}/cmdline").read_text()]
+    os.kill(node, signal.SIGKILL)
+    assert begun.wait(30) == 128 + signal.SIGTERM
+
+
 def test_two_nodes_that_run_the_same_table_at_once_end_with_the_same_bytes(place: Place) -> None:
-    sizes = [word for setting in (*TINY, "train.steps=200") for word in ("--set", setting)]
-    command = [sys.executable, "-m", "flows.cli", "reproduce", "--paper", "000", "--table", "1", "--profile", "sample",
-               "--row", "phrase-k2", "--seeds", "1", *sizes]  # fmt: skip
+    command = table("train.steps=200")
     folders = [place.folder / f"node of {name}" for name in ("one", "another")]
     begun = [
         subprocess.Popen(command, env=place.environment | {"PHRASEMODELS_STORE": "s3://phrases/both",
@@ -152,7 +201,7 @@ def test_who_has_no_password_is_refused(place: Place) -> None:
         assert stranger.returncode != 0 and "joined" not in stranger.stdout
 
 
-def flows_under(pid: int) -> list[int]:
-    """The processes that a worker has started."""
+def children(pid: int) -> list[int]:
+    """The processes that one has started."""
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout
     return [int(line) for line in found.split()]

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def test_deployments_name_flows_and_parameters_that_exist() -> None:
 @pytest.mark.parametrize("file", ["compose.yaml", "kubernetes-pool.yaml"])
 def test_no_run_waits_for_a_worker_where_it_would_not_be_cancelled(file: str) -> None:
     started = re.sub(r"[\[\],\s]+", " ", (INFRA / file).read_text())
-    assert "prefect worker start" in started
+    assert "prefect worker start --pool phrasemodels" in started
     assert "--limit" not in started
 
 
@@ -66,6 +67,17 @@ def test_deployment_files_give_only_settings_that_are_read(file: str) -> None:
     assert given <= known
 
 
+def test_the_worker_on_kubernetes_takes_the_template_of_its_jobs() -> None:
+    from prefect.utilities.templating import apply_values
+    from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
+
+    template = json.loads((INFRA / "kubernetes-job.json").read_text())
+    defaults = {name: v["default"] for name, v in template["variables"]["properties"].items() if "default" in v}
+    made = KubernetesWorkerJobConfiguration.model_validate(apply_values(template["job_configuration"], defaults))
+    (container,) = made.job_manifest["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "phrasemodels:latest"
+
+
 def test_compose_publishes_loopback_only_and_has_no_secret_of_its_own() -> None:
     compose = documents("compose.yaml")[0]
     for name, service in compose["services"].items():
@@ -75,9 +87,18 @@ def test_compose_publishes_loopback_only_and_has_no_secret_of_its_own() -> None:
             source = volume.split(":")[0]
             assert source in compose["volumes"] or (INFRA / source).exists(), volume
     text = (INFRA / "compose.yaml").read_text()
-    secrets = set(re.findall(r"\$\{(\w+)", text)) - {"PHRASEMODELS_IMAGE", "S3_IMAGE"}
-    assert all(re.search(rf"\$\{{{name}:\?", text) for name in secrets)
+    secrets = set(re.findall(r"\$\{(\w+):\?", text))
+    chosen = {"PHRASEMODELS_IMAGE", "S3_IMAGE", "NODES", "NODE_CPUS", "CACHE_GIB"}  # these alone have defaults
+    assert set(re.findall(r"\$\{(\w+):-", text)) == chosen
+    assert not re.search(r"\$\{\w+\}", text)
+    assert not re.search(r"://[^@\s/]+:[^@\s/]*@", "".join(map(str, words_of_commands(compose))))
     assert secrets == set(re.findall(r"^(\w+)=", (INFRA / "env.example").read_text(), re.M))
+
+
+def words_of_commands(compose: dict[str, Any]) -> Iterator[str]:
+    """What the list of processes shows."""
+    for service in compose["services"].values():
+        yield from service.get("command", [])
 
 
 def test_the_image_is_made_of_files_that_exist() -> None:
@@ -100,9 +121,14 @@ def test_manifests_agree_with_what_is_installed_and_with_each_other() -> None:
     assert worker["image"].split(":")[1].startswith(f"{pins['prefect']}-")
     secrets = set(re.findall(r"^(\w+)=", (INFRA / "env.example").read_text(), re.M))
     groups = [cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"]]
-    for variable in worker["env"] + [v for g in groups for v in g["template"]["spec"]["containers"][0]["env"]]:
-        ((kind, reference),) = variable["valueFrom"].items()
-        assert reference["key"] in (secrets if kind == "secretKeyRef" else config["data"]), variable
+    known = {"secretKeyRef": secrets, "configMapKeyRef": config["data"]}
+    for container in (worker, *(g["template"]["spec"]["containers"][0] for g in groups)):
+        for ((kind, reference),) in (v["valueFrom"].items() for v in container["env"] if "valueFrom" in v):
+            assert kind not in known or reference["key"] in known[kind], (container["name"], reference)
+    together = "".join((INFRA / name).read_text() for name in ("ray-cluster.yaml", "kubernetes-pool.yaml"))
+    assert [document["kind"] for document in yaml.safe_load_all(together)] == ["ConfigMap", "RayCluster", *pool]
+    claim = pool["PersistentVolumeClaim"]["metadata"]["name"]
+    assert f'"claimName": "{claim}"' in (INFRA / "kubernetes-job.json").read_text()
     assert pool["RoleBinding"]["roleRef"]["name"] == pool["Role"]["metadata"]["name"]
 
 
