@@ -50,6 +50,6 @@ def _served(exported: Path, code: Path, to: Path) -> Path:
             python_model=str(code),
             artifacts={"exported": str(exported)},
             signature=ModelSignature(inputs=source, outputs=answer),
-            pip_requirements=["phrasemodels"],
+            pip_requirements=[],  # it is served where the project is; an index may have another one's of its name
         )
     return to

@@ -333,6 +333,7 @@ def test_the_champion_is_served(session, tmp_path):
     assert version.tags["phrasemodels.key"] == model.weights.key
     folder = Path(version.source.removeprefix("file://"))
     assert not [p for p in folder.rglob("*") if p.suffix in (".pkl", ".pickle", ".pt")]
+    assert "phrasemodels" not in (folder / "requirements.txt").read_text()  # an index may have another one's
 
     port = free_port()
     command = [
