@@ -11,7 +11,7 @@ import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -29,6 +29,7 @@ from data.sources import Sources
 ATTEMPTS = 5
 CHUNK = 1 << 16
 PATIENCE, SLOWEST = 60.0, 1000.0  # after so many seconds a download has to come at so many bytes a second
+REDIRECTS = 10
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
@@ -133,7 +134,7 @@ def _stream(url: str, part: Path, most: int, connect: Callable[[], httpx.Client]
     try:
         with (
             connect() as client,
-            client.stream("GET", url, headers=headers, follow_redirects=True, timeout=30) as response,
+            _answer(client, client.build_request("GET", url, headers=headers, timeout=30)) as response,
         ):
             if response.status_code == 416:  # nothing beyond what we have
                 return
@@ -153,6 +154,18 @@ def _stream(url: str, part: Path, most: int, connect: Callable[[], httpx.Client]
                         raise InterruptedDownloadError(f"slower than {SLOWEST:.0f} bytes a second")
     except httpx.RequestError as error:
         raise InterruptedDownloadError(str(error) or type(error).__name__) from error
+
+
+@contextmanager
+def _answer(client: httpx.Client, request: httpx.Request) -> Iterator[httpx.Response]:
+    """What is answered in the end; on the way there nobody reads bodies, which may have no end."""
+    for _ in range(REDIRECTS + 1):
+        with closing(client.send(request, stream=True, follow_redirects=False)) as response:
+            if response.next_request is None:
+                yield response
+                return
+            request = response.next_request
+    raise ValueError(f"more than {REDIRECTS} redirects")
 
 
 def _unpack(file: File, packed: Path, target: Path) -> None:
