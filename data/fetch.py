@@ -123,17 +123,18 @@ def _save(url: str, most: int, part: Path, sources: Sources) -> None:
         wait=wait_exponential_jitter(initial=sources.wait, max=60, jitter=sources.wait),
         reraise=True,
     )
-    retrying(_stream, url, part, most, httpx.Client if sources.private else internet.client)
+    retrying(_stream, url, part, most, internet.Transport if sources.private else internet.Internet)
 
 
-def _stream(url: str, part: Path, most: int, connect: Callable[[], httpx.Client]) -> None:
+def _stream(url: str, part: Path, most: int, transport: type[internet.Transport]) -> None:
     """Go on with a download from where it stopped. What another attempt may mend raises InterruptedDownloadError."""
     have, started = part.stat().st_size if part.exists() else 0, time.monotonic()
+    patience = internet.Patience(PATIENCE)
     headers = {"Range": f"bytes={have}-"} if have else {}
     headers["Accept-Encoding"] = "identity"
     try:
         with (
-            connect() as client,
+            internet.client(transport, patience) as client,
             _answer(client, client.build_request("GET", url, headers=headers, timeout=30)) as response,
         ):
             if response.status_code == 416:  # nothing beyond what we have
@@ -152,6 +153,7 @@ def _stream(url: str, part: Path, most: int, connect: Callable[[], httpx.Client]
                     out.write(chunk)
                     if (waited := time.monotonic() - started) > PATIENCE and total - before < SLOWEST * waited:
                         raise InterruptedDownloadError(f"slower than {SLOWEST:.0f} bytes a second")
+                    patience.renew()
     except httpx.RequestError as error:
         raise InterruptedDownloadError(str(error) or type(error).__name__) from error
 

@@ -1,10 +1,13 @@
-"""A client for addresses that nobody vouches for: it reaches what is on the internet, and nothing nearer.
+"""Clients for addresses that nobody vouches for: they wait so long and no longer, whatever comes meanwhile.
 
-A name is looked up once, and the connection goes to an address that was checked: asked again, it might mean another.
+`Internet` reaches what is on the internet, and nothing nearer. A name is looked up once, and the connection goes to an
+address that was checked: asked again, it might mean another.
 """
 
 import ipaddress
 import socket
+import time
+from typing import Any
 
 import httpx
 from httpx._utils import get_environment_proxies
@@ -13,18 +16,62 @@ UNICAST = ipaddress.ip_network("2000::/3")
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-def client() -> httpx.Client:
-    """A client that refuses, with a ValueError, requests and redirections to what is not on the internet."""
-    proxies = get_environment_proxies().items()
-    return httpx.Client(transport=Internet(), mounts={what: Internet(url) if url else None for what, url in proxies})
+class Patience:
+    """For how many seconds a client waits for the next piece of a body; early hints and parts of headers are none."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        self.until = time.monotonic() + self.seconds
+
+    def check(self) -> None:
+        """An httpx.ReadTimeout if there is none left."""
+        if time.monotonic() > self.until:
+            raise httpx.ReadTimeout(f"nothing of a file came for {self.seconds:g} seconds")
 
 
-class Internet(httpx.HTTPTransport):
-    """Connects to addresses that it has checked, or to a proxy, which looks names up by itself."""
+class _Patient:
+    """A network of httpcore, or a connection in it, that is used as long as there is patience."""
 
-    def __init__(self, proxy: str | None = None) -> None:
+    def __init__(self, inner: Any, patience: Patience) -> None:
+        self.inner, self.patience = inner, patience
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def connect_tcp(self, *arguments: Any, **options: Any) -> "_Patient":
+        self.patience.check()
+        return _Patient(self.inner.connect_tcp(*arguments, **options), self.patience)
+
+    def start_tls(self, *arguments: Any, **options: Any) -> "_Patient":
+        return _Patient(self.inner.start_tls(*arguments, **options), self.patience)
+
+    def read(self, *arguments: Any, **options: Any) -> bytes:
+        self.patience.check()
+        return self.inner.read(*arguments, **options)
+
+
+class Transport(httpx.HTTPTransport):
+    """Connects to any address, or to a proxy, as long as there is patience."""
+
+    def __init__(self, patience: Patience, proxy: str | None = None) -> None:
         super().__init__(proxy=proxy)
+        pool: Any = self._pool
+        pool._network_backend = _Patient(pool._network_backend, patience)  # httpx has no parameter for it
         self.proxy = proxy
+
+
+def client(transport: type[Transport], patience: Patience) -> httpx.Client:
+    """A client whose requests and redirections all go through such a transport."""
+    proxies = get_environment_proxies().items()
+    mounts = {what: transport(patience, url) if url else None for what, url in proxies}
+    return httpx.Client(transport=transport(patience), mounts=mounts)
+
+
+class Internet(Transport):
+    """Refuses, with a ValueError, what is not on the internet; a proxy looks names up by itself."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         host = request.url.raw_host.decode("ascii")

@@ -68,6 +68,12 @@ class Server(http.server.BaseHTTPRequestHandler):
                 for _ in range(1000 * (behaviour == "heavy")):
                     self.wfile.write(body)
             return None
+        if endless := {"hints": b"HTTP/1.1 103 Early Hints\r\n\r\n", "drips": b"X"}.get(behaviour):
+            with contextlib.suppress(ConnectionError):  # nobody waits any more
+                for _ in range(200):
+                    self.wfile.write(endless)
+                    time.sleep(0.01)
+            return None
         first = int(self.headers.get("Range", "bytes=0-")[6:-1])
         self.send_response(206 if first else 200)
         self.send_header("Content-Length", str(len(body) - first))
@@ -138,6 +144,15 @@ def test_what_is_wrong_spoils_no_other_place(url: str, path: str, tmp_path: Path
     assert os.listdir(tmp_path) == ["t.en"]
     with pytest.raises(OSError, match=f"/{path}: .*; {url}/other/t: sha256 is "):
         fetch(a_file(f"{url}/{path}", f"{url}/other/t"), tmp_path / "u.en", QUICK)
+
+
+@pytest.mark.parametrize("path", ["hints/t", "drips/t"])
+def test_an_answer_that_never_begins_is_given_up(
+    url: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data.fetch, "PATIENCE", 0.1)
+    with pytest.raises(OSError, match=r"/t: nothing of a file came for 0\.1 seconds\)"):
+        fetch(a_file(f"{url}/{path}"), tmp_path / "t.en", QUICK)
 
 
 def test_the_body_of_a_redirection_is_not_read(url: str, tmp_path: Path) -> None:
