@@ -91,7 +91,7 @@ def _concatenate(build: Concatenation, size: int, part: Path, sources: Sources) 
     piece = part.with_name("piece")
     with part.open("wb") as out:
         for name in build.parts:
-            _save(build.url.replace("{}", name), size, piece, sources)
+            _save(build.url.replace("{}", name), size - out.tell(), piece, sources)
             out.write(piece.read_bytes())
             piece.unlink()
 
@@ -137,7 +137,7 @@ def _stream(url: str, part: Path, most: int, transport: type[internet.Transport]
             internet.client(transport, patience) as client,
             _answer(client, client.build_request("GET", url, headers=headers, timeout=30)) as response,
         ):
-            if response.status_code == 416:  # nothing beyond what we have
+            if have and response.status_code == 416:  # nothing beyond what we have
                 return
             if response.status_code in (408, 425, 429) or response.status_code >= 500:
                 raise InterruptedDownloadError(f"HTTP {response.status_code}")

@@ -212,6 +212,14 @@ def upstream() -> Iterator[str]:
     server.server_close()
 
 
+def test_parts_together_are_as_many_bytes_as_were_promised(upstream: str, tmp_path: Path) -> None:
+    build = {"transform": "concatenate", "url": upstream + "/{}", "parts": ("one",) * 50}
+    file = File(name="a", sha256="0" * 64, bytes=6, mirror="x/a", build=build)  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="more than 2 bytes, the manifest promises fewer"):
+        fetch(file, tmp_path / "a", Sources(private=True, wait=0.01))
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("build", "content"),
     [

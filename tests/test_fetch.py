@@ -41,8 +41,8 @@ class Server(http.server.BaseHTTPRequestHandler):
         body = Server.bodies[Path(self.path).suffix]
         if behaviour == "busy" and count < 3:
             return self.send_error(503 if count == 1 else 429)
-        if behaviour == "gone":
-            return self.send_error(404)
+        if behaviour in ("gone", "beyond"):
+            return self.send_error(404 if behaviour == "gone" else 416)
         if behaviour == "named" and not self.headers["Host"].startswith("example.org:"):
             return self.send_error(404)
         if behaviour == "loop":
@@ -121,6 +121,7 @@ WRONG = [
     ("short/t.gz", "truncated", 1),
     ("endless/t", "the manifest promises fewer", 1),
     ("gone/t.gz", "404", 1),
+    ("beyond/t", "416", 1),
     ("loop/t.gz", "more than 10 redirects", 11),
     ("spoils/t", "HTTP 503", 5),
 ]
