@@ -71,12 +71,18 @@ def _places(file: File, sources: Sources) -> Iterator[tuple[str, Put]]:
     if sources.offline:
         return
     for url in file.urls:
-        suffix = Path(url).suffix if Path(url).suffix in OPENERS else ""
+        place = _without_query(url)
+        suffix = Path(place).suffix if Path(place).suffix in OPENERS else ""
         save = partial(_save, url, 2 * file.bytes + CHUNK)
-        yield url, partial(_download, file, save, f"part{suffix}", sources)
+        yield place, partial(_download, file, save, f"part{suffix}", sources)
     if file.build:
         build = partial(BUILDERS[file.build.transform], file.build, file.bytes)
-        yield file.build.url, partial(_download, file, build, "part", sources)
+        yield _without_query(file.build.url), partial(_download, file, build, "part", sources)
+
+
+def _without_query(url: str) -> str:
+    """An address as it may be printed and kept: its query may be a signature."""
+    return url.partition("?")[0]
 
 
 def _download(file: File, save: Save, name: str, sources: Sources, target: Path) -> None:

@@ -78,8 +78,7 @@ class Internet(Transport):
         known = addresses(host)
         if private := [one for one in known if not is_public(ipaddress.ip_address(one))]:
             raise ValueError(
-                f"{request.url}: {host} is {private[0]}, which is not on the internet; "
-                "set PHRASEMODELS_PRIVATE=true if that is meant"
+                f"{host} is {private[0]}, which is not on the internet; set PHRASEMODELS_PRIVATE=true if that is meant"
             )
         if self.proxy:
             return super().handle_request(request)

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -27,6 +28,8 @@ def _inside(value: str) -> str:
 def _is_http(value: str) -> str:
     if not value.startswith(("https://", "http://")):
         raise ValueError(f"{value!r} is not an http(s) address")
+    if "@" in urlsplit(value).netloc:  # it would be printed and kept
+        raise ValueError("an address must not contain a user or a password; put the file into a mirror folder")
     return value
 
 

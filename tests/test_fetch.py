@@ -38,7 +38,7 @@ class Server(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         behaviour = self.path.strip("/").split("/")[0]
         count = Server.seen[behaviour] = Server.seen.get(behaviour, 0) + 1
-        body = Server.bodies[Path(self.path).suffix]
+        body = Server.bodies[Path(self.path.partition("?")[0]).suffix]
         if behaviour == "busy" and count < 3:
             return self.send_error(503 if count == 1 else 429)
         if behaviour in ("gone", "beyond"):
@@ -114,6 +114,13 @@ def test_what_can_be_had_is_had(url: str, path: str, tmp_path: Path) -> None:
     assert (tmp_path / "t.en").read_bytes() == TEXT
     assert os.listdir(tmp_path) == ["t.en"]
     assert Server.seen == {path.split("/")[0]: {"busy": 3, "breaks": 2}.get(path.split("/")[0], 1)}
+
+
+def test_where_a_file_came_from_is_said_without_a_signature(url: str, tmp_path: Path) -> None:
+    assert fetch(a_file(f"{url}/good/t.gz?key=secret"), tmp_path / "t.en", QUICK) == f"{url}/good/t.gz"
+    with pytest.raises(OSError, match="404") as error:
+        fetch(a_file(f"{url}/gone/t?key=secret"), tmp_path / "u.en", QUICK)
+    assert "secret" not in str(error.value)
 
 
 WRONG = [
@@ -317,6 +324,7 @@ def test_too_little_room_is_said_before_anything_is_written(tmp_path: Path) -> N
         ("name = ", "Invalid value"),
         ('[[files]]\nname = "../x"', "pattern|'..'"),
         ('[[files]]\nname = "x"\nurls = ["file:///etc/passwd"]', "not an http"),
+        ('[[files]]\nname = "x"\nurls = ["https://me:secret@example.org/x"]', "must not contain a user or a password"),
         ("x = " + "[" * 50_000, "recursion"),
         ("[" + "a." * 50_000 + "b]\nx = 1", "a"),
     ],
@@ -327,3 +335,4 @@ def test_a_bad_manifest_is_refused_with_its_place(text: str, words: str, tmp_pat
     with pytest.raises(ValueError, match=words) as error:
         read(path)
     assert str(path) in str(error.value)
+    assert "secret" not in str(error.value)
