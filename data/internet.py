@@ -8,6 +8,7 @@ import ipaddress
 import socket
 import time
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 from httpx._utils import get_environment_proxies
@@ -104,8 +105,11 @@ def _to(address: str, host: str, request: httpx.Request) -> httpx.Request:
 
 def addresses(host: str) -> list[str]:
     """What a name means, in the order of preference; nothing if nobody knows it."""
+    name = unquote(host).lower().partition("%")[0].rstrip(".")  # a proxy may read it with a dot behind it, or a zone
+    if name == "localhost" or name.endswith(".localhost"):
+        return ["127.0.0.1"]
     try:
-        return list(dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(host, None)))
+        return list(dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(name, None)))
     except (OSError, UnicodeError):
         return []
 

@@ -295,6 +295,25 @@ def test_a_name_that_nobody_knows_is_for_a_proxy(
         fetch(file, tmp_path / "u.en", Sources(wait=0.01))
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost.",
+        "foo.localhost",
+        "127.0.0.1.",
+        "169.254.169.254.",
+        "0x7f000001.",
+        "[::1%25lo]",
+        "127%2E0.0.1",
+        "127.1..",
+    ],
+)
+def test_what_nobody_asks_a_proxy_for(host: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", url)
+    with pytest.raises(OSError, match="which is not on the internet"):
+        fetch(a_file(f"http://{host}/t"), tmp_path / "t.en", Sources(wait=0.01))
+
+
 def test_urls_are_tried_in_order_and_a_mirror_comes_first(url: str, tmp_path: Path) -> None:
     file = a_file("http://x:y/", f"{url}/gone/t.gz", f"{url}/good/t.gz")
     assert fetch(file, tmp_path / "t.en", QUICK).endswith("good/t.gz")
