@@ -4,12 +4,15 @@ import datetime
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 MANIFEST = "manifest.json"
+SHA256 = re.compile("[0-9a-f]{64}")
+LONGEST_PART, LONGEST_NAME = 255, 2000  # bytes that any file system takes
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,27 @@ def manifest_of(text: bytes) -> dict[str, Any] | None:
         found = json.loads(text)
         datetime.datetime.fromisoformat(found["finished"]).timestamp()
         words = [found["key"], found["step"], found["label"], *found["parts"]["inputs"].values()]
-        files = list(found["files"].values())
-        words += [file["sha256"] for file in files]
-        right = all(isinstance(word, str) for word in words) and all(isinstance(file["bytes"], int) for file in files)
+        files = found["files"]
+        right = all(isinstance(word, str) for word in words) and _under_a_folder(files)
+        right &= all(
+            isinstance(file["bytes"], int) and bool(SHA256.fullmatch(file["sha256"])) for file in files.values()
+        )
+        json.dumps(found, ensure_ascii=False).encode()  # half of a character could not be kept
         return found if right and isinstance(found["meta"], dict) else None
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return None
+
+
+def _under_a_folder(names: Collection[str]) -> bool:
+    """Whether files of these names can lie under one folder, beside its manifest."""
+    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    return folders.isdisjoint(names) and all(_plain(name) for name in names)
+
+
+def _plain(name: str) -> bool:
+    parts = name.split("/")
+    short = len(name.encode()) <= LONGEST_NAME and all(len(part.encode()) <= LONGEST_PART for part in parts)
+    return short and "\0" not in name and parts[0] != MANIFEST and {"", ".", ".."}.isdisjoint(parts)
 
 
 def sha256_of(path: Path) -> str:

@@ -44,8 +44,6 @@ class ObjectStorage(Bucket):
             with self.named(OUR_DISK):
                 for name, expected in manifest["files"].items():
                     target = aside / name
-                    if not target.resolve().is_relative_to(aside.resolve()):
-                        return False
                     target.parent.mkdir(parents=True, exist_ok=True)
                     self.files.get_file(self._blob(expected["sha256"]), str(target))
                     if describe(target) != expected:
@@ -83,8 +81,6 @@ class ObjectStorage(Bucket):
                     self.files.put_file(str(folder / name), blob)
 
     def _blob(self, digest: str) -> str:
-        if len(digest) != 64 or not digest.isalnum():
-            raise ValueError(f"{self.url}: a manifest names {digest!r}, which is no sha256")
         return self.path("blobs", digest[:2], digest)
 
     def _manifest(self, manifest: Mapping[str, Any]) -> str:

@@ -193,6 +193,8 @@ def shared(folder: Path) -> None:
     (folder / GIVEN).rename(folder / "s3" / "manifests" / STEP.name / f"{STEP.key}.json")
     store = Store(folder / "store", storage).open()
     assert store.run(STEP).file("text").read_text() == "text"
+    assert not list(store.root.glob("work/*")), "something half"
+    storage.damage()
     storage.collect(dry=True)
     assert {path.name for path in folder.iterdir()} <= {"s3", "store"}, "something outside"
 

@@ -67,6 +67,12 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStorage:
 
 
 @pytest.fixture
+def folder(tmp_path: Path) -> ObjectStorage:
+    """Storage in a folder that nodes share."""
+    return ObjectStorage((tmp_path / "shared").as_uri())
+
+
+@pytest.fixture
 def nodes(shared: ObjectStorage, tmp_path: Path) -> list[Store]:
     return [Store(tmp_path / name, shared).open() for name in ("one", "two")]
 
@@ -108,6 +114,31 @@ def test_damage_in_the_storage_is_no_hit_and_is_made_again(nodes: list[Store], k
     assert nodes[1].run(step).file("text").read_text() == "abc"
     shutil.rmtree(nodes[0].root)
     assert nodes[0].open().find(step).file("text").read_text() == "abc"
+
+
+UNUSABLE = ["", ".", "..", "a/..", "/a", "a//b", "\\u0000", "\\ud800", "x" * 300, "x/" * 1200, "manifest.json/x"]
+HARM = [
+    *(('"text": {', f'"{name}": {{') for name in UNUSABLE),
+    ('"text": {', f'"text/a": {{"bytes": 3, "sha256": "{"0" * 64}"}}, "text": {{'),
+    ('"sha256": "', '"sha256": "abc", "was": "'),
+    ('"sha256": "', '"sha256": "../../x", "was": "'),
+    ('"label": "', '"label": "\\ud800'),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), HARM)
+def test_what_a_manifest_cannot_mean_is_made_again(folder: ObjectStorage, tmp_path: Path, old: str, new: str) -> None:
+    step = Step(write, "step", Text("abc"))
+    one, two, three = (Store(tmp_path / name, folder) for name in ("one", "two", "three"))
+    one.open().run(step)
+    (manifest,) = map(Path, folder.listed("manifests"))
+    text = manifest.read_text()
+    assert old in text
+    manifest.write_text(text.replace(old, new, 1))
+    assert [what for _, what, _ in folder.damage()] == [f"{manifest} is no manifest"]
+    assert two.open().run(step).file("text").read_text() == "abc"
+    assert not list(two.root.glob("work/*"))
+    assert three.open().find(step)
 
 
 def test_the_cache_keeps_its_limit_and_nothing_is_lost(nodes: list[Store]) -> None:
@@ -274,12 +305,6 @@ def test_who_is_first_whatever_words_a_server_has_for_it(monkeypatch, answers: l
         storage = ObjectStorage(f"s3://bucket/{'-'.join(map(str, answers))}")
         with pytest.raises(OSError, match="does not work") if first is None else contextlib.nullcontext():
             assert storage.publish(Path(), {"step": "step", "key": "key", "files": {}}) == first
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> ObjectStorage:
-    """Storage in a folder that nodes share."""
-    return ObjectStorage((tmp_path / "shared").as_uri())
 
 
 def test_of_two_that_publish_at_the_same_moment_one_wins(folder: ObjectStorage, monkeypatch) -> None:
