@@ -22,7 +22,8 @@ from typing import Any
 
 from data.artifacts import MANIFEST, Artifact, describe, manifest_of, write_durably
 from data.bucket import OUR_DISK, Bucket
-from data.upkeep import DAY, ROOT_STEP, examine, needed, verdicts
+from data.store import belongs
+from data.upkeep import DAY, ROOT_STEP, examine, needed, unreadable, verdicts
 
 LEASE_DAYS = 30.0  # after which a lease is one that a dead run left
 PIECE = 2**23  # bytes that are read at once
@@ -36,10 +37,11 @@ class ObjectStorage(Bucket):
         """Bring the artifact of ROOT/objects/STEP/KEY to its folder, if the storage has it whole."""
         step, key = folder.parts[-2:]
         aside = folder.parents[2] / "work" / f".fetch-{uuid.uuid4().hex}"
+        path = self.path("manifests", step, f"{key}.json")
         try:
             with self.named():
-                text = self.files.cat_file(self.path("manifests", step, f"{key}.json"))
-            if (manifest := manifest_of(text)) is None:
+                text = self.files.cat_file(path)
+            if (manifest := _own(path, text)) is None:
                 return False
             with self.named(OUR_DISK):
                 for name, expected in manifest["files"].items():
@@ -92,11 +94,8 @@ class ObjectStorage(Bucket):
 
     def _manifests(self) -> dict[str, Artifact | None]:
         """By its path what each manifest says; None of one that is damaged, or that somebody died writing."""
-        found = {path: manifest_of(text) for path, text in self.texts("manifests").items()}
-        return {
-            path: Artifact(Path(*path.split("/")[-2:]).with_suffix(""), m) if m and path.endswith(".json") else None
-            for path, m in found.items()
-        }
+        found = {path: _own(path, text) for path, text in self.texts("manifests").items()}
+        return {path: Artifact(Path(m["step"], m["key"]), m) if m else None for path, m in found.items()}
 
     def damage(self) -> list[tuple[Artifact, str, list[str]]]:
         """As data.upkeep.damage; each blob is read once, in pieces."""
@@ -107,10 +106,7 @@ class ObjectStorage(Bucket):
             blobs = (self._blob(file["sha256"]) for file in artifact.manifest["files"].values())
             return next((what for blob in blobs if (what := wrong(blob)) is not None), None)
 
-        unreadable: list[tuple[Artifact, str, list[str]]] = [
-            (Artifact(p, {"key": p.stem, "label": p.parent.name}), f"{p} is no manifest", []) for p in torn
-        ]
-        return [*unreadable, *examine(filter(None, found.values()), damaged)]
+        return [*unreadable(torn), *examine(filter(None, found.values()), damaged)]
 
     def _wrong(self, blob: str) -> str | None:
         try:
@@ -175,6 +171,13 @@ class ObjectStorage(Bucket):
 
 def _encoded(manifest: Mapping[str, Any]) -> bytes:
     return json.dumps(manifest, indent=1, ensure_ascii=False).encode()
+
+
+def _own(path: str, text: bytes) -> dict[str, Any] | None:
+    """The manifest that a file STEP/KEY.json holds, or None if it holds none, or another's."""
+    *_, step, name = path.split("/")
+    found = manifest_of(text)
+    return found if found and name.endswith(".json") and belongs(found, step, name.removesuffix(".json")) else None
 
 
 def _held(path: str, text: bytes) -> list[str]:

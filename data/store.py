@@ -89,7 +89,17 @@ class Step:
 
     @cached_property
     def key(self) -> str:
-        return _digest({"format": FORMAT, "step": self.name, **self.parts})[:32]
+        return _key({"format": FORMAT, "step": self.name, "parts": self.parts})
+
+
+def _key(manifest: Mapping[str, Any]) -> str:
+    """The key of what a manifest says, which may be of an older format."""
+    return _digest({"format": manifest.get("format"), "step": manifest["step"], **manifest["parts"]})[:32]
+
+
+def belongs(manifest: Mapping[str, Any], step: str, key: str) -> bool:
+    """Whether a manifest is that of a place: one that was copied there counts for nothing."""
+    return manifest["step"] == step and manifest["key"] == key == _key(manifest)
 
 
 def serial_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
@@ -184,14 +194,19 @@ class Store:
 
     def here(self, path: Path, verify: bool = True) -> Artifact | None:
         """The artifact in a folder, brought from the shared storage if need be."""
-        found = self.load(path, verify)
+        found = self._at(path, verify)
         if found is None and self.shared is not None:
             with self._disk():
-                found = self.load(path, verify) if self.shared.fetch(path) else None
+                found = self._at(path, verify) if self.shared.fetch(path) else None
         if found is not None:
             with contextlib.suppress(OSError):  # somebody else's folder
                 os.utime(path / MANIFEST)
         return found
+
+    def _at(self, path: Path, verify: bool) -> Artifact | None:
+        """As load, in ROOT/objects/STEP/KEY: what is of another step or key is not there."""
+        found = self.load(path, verify)
+        return found if found is not None and belongs(found.manifest, *path.parts[-2:]) else None
 
     def load(self, path: Path, verify: bool = True) -> Artifact | None:
         """The artifact in a folder, if it is there; with verify, only if every file has the digest of the manifest."""
@@ -199,14 +214,12 @@ class Store:
             manifest = manifest_of((path / MANIFEST).read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        if manifest is None:
-            return None
-        artifact = Artifact(path, manifest)
-        return artifact if not verify or not damaged(artifact) else None
+        artifact = None if manifest is None else Artifact(path, manifest)
+        return None if artifact and verify and damaged(artifact) else artifact
 
     def artifacts(self) -> Iterator[Artifact]:
         """Everything in the store, oldest first; files are not read."""
-        found = [a for m in self.root.glob(f"objects/*/*/{MANIFEST}") if (a := self.load(m.parent, verify=False))]
+        found = [a for m in self.root.glob(f"objects/*/*/{MANIFEST}") if (a := self._at(m.parent, verify=False))]
         yield from sorted(found, key=lambda artifact: artifact.manifest["finished"])
 
     def run(self, step: Step, places: Places | None = None) -> Artifact:

@@ -268,9 +268,21 @@ def usage(store: Store) -> list[dict[str, object]]:
 
 
 def damage(store: Store) -> list[tuple[Artifact, str, list[str]]]:
-    """Every artifact with a file that is missing or differs from its digest, here and in the shared storage: what is
-    wrong, and which verdicts rest on it. All bytes are read."""
-    return examine(store.artifacts(), damaged) + ([] if store.shared is None else store.shared.damage())
+    """Every artifact with a file that is missing or differs from its digest, or without a manifest of its own, here and
+    in the shared storage: what is wrong, and which verdicts rest on it. All bytes are read."""
+    there = [path.parent for path in store.root.glob(f"objects/*/*/{MANIFEST}")]
+    known = list(store.artifacts())
+    lost = {*there} - {artifact.path for artifact in known}
+    return [
+        *unreadable(folder for folder in sorted(lost) if folder.exists()),  # it may have gone meanwhile
+        *examine(known, damaged),
+        *([] if store.shared is None else store.shared.damage()),
+    ]
+
+
+def unreadable(places: Iterable[Path]) -> list[tuple[Artifact, str, list[str]]]:
+    """What is wrong with places STEP/KEY that have another's manifest, or a damaged one; what rests on it is unknown."""
+    return [(Artifact(p, {"key": p.stem, "label": p.parent.name}), f"{p}: no manifest of its own", []) for p in places]
 
 
 def examine(

@@ -100,7 +100,7 @@ def test_of_two_nodes_that_make_a_key_at_once_one_wins_for_both(nodes: list[Stor
     assert nodes[1].find(step).file("text").read_text() == step.key
 
 
-@pytest.mark.parametrize("kind", ["flip", "delete", "manifest"])
+@pytest.mark.parametrize("kind", ["flip", "delete", "manifest", "another's"])
 def test_damage_in_the_storage_is_no_hit_and_is_made_again(nodes: list[Store], kind: str) -> None:
     step = Step(write, "step", Text("abc"))
     shared = nodes[0].shared
@@ -108,6 +108,10 @@ def test_damage_in_the_storage_is_no_hit_and_is_made_again(nodes: list[Store], k
     (blob,), (manifest,) = shared.listed("blobs"), shared.listed("manifests")
     if kind == "delete":
         shared.files.rm_file(blob)
+    elif kind == "another's":
+        other = nodes[0].run(Step(write, "other", Text("abd")))
+        shared.files.pipe_file(manifest, (other.path / "manifest.json").read_bytes())
+        assert [found.key for found, *_ in shared.damage()] == [step.key]
     else:
         shared.files.pipe_file(*((blob, b"abd") if kind == "flip" else (manifest, b"{")))
     assert nodes[1].find(step) is None
@@ -135,7 +139,7 @@ def test_what_a_manifest_cannot_mean_is_made_again(folder: ObjectStorage, tmp_pa
     text = manifest.read_text()
     assert old in text
     manifest.write_text(text.replace(old, new, 1))
-    assert [what for _, what, _ in folder.damage()] == [f"{manifest} is no manifest"]
+    assert [what for _, what, _ in folder.damage()] == [f"{manifest}: no manifest of its own"]
     assert two.open().run(step).file("text").read_text() == "abc"
     assert not list(two.root.glob("work/*"))
     assert three.open().find(step)

@@ -14,6 +14,7 @@ import pytest
 from conftest import PROJECT
 
 from data.store import Job, Step, Store
+from data.upkeep import damage
 
 CALLS: list[str] = []
 
@@ -55,6 +56,19 @@ def test_a_damaged_result_is_no_hit_and_is_made_again(store: Store, damage: str)
         manifest.write_text(manifest.read_text()[:40])
     assert store.find(step) is None
     assert store.run(step).file("text").read_text() == "abc"
+
+
+@pytest.mark.parametrize("said", [{}, {"key": Step(write, "step", Text("abc")).key}])
+def test_what_was_copied_from_another_is_no_hit_and_is_named(store: Store, said: dict[str, str]) -> None:
+    step, other = Step(write, "step", Text("abc")), Step(write, "other", Text("abd"))
+    place = store.run(step).path
+    shutil.copytree(store.run(other).path, place, dirs_exist_ok=True)
+    manifest = json.loads((place / "manifest.json").read_text()) | said
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    assert [(found.key, what) for found, what, _ in damage(store)] == [(step.key, f"{place}: no manifest of its own")]
+    assert store.find(step) is None
+    assert store.run(step).file("text").read_text() == "abc"
+    assert damage(store) == []
 
 
 def test_settings_and_inputs_are_in_the_key() -> None:
