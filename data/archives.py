@@ -48,9 +48,9 @@ class Entry(NamedTuple):
 def unpack(archive: Path, folder: Path, most: int) -> list[str]:
     """Put all files of an archive into a new folder and name them. A ValueError leaves nothing behind."""
     folder.mkdir(parents=True)
+    left = min(most, _allowed(archive))
     try:
-        with _entries(archive) as entries:
-            left = _allowed(archive, most)
+        with _entries(archive, left) as entries:
             for entry in entries:
                 target = folder / entry.name
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -63,19 +63,19 @@ def unpack(archive: Path, folder: Path, most: int) -> list[str]:
 
 def extract(archive: Path, member: str, target: Path, most: int) -> None:
     """Put one file of an archive at `target`."""
-    with _entries(archive) as entries:
+    with _entries(archive, allowed := _allowed(archive)) as entries:
         found = [entry for entry in entries if entry.name == member]
         if not found:
             raise ValueError(f"{archive} holds no {member!r}: another version of the archive?")
         try:
-            _copy(archive, found[0], target, _allowed(archive, most))
+            _copy(archive, found[0], target, min(most, allowed))
         except BaseException:
             target.unlink(missing_ok=True)
             raise
 
 
-def _allowed(archive: Path, most: int) -> int:
-    return min(most, RATIO * archive.stat().st_size)
+def _allowed(archive: Path) -> int:
+    return RATIO * archive.stat().st_size
 
 
 def _copy(archive: Path, entry: Entry, target: Path, most: int) -> int:
@@ -105,14 +105,14 @@ def _line(error: BaseException) -> str:
 
 
 @contextmanager
-def _entries(archive: Path) -> Iterator[list[Entry]]:
-    """The files of a zip or tar archive, all names checked."""
+def _entries(archive: Path, most: int) -> Iterator[list[Entry]]:
+    """The files of a zip or tar archive, all names checked; of a tar, at most so many bytes are read to list them."""
     with ExitStack() as opened:
         try:
             if zipfile.is_zipfile(archive):
                 entries = _zip_entries(archive, opened.enter_context(zipfile.ZipFile(archive)))
             else:
-                entries = _tar_entries(archive, opened.enter_context(_unpacked(archive)))
+                entries = _tar_entries(archive, opened.enter_context(_unpacked(archive)), most)
             checked = _checked(archive, entries)
         except BROKEN as error:
             raise ValueError(f"{archive}: not a whole zip or tar archive ({_line(error)}); get it again") from error
@@ -162,7 +162,7 @@ class _Tar(tarfile.TarFile):
             self.pax_headers = {}
 
 
-def _tar_entries(archive: Path, file: IO[bytes]) -> Iterator[Entry]:
+def _tar_entries(archive: Path, file: IO[bytes], most: int) -> Iterator[Entry]:
     headers: Any = _Headers(file)
     opened = _Tar(fileobj=headers)
     for info in _counted(archive, opened):
@@ -170,6 +170,9 @@ def _tar_entries(archive: Path, file: IO[bytes]) -> Iterator[Entry]:
         if not (info.isreg() or info.isdir()) or info.issparse():
             raise ValueError(f"{archive}: {info.name!r} is a link or a device; nothing was unpacked")
         if info.isreg():
+            if not 0 <= info.size <= most:  # all of it would be unpacked to find the next header
+                raise ValueError(f"{archive}: {info.name!r} would take more than {most} bytes; nothing was unpacked")
+            most -= info.size
             yield Entry(info.name.removeprefix("./"), partial(_regular, opened, info))
     opened.fileobj = file  # contents are bounded where they are copied
 

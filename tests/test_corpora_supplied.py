@@ -170,6 +170,24 @@ def test_archives_that_mean_harm_leave_nothing(
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["archive"]
 
 
+class Read(gzip.GzipFile):
+    """Read from its beginning, not passed over."""
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        assert whence == os.SEEK_CUR, "a member was unpacked to find the next"
+        return super().seek(offset, whence)
+
+
+def test_a_tar_that_promises_too_much_is_not_even_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "OPENERS", {b"\x1f\x8b": Read})
+    archive = tar(tmp_path / "archive", ("x", bytes(1_000_000), FILE), ("y", b"y", FILE))
+    with pytest.raises(ValueError, match="'x' would take more than"):
+        archives.unpack(archive, tmp_path / "out", 1 << 30)
+    with pytest.raises(ValueError, match="'x' would take more than"):
+        archives.extract(archive, "y", tmp_path / "y", 1)
+    assert os.listdir(tmp_path) == ["archive"]
+
+
 def test_archives_are_unpacked(tmp_path: Path) -> None:
     archive = tar(tmp_path / "a.tgz", ("./a/b", os.urandom(100), FILE), ("c", b"", FILE))
     assert archives.unpack(archive, tmp_path / "out", 1000) == ["a/b", "c"]
