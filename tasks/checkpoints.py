@@ -74,17 +74,20 @@ def save(
     aside = folder / f".{final.name}.{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    save_file(tensors(model), aside / "model.safetensors")
-    save_file(best, aside / "best.safetensors")
-    save_file(_optimiser_tensors(optimiser), aside / "optimiser.safetensors")
-    files = {path.name: describe(path) for path in sorted(aside.iterdir())}
-    with (aside / "state.json").open("w", encoding="utf-8") as file:
-        state = {"key": key, "files": files, "progress": asdict(progress)}
-        json.dump(state | {"digest": digest_of(state)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    shutil.rmtree(final, ignore_errors=True)
-    os.replace(aside, final)
+    try:
+        save_file(tensors(model), aside / "model.safetensors")
+        save_file(best, aside / "best.safetensors")
+        save_file(_optimiser_tensors(optimiser), aside / "optimiser.safetensors")
+        files = {path.name: describe(path) for path in sorted(aside.iterdir())}
+        with (aside / "state.json").open("w", encoding="utf-8") as file:
+            state = {"key": key, "files": files, "progress": asdict(progress)}
+            json.dump(state | {"digest": digest_of(state)}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(aside, final)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)  # it has taken its place, or was cut off
     for old in sorted(folder.glob("step-*"))[:-KEEP]:
         shutil.rmtree(old)
     return final
@@ -106,7 +109,13 @@ def newest(folder: Path, key: str) -> tuple[Path, dict[str, Any]] | None:
 def resume(
     folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, key: str
 ) -> tuple[Progress, dict[str, Tensor]]:
-    """Go on from the newest whole checkpoint, or begin; returns the progress and the best weights so far."""
+    """Go on from the newest whole checkpoint, or begin; returns the progress and the best weights so far.
+
+    What dead processes left half written is removed.
+    """
+    for half in folder.glob(".step-*"):
+        if _dead(half.name.split(".")[-1]):
+            shutil.rmtree(half, ignore_errors=True)
     if (found := newest(folder, key)) is None:
         return Progress(), tensors(model)
     path, state = found
@@ -118,3 +127,14 @@ def resume(
         raise ValueError(
             f"{path} has its digests but cannot be read ({error}); delete the folder and run again"
         ) from error
+
+
+def _dead(process: str) -> bool:
+    """Whether nobody writes any more what is called after a process: it has ended, or its number is ours by now."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, OverflowError, PermissionError):  # called after none, or after somebody else's
+        return False
+    return int(process) == os.getpid()

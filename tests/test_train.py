@@ -1,6 +1,7 @@
 """Training: the same weights however often it is killed, and on any number of workers."""
 
 import dataclasses
+import errno
 import json
 import os
 import pickle
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,11 @@ import torch
 from conftest import PROJECT
 from safetensors.torch import load_file
 
+import tasks.checkpoints
 from data.store import Step, Store
 from flows.catalogue import experiment
 from flows.experiment import override
-from tasks.checkpoints import load_tensors, newest
+from tasks.checkpoints import Progress, load_tensors, newest, resume, save, tensors
 from tasks.train import PROGRESS, Objective, Training, _dev_loss, training_loop
 from tasks.workers import Worker
 
@@ -139,6 +142,27 @@ def test_killed_at_any_time_it_ends_with_the_same_bits(shared, undisturbed, tmp_
     assert same(weights(folder), undisturbed)
     history = newest(folder, "key")[1]["progress"]["history"]
     assert [row["step"] for row in history] == [10, 20, 30, 40]
+
+
+def test_a_checkpoint_that_was_cut_off_leaves_nothing(tmp_path, monkeypatch):
+    model = torch.nn.Linear(2, 1)
+    optimiser = torch.optim.Adam(model.parameters())
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tasks.checkpoints, "_optimiser_tensors", full)
+    with pytest.raises(OSError, match="No space"):
+        save(tmp_path, model, tensors(model), optimiser, Progress(1), "key")
+    assert not list(tmp_path.iterdir())
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    kept = {f".step-00000001.{os.getppid()}", f".step-00000001.{uuid.uuid4().hex}"}
+    for name in (*kept, f".step-00000001.{ended.pid}", f".step-00000002.{os.getpid()}"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(b"half")
+    resume(tmp_path, model, optimiser, "key")
+    assert {path.name for path in tmp_path.iterdir()} == kept
 
 
 WORKER = """
