@@ -1,5 +1,6 @@
 """What a step made: a folder with a manifest that gives the size and digest of each of its files."""
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -95,11 +96,20 @@ def damaged(artifact: Artifact) -> str | None:
     return None
 
 
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write what is to take the place of a file once it is whole; a failure leaves the file as it was."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield aside
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
 def write_durably(path: Path, text: str) -> None:
     """Write a file aside, sync it, and rename it: readers see the old text or the new one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with aside.open("w", encoding="utf-8") as file:
+    with replacing(path) as aside, aside.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(aside, path)

@@ -6,7 +6,6 @@ A file counts only with the digest of its manifest. What it is compressed with (
 import gzip
 import hashlib
 import lzma
-import os
 import shutil
 import time
 import zlib
@@ -23,6 +22,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from data import internet
 from data.archives import extract
+from data.artifacts import replacing
 from data.manifest import Concatenation, File, FirstLines, Member
 from data.sources import Sources
 
@@ -178,17 +178,17 @@ def _answer(client: httpx.Client, request: httpx.Request) -> Iterator[httpx.Resp
 
 def _unpack(file: File, packed: Path, target: Path) -> None:
     """Decompress, verify, rename. Wrong content leaves nothing behind."""
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with closing(OPENERS.get(packed.suffix, open)(packed, "rb")) as source, aside.open("wb") as out:
+        with (
+            closing(OPENERS.get(packed.suffix, open)(packed, "rb")) as source,
+            replacing(target) as aside,
+            aside.open("wb") as out,
+        ):
             digest = _copy(source, out, file.bytes)
-        if digest != file.sha256:
-            raise ValueError(f"sha256 is {digest}, the manifest says {file.sha256}; get the file again")
-        os.replace(aside, target)
+            if digest != file.sha256:
+                raise ValueError(f"sha256 is {digest}, the manifest says {file.sha256}; get the file again")
     except BROKEN as error:
         raise ValueError(f"truncated or not a {packed.suffix} file ({error}); get the file again") from error
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _copy(source: BinaryIO, out: BinaryIO, most: int) -> str:

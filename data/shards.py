@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from data.artifacts import replacing
+
 SHARD_ROWS = 10_000
 BATCH_ROWS = 16_384
 
@@ -25,7 +27,8 @@ def write_shard(path: Path, table: pa.Table) -> dict[str, object]:
 
 def write_parquet(path: Path, table: pa.Table) -> None:
     """The rows as Parquet, which other programs read; half the size, but neither mapped nor as fast."""
-    pq.write_table(table, path, compression="zstd", row_group_size=BATCH_ROWS)
+    with replacing(path) as aside:
+        pq.write_table(table, aside, compression="zstd", row_group_size=BATCH_ROWS)
 
 
 def read_shard(path: Path) -> pa.Table:

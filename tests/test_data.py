@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data.artifacts import write_durably
 from data.corpora.bitext import read_bitext
 from data.schemas import TOKENS
-from data.shards import content_digest, read_shard, write_shard
+from data.shards import content_digest, read_shard, write_parquet, write_shard
 from data.store import Places, Step, Store
 from phrasemodels.models.translation import BEGIN, END
 from tasks.batches import from_step, in_order, share, token_batches
@@ -68,6 +69,15 @@ def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
     (tmp_path / "x.arrow").write_bytes(whole[:-10])
     with pytest.raises(ValueError, match=r"x\.arrow: not a whole Arrow file"):
         read_shard(tmp_path / "x.arrow")
+
+
+@pytest.mark.parametrize("write", [write_durably, write_parquet])
+def test_a_write_that_fails_leaves_the_file_as_it_was(write: Callable[..., None], tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"good")
+    broken = "\ud800" if write is write_durably else pa.table({"x": pa.array([], pa.month_day_nano_interval())})
+    with pytest.raises((ValueError, pa.ArrowException)):
+        write(tmp_path / "x", broken)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"good"]
 
 
 @settings(deadline=None)
