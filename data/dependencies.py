@@ -108,10 +108,10 @@ def flaw(heads: list[int]) -> str:
         return f"{roots} roots" if roots else "cyclic dependencies"
     settled = [True] + [False] * len(heads)
     for token in range(1, len(heads) + 1):
-        path = []
+        path = set()
         while not settled[token]:
             settled[token] = True
-            path.append(token)
+            path.add(token)
             token = heads[token - 1]
             if token in path:
                 return "cyclic dependencies"

@@ -187,3 +187,20 @@ def test_a_flaw_is_what_following_every_head_finds(heads: list[int]) -> None:
         return token == 0
 
     assert (flaw(heads) == "") == (heads.count(0) == 1 and all(map(reaches_root, range(1, len(heads) + 1))))
+
+
+def test_a_long_sentence_is_gone_through_once() -> None:
+    compared = 0
+
+    class Head(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) == other
+
+    heads = [Head(head) for head in [*range(2, 1001), 0]]
+    assert flaw(heads) == ""
+    assert compared < 5 * len(heads)
+    assert flaw([*heads[:-2], Head(1), Head(0)]) == "cyclic dependencies"
