@@ -209,7 +209,7 @@ def trimmed(store: Store, limit: int, pause: float = 0.0) -> Iterator[None]:
         yield
     finally:
         mark = store.root / "trimmed"
-        with contextlib.suppress(OSError):  # a cache that is too large is no reason to fail
+        with contextlib.suppress(OSError, ValueError):  # neither a large cache nor a damaged lease is a reason to fail
             if store.shared is not None and not (mark.exists() and time.time() - mark.stat().st_mtime < pause):
                 mark.touch()
                 trim(store, limit)

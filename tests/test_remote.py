@@ -162,6 +162,14 @@ def test_the_cache_keeps_its_limit_and_nothing_is_lost(nodes: list[Store]) -> No
     assert [nodes[0].find(step).file("text").read_text()[0] for step in steps] == list("01234")
 
 
+def test_a_damaged_lease_of_another_node_fails_no_run(folder: ObjectStorage, tmp_path: Path) -> None:
+    store, step = Store(tmp_path / "one", folder).open(), Step(write, "step", Text("abc"))
+    folder.files.pipe_file(folder.path("leases", "x.json"), b"{}")
+    with trimmed(store, 0):
+        store.run(step)
+    assert store.find(step)
+
+
 def test_the_storage_keeps_verdicts_and_runs_of_other_nodes(nodes: list[Store], monkeypatch) -> None:
     steps = chain(nodes[0], "table", "a")
     shared = nodes[0].shared
