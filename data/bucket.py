@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # while something is brought here
 PRECONDITION_FAILED, CONFLICT = 412, 409  # there is one already; somebody is just putting one
@@ -26,7 +27,7 @@ def _opened(url: str, process: int) -> tuple[Any, str]:
     if url.startswith("file:"):
         from data.folder import SharedFolder
 
-        files = SharedFolder(skip_instance_cache=True)
+        files, path = SharedFolder(skip_instance_cache=True), unquote(path)
     return files, path
 
 
@@ -96,7 +97,10 @@ class Bucket:
     def texts(self, name: str) -> dict[str, bytes]:
         """What every file under a path holds; one that goes while we look holds nothing."""
         with self.named():
-            found = self.files.cat(paths, on_error="return") if (paths := self.listed(name)) else {}
+            paths = self.listed(name)
+            found = dict(
+                zip(paths, self.files.cat_ranges(paths, None, None), strict=True)
+            )  # `cat` takes [ for a pattern
             for error in found.values():
                 if isinstance(error, Exception) and not isinstance(error, FileNotFoundError):
                     raise error

@@ -162,6 +162,17 @@ def test_the_cache_keeps_its_limit_and_nothing_is_lost(nodes: list[Store]) -> No
     assert [nodes[0].find(step).file("text").read_text()[0] for step in steps] == list("01234")
 
 
+@pytest.mark.parametrize("name", ["a[1]", "a*", "a b", "ä", "100%"])
+def test_a_folder_is_called_as_its_address_says(tmp_path: Path, name: str) -> None:
+    shared = ObjectStorage((tmp_path / name / "shared").as_uri())
+    first, *_ = chain(Store(tmp_path / "one", shared).open(), "table", "a")
+    assert Store(tmp_path / "two", shared).open().find(first)
+    with shared.lease([first.key]):
+        assert shared.leased() == {first.key: 1}
+    assert len(shared.artifacts()) == 3
+    assert (tmp_path / name / "shared" / "manifests").is_dir()
+
+
 def test_a_damaged_lease_of_another_node_fails_no_run(folder: ObjectStorage, tmp_path: Path) -> None:
     store, step = Store(tmp_path / "one", folder).open(), Step(write, "step", Text("abc"))
     folder.files.pipe_file(folder.path("leases", "x.json"), b"{}")
