@@ -133,9 +133,11 @@ class SharedCheckpoints:
             if not (self.folder / name / "state.json").is_file():
                 aside = self.folder / f".{name}.{uuid.uuid4().hex}"
                 aside.mkdir(parents=True)
-                with contextlib.suppress(FileNotFoundError):  # a run that is further has just removed it
-                    for file in (found.split("/")[-1] for found in self.shared.listed("checkpoints", self.key, name)):
-                        self.shared.get(aside / file, "checkpoints", self.key, name, file)
-                    with contextlib.suppress(OSError):  # another worker of this node was faster
-                        os.replace(aside, self.folder / name)
-                shutil.rmtree(aside, ignore_errors=True)
+                try:
+                    with contextlib.suppress(FileNotFoundError):  # a run that is further has just removed it
+                        for file in (path.split("/")[-1] for path in self.shared.listed("checkpoints", self.key, name)):
+                            self.shared.get(aside / file, "checkpoints", self.key, name, file)
+                        with contextlib.suppress(OSError):  # another worker of this node was faster
+                            os.replace(aside, self.folder / name)
+                finally:
+                    shutil.rmtree(aside, ignore_errors=True)

@@ -1,5 +1,6 @@
 """One run of a table: its steps, where each of them runs, and what MLflow is told."""
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Callable
@@ -169,8 +170,9 @@ class Session:
             self.tracker.fail(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
             raise
         report(json.loads(artifact.file(HISTORY).read_text(encoding="utf-8")))
-        if (shared := self.store.shared) and shared.leased()[step.key] <= 1:  # no other run is just making the same
-            shared.remove("checkpoints", step.key)
+        with contextlib.suppress(ValueError):  # a damaged lease may be that of another run that is just making the same
+            if (shared := self.store.shared) and shared.leased()[step.key] <= 1:
+                shared.remove("checkpoints", step.key)
         return artifact
 
     def _parser(self, step: Step) -> Artifact:
