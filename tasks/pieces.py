@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from phrasemodels.encoders.inputs import transformers
+from phrasemodels.encoders.inputs import pretrained
 
 Divide = Callable[[Sequence[str]], dict[str, list[int]]]
 
@@ -57,7 +57,7 @@ def reunited(tokens: Sequence[str]) -> list[str]:
 
 @cache
 def _tokeniser(name: str) -> Any:
-    found = transformers().AutoTokenizer.from_pretrained(name, add_prefix_space=True)  # a word is never in another
+    found = pretrained("AutoTokenizer", name, add_prefix_space=True)  # a word is never in another
     if None in (found.cls_token_id, found.sep_token_id, found.unk_token_id):
         raise ValueError(
             f"{name}: its tokeniser has no CLS, SEP or unknown piece; take an encoder such as BERT or XLNet"

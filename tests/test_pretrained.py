@@ -1,6 +1,7 @@
 """Parsers on top of encoders of the transformers library: tiny ones with random weights, saved to disk."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,43 @@ def test_what_an_encoder_does_not_have_is_said(tmp_path: Path) -> None:
     sentence = Sentences(*[long[:, :3]] * 4, torch.tensor([1]), long, torch.tensor([513]), long[:, :3])
     with pytest.raises(ValueError, match="513 pieces, and this encoder reads 512"):
         PretrainedConfig(name).build(4)(sentence)
+
+
+@pytest.mark.parametrize("part", ["encoder", "tokeniser"])
+def test_code_that_comes_with_an_encoder_is_not_run(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("builtins.input", lambda *_: "yes")
+    folder = tmp_path / "bert"
+    name = save("bert", folder)
+    for file in ("config.json", "tokenizer_config.json"):
+        theirs = {"model_type": "theirs", "tokenizer_class": "Theirs"}
+        named = {"AutoConfig": "theirs.C", "AutoModel": "theirs.M", "AutoTokenizer": ["theirs.T", None]}
+        content = json.loads((folder / file).read_text()) | theirs | {"auto_map": named}
+        (folder / file).write_text(json.dumps(content))
+    (folder / "theirs.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    with pytest.raises(ValueError, match=r"bert: .*custom code.*; give an encoder .* without code$"):
+        PretrainedConfig(name).build(4) if part == "encoder" else Pieces.of(name)(["a"])
+    assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("model.safetensors", ""),
+        ("model.safetensors", "no weights at all"),
+        ("config.json", "{"),
+        ("config.json", "[]"),
+        ("config.json", '{"model_type": "bert", "hidden_size": "x"}'),
+        ("config.json", '{"model_type": "bert", "hidden_size": 24}'),
+        ("tokenizer.json", "{}"),
+        ("tokenizer.json", "["),
+    ],
+)
+def test_what_is_broken_in_an_encoder_is_said_in_a_line(file: str, content: str, tmp_path: Path) -> None:
+    name = save("bert", tmp_path / "bert")
+    (tmp_path / "bert" / file).write_text(content)
+    with pytest.raises(ValueError, match=r"bert: .+; give an encoder that transformers saved") as error:
+        Pieces.of(name)(["a"]) if file.startswith("tokenizer") else PretrainedConfig(name).build(4)
+    assert "\n" not in str(error.value)
 
 
 def test_without_the_library_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ P word pieces, d width.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -148,7 +148,7 @@ class PretrainedConfig:
 class Pretrained(nn.Module):
     def __init__(self, config: PretrainedConfig, d: int) -> None:
         super().__init__()
-        self.encoder = transformers().AutoModel.from_pretrained(config.name)
+        self.encoder = pretrained("AutoModel", config.name)
         self.project = nn.Linear(self.encoder.config.hidden_size, d, bias=False)
 
     def forward(self, sentences: Sentences) -> Tensor:
@@ -162,13 +162,19 @@ class Pretrained(nn.Module):
         return self.project(states.gather(1, last))
 
 
-def transformers():  # type: ignore[no-untyped-def]
-    """The library, if it is there."""
+def pretrained(part: str, name: str, **options: Any) -> Any:
+    """The AutoModel or AutoTokenizer of an encoder. No code that comes with it is run. ValueError: it cannot be had."""
     try:
-        import transformers as library
+        import transformers
     except ImportError as error:
         raise ValueError("pretrained encoders need transformers: pip install 'phrasemodels[pretrained]'") from error
-    return library
+    try:
+        return getattr(transformers, part).from_pretrained(name, trust_remote_code=False, **options)
+    except Exception as error:  # the library has no type of its own for files that are missing, damaged or code
+        said = (str(error).splitlines() or [repr(error)])[0]
+        raise ValueError(
+            f"{name}: {said.rstrip('.')}; give an encoder that transformers saved, whole and without code"
+        ) from error
 
 
 def _forget(ids: Tensor, share: float) -> Tensor:
