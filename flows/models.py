@@ -151,14 +151,13 @@ def _made_by(lineage: Lineage, artifact: Artifact, step: str) -> Artifact | None
 
 def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None) -> Model:
     name, _, seed = trained.manifest["label"].partition(" ")[2].rpartition(" seed ")
-    known = find_experiment(name)
-    config = restored(known.model, trained.manifest["parts"]["settings"]["model"], name)
     from data.sources import Sources
     from flows.supplied import with_encoders
     from infra.settings import Settings
 
-    recipe = with_encoders(known.recipe, Sources(Settings().mirrors))
-    return Model(dataclasses.replace(known, recipe=recipe, model=config), int(seed), trained, vocabulary, bpe)
+    known = with_encoders(find_experiment(name), Sources(Settings().mirrors))
+    config = restored(known.model, trained.manifest["parts"]["settings"]["model"], name)
+    return Model(dataclasses.replace(known, model=config), int(seed), trained, vocabulary, bpe)
 
 
 def restored(template: Any, saved: Any, where: str) -> Any:
@@ -182,6 +181,8 @@ def restored(template: Any, saved: Any, where: str) -> Any:
     if callable(template):
         if saved != jsonable(template):
             raise ValueError(f"{where}: the model was made with {saved}, which is {jsonable(template)} now")
+        return template
+    if template == saved:
         return template
     if isinstance(template, int | float | str) and not isinstance(saved, type(template) | int):
         raise ValueError(f"{where}: {saved!r} is none of what {template!r} is")

@@ -3,17 +3,21 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from data.artifacts import sha256_of
 from data.manifest import load
 from data.sources import Sources
+from data.store import digest_of
 from data.supplied import digests
 from flows.experiment import Experiment
-from phrasemodels.encoders.inputs import PretrainedConfig
+from phrasemodels.encoders.inputs import Found, PretrainedConfig
 from tasks.corpora import Corpus
 from tasks.pieces import Pieces
 from tasks.sentences import VectorFile
 
+READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # of a folder of an encoder
 LEARNED = "word vectors are learned: the paper's were not put in"
 Find = Callable[[Any, Sources], Any]  # what was found in place of what was named
 
@@ -29,9 +33,9 @@ def with_supplied(experiment: Experiment, sources: Sources) -> Experiment:
     return dataclasses.replace(found, answers=answers, comparable=False)
 
 
-def with_encoders(recipe: Any, sources: Sources) -> Any:
-    """A recipe with the folders of pretrained encoders alone, for a model that is trained."""
-    return _replaced(recipe, {Pieces: _pieces}, sources)
+def with_encoders(part: Any, sources: Sources) -> Any:
+    """A recipe or a model with the folders of pretrained encoders alone, for a model that is trained."""
+    return _replaced(part, ENCODERS, sources)
 
 
 def _replaced(value: Any, finders: Mapping[type, Find], sources: Sources) -> Any:
@@ -65,18 +69,27 @@ def _vectors(file: VectorFile, sources: Sources) -> VectorFile | None:
     return file.found(sources.mirrors)
 
 
-def _encoder(config: PretrainedConfig, sources: Sources) -> PretrainedConfig:
-    return dataclasses.replace(config, name=_folder(config.name, sources))
+def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedConfig | Pieces:
+    return dataclasses.replace(part, name=_found(part.name, sources))
 
 
-def _pieces(pieces: Pieces, sources: Sources) -> Pieces:
-    return Pieces.of(_folder(pieces.name, sources))
+def _found(name: str, sources: Sources) -> str:
+    """A pretrained encoder in its folder, or its name for the hub."""
+    folders = (folder / name for folder in (*sources.mirrors, Path()))
+    folder = next((folder for folder in folders if (folder / "config.json").is_file()), None)
+    if folder is None:
+        return name
+    files = sorted(file for file in folder.iterdir() if file.suffix in READ)
+    found = Found(f"{folder.name}@{_digest(tuple((file, file.stat().st_mtime_ns) for file in files))}")
+    found.folder = str(folder.absolute())
+    return found
 
 
-def _folder(name: str, sources: Sources) -> str:
-    """The folder of a pretrained encoder, or its name for the hub."""
-    folders = (folder / name for folder in sources.mirrors)
-    return next((str(folder) for folder in folders if (folder / "config.json").is_file()), name)
+@cache
+def _digest(files: tuple[tuple[Path, int], ...]) -> str:
+    """Of names and contents of files, read again when one was changed."""
+    return digest_of({path.name: sha256_of(path) for path, _ in files})
 
 
-FINDERS: Mapping[type, Find] = {Corpus: _corpus, VectorFile: _vectors, PretrainedConfig: _encoder, Pieces: _pieces}
+ENCODERS: Mapping[type, Find] = {PretrainedConfig: _encoder, Pieces: _encoder}
+FINDERS: Mapping[type, Find] = {Corpus: _corpus, VectorFile: _vectors, **ENCODERS}

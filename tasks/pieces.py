@@ -1,10 +1,8 @@
 """Words to the pieces of a pretrained encoder's vocabulary."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from phrasemodels.encoders.inputs import pretrained
@@ -19,21 +17,13 @@ def no_pieces(tokens: Sequence[str]) -> dict[str, list[int]]:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Pieces of the tokeniser of an encoder: the name of a folder or of the hub; digest tells folders apart.
+    """Pieces of the tokeniser of an encoder: the name of a folder or of the hub.
 
     The first piece is CLS and the last SEP, which stand for START and STOP; a word is its last piece (paper 004,
     section 4.2). A word without a piece is the unknown one, and "n't" gives its n to the word before.
     """
 
     name: str
-    digest: str = ""
-
-    @classmethod
-    def of(cls, name: str) -> "Pieces":
-        """With the digest of the tokeniser's files, if this is a folder."""
-        files = sorted(Path(name).glob("*token*.json")) if Path(name).is_dir() else []
-        digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest() if files else ""
-        return cls(name, digest)
 
     def __call__(self, tokens: Sequence[str]) -> dict[str, list[int]]:
         tokeniser = _tokeniser(self.name)

@@ -54,7 +54,7 @@ def save(kind: str, folder: Path, **other: str | None) -> str:
 @pytest.mark.parametrize("kind", ["bert", "xlnet"])
 def test_a_pretrained_encoder_is_trained_further(kind: str, tmp_path: Path) -> None:
     name = save(kind, tmp_path / kind)
-    divide = Pieces.of(name)
+    divide = Pieces(name)
     assert divide(["ab", "", "c"]) == {"pieces": [2, *(WORDS.index(w) for w in ("a", "##b")), 1, WORDS.index("c"), 3],
                                        "last": [0, 2, 3, 4, 5]}  # fmt: skip
     known = experiment("004/table3/sample/3-ff-drop")
@@ -92,7 +92,7 @@ def test_a_pretrained_encoder_is_trained_further(kind: str, tmp_path: Path) -> N
 def test_what_an_encoder_does_not_have_is_said(tmp_path: Path) -> None:
     name = save("bert", tmp_path / "bert", cls_token=None)
     with pytest.raises(ValueError, match="no CLS"):
-        Pieces.of(name)(["a"])
+        Pieces(name)(["a"])
     long = torch.zeros(1, 513, dtype=torch.int64)
     sentence = Sentences(*[long[:, :3]] * 4, torch.tensor([1]), long, torch.tensor([513]), long[:, :3])
     with pytest.raises(ValueError, match="513 pieces, and this encoder reads 512"):
@@ -111,7 +111,7 @@ def test_code_that_comes_with_an_encoder_is_not_run(part: str, tmp_path: Path, m
         (folder / file).write_text(json.dumps(content))
     (folder / "theirs.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
     with pytest.raises(ValueError, match=r"bert: .*custom code.*; give an encoder .* without code$"):
-        PretrainedConfig(name).build(4) if part == "encoder" else Pieces.of(name)(["a"])
+        PretrainedConfig(name).build(4) if part == "encoder" else Pieces(name)(["a"])
     assert not (folder / "ran").exists()
 
 
@@ -132,7 +132,7 @@ def test_what_is_broken_in_an_encoder_is_said_in_a_line(file: str, content: str,
     name = save("bert", tmp_path / "bert")
     (tmp_path / "bert" / file).write_text(content)
     with pytest.raises(ValueError, match=r"bert: .+; give an encoder that transformers saved") as error:
-        Pieces.of(name)(["a"]) if file.startswith("tokenizer") else PretrainedConfig(name).build(4)
+        Pieces(name)(["a"]) if file.startswith("tokenizer") else PretrainedConfig(name).build(4)
     assert "\n" not in str(error.value)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 import re
 import shutil
 from pathlib import Path
@@ -11,12 +12,12 @@ from typer.testing import CliRunner
 
 from data import manifest
 from data.sources import Sources
-from data.store import Places, Store
+from data.store import Places, Store, jsonable
 from flows.catalogue import experiment
 from flows.cli import app
 from flows.experiment import Experiment, override
+from flows.models import restored
 from flows.supplied import LEARNED, with_encoders, with_supplied
-from phrasemodels.encoders.inputs import PretrainedConfig
 from tasks.pieces import Pieces
 from tasks.stages import stage_table
 
@@ -126,12 +127,32 @@ def test_folders_of_pretrained_encoders(supplied: Path) -> None:
     assert chosen.model.inputs[0] == with_supplied(chosen, sources).model.inputs[0]
     folder = supplied / "bert-large-cased"
     folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    (folder / "tokenizer.json").write_text("{}")
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (folder / name).write_text("{}")
     found = with_supplied(chosen, sources)
-    assert found.model.inputs[0] == PretrainedConfig(str(folder))
-    assert found.recipe.divide == Pieces.of(str(folder)) == with_encoders(chosen.recipe, sources).divide
-    assert found.recipe.divide.digest
+    encoder = found.model.inputs[0].name
+    assert pickle.loads(pickle.dumps(encoder)).folder == str(folder)  # as it comes to Ray's workers
+    assert found.recipe.divide == Pieces(encoder) == with_encoders(chosen, sources).recipe.divide
+    assert restored(found.model, json.loads(json.dumps(jsonable(found.model))), "x").inputs[0].name is encoder
+
+
+def test_what_a_folder_of_an_encoder_holds_is_in_keys_and_where_it_lies_in_none(supplied: Path) -> None:
+    def key(folder: Path) -> str:
+        return with_supplied(named("004/table3/paper/hpsg-bert"), Sources((folder, supplied))).steps(0).trained.key
+
+    folder = supplied.with_name("elsewhere") / "bert-large-cased"
+    before = key(folder.parent)
+    folder.mkdir(parents=True)
+    keys = {before}
+    for name in ("config.json", "tokenizer.json", "model.safetensors", "spiece.model"):
+        (folder / name).write_text("{}")
+        keys.add(key(folder.parent))
+    (folder / "model.safetensors").write_text("[]")
+    keys.add(key(folder.parent))
+    assert len(keys) == 6
+    shutil.copytree(folder, supplied / folder.name)
+    shutil.rmtree(folder)
+    assert key(folder.parent) in keys - {before}
 
 
 def test_the_setting_reaches_plans_and_corpora(supplied: Path, tmp_path: Path) -> None:

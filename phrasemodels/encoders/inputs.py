@@ -162,6 +162,13 @@ class Pretrained(nn.Module):
         return self.project(states.gather(1, last))
 
 
+class Found(str):
+    """A pretrained encoder by what keys are made of: its name and the digest of its folder. Where the folder lies is
+    beside it."""
+
+    folder: str
+
+
 def pretrained(part: str, name: str, **options: Any) -> Any:
     """The AutoModel or AutoTokenizer of an encoder. No code that comes with it is run. ValueError: it cannot be had."""
     try:
@@ -169,7 +176,8 @@ def pretrained(part: str, name: str, **options: Any) -> Any:
     except ImportError as error:
         raise ValueError("pretrained encoders need transformers: pip install 'phrasemodels[pretrained]'") from error
     try:
-        return getattr(transformers, part).from_pretrained(name, trust_remote_code=False, **options)
+        where = getattr(name, "folder", name)
+        return getattr(transformers, part).from_pretrained(where, trust_remote_code=False, **options)
     except Exception as error:  # the library has no type of its own for files that are missing, damaged or code
         said = (str(error).splitlines() or [repr(error)])[0]
         raise ValueError(
