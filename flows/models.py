@@ -155,7 +155,8 @@ def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None) -> Mod
     from flows.supplied import with_encoders
     from infra.settings import Settings
 
-    known = with_encoders(find_experiment(name), Sources(Settings().mirrors))
+    settings = Settings()
+    known = with_encoders(find_experiment(name), Sources(settings.mirrors, settings.offline))
     config = restored(known.model, trained.manifest["parts"]["settings"]["model"], name)
     return Model(dataclasses.replace(known, model=config), int(seed), trained, vocabulary, bpe)
 

@@ -17,7 +17,7 @@ from flows.catalogue import Table
 from flows.experiment import Experiment, Pipeline, closure_of
 from flows.lineage import Lineage
 from flows.stores import open_store
-from flows.supplied import with_supplied
+from flows.supplied import missing_encoders, with_supplied
 from infra.registry import register
 from infra.runner import TorchTrainerLaunch, actor_map, on_ray, ray_map
 from infra.settings import Settings
@@ -112,7 +112,12 @@ class Session:
         wanted += [load_parser(step.settings.name).files for step in absent if step.make is fetch_parser]
         files = [file for known in wanted for file in missing(known, self.sources)]
         folder = self.settings.mirror or Path("<the folder that PHRASEMODELS_MIRROR names>")
-        return [f"{folder / file.mirror}  ({', '.join(file.urls) or 'no URL'})" for file in files]
+        supplied = self.settings.supplied or Path("<the folder that PHRASEMODELS_SUPPLIED names>")
+        todo = [p.experiment for p in self.pipelines if not self.store.find(p.trained, verify=False)]
+        encoders = sorted({name for experiment in todo for name in missing_encoders(experiment)})
+        return [f"{folder / file.mirror}  ({', '.join(file.urls) or 'no URL'})" for file in files] + [
+            f"{supplied / name}  (a folder of the transformers library)" for name in encoders
+        ]
 
     def execute(self, step: Step) -> Artifact:
         """Run one step where it belongs: shards and searches in Ray, trainings in Ray or Ray Train, the rest here."""

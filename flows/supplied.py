@@ -6,13 +6,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import infra.environment  # noqa: F401  before transformers
 from data.artifacts import sha256_of
 from data.manifest import load
 from data.sources import Sources
 from data.store import digest_of
 from data.supplied import digests
 from flows.experiment import Experiment
-from phrasemodels.encoders.inputs import Found, PretrainedConfig
+from phrasemodels.encoders.inputs import Found, PretrainedConfig, pretrained
 from tasks.corpora import Corpus
 from tasks.pieces import Pieces
 from tasks.sentences import VectorFile
@@ -36,6 +37,21 @@ def with_supplied(experiment: Experiment, sources: Sources) -> Experiment:
 def with_encoders(part: Any, sources: Sources) -> Any:
     """A recipe or a model with the folders of pretrained encoders alone, for a model that is trained."""
     return _replaced(part, ENCODERS, sources)
+
+
+def missing_encoders(experiment: Experiment) -> set[str]:
+    """Pretrained encoders that have no folder and cannot be had from the hub."""
+    parts = getattr(experiment.model, "inputs", ())
+    return {part.name for part in parts if isinstance(part, PretrainedConfig) and not _there(part.name)}
+
+
+def _there(name: str) -> bool:
+    if getattr(name, "where", name) != name:
+        return True
+    try:
+        return bool(pretrained("AutoConfig", name))
+    except ValueError:
+        return False
 
 
 def _replaced(value: Any, finders: Mapping[type, Find], sources: Sources) -> Any:
@@ -74,15 +90,17 @@ def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedCon
 
 
 def _found(name: str, sources: Sources) -> str:
-    """A pretrained encoder in its folder, or its name for the hub."""
+    """A pretrained encoder in its folder, or of the hub, which is not asked where the sources are offline."""
     folders = (folder / name for folder in (*sources.mirrors, Path()))
     folder = next((folder for folder in folders if (folder / "config.json").is_file()), None)
-    if folder is None:
-        return name
-    files = sorted(file for file in folder.iterdir() if file.suffix in READ)
-    found = Found(f"{folder.name}@{_digest(tuple((file, file.stat().st_mtime_ns) for file in files))}")
-    found.folder = str(folder.absolute())
+    found = Found(name if folder is None else f"{folder.name}@{_content(folder)}")
+    found.where, found.offline = name if folder is None else str(folder.absolute()), sources.offline
     return found
+
+
+def _content(folder: Path) -> str:
+    files = sorted(file for file in folder.iterdir() if file.suffix in READ)
+    return _digest(tuple((file, file.stat().st_mtime_ns) for file in files))
 
 
 @cache

@@ -25,6 +25,7 @@ DEFAULTS = {
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "DISABLE_SAFETENSORS_CONVERSION": "1",  # transformers would ask the hub to convert other weights
     "GIT_PYTHON_REFRESH": "quiet",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are shown once, by the command line
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",

@@ -110,7 +110,7 @@ def test_code_that_comes_with_an_encoder_is_not_run(part: str, tmp_path: Path, m
         content = json.loads((folder / file).read_text()) | theirs | {"auto_map": named}
         (folder / file).write_text(json.dumps(content))
     (folder / "theirs.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
-    with pytest.raises(ValueError, match=r"bert: .*custom code.*; give an encoder .* without code$"):
+    with pytest.raises(ValueError, match=r"bert: .*custom code.*; put its folder, .* without code of its own"):
         PretrainedConfig(name).build(4) if part == "encoder" else Pieces(name)(["a"])
     assert not (folder / "ran").exists()
 
@@ -131,7 +131,7 @@ def test_code_that_comes_with_an_encoder_is_not_run(part: str, tmp_path: Path, m
 def test_what_is_broken_in_an_encoder_is_said_in_a_line(file: str, content: str, tmp_path: Path) -> None:
     name = save("bert", tmp_path / "bert")
     (tmp_path / "bert" / file).write_text(content)
-    with pytest.raises(ValueError, match=r"bert: .+; give an encoder that transformers saved") as error:
+    with pytest.raises(ValueError, match=r"bert: .+; put its folder, as transformers saves it") as error:
         Pieces(name)(["a"]) if file.startswith("tokenizer") else PretrainedConfig(name).build(4)
     assert "\n" not in str(error.value)
 

@@ -5,6 +5,7 @@ import json
 import pickle
 import re
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from typer.testing import CliRunner
 from data import manifest
 from data.sources import Sources
 from data.store import Places, Store, jsonable
-from flows.catalogue import experiment
+from flows.catalogue import experiment, table
 from flows.cli import app
 from flows.experiment import Experiment, override
 from flows.models import restored
+from flows.session import Session
 from flows.supplied import LEARNED, with_encoders, with_supplied
+from infra.settings import Settings
 from tasks.pieces import Pieces
 from tasks.stages import stage_table
 
@@ -131,9 +134,22 @@ def test_folders_of_pretrained_encoders(supplied: Path) -> None:
         (folder / name).write_text("{}")
     found = with_supplied(chosen, sources)
     encoder = found.model.inputs[0].name
-    assert pickle.loads(pickle.dumps(encoder)).folder == str(folder)  # as it comes to Ray's workers
+    assert pickle.loads(pickle.dumps(encoder)).where == str(folder)  # as it comes to Ray's workers
     assert found.recipe.divide == Pieces(encoder) == with_encoders(chosen, sources).recipe.divide
     assert restored(found.model, json.loads(json.dumps(jsonable(found.model))), "x").inputs[0].name is encoder
+
+
+def test_an_encoder_that_may_not_be_downloaded_is_missing(supplied: Path, tmp_path: Path, monkeypatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: asked.append(host) or [])
+    settings = Settings(store=str(tmp_path / "store"), supplied=supplied, offline=True)
+    session = Session(table("004", "3", "paper", 1, [], ["hpsg-bert"]), settings)
+    assert session.missing_files() == [f"{supplied / 'bert-large-cased'}  (a folder of the transformers library)"]
+    with pytest.raises(ValueError, match=r"bert-large-cased: .*; put its folder, .* PHRASEMODELS_SUPPLIED names$"):
+        session.experiments[0].recipe.divide(["a"])
+    with pytest.raises(ValueError, match="bert-large-cased: "):
+        session.experiments[0].model.inputs[0].build(4)
+    assert not asked
 
 
 def test_what_a_folder_of_an_encoder_holds_is_in_keys_and_where_it_lies_in_none(supplied: Path) -> None:

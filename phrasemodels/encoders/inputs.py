@@ -163,10 +163,11 @@ class Pretrained(nn.Module):
 
 
 class Found(str):
-    """A pretrained encoder by what keys are made of: its name and the digest of its folder. Where the folder lies is
-    beside it."""
+    """A pretrained encoder by what keys are made of: its name, and the digest of its folder if it has one. Beside it:
+    where it is, a folder or a name of the hub, and whether the hub may not be asked."""
 
-    folder: str
+    where: str
+    offline: bool
 
 
 def pretrained(part: str, name: str, **options: Any) -> Any:
@@ -176,12 +177,14 @@ def pretrained(part: str, name: str, **options: Any) -> Any:
     except ImportError as error:
         raise ValueError("pretrained encoders need transformers: pip install 'phrasemodels[pretrained]'") from error
     try:
-        where = getattr(name, "folder", name)
-        return getattr(transformers, part).from_pretrained(where, trust_remote_code=False, **options)
+        known = {"local_files_only": name.offline} if isinstance(name, Found) else {}
+        load = getattr(transformers, part).from_pretrained
+        return load(getattr(name, "where", name), trust_remote_code=False, **known, **options)
     except Exception as error:  # the library has no type of its own for files that are missing, damaged or code
         said = (str(error).splitlines() or [repr(error)])[0]
         raise ValueError(
-            f"{name}: {said.rstrip('.')}; give an encoder that transformers saved, whole and without code"
+            f"{name}: {said.rstrip('.')}; put its folder, as transformers saves it and without code of its own, into the "
+            "one that PHRASEMODELS_SUPPLIED names"
         ) from error
 
 
