@@ -40,6 +40,7 @@ PASSWORDS = {  # one of these, for what is on another machine
     "mlflow_uri": ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"),
     "ray_address": ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"),
 }
+POSTGRES = "PGPASSWORD"
 
 
 class Settings(BaseSettings):
@@ -49,7 +50,7 @@ class Settings(BaseSettings):
 
     store: str = Field(".phrasemodels", description="folder that keeps everything that is made; or file:// or s3://")
     cache: Path = Field(Path(".phrasemodels"), description="this node's folder before a store that is a URL")
-    cache_gib: float = Field(50.0, gt=0, description="what the folder before a store that is a URL may hold")
+    cache_gib: float = Field(50.0, gt=0, le=1e9, description="what the folder before a store that is a URL may hold")
     mirror: Path | None = Field(None, description="folder to fetch corpora from, before their URLs")
     supplied: Path | None = Field(None, description="folder of what is put in by hand: a folder CORPUS each, and glove")
     parsers: Path | None = Field(
@@ -100,16 +101,18 @@ class Settings(BaseSettings):
     @classmethod
     def _address(cls, value: str | None, info: Any) -> str | None:
         """A known scheme, nothing secret in it, and a password elsewhere if others could listen."""
-        if value is None:
+        if value is None or (info.field_name == "store" and "://" not in value):  # a folder may be called anything
             return value
         has_scheme = "://" in value
         found = urlparse(value if has_scheme else f"//{value}")
         if (scheme := found.scheme.split("+")[0]) not in SCHEMES[info.field_name] and has_scheme:
             raise ValueError(f"is {', '.join(s for s in SCHEMES[info.field_name] if s)}, not {scheme}")
-        if has_scheme and found.password is not None:
-            raise ValueError(f"holds a password; leave it out and set {CREDENTIALS[info.field_name]}")
+        credentials = POSTGRES if scheme == "postgresql" else CREDENTIALS[info.field_name]
+        user = found.netloc.rpartition("@")[0]
+        if found.query or found.fragment or (user and (scheme != "postgresql" or ":" in user)):
+            raise ValueError(f"holds more than an address, like a password; leave it out and set {credentials}")
         passwords = PASSWORDS.get(info.field_name, ()) if scheme in ("", "http", "https", "ray") else ()
-        if passwords and not _here(found.hostname) and not any(map(os.environ.get, passwords)):
+        if passwords and not _here(found.hostname) and not any(map(_secret, passwords)):
             raise ValueError(f"is another machine, which needs a password; set {CREDENTIALS[info.field_name]}")
         return value
 
@@ -136,6 +139,8 @@ class Settings(BaseSettings):
 
     @property
     def tracking_uri(self) -> str:
+        if not self.mlflow_uri and "?" in str(self.root):  # which no SQLite URI of SQLAlchemy can name
+            raise ValueError(f"{self.root}: MLflow keeps no database below a folder with a ? in its name; take another")
         return self.mlflow_uri or f"sqlite:///{self.root / 'mlflow' / 'mlflow.db'}"
 
     @property
@@ -151,6 +156,12 @@ def _here(host: str | None) -> bool:
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(str(host)).is_loopback
     return False
+
+
+def _secret(name: str) -> str:
+    """The password in a variable; of Prefect's, what comes after the user."""
+    value = os.environ.get(name, "")
+    return value.partition(":")[2] if name == "PREFECT_API_AUTH_STRING" and ":" in value else value
 
 
 def _existing(name: str) -> Path:

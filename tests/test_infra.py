@@ -150,12 +150,21 @@ def test_settings_come_from_a_file_and_variables_win(clean: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("PHRASEMODELS_MLFLOW_URI", "http://me:hush@host", "holds a password.*MLFLOW_TRACKING_PASSWORD"),
+        ("PHRASEMODELS_MLFLOW_URI", "http://me:hush@host", "like a password.*MLFLOW_TRACKING_PASSWORD"),
+        ("PHRASEMODELS_MLFLOW_URI", "http://hush@127.0.0.1:5000", "like a password.*MLFLOW_TRACKING_PASSWORD"),
+        ("PHRASEMODELS_MLFLOW_URI", "u:hush@127.0.0.1:5000", "like a password.*MLFLOW_TRACKING_PASSWORD"),
+        ("PHRASEMODELS_MLFLOW_URI", "http://127.0.0.1:9/?password=hush", "like a password.*MLFLOW_TRACKING_PASSWORD"),
+        ("PHRASEMODELS_MLFLOW_URI", "postgresql://u@127.0.0.1:1/db?password=hush", "like a password.*PGPASSWORD"),
+        ("PHRASEMODELS_MLFLOW_URI", "postgresql://u:hush@127.0.0.1:1/db", "like a password.*PGPASSWORD"),
+        ("PHRASEMODELS_PREFECT_API_URL", "http://127.0.0.1:4200/api#hush", "like a password.*PREFECT_API_AUTH_STRING"),
+        ("PHRASEMODELS_RAY_ADDRESS", "hush@127.0.0.1:6379", "like a password.*RAY_AUTH_TOKEN"),
+        ("PHRASEMODELS_STORE", "s3://bucket/x?secret=hush", "like a password.*AWS_SECRET_ACCESS_KEY"),
+        ("PHRASEMODELS_CACHE_GIB", "inf", "cache_gib: .*less than"),
         ("PHRASEMODELS_RAY_ADDRESS", "hush:6379", "ray_address: .*set RAY_AUTH_TOKEN"),
         ("PHRASEMODELS_RAY_ADDRESS", "ray://10.0.0.1:10001", "ray_address: .*set RAY_AUTH_TOKEN"),
         ("PHRASEMODELS_PREFECT_API_URL", "http://hush:4200/api", "prefect_api_url: .*set PREFECT_API_AUTH_STRING"),
         ("PHRASEMODELS_MLFLOW_URI", "https://[2001:db8::1]:5000", "mlflow_uri: .*set MLFLOW_TRACKING_USERNAME and"),
-        ("PHRASEMODELS_STORE", "s3://key:hush@bucket", "holds a password.*AWS_SECRET_ACCESS_KEY"),
+        ("PHRASEMODELS_STORE", "s3://key:hush@bucket", "like a password.*AWS_SECRET_ACCESS_KEY"),
         ("PHRASEMODELS_STORE", "gopher://hush", "is file, s3, not gopher"),
         ("PHRASEMODELS_CPUS", "hush", "cpus: .*integer"),
         ("PHRASEMODELS_CPUS", "0", "cpus: .*greater than or equal to 1"),
@@ -185,6 +194,8 @@ def test_a_wrong_setting_is_named_in_a_line_without_its_value(clean, monkeypatch
         ("mlflow_uri", "http://[::1]:5000", ""),
         ("mlflow_uri", "sqlite:///here.db", ""),
         ("mlflow_uri", "postgresql://host/mlflow", ""),  # it asks for the password by itself
+        ("mlflow_uri", "postgresql://user@host/mlflow", ""),
+        ("store", "/x/?s=1#a@b", ""),
     ],
 )
 def test_another_machine_needs_a_password_and_this_one_none(clean, monkeypatch, name, value, secret) -> None:
@@ -193,6 +204,18 @@ def test_another_machine_needs_a_password_and_this_one_none(clean, monkeypatch, 
     if secret:
         monkeypatch.setenv(secret, "hush")
     assert getattr(Settings(**{name: value}), name) == value
+
+
+def test_a_user_without_a_password_is_none(clean, monkeypatch) -> None:
+    monkeypatch.delenv("PREFECT_API_KEY", raising=False)
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "admin:")
+    with pytest.raises(ValueError, match=r"prefect_api_url: .*set PREFECT_API_AUTH_STRING"):
+        Settings(prefect_api_url="http://prefect:4200/api")
+
+
+def test_a_store_that_no_database_can_lie_in_is_named(clean: Path) -> None:
+    with pytest.raises(ValueError, match=r"st\?ore: MLflow keeps no database below .*; take another"):
+        Settings(store=clean / "st?ore").tracking_uri  # noqa: B018
 
 
 @pytest.mark.parametrize(("token", "mode"), [("7" * 32, "token"), ("", "disabled")])
