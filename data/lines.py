@@ -1,8 +1,11 @@
 """Text files by lines, as they come: LF or CRLF, with or without a byte order mark, in a stated encoding."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator
 
 BOM = b"\xef\xbb\xbf"
 
@@ -12,6 +15,18 @@ class Line(NamedTuple):
 
     number: int
     text: str
+
+
+def _known(encoding: str) -> str:
+    try:
+        with contextlib.suppress(UnicodeDecodeError):  # which is known
+            b"x".decode(encoding)
+    except LookupError as error:
+        raise ValueError(str(error)) from error
+    return encoding
+
+
+Encoding = Annotated[str, AfterValidator(_known)]
 
 
 def lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:

@@ -27,7 +27,8 @@ class Share:
 
 def take_share(job: Job, settings: Share) -> dict[str, Any]:
     """Shards of a share of job.inputs["rows"]."""
-    return write_stage(job.out, take(stage_table(job.inputs["rows"]), Part.model_validate(settings.part)))
+    part = Part.model_validate(settings.part)
+    return write_stage(job.out, take(stage_table(job.inputs["rows"]), part, "held out"))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 
 from data.corpora import aspec, babi, columns, logical_forms, senteval, snli, treebank
 from data.corpora.leakage import leakage
-from data.corpora.readers import counted, read_files, take
+from data.corpora.readers import READERS, counted, read_files, read_split, take
 from data.manifest import Part, Split
 from data.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build
 
@@ -190,7 +190,7 @@ def pairs(*premises: str) -> pa.Table:
 
 def test_parts_are_disjoint_and_keep_together() -> None:
     table = pairs(*(f"p{i // 3}" for i in range(300)))
-    first, last = take(table, Part(by="premise", stop=50)), take(table, Part(by="premise", start=50))
+    first, last = (take(table, Part(by="premise", **given), "x") for given in ({"stop": 50}, {"start": 50}))
     assert first.num_rows + last.num_rows == 300
     assert 50 <= first.num_rows <= 52
     assert not set(first["premise"].to_pylist()) & set(last["premise"].to_pylist())
@@ -213,8 +213,42 @@ def test_sizes_and_reasons_are_those_of_the_manifest(tmp_path: Path) -> None:
         counted(table, Split(rows=3, files={}), "x")
     with pytest.raises(ValueError, match=r"x: rows that cannot be used: \{'empty': 1\}"):
         counted(table, Split(rows=2, files={}), "x")
-    with pytest.raises(ValueError, match="no option 'taks': did you mean 'task'"):
-        read_files(babi.read, {}, WORDS, {"taks": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "roles", "options", "said"),
+    [
+        ("babi", ["stories"], {"taks": "1"}, "x train: data.corpora.babi has no option 'taks': did you mean 'task'?"),
+        ("babi", ["stories"], {"task": 3}, "x train, task: Input should be a valid string"),
+        ("babi", ["story"], {}, "x train, files: none is 'stories': did you mean 'story'"),
+        ("bitext", ["en", "de"], {"source": "fr"}, "x train, files: none is 'fr': known: de, en"),
+        ("bitext", ["en"], {}, "x train, files: .* at least 2 items"),
+        ("bitext", ["en", "de", "fr"], {}, "x train, files: .* at most 2 items"),
+        ("columns", ["a", "b"], {}, "x train, files: .* at most 1 item"),
+        ("columns", ["a"], {"separator": 3}, "x train, separator: Input should be a valid string"),
+        ("columns", ["a"], {"separator": ""}, "x train, separator: .* at least 1 character"),
+        ("columns", ["a"], {"prefix": True}, "x train, prefix: Input should be a valid string"),
+        ("senteval.trec", ["trees"], {}, "x train, files: none is 'questions': known: trees"),
+        ("senteval.trec", ["questions"], {"encoding": 8}, "x train, encoding: Input should be a valid string"),
+        ("senteval.trec", ["questions"], {"encoding": "latin9x"}, "x train, encoding: unknown encoding: latin9x"),
+        ("senteval.trec", ["questions"], {"encoding": "hex"}, "x train, encoding: 'hex' is not a text encoding"),
+        ("senteval.classes", [], {}, "x train, files: there are none"),
+        ("aspec", ["train"], {"characters": "x"}, "x train, characters: Input should be a valid integer"),
+        ("treebank", ["brackets"], {"sections": ("2",)}, "x train, sections: 0: Input should be a valid integer"),
+    ],
+)  # fmt: skip
+def test_what_a_manifest_has_wrong_is_named_in_a_line(tmp_path: Path, name, roles, options, said) -> None:
+    put(tmp_path, "f", "a\tb\n")
+    split = Split(files=dict.fromkeys(roles, "f"), options=options, schema="bitext")
+    with pytest.raises(ValueError, match=f"^{said}") as error:
+        read_split(READERS[name], split, tmp_path, WORDS, "x train")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("by", ["nope", "facts"])
+def test_a_part_by_what_is_no_column_of_values_is_named(by: str) -> None:
+    with pytest.raises(ValueError, match=f"^x, part.by: no column '{by}' of single values: did you mean"):
+        take(build(STORIES, "here", {}, 1), Part(by=by), "x")
 
 
 SCAN = "IN: jump twice OUT: I_JUMP I_JUMP\nIN: walk OUT: I_WALK\n"
@@ -235,7 +269,7 @@ COGS = "A rose was helped .\trose ( x _ 1 ) AND help . theme ( x _ 3 , x _ 1 )\t
 def test_pairs_in_columns(tmp_path, text, options, rows):
     path = tmp_path / "pairs"
     path.write_text(text)
-    table = read_files(columns.read, {"pairs": path}, WORDS, options)
+    table = read_files(columns.read, {"pairs": path}, WORDS, options, "x")
     assert table.schema == BITEXT
     assert [(r["source"], r["target"], r["group"]) for r in table.to_pylist()] == rows
 

@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import pyarrow as pa
+from pydantic import Field
 
 from data.lines import lines
 from data.schemas import BITEXT, build
 
+Two = Annotated[Mapping[str, Path], Field(min_length=2, max_length=2)]
 
-def read(files: Mapping[str, Path], max_words: int, source: str = "", target: str = "") -> pa.Table:
+
+def read(files: Two, max_words: int, source: str = "", target: str = "") -> pa.Table:
     """BITEXT of two files, by language or by `nl` and `lf`; the first is the source if none is named."""
     first, second = files
     sides = files[source or first], files[target or second]

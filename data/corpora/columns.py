@@ -6,14 +6,19 @@ separator is " OUT: ".
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import pyarrow as pa
+from pydantic import Field
 
 from data.lines import bounded, lines
 from data.schemas import BITEXT, build, columns
 
+One = Annotated[Mapping[str, Path], Field(min_length=1, max_length=1)]
+Separator = Annotated[str, Field(min_length=1)]
 
-def read(files: Mapping[str, Path], max_words: int, separator: str = "\t", prefix: str = "") -> pa.Table:
+
+def read(files: One, max_words: int, separator: Separator = "\t", prefix: str = "") -> pa.Table:
     """BITEXT of one file. ValueError: a line without the prefix, or with other than two or three columns that hold
     something; nothing is dropped."""
     (path,) = files.values()

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import TypeAdapter, ValidationError
 
 from data.corpora import aspec, babi, bitext, columns, logical_forms, senteval, snli, treebank
-from data.manifest import Manifest, Part, Split, by_hand, closest
+from data.manifest import Manifest, Part, Split, by_hand, closest, explain
 from data.schemas import SCHEMAS, check
 
 Reader = Callable[..., pa.Table]  # (files by the parts they play, max_words, options of the split)
@@ -55,8 +56,8 @@ def read_split(table_of: Reader, split: Split, folder: Path, max_words: int, whe
     """A split of files that are there, by its reader."""
     assert split.schema_ is not None, "see `complete`"
     files = {role: folder / file for role, file in split.files.items()}
-    table = check(read_files(table_of, files, max_words, split.options), SCHEMAS[split.schema_], where)
-    return counted(take(table, split.part), split, where)
+    table = check(read_files(table_of, files, max_words, split.options, where), SCHEMAS[split.schema_], where)
+    return counted(take(table, split.part, where), split, where)
 
 
 def reader(manifest: Manifest, split: Split) -> Reader:
@@ -67,20 +68,44 @@ def reader(manifest: Manifest, split: Split) -> Reader:
     return READERS[name]
 
 
-def read_files(table_of: Reader, files: Mapping[str, Path], max_words: int, options: Mapping[str, object]) -> pa.Table:
-    """The table of a reader; refuses options that it does not have."""
-    known = [name for name in inspect.signature(table_of).parameters if name not in ("files", "max_words")]
+class Files(dict[str, Path]):
+    """Files of a split by the parts they play. ValueError: none plays a part that the reader needs."""
+
+    def __init__(self, files: Mapping[str, Path], where: str) -> None:
+        super().__init__(files)
+        self.where = where
+
+    def __missing__(self, part: str) -> Path:
+        raise ValueError(f"{self.where}, files: none is {part!r}: {closest(part, self)}")
+
+
+def read_files(
+    table_of: Reader, files: Mapping[str, Path], max_words: int, options: Mapping[str, object], where: str
+) -> pa.Table:
+    """The table of a reader; refuses files and options other than its own, by its annotations."""
+    parameters = inspect.signature(table_of).parameters
+    known = [name for name in parameters if name not in ("files", "max_words")]
     for option in options:
         if option not in known:
-            raise ValueError(f"{table_of.__module__} has no option {option!r}: {closest(option, known)}")
-    return table_of(files, max_words, **options)
+            raise ValueError(f"{where}: {table_of.__module__} has no option {option!r}: {closest(option, known)}")
+    if not files:
+        raise ValueError(f"{where}, files: there are none")
+    for name, value in {"files": files, **options}.items():
+        try:
+            TypeAdapter(parameters[name].annotation).validate_python(value, strict=True)
+        except ValidationError as error:
+            raise ValueError(f"{where}, {name}: {explain(error)}") from error
+    return table_of(Files(files, where), max_words, **options)
 
 
-def take(table: pa.Table, part: Part | None) -> pa.Table:
+def take(table: pa.Table, part: Part | None, where: str) -> pa.Table:
     """The rows of a part, in their order. Rows are put into a fixed random order, in which those with equal values of
     `part.by` stand together, and belong to the part that the first of them falls into."""
     if part is None:
         return table
+    columns = [field.name for field in table.schema if not pa.types.is_list(field.type)]
+    if part.by not in columns:
+        raise ValueError(f"{where}, part.by: no column {part.by!r} of single values: {closest(part.by, columns)}")
     counts = Counter(table[part.by].to_pylist())
     stop = table.num_rows if part.stop is None else part.stop
     begin, chosen = 0, set()

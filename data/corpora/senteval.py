@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from data.corpora.snli import families
-from data.lines import bounded, lines
+from data.lines import Encoding, bounded, lines
 from data.schemas import PAIRS, SENTENCES, build, columns
 from data.trees import brackets, read_brackets
 
@@ -30,7 +30,7 @@ def read_classes(files: Mapping[str, Path], max_words: int) -> pa.Table:
     return build(SENTENCES, str(next(iter(files.values()))), found, len(texts))
 
 
-def read_trec(files: Mapping[str, Path], max_words: int, encoding: str = "utf-8") -> pa.Table:
+def read_trec(files: Mapping[str, Path], max_words: int, encoding: Encoding = "utf-8") -> pa.Table:
     """SENTENCES of `COARSE:fine question` lines: the coarse class is the label, the fine one the group."""
     path = files["questions"]
     rows = []
