@@ -41,12 +41,12 @@ def exact_match(hypothesis: str, reference: str) -> bool:
 
 
 def logic_match(hypothesis: str, reference: str) -> bool:
-    """Exact match, or the same tree after normalisation; what cannot be read matches nothing else."""
+    """Exact match, or the same tree after normalisation; what cannot be read, or is too deep, matches nothing else."""
     if exact_match(hypothesis, reference):
         return True
     try:
         return normalised(hypothesis) == normalised(reference)
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, RecursionError):
         return False
 
 
@@ -125,10 +125,10 @@ COMMUTATIVE = frozenset(("and", "or", "=", "next_to:t"))
 
 def structure_match(hypothesis: str, reference: str) -> bool:
     """Whether two well-formed forms differ in nothing but the names of bound variables and the order, for and/or also
-    the repetition, of arguments that commute."""
+    the repetition, of arguments that commute; what is too deep matches nothing."""
     try:
         return structure(hypothesis) == structure(reference)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

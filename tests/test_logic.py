@@ -121,5 +121,12 @@ def test_structure_match_is_strict(one, other):
     assert not structure_match(one, other)
 
 
+@pytest.mark.parametrize("deep", ["( " * 998 + "a", "(" * 3000 + "a", "( f " * 3000 + "a" + " )" * 3000])
+def test_what_is_too_deep_matches_nothing_else(deep):
+    for match in (logic_match, structure_match):
+        assert not match(deep, "( f a )")
+        assert not match("( f a )", deep)
+
+
 def test_a_structure():
     assert structure("( lambda $4 e ( and ( b $4 ) ( a $4 ) ) )") == "( lambda #0 e ( and ( a #0 ) ( b #0 ) ) )"
