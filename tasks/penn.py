@@ -2,10 +2,9 @@
 
 import re
 
-_CLITIC = r"n['’]t|['’](?:s|re|ve|ll|d|m)"
 _PIECE = re.compile(
     r"""
-    https?://\S+[^\s.,;:!?)\]'"] | \S+@\S+\.\w+                       # addresses
+    https?://\S+[^\s.,;:!?)\]'"] | (?<!\S)\S[^\s@]*@\S+\.\w+          # addresses; written so, neither tries twice
   | (?:[A-Za-z]\.){2,}                                                # U.S., e.g.
   | (?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Ltd|Co|Corp|Fig|No)\.(?=\s|$|,)
   | \d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?\b                             # 1,000.5 10:30 1st 1990s
@@ -15,8 +14,8 @@ _PIECE = re.compile(
     """,
     re.VERBOSE,
 )
-_CLITICS = re.compile(rf"(?i)^(.+?)((?:{_CLITIC})+)$")
-_ONE = re.compile(rf"(?i){_CLITIC}")
+_CLITIC = re.compile(r"(?i)n['’]t|['’](?:s|re|ve|ll|d|m)")
+_BACKWARDS = re.compile(r"(?i)(?:t['’]n|(?:s|er|ev|ll|d|m)['’])+")  # from the end no clitic is part of another
 _WHOLE = {"cannot": ("can", "not"), "gonna": ("gon", "na"), "wanna": ("wan", "na"), "gotta": ("got", "ta")}
 
 
@@ -27,8 +26,9 @@ def penn(text: str, language: str = "en") -> list[str]:
         parts = _WHOLE.get(piece.lower())
         if parts:
             tokens += [piece[: len(parts[0])], piece[len(parts[0]) :]]
-        elif found := _CLITICS.match(piece):
-            tokens += [found[1], *_ONE.findall(found[2])]
+        elif found := _BACKWARDS.match(piece[:0:-1]):
+            word = len(piece) - found.end()
+            tokens += [piece[:word], *_CLITIC.findall(piece[word:])]
         else:
             tokens.append(piece)
     return tokens

@@ -1,0 +1,37 @@
+"""Running text to tokens in time that grows with its length: what backtracked once divides the same texts as before."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks import penn
+
+ADDRESS = r"(?<!\S)\S[^\s@]*@\S+\.\w+"
+CLITIC = r"n['’]t|['’](?:s|re|ve|ll|d|m)"
+PIECE = re.compile(penn._PIECE.pattern.replace(ADDRESS, r"\S+@\S+\.\w+"), re.VERBOSE)
+CLITICS = re.compile(rf"(?i)^(.+?)((?:{CLITIC})+)$")
+PARTS = [*"a@.-'’nts1,S()! \nſé", "re", "ve", "ll", "d", "m", "n't", "N’T", "http://", "U.S."]
+
+
+def backtracking(text: str) -> list[str]:
+    """Tokens by the expressions that say the same more plainly."""
+    tokens: list[str] = []
+    for piece in PIECE.findall(text):
+        found = CLITICS.match(piece)
+        tokens += [found[1], *re.findall(f"(?i){CLITIC}", found[2])] if found else [piece]
+    return tokens
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=14).map("".join))
+def test_tokens_are_those_of_plainer_expressions(text: str) -> None:
+    assert ADDRESS in penn._PIECE.pattern
+    assert penn.penn(text) == backtracking(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("@" * 20_000, 20_000), ("a@" * 20_000, 40_000), ("a" + "'s" * 20_000 + "x", 1), ("!" * 20_000, 20_000)]
+)  # fmt: skip
+def test_long_words_take_no_minutes(text: str, tokens: int) -> None:
+    assert len(penn.penn(text)) == tokens
