@@ -233,7 +233,8 @@ def validated(path: Path, kind: type[M]) -> M:
 
 def explain(error: ValidationError) -> str:
     """The first few mistakes in a line, with the nearest known key for an unknown one."""
-    return "; ".join(_explain(one) for one in _most_telling_first(error)[:5])
+    told = "; ".join(_explain(one) for one in _most_telling_first(error)[:5])
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in told)  # keys may hold anything
 
 
 def _most_telling_first(error: ValidationError) -> list[Any]:

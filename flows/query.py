@@ -59,6 +59,8 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
     """
     import duckdb
 
+    if sql.encode(errors="ignore").decode() != sql:
+        raise ValueError("the question is no UTF-8: write it again")
     connection = duckdb.connect(
         ":memory:", config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
     )
@@ -71,8 +73,10 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
     try:
-        result = connection.execute(sql)
-        return [column[0] for column in result.description or []], result.fetchall()
+        connection.execute(sql)
+        if connection.description is None:
+            raise ValueError("the question is empty: ask one, like select * from verdicts")
+        return [column[0] for column in connection.description], connection.fetchall()
     except duckdb.Error as error:
         raise ValueError(
             f"{error}\nviews: " + "; ".join(f"{name}({columns})" for name, columns in VIEWS.items())
@@ -156,17 +160,9 @@ def _column(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | 
 
 
 def _shards(store: Store, tracker: Tracker) -> pa.Table:
-    columns = {
-        "step": pa.string(),
-        "label": pa.string(),
-        "file": pa.string(),
-        "rows": pa.int64(),
-        "content": pa.string(),
-        "licences": pa.string(),
-        "redistributable": pa.bool_(),
-        "stand_in": pa.bool_(),
-        "key": pa.string(),
-    }
+    text, said = pa.string(), pa.bool_()
+    columns = {"step": text, "label": text, "file": text, "rows": pa.int64(), "content": text, "licences": text}
+    columns |= {"redistributable": said, "stand_in": said, "key": text}
     rows = (
         {
             "step": a.manifest["step"],

@@ -1,8 +1,10 @@
 """Tables in a terminal."""
 
+import re
 import sys
 from typing import Any
 
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # what a terminal obeys, but ends of lines and tabs
 KINDS = ("idiom", "plain", "new", "seen")  # of sentences
 
 
@@ -11,14 +13,17 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left")
+    def shown(value: str) -> Text:
+        return Text(CONTROL.sub("\N{REPLACEMENT CHARACTER}", value))
+
+    table = Table(title=shown(title) if title else None, title_justify="left")
     for column in columns:
         numeric = bool(rows) and isinstance(rows[0][column], int | float)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(shown(column), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(
             *(
-                Text("" if row[c] is None else f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c]))
+                shown("" if row[c] is None else f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c]))
                 for c in columns
             )
         )

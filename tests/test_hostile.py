@@ -10,12 +10,14 @@ import pyarrow as pa
 import pytest
 
 from data.grammar.records import Translations
+from data.store import Store
 from flows.catalogue import Table, table
 from flows.query import VIEWS, query
 from flows.report import write_report
 from flows.session import Session
+from flows.show import print_rows
 from infra.settings import Settings
-from infra.tracking import ATTEMPT, quoted
+from infra.tracking import ATTEMPT, Tracker, quoted
 from tasks.corpora import SampleCorpus
 
 HOSTILE = {
@@ -59,6 +61,23 @@ class Read(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [("", "is empty"), (" ;", "is empty"), ("-- x", "is empty"), ("select '\ud800'", "is no UTF-8")],
+)
+def test_what_is_no_question_is_said_in_a_line(question: str, said: str, store: Store) -> None:
+    with pytest.raises(ValueError, match=f"^the question {said}: .*$"):
+        query(store, Tracker("sqlite:///nowhere.db"), question)
+
+
+def test_nothing_printed_commands_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b]0;evil\x07\x9b2J\x7f犬"
+    print_rows(evil, [evil], [{evil: evil}])
+    out = capsys.readouterr().out
+    assert out.count("]0;evil") == out.count("犬") == 3
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out)
 
 
 @pytest.fixture(scope="module")

@@ -85,11 +85,13 @@ def test_what_a_manifest_says(tmp_path: Path) -> None:
         ('schema = "trees"', 'schema = "tree"', "schema: "),
         ("https://example.org/", "file:///etc/", "is not an http"),
         ("rows = 2", "rows = ", "line"),
+        ("rows = 2", r'"a\n\u001b[2J" = 2', r"splits\.train\.a\\n\\x1b\[2J: "),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, words: str) -> None:
-    with pytest.raises(ValueError, match=r"small\.toml: .*" + words):
+    with pytest.raises(ValueError, match=r"small\.toml: .*" + words) as error:
         manifest(tmp_path, old, new)
+    assert str(error.value).isprintable()
 
 
 def test_every_corpus_has_a_manifest() -> None:
