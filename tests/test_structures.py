@@ -3,11 +3,13 @@
 import functools
 import re
 
+import numpy as np
 import pytest
 import torch
 
 from data.store import Store
 from flows import structures
+from flows.attention_pages import MOST, attention_figures
 from flows.catalogue import experiment
 from flows.drawn import draw
 from flows.experiment import override
@@ -74,3 +76,12 @@ def test_trained_models_are_drawn_on_a_text(tmp_path):
         draw([trained(store, "003/tablesnli/sample/none")], "a man")
     with pytest.raises(ValueError, match="side by side"):
         draw([model, model], "Mary went home. Where is Mary?")
+
+
+@pytest.mark.parametrize(("words", "drawn"), [(MOST, True), (MOST + 1, False)])
+def test_a_sentence_too_long_to_be_drawn_is_said_to_be(words: int, drawn: bool) -> None:
+    weights = np.full(words * words, 1 / words)
+    row = {"group": "", "module": "encoder.0", "tokens": ["w"] * words, "phrases": []}
+    (figure,) = attention_figures([row | {"shape": [1, words, words], "weights": weights.tolist()}])
+    assert ("<svg" in figure["plot"]) == drawn
+    assert (f"{words} words are too many" in figure["plot"]) != drawn
