@@ -33,6 +33,8 @@ DEFAULTS = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 
+HERE = ("127.0.0.1", "localhost", "::1")
+
 # For the embedded Ray and all its workers. Ray looks for a cloud's metadata service whatever it is told; a proxy to
 # nowhere is what stops it. Its training workers would meet on an outside address; the switch that keeps them on
 # loopback is named after the systems where that is the default.
@@ -45,3 +47,8 @@ LOOPBACK = {
 
 for name, value in DEFAULTS.items():
     os.environ.setdefault(name, value)
+
+# A proxy is for what is elsewhere: no client of ours asks one for the services that were started here.
+name = "no_proxy" if os.environ.get("no_proxy") else "NO_PROXY"
+if (direct := os.environ.get(name, "")) != "*":
+    os.environ[name] = ",".join(dict.fromkeys(filter(None, [*direct.split(","), *HERE])))

@@ -134,7 +134,7 @@ def start_ray(settings: Settings) -> bool:
         ray.init(address=settings.ray_address, **quiet)
     else:
         hosts = [urlparse(url).hostname or "" for url in (settings.mlflow_uri, settings.prefect_api_url) if url]
-        with exported(environment.LOOPBACK | {"no_proxy": ",".join(["127.0.0.1", "localhost", "::1", *hosts])}):
+        with exported(environment.LOOPBACK | {"no_proxy": ",".join([*environment.HERE, *hosts])}):
             _start_embedded(settings.cpus, quiet)
     alive = [node for node in ray.nodes() if node["Alive"]]
     if settings.cluster and len(alive) < 2:

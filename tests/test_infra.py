@@ -1,10 +1,13 @@
 """Deployment files agree with the code, and settings refuse what is wrong without saying a secret."""
 
+import functools
+import http.server
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -223,6 +226,26 @@ def test_who_has_a_token_shows_it_to_ray(token: str, mode: str) -> None:
     ours = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"} | {"RAY_AUTH_TOKEN": token}
     said = [sys.executable, "-c", "import os, infra.environment; print(os.environ['RAY_AUTH_MODE'])"]
     assert subprocess.run(said, env=ours, cwd=PROJECT, capture_output=True, text=True).stdout.strip() == mode
+
+
+@pytest.mark.parametrize("given", ["", "intranet", "*"])
+def test_no_proxy_is_asked_for_what_runs_here(given: str, tmp_path: Path) -> None:
+    """By clients of urllib, httpx (Prefect) and requests (MLflow); the proxy does not answer."""
+    (tmp_path / "api" / "admin").mkdir(parents=True)
+    (tmp_path / "api" / "admin" / "version").write_text('"3"')
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        asked = (
+            f"from infra import services; services.PATIENCE = 2; services.wait_for('{url}'); import httpx, requests; "
+            f"print(httpx.get('{url}/api/').status_code, requests.get('{url}/api/').status_code)"
+        )
+        ours = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
+        ours |= {"http_proxy": "http://127.0.0.1:9", "NO_PROXY": given}
+        said = subprocess.run([sys.executable, "-c", asked], env=ours, cwd=PROJECT, capture_output=True, text=True)
+        server.shutdown()
+    assert said.stdout.split() == ["200", "200"], said.stderr
 
 
 @pytest.mark.parametrize(("text", "message"), [("stroe = 'x'", "is store meant"), ("store = [", "is not TOML")])
