@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from safetensors import SafetensorError, safe_open
+
 from data.artifacts import Artifact, write_durably
 from data.shards import read_shard
 from data.store import HasKey, Step, Store, jsonable
@@ -57,17 +59,20 @@ class Model:
         """The answers to sentences, by the same steps that made the predictions of the test set."""
         if not texts:
             return []
-        with tempfile.TemporaryDirectory() as folder:
-            step = self.recipe.answering(self.experiment.model, given_texts(texts), self.known)
-            found = Store(Path(folder)).open().run(step)
-            return [self.recipe.spoken(row) for row in read_shard(found.file("predictions.arrow")).to_pylist()]
+        step = self.recipe.answering(self.experiment.model, given_texts(texts), self.known)
+        return [self.recipe.spoken(row) for row in self._made(step, "predictions.arrow")]
 
     def attend(self, text: str) -> list[dict[str, Any]]:
         """What each attention looks at: {tokens, phrases, module, shape (h, q, k), weights}."""
+        step = self.recipe.attending(self.experiment.model, given_texts([text]), self.known, 1)
+        return self._made(step, "attention.arrow")
+
+    def _made(self, step: Step, name: str) -> list[dict[str, Any]]:
         with tempfile.TemporaryDirectory() as folder:
-            step = self.recipe.attending(self.experiment.model, given_texts([text]), self.known, 1)
-            found = Store(Path(folder)).open().run(step)
-            return read_shard(found.file("attention.arrow")).to_pylist()
+            try:
+                return read_shard(Store(Path(folder)).open().run(step).file(name)).to_pylist()
+            except KeyError as error:
+                raise ValueError(f"{self.vocabulary.path}: says nothing of {error}; make the model again") from error
 
     def export(self, to: Path) -> Path:
         """A folder that `load` reads: weights and vocabulary with their manifests, and a card."""
@@ -97,11 +102,18 @@ def load(folder: Path) -> Model:
     if weights is None or vocabulary is None or (bpe is None and (folder / PARTS[2]).exists()):
         raise ValueError(f"{folder}: not an exported model, or damaged; export it again with `phrasemodels export`")
     try:
-        return _model(weights, vocabulary, bpe)
+        model = _model(weights, vocabulary, bpe)
+        model.card()
+        for file in weights.path.glob("*.safetensors"):
+            with safe_open(file, "numpy"):
+                pass
+        return model
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{folder}: its configuration is damaged ({error!r}); export it again") from error
+    except (KeyError, TypeError, AttributeError, SafetensorError) as error:
+        raise ValueError(
+            f"{folder}: its configuration or its weights are damaged ({error!r}); export it again"
+        ) from error
 
 
 def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:

@@ -243,14 +243,23 @@ def trained() -> bytes:
     """The manifest of a model that was exported."""
     settings = {"model": jsonable(experiment(TAGGER).model)}
     made = json.loads(manifest()) | {"label": f"train {TAGGER} seed 0", "files": {}}
+    made["meta"] |= {"parameters": 1, "dev_loss": 0.5, "steps": 1, "train_seconds": 1.0}
     return json.dumps(made | {"parts": made["parts"] | {"settings": settings}}).encode()
 
 
 def exported(folder: Path) -> None:
     for name, content in (("model", (folder / GIVEN).read_bytes()), ("vocabulary", trained())):
-        (folder / name).mkdir()
+        (folder / name).mkdir(exist_ok=True)
         (folder / name / MANIFEST).write_bytes(content)
     load(folder)
+
+
+def weights_of_export(folder: Path) -> None:
+    """Weights that agree with the manifest of an exported model."""
+    (folder / "model").mkdir()
+    path = (folder / GIVEN).rename(folder / "model" / "model.safetensors")
+    (folder / GIVEN).write_text(json.dumps(json.loads(trained()) | {"files": {path.name: describe(path)}}))
+    exported(folder)
 
 
 def network() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
@@ -314,6 +323,7 @@ OUTSIDE = {
     "manifest of a parser": Reader([PARSER], lambda folder: read_parser(folder / GIVEN)),
     "word vectors": Reader([b"the 1 -2.5\na 3 4e-1\n"], vectors),
     "exported model": Reader([trained()], exported),
+    "weights of an exported model": Reader([checkpoint("model.safetensors")], weights_of_export),
     "settings": Reader([b'store = "s3://bucket/x"\ncache_gib = 2.5\ncpus = 3\noffline = true\n'], settings),
     "manifest in the store": Reader([manifest()], stored),
     "manifest in object storage": Reader([manifest()], shared),

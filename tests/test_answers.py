@@ -15,7 +15,7 @@ import torch
 from browser import chromium
 from conftest import PROJECT
 
-from data.artifacts import sha256_of
+from data.artifacts import MANIFEST, sha256_of
 from data.shards import read_shard
 from data.store import digest_of
 from flows.attention_pages import attention_figures, write_attention
@@ -277,6 +277,10 @@ def test_a_model_answers_as_it_did_in_the_test(session, tmp_path):
     done = subprocess.run(command, input=" ".join(rows[0]["source"]) + "\n", capture_output=True, text=True, cwd=tmp_path,
                           env=os.environ | {"PYTHONPATH": str(PROJECT), "PHRASEMODELS_STORE": "/proc/none"})  # fmt: skip
     assert done.stdout == answers[0] + "\n", done.stderr
+    said = json.loads((exported / "vocabulary" / MANIFEST).read_text())
+    (exported / "vocabulary" / MANIFEST).write_text(json.dumps(said | {"meta": {}}))
+    with pytest.raises(ValueError, match=r"vocabulary: says nothing of 'source'; make the model again$"):
+        load(exported).predict(["x"])
     (exported / "model" / "model.safetensors").write_bytes(b"other")
     with pytest.raises(ValueError, match="not an exported model, or damaged"):
         load(exported)

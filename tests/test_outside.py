@@ -68,8 +68,11 @@ FINDS = [
             (b'"model": {', b'"modl": {'),
             (b'"settings": {', b'"settings": 1, "x": {'),
             (b'"encoder": {', b'"encoder": [], "x": {'),
+            (b'"dev_loss"', b'"dev_los"'),
         ]
     ),
+    ("weights of an exported model", b""),
+    ("weights of an exported model", b"no weights at all"),
     ("snli.official", b'{"gold_label": ' + b"9" * 5000 + b"}\n"),
     ("settings", b'store = "\xff"'),
     ("settings", b"x = " + b"[" * 100_000),
