@@ -104,7 +104,10 @@ class Settings(BaseSettings):
         if value is None or (info.field_name == "store" and "://" not in value):  # a folder may be called anything
             return value
         has_scheme = "://" in value
-        found = urlparse(value if has_scheme else f"//{value}")
+        try:
+            found = urlparse(value if has_scheme else f"//{value}")
+        except ValueError:  # which shows the value
+            raise ValueError("is no address: brackets or letters in it that no host has") from None
         if (scheme := found.scheme.split("+")[0]) not in SCHEMES[info.field_name] and has_scheme:
             raise ValueError(f"is {', '.join(s for s in SCHEMES[info.field_name] if s)}, not {scheme}")
         credentials = POSTGRES if scheme == "postgresql" else CREDENTIALS[info.field_name]

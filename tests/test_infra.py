@@ -161,6 +161,7 @@ def test_settings_come_from_a_file_and_variables_win(clean: Path, monkeypatch: p
         ("PHRASEMODELS_MLFLOW_URI", "postgresql://u:hush@127.0.0.1:1/db", "like a password.*PGPASSWORD"),
         ("PHRASEMODELS_PREFECT_API_URL", "http://127.0.0.1:4200/api#hush", "like a password.*PREFECT_API_AUTH_STRING"),
         ("PHRASEMODELS_RAY_ADDRESS", "hush@127.0.0.1:6379", "like a password.*RAY_AUTH_TOKEN"),
+        ("PHRASEMODELS_MLFLOW_URI", "http://u:hush@h\N{ACCOUNT OF}", "mlflow_uri: is no address"),
         ("PHRASEMODELS_STORE", "s3://bucket/x?secret=hush", "like a password.*AWS_SECRET_ACCESS_KEY"),
         ("PHRASEMODELS_CACHE_GIB", "inf", "cache_gib: .*less than"),
         ("PHRASEMODELS_RAY_ADDRESS", "hush:6379", "ray_address: .*set RAY_AUTH_TOKEN"),
