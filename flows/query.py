@@ -55,15 +55,14 @@ order by label, ours.level
 def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Columns and rows of a question. A ValueError says what is wrong with it.
 
-    The connection reads no files, loads no extensions, and cannot be reconfigured.
+    The connection reads and writes no files, loads no extensions, and cannot be reconfigured.
     """
     import duckdb
 
     if sql.encode(errors="ignore").decode() != sql:
         raise ValueError("the question is no UTF-8: write it again")
-    connection = duckdb.connect(
-        ":memory:", config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    )
+    nothing = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "temp_directory": ""}
+    connection = duckdb.connect(":memory:", config=nothing)
     for name in VIEWS:
         if name in sql:  # building a view costs time; what the question does not name is not built
             connection.register(f"_{name}", _BUILDERS[name](store, tracker))

@@ -48,6 +48,7 @@ FINDS = [
     ("tar", said_of_a_file(b"9" * 20 + b" x=y\n")),
     ("manifest of a corpus", b'name = "\xff"'),
     ("manifest of a corpus", b"x = " + b"[" * 100_000),
+    ("manifest of a corpus", OUTSIDE["manifest of a corpus"].seeds[0].replace(b'"concatenate', b'"con\\ncat')),
     ("manifest of a parser", b'name = "\xff"'),
     ("manifest of a parser", b"x = " + b"[" * 100_000),
     ("manifest of a parser", b"x = "),
