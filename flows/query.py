@@ -61,7 +61,11 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
 
     if sql.encode(errors="ignore").decode() != sql:
         raise ValueError("the question is no UTF-8: write it again")
-    nothing = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "temp_directory": ""}
+    nothing: dict[str, Any] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "temp_directory": "",
+    }
     connection = duckdb.connect(":memory:", config=nothing)
     for name in VIEWS:
         if name in sql:  # building a view costs time; what the question does not name is not built
