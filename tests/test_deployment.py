@@ -149,10 +149,17 @@ def test_marking_a_dead_run_late_frees_no_place_of_a_living_one(prefect, tmp_pat
 
 
 def test_the_sample_deployment_runs_on_a_worker(prefect, tmp_path):
-    for kind in (["kubernetes", "--base-job-template", "infra/kubernetes-job.json"], ["process"]):
-        deployed = subprocess.run(["sh", "infra/deploy.sh", "--type", *kind], cwd=tmp_path, capture_output=True, text=True,
-                                  env=prefect.environment | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"})  # fmt: skip
+    manifests = yaml.safe_load_all((PROJECT / "infra" / "kubernetes-pool.yaml").read_text())
+    pod = next(m for m in manifests if m["kind"] == "Deployment")["spec"]["template"]["spec"]
+    known = {"IMAGE": "registry/image:1", "PREFECT_INTEGRATIONS_KUBERNETES_OBSERVER_NAMESPACES": "ours", "HOME": str(tmp_path),
+             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # fmt: skip
+    for command in (pod["initContainers"][0]["command"], ["sh", "infra/deploy.sh", "--type", "process"]):
+        deployed = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, env=prefect.environment | known
+        )
         assert deployed.returncode == 0, deployed.stdout + deployed.stderr
+    job = json.loads((tmp_path / "job.json").read_text())["variables"]["properties"]
+    assert (job["image"]["default"], job["namespace"]["default"]) == ("registry/image:1", "ours")
     assert "everything/tables" in prefect("deployment", "ls").stdout.replace("\n", "")
     (zombies,) = json.loads((PROJECT / "infra" / "zombies.json").read_text())
     assert prefect("automation", "ls").stdout.replace("\n", "").count(zombies["name"][:8]) == 1
