@@ -98,9 +98,8 @@ class Bucket:
         """What every file under a path holds; one that goes while we look holds nothing."""
         with self.named():
             paths = self.listed(name)
-            found = dict(
-                zip(paths, self.files.cat_ranges(paths, None, None), strict=True)
-            )  # `cat` takes [ for a pattern
+            texts = self.files.cat_ranges(paths, None, None)  # `cat` takes [ for a pattern
+            found = dict(zip(paths, texts, strict=True))
             for error in found.values():
                 if isinstance(error, Exception) and not isinstance(error, FileNotFoundError):
                     raise error
