@@ -1,5 +1,6 @@
 #!/bin/sh
-# Make the work pool with these options, deploy prefect.yaml into it, and make the automation, each if it is not there.
+# Make the work pool with these options and the deployments of prefect.yaml as they are there, whatever was changed on the
+# server meanwhile, and the automation if there is none.
 set -eu
 prefect --no-prompt work-pool create phrasemodels --overwrite "$@"
 prefect --no-prompt deploy --all

@@ -4,7 +4,7 @@
 # the node: without it no run could start, and whoever restarts this container joins the cluster that is there then.
 set -eu
 [ -n "${RAY_HEAD:-}" ] || exec "$@"
-ray start --address="$RAY_HEAD" --num-cpus=0 --num-gpus=0 --disable-usage-stats --block &
+ray start --address="$RAY_HEAD" --num-cpus=0 --num-gpus=0 --object-store-memory=1000000000 --disable-usage-stats --block &
 node=$!
 trap 'kill "$node" 2> /dev/null || true' EXIT
 trap 'kill "$command"' TERM INT

@@ -149,9 +149,11 @@ def test_marking_a_dead_run_late_frees_no_place_of_a_living_one(prefect, tmp_pat
 
 
 def test_the_sample_deployment_runs_on_a_worker(prefect, tmp_path):
-    manifests = yaml.safe_load_all((PROJECT / "infra" / "kubernetes-pool.yaml").read_text())
+    written = (PROJECT / "infra" / "kubernetes-pool.yaml").read_text()
+    manifests = yaml.safe_load_all(written.replace("phrasemodels:latest", "registry/image:1"))  # as README says
     pod = next(m for m in manifests if m["kind"] == "Deployment")["spec"]["template"]["spec"]
-    known = {"IMAGE": "registry/image:1", "PREFECT_INTEGRATIONS_KUBERNETES_OBSERVER_NAMESPACES": "ours", "HOME": str(tmp_path),
+    given = {v["name"]: v["value"] for v in pod["initContainers"][0]["env"] if "value" in v}
+    known = {"IMAGE": given["IMAGE"], "PREFECT_INTEGRATIONS_KUBERNETES_OBSERVER_NAMESPACES": "ours", "HOME": str(tmp_path),
              "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # fmt: skip
     for command in (pod["initContainers"][0]["command"], ["sh", "infra/deploy.sh", "--type", "process"]):
         deployed = subprocess.run(
