@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from tasks.problems.label_attention import LabelView
 
 
-MOST = 80  # words of a sentence that is drawn: a figure grows with their square
+MOST = 80  # words of a sentence that is drawn with itself: a figure has as many cells as their square
 
 
 def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Two figures for each attention of each sentence: mean over heads, and head by head if there are several; of a
-    sentence of more than MOST words, what is said instead."""
+    sentence with too many words, what is said instead."""
     return [
         {"group": row["group"], "sentence": _sentence(row["tokens"]), "module": row["module"]}
         | {name: Markup(plot) for name, plot in zip(("plot", "heads"), _drawn(row), strict=True)}
@@ -35,9 +35,9 @@ def _sentence(tokens: list[str]) -> str:
 
 def _drawn(row: dict[str, Any]) -> tuple[str, str]:
     weights, tokens, phrases = _weights(row), row["tokens"], row["phrases"]
-    longest = max(len(tokens), len(row.get("written") or ()))
-    if longest > MOST:
-        return f"<p>{longest} words are too many for a figure of {MOST} at most; take a shorter sentence.</p>", ""
+    across, down = len(tokens), len(row.get("written") or tokens)
+    if across * down > MOST**2:
+        return f"<p>{down} by {across} words are too many for a figure; take a shorter sentence.</p>", ""
     mean = f"Attention {row['module']}, mean over heads"
     if row.get("written") is not None:
         rows, columns, each = row["written"], tokens, weights

@@ -84,4 +84,4 @@ def test_a_sentence_too_long_to_be_drawn_is_said_to_be(words: int, drawn: bool) 
     row = {"group": "", "module": "encoder.0", "tokens": ["w"] * words, "phrases": []}
     (figure,) = attention_figures([row | {"shape": [1, words, words], "weights": weights.tolist()}])
     assert ("<svg" in figure["plot"]) == drawn
-    assert (f"{words} words are too many" in figure["plot"]) != drawn
+    assert (f"{words} by {words} words are too many" in figure["plot"]) != drawn
