@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import json
 import os
+import re
 import shutil
 import time
 import uuid
@@ -21,6 +22,7 @@ from data.store import Store
 
 ROOT_STEP = "compare"  # tasks/compare.py
 DAY, HOUR = 86400.0, 3600.0
+KEY = re.compile("[0-9a-f]{32}")  # the names of artifacts; what is called otherwise is not ours
 
 
 @contextlib.contextmanager
@@ -126,7 +128,7 @@ def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
     known = {artifact.key: artifact for artifact in store.artifacts()}
     under_lease = leased(store)
     whole = {artifact.path for artifact in known.values()}
-    torn = [path for path in store.root.glob("objects/*/*") if path not in whole]
+    torn = [path for path in store.root.glob("objects/*/*") if path not in whole and KEY.fullmatch(path.name)]
     roots = [*verdicts(known, newest), *(path.name for path in torn if path.parent.name == ROOT_STEP)]
     # from a cache things are evicted, and the storage behind it keeps them
     kept = needed(known, roots, under_lease) if store.shared is None else rests_on(known, [*roots, *under_lease])
@@ -158,11 +160,13 @@ def collect(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
 
 
 def _put_aside(store: Store, paths: Iterable[Path]) -> None:
-    aside = store.root / "work" / f".waste-{uuid.uuid4().hex}"
-    aside.mkdir(parents=True)
-    for number, path in enumerate(paths):
+    """While sweeping; all of it may be deleted once it is there."""
+    aside = store.root / "work" / ".waste"
+    aside.mkdir(parents=True, exist_ok=True)  # somebody was killed in the middle
+    for path in paths:
         with contextlib.suppress(FileNotFoundError):
-            os.replace(path, aside / str(number))
+            os.replace(path, aside / uuid.uuid4().hex)
+    os.replace(aside, aside.with_name(f".waste-{uuid.uuid4().hex}"))
 
 
 def _empty(store: Store) -> None:
@@ -218,7 +222,7 @@ def trimmed(store: Store, limit: int, pause: float = 0.0) -> Iterator[None]:
 def _changed(folder: Path) -> float:
     """When anything in a folder was last written; now, if it goes while we look."""
     try:
-        return max(path.stat().st_mtime for path in [folder, *folder.rglob("*")])
+        return max(path.lstat().st_mtime for path in [folder, *folder.rglob("*")])
     except FileNotFoundError:
         return time.time()
 

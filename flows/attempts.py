@@ -104,8 +104,9 @@ def _read(path: Path) -> dict[str, Any]:
     known = {"id": path.stem, "title": "", "started": "", "state": DAMAGED}
     try:
         found = json.loads(path.read_bytes())
+        UUID(found["id"])
         return found if all(isinstance(found[name], str) for name in known) else known
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return known
 
 

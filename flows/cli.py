@@ -40,6 +40,8 @@ app.add_typer(parsers_app, name="parsers")
 app.add_typer(store_app, name="store")
 app.add_typer(selftest_app, name="selftest")
 
+SERVICES = {"mlflow": "MLflow", "httpx": "Prefect", "prefect": "Prefect", "ray": "Ray"}  # by the package of an error
+
 Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
 TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]
 Profile = Annotated[
@@ -256,6 +258,12 @@ def main() -> None:
         if os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         sys.exit(f"phrasemodels: {error}")
+    except Exception as error:
+        part = SERVICES.get(type(error).__module__.split(".")[0])
+        if part is None or os.environ.get("PHRASEMODELS_DEBUG"):
+            raise
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        sys.exit(f"phrasemodels: {part} does not answer as it should ({said}); PHRASEMODELS_DEBUG=1 tells more")
 
 
 if __name__ == "__main__":

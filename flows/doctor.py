@@ -116,8 +116,8 @@ def _ray(settings: Settings) -> str:
 def _prefect(settings: Settings) -> str:
     from infra.services import prefect_server, wait_for
 
-    with prefect_server(settings.root / "prefect") as url:
-        wait_for(url)
+    with prefect_server(settings.root / "prefect") as server:
+        wait_for(server)
         return "a server answers"
 
 

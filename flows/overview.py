@@ -52,7 +52,10 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
 
 
 def _page(path: Path) -> dict[str, str]:
-    title = json.loads(path.read_text(encoding="utf-8"))["title"]
+    try:
+        title = json.loads(path.read_text(encoding="utf-8"))["title"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: remove it, or run its table again") from error
     return {"title": title, "file": path.with_suffix(".html").name}
 
 

@@ -29,6 +29,7 @@ DEFAULTS = {
     "GIT_PYTHON_REFRESH": "quiet",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are shown once, by the command line
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "5",  # a minute, in which a server may be started again; by default four
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }

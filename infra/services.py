@@ -22,7 +22,7 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
 import filelock
@@ -38,20 +38,27 @@ def services(settings: Settings) -> Iterator[None]:
     """Prefect, Ray and MLflow, ready; PREFECT_API_URL is set."""
     with contextlib.ExitStack() as stack:
         url = settings.prefect_api_url or os.environ.get("PREFECT_API_URL")
-        server = None if url else stack.enter_context(prefect_server(settings.root / "prefect"))
+        server = Server(url) if url else stack.enter_context(prefect_server(settings.root / "prefect"))
         with ThreadPoolExecutor(2) as pool:
-            others = [pool.submit(start_mlflow, settings), *([pool.submit(wait_for, server)] if server else [])]
+            others = [pool.submit(start_mlflow, settings), *([] if url else [pool.submit(wait_for, server)])]
             if start_ray(settings):  # in this thread: Ray's processes end with the thread that started them
                 stack.callback(stop_ray)
             for other in others:
                 other.result()
-        os.environ["PREFECT_API_URL"] = url or f"{server}/api"
+        os.environ["PREFECT_API_URL"] = url or f"{server.url}/api"
         yield
 
 
+class Server(NamedTuple):
+    """A Prefect server: its URL, and its process if that is ours."""
+
+    url: str
+    process: "subprocess.Popen[bytes] | None" = None
+
+
 @contextlib.contextmanager
-def prefect_server(home: Path) -> Iterator[str]:
-    """A Prefect server of our own on a free port; yields its URL. It is up when `wait_for` returns."""
+def prefect_server(home: Path) -> Iterator[Server]:
+    """A Prefect server of our own on a free port. It is up when `wait_for` returns."""
     home.mkdir(parents=True, exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
     port = free_port()
@@ -72,7 +79,7 @@ def prefect_server(home: Path) -> Iterator[str]:
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
         )
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield Server(f"http://127.0.0.1:{port}", process)
     finally:
         send_logs()
         process.terminate()
@@ -107,17 +114,21 @@ def free_port() -> int:
     raise OSError("no free port between 20000 and 32000")
 
 
-def wait_for(server: str) -> None:
-    """Until a Prefect server answers; an OSError after PATIENCE seconds."""
+def wait_for(server: Server) -> None:
+    """Until a Prefect server answers; an OSError after PATIENCE seconds, or when its process has ended."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
+        if server.process is not None and (code := server.process.poll()) is not None:
+            raise OSError(f"the Prefect server ended with status {code}: see server.log in the store")
         try:
-            with urllib.request.urlopen(f"{server}/api/admin/version", timeout=2) as answer:
+            with urllib.request.urlopen(f"{server.url}/api/admin/version", timeout=2) as answer:
                 json.load(answer)
                 return
         except (urllib.error.URLError, ConnectionError, TimeoutError, ValueError):
             time.sleep(0.2)
-    raise OSError(f"the Prefect server at {server} did not answer within {PATIENCE:.0f} s: see server.log in the store")
+    raise OSError(
+        f"the Prefect server at {server.url} did not answer within {PATIENCE:.0f} s: see server.log in the store"
+    )
 
 
 def start_ray(settings: Settings) -> bool:

@@ -5,10 +5,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 KEY = "phrasemodels.key"
+LONGEST = 250  # characters of the name of a metric
 ATTEMPT = "phrasemodels.attempt"  # the flow run that a run is, or last was, under way in
 
 
@@ -26,11 +28,23 @@ class Tracker:
 
     def experiment(self, name: str) -> str:
         """The id of an experiment, which is made if need be."""
+        from mlflow.exceptions import MlflowException
+
         client = self.client()
-        if (found := client.get_experiment_by_name(name)) is not None:
-            return str(found.experiment_id)
-        location = f"{self.artifacts}/{name}" if self.artifacts else None
-        return str(client.create_experiment(name, artifact_location=location))
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            location = f"{self.artifacts}/{name}" if self.artifacts else None
+            try:
+                return str(client.create_experiment(name, artifact_location=location))
+            except MlflowException:
+                if (found := client.get_experiment_by_name(name)) is None:  # else another run was faster
+                    raise
+        if found.lifecycle_stage == "deleted":
+            raise ValueError(
+                f"MLflow's experiment {name!r} was deleted: `mlflow experiments restore --experiment-id "
+                f"{found.experiment_id}`, or `mlflow gc` and all of it is gone"
+            )
+        return str(found.experiment_id)
 
     def open_run(self, experiment: str, name: str, key: str, tags: Mapping[str, str]) -> str:
         """The id of the run with this key: found and set running again, or made."""
@@ -135,8 +149,9 @@ def quoted(text: str) -> str:
 
 
 def _metric(name: str) -> str:
-    """A name, in which groups and rows may be any text, as MLflow takes it."""
-    return re.sub(r"[^\w.: -]", "_", name.replace("/", "."))
+    """A name, in which groups and rows may be any text, as MLflow takes it; of a long one, the beginning and a digest."""
+    plain = re.sub(r"[^\w.: -]", "_", name.replace("/", "."))
+    return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 17]}-{sha256(name.encode()).hexdigest()[:16]}"
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:

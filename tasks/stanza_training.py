@@ -5,6 +5,7 @@ language model is used. Words are their own lemmas. Sizes are those that one cor
 which are learned transition by transition, take two and a half times as long.
 """
 
+import ctypes
 import hashlib
 import json
 import math
@@ -15,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +36,8 @@ LANGUAGE, PACKAGE, VECTORS = "en", "own", "own"
 DEPENDS = {"dependencies": [{"model": "pretrain", "package": VECTORS}]}
 COMMON = ("--lang", LANGUAGE, "--shorthand", f"{LANGUAGE}_{PACKAGE}", "--cpu")
 LIMITED = 'ulimit -c 0; ulimit -S -t "$0"; exec "$@"'  # for so many seconds of processor time
+# On Linux a program ends when we are killed: another one may be in its place by then, writing the same files.
+ENDS_WITH_US = partial(ctypes.CDLL(None).prctl, 1, signal.SIGKILL) if sys.platform == "linux" else None
 DROPOUT = ("--dropout", "0.25", "--word_dropout", "0.15")  # two or three epochs: less than what Stanza means for many
 Arguments = Callable[[Path, str, int], list[str]]  # (folder of the files, word vectors, updates between scores)
 
@@ -181,7 +185,9 @@ def _program(module: str, arguments: Sequence[str], seconds: float, files: Path)
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = ["sh", "-c", LIMITED, str(math.ceil(seconds)), sys.executable, "-m", module, *arguments]
     with log.open("wb") as messages:
-        process = subprocess.Popen(command, stdout=messages, stderr=messages, env=environment, cwd=files)
+        process = subprocess.Popen(
+            command, stdout=messages, stderr=messages, env=environment, cwd=files, preexec_fn=ENDS_WITH_US
+        )
         try:
             code = process.wait()
         finally:

@@ -6,6 +6,7 @@ CPU), and sees the same batches on any number of workers.
 
 import itertools
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -156,6 +157,10 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     assert found is not None, "a training that ended has a checkpoint"
     path, state = found
     progress = Progress(**state["progress"])
+    if not math.isfinite(progress.best):  # what would be scored are the weights it began with
+        raise ValueError(
+            f"{job.key}: the training diverged, its dev loss never was a number; lower train.learning_rate or train.clip"
+        )
     weights = load_file(path / "best.safetensors")
     save_file(weights, job.out / "model.safetensors")
     write_durably(job.out / "config.json", json.dumps(jsonable(model), indent=1))

@@ -167,5 +167,11 @@ def asked(url: str, data: bytes | None = None, secret: str = f"{USER}:{PASSWORD}
         return bytes(answer.read())
 
 
+def children(pid: int) -> list[int]:
+    """The processes that one has started."""
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout
+    return [int(line) for line in found.split()]
+
+
 def told(here: Place) -> str:
     return "\n".join(f"== {log.name}\n{log.read_text()[-2500:]}" for log in sorted(here.folder.glob("*.log")))

@@ -152,6 +152,15 @@ def test_prepared_data_trains_where_only_torch_pyarrow_and_sacrebleu_are(cli, tm
     assert (tmp_path / "results" / "000-table1-sample-phrase-k2-s3.json").exists()
 
 
+def test_a_training_that_diverged_has_no_scores(cli):
+    options = ("--local", *SMALL, "--set", "train.learning_rate=1e30")
+    for _ in range(2):  # nor when it is started again
+        found = cli("train", "000/table1/sample/transformer", *options)
+        assert (found.returncode, found.stdout) == (1, "")
+        assert "the training diverged, its dev loss never was a number; lower train.learning_rate" in found.stderr
+        assert "Traceback" not in found.stderr
+
+
 def test_what_local_makes_the_pipeline_finds(cli):
     assert cli("train", "000/table1/sample/transformer", "--local", *SMALL).returncode == 0
     rows = json.loads(cli("plan", "--seeds", "1", "--row", "transformer", *SMALL, "--json").stdout)

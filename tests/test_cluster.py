@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import NODES, Place, asked, begin, told, until
+from cluster import NODES, Place, asked, begin, children, told, until
 from conftest import PROJECT
 
 from data.store import Store
@@ -199,9 +199,3 @@ def test_who_has_no_password_is_refused(place: Place) -> None:
         stranger = subprocess.run([sys.executable, "-c", join], env=place.environment | variables, capture_output=True,
                                   text=True, timeout=100)  # fmt: skip
         assert stranger.returncode != 0 and "joined" not in stranger.stdout
-
-
-def children(pid: int) -> list[int]:
-    """The processes that one has started."""
-    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout
-    return [int(line) for line in found.split()]

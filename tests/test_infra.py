@@ -22,7 +22,7 @@ from flows.everything import everything
 from flows.reproduce import reproduce
 from flows.session import Session
 from infra.runner import TorchTrainerLaunch, room_for
-from infra.services import start_ray, stop_ray
+from infra.services import Server, start_ray, stop_ray, wait_for
 from infra.settings import PASSWORDS, Settings
 
 INFRA = PROJECT / "infra"
@@ -239,7 +239,8 @@ def test_no_proxy_is_asked_for_what_runs_here(given: str, tmp_path: Path) -> Non
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         asked = (
-            f"from infra import services; services.PATIENCE = 2; services.wait_for('{url}'); import httpx, requests; "
+            f"from infra import services; services.PATIENCE = 2; services.wait_for(services.Server('{url}')); "
+            "import httpx, requests; "
             f"print(httpx.get('{url}/api/').status_code, requests.get('{url}/api/').status_code)"
         )
         ours = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
@@ -247,6 +248,13 @@ def test_no_proxy_is_asked_for_what_runs_here(given: str, tmp_path: Path) -> Non
         said = subprocess.run([sys.executable, "-c", asked], env=ours, cwd=PROJECT, capture_output=True, text=True)
         server.shutdown()
     assert said.stdout.split() == ["200", "200"], said.stderr
+
+
+def test_a_server_that_ended_is_not_waited_for() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
+    gone.wait()
+    with pytest.raises(OSError, match="the Prefect server ended with status 7: see server.log"):
+        wait_for(Server("http://127.0.0.1:9", gone))
 
 
 @pytest.mark.parametrize(("text", "message"), [("stroe = 'x'", "is store meant"), ("store = [", "is not TOML")])

@@ -1,10 +1,14 @@
 """Stanza's own training programs on a treebank of ours, and how parses are scored."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from cluster import children, until
+from conftest import PROJECT
 
 from data.grammar.records import Treebank
 from data.schemas import TREES, build
@@ -25,6 +29,18 @@ MODELS = Path(__file__).parents[2] / "shared" / "models" / "stanza"
 
 def treebank(**columns: list) -> object:
     return build(TREES, "here", columns, len(columns["tokens"]))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a program that was started stays")
+def test_a_program_ends_with_who_started_it(tmp_path: Path) -> None:
+    start = "from pathlib import Path; from tasks.stanza_training import _program; "
+    start += f"_program('http.server', ['0'], 99, Path({str(tmp_path)!r}))"
+    ours = subprocess.Popen([sys.executable, "-c", start], cwd=PROJECT)
+    until(lambda: (pids := children(ours.pid)) and "http.server" in Path(f"/proc/{pids[0]}/cmdline").read_text())
+    (theirs,) = children(ours.pid)
+    ours.kill()
+    ours.wait()
+    until(lambda: not Path(f"/proc/{theirs}").exists() or "Z" in Path(f"/proc/{theirs}/stat").read_text())
 
 
 def test_running_text_has_the_spaces_of_a_writer() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import PROJECT
 
+from data import upkeep
 from data.store import Job, Step, Store
 from data.upkeep import collect, damage, leased, usage, waste
 
@@ -57,14 +58,36 @@ def test_what_a_verdict_rests_on_stays_and_the_rest_goes(store: Store) -> None:
     orphan = store.run(Step(write, "orphan", Text("x")))
     (store.workspace("dead") / "checkpoints").mkdir(parents=True)
     (store.workspace("dead") / "checkpoints" / "weights").write_text("1234")
-    torn = store.root / "objects" / "write" / "torn"
+    torn = store.root / "objects" / "write" / ("0" * 32)
     torn.mkdir()
+    elsewhere = store.root.parent / "photos" / "2020"
+    elsewhere.mkdir(parents=True)
+    (store.root / "objects" / "mine").symlink_to(elsewhere.parent)
+    (store.root / "objects" / "compare" / ".DS_Store").write_text("not ours")
     age(store)
     assert {w.path for w in collect(store)} == {orphan.path, store.workspace("dead"), torn}
     assert all(store.find(step) for step in steps)
     assert not orphan.path.exists()
     assert not list(store.root.glob("work/*"))
+    assert elsewhere.exists()
     assert collect(store) == []
+
+
+def test_of_two_that_remove_things_at_once_none_deletes_what_the_other_is_putting_aside(
+    store: Store, monkeypatch
+) -> None:
+    for text in "ab":
+        store.run(Step(write, text, Text(text)))
+    age(store)
+    replace = os.replace
+
+    def beside_another(path: Path, to: Path) -> None:
+        upkeep._empty(store)
+        replace(path, to)
+
+    monkeypatch.setattr("data.upkeep.os.replace", beside_another)
+    assert len(collect(store)) == 2
+    assert list(store.artifacts()) == []
 
 
 def test_what_was_made_or_used_lately_stays(store: Store) -> None:
