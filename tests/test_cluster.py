@@ -134,26 +134,26 @@ def test_a_head_node_that_is_lost_ends_the_run_in_a_line_and_the_next_goes_on(pl
                                        "PHRASEMODELS_CACHE": str(place.folder / "head is lost")}  # fmt: skip
     begun = subprocess.Popen(command, env=environment, cwd=place.folder, stderr=subprocess.PIPE, text=True)
     until(lambda: list(place.folder.glob("head is lost/work/*/checkpoints/step-*")))
-    for node in ("head", *NODES):
-        again(place, node)
+    lose(place, "head")
     assert begun.wait(200) == 1
     assert begun.stderr.read().splitlines()[-1].startswith("phrasemodels: Ray lost a process or a node")
+    for node in NODES:
+        lose(place, node)
+    for node in ("head", *NODES):  # as a supervisor does
+        place.kill(node)
+        until(lambda log=place.folder / f"{node}.log": "runtime started" in log.read_text())
     assert subprocess.run(command, env=environment, cwd=place.folder).returncode == 0
     assert [record["state"] for record in records(place, "head is lost")] == ["failed", "completed"]
 
 
-def again(here: Place, node: str) -> None:
-    """Kill a Ray node, and do as a supervisor does: start it until it stays."""
-    log = here.folder / f"{node}.log"
-    log.unlink()
-    here.kill(node)
-
-    def stays() -> bool:
-        if here.started[node][-1].poll() is not None:
-            here.kill(node)
-        return "runtime started" in log.read_text()
-
-    until(stays)
+def lose(here: Place, node: str) -> None:
+    """Kill a Ray node with all its processes."""
+    lost = [here.started[node][-1].pid]
+    for pid in lost:
+        lost += children(pid)
+    for pid in lost:
+        os.kill(pid, signal.SIGKILL)
+    (here.folder / f"{node}.log").unlink()
 
 
 def test_a_worker_whose_ray_node_ends_does_too(place: Place) -> None:
