@@ -14,6 +14,8 @@ from data.store import Job, Step
 from tasks.significance import Statistic
 from tasks.train import TrainConfig
 
+SET = ("recipe", "model", "train")  # what of an experiment is overridden; the rest says which row it is
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -179,6 +181,8 @@ def override(value: Any, assignment: str) -> Any:
     path, separator, text = assignment.partition("=")
     if not separator:
         raise ValueError(f"{assignment!r}: an override reads field.field=value, like train.steps=200")
+    if path.split(".")[0] not in SET:
+        raise ValueError(f"{path!r}: only fields of {', '.join(SET)} are overridden, like train.steps=200")
     return _replace(value, path.split("."), text, path)
 
 
@@ -198,14 +202,22 @@ def _parse(text: str, owner: type, name: str, whole: str) -> Any:
     """A value of a field's type: numbers, words, and tuples of them."""
     kind = typing.get_type_hints(owner)[name]
     try:
-        if kind is bool:
-            return {"true": True, "false": False}[text.lower()]
-        if kind in (int, float, str):
-            return kind(text)
-        if get_origin(kind) is tuple:
-            return tuple(get_args(kind)[0](part) for part in text.split(",") if text)
-    except (ValueError, KeyError, TypeError):
+        if get_origin(kind) is not tuple:
+            return _plain(text, kind)
+        first, *others = get_args(kind)
+        parts = tuple(_plain(part, first) for part in text.split(",") if part)
+        if others == [...] or len(parts) == 1 + len(others):
+            return parts
+    except (ValueError, KeyError):
         pass
     raise ValueError(
         f"{whole}={text}: the field takes {getattr(kind, '__name__', kind)}, and parts cannot be given as text"
     )
+
+
+def _plain(text: str, kind: Any) -> Any:
+    if kind is bool:
+        return {"true": True, "false": False}[text.lower()]
+    if kind in (int, float, str):
+        return kind(text)
+    raise ValueError(f"{kind} is not written as text")
