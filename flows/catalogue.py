@@ -17,6 +17,7 @@ from flows.experiments import (
     paper_004,
 )
 
+MOST_SEEDS = 1000
 PROFILES = ("sample", "laptop", "paper")
 MACHINE = ("train.workers=", "train.threads=", "train.gpus=", "train.checkpoint_every=")  # overrides that no score sees
 PAPERS = (
@@ -65,8 +66,8 @@ def table(
         )
     if profile not in PROFILES:
         raise ValueError(f"no profile {profile!r}: {closest(profile, PROFILES)}")
-    if seeds < 1:
-        raise ValueError(f"{seeds} seeds: at least one is needed")
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"{seeds} seeds: at least one is needed, and at most {MOST_SEEDS}")
     experiments = TABLES[paper, number](profile)
     known = [experiment.row for experiment in experiments]
     if unknown := [row for row in rows if row not in known]:

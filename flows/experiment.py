@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import math
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from tasks.significance import Statistic
 from tasks.train import TrainConfig
 
 SET = ("recipe", "model", "train")  # what of an experiment is overridden; the rest says which row it is
+MAY_BE_0 = {"batch_rows", "patience", "workers", "seed", "merges", "max_tokens", "max_words", "linear_updates", "d_ff",
+            "extra"}  # of what they count there may be none  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,7 @@ def closure_of(steps: Sequence[Step]) -> list[Step]:
 def override(value: Any, assignment: str) -> Any:
     """A copy of nested dataclasses with one field replaced: `train.steps=200`.
 
-    A ValueError names an unknown field, with the nearest known one, or a value of the wrong type.
+    A ValueError names an unknown field, with the nearest known one, or a value of the wrong type or size.
     """
     path, separator, text = assignment.partition("=")
     if not separator:
@@ -195,7 +198,20 @@ def _replace(value: Any, path: list[str], text: str, whole: str) -> Any:
         )
     current = getattr(value, head)
     new = _replace(current, rest, text, whole) if rest else _parse(text, type(value), head, whole)
+    if not rest:
+        for number in new if isinstance(new, tuple) else (new,):
+            _check(number, current, head, f"{whole}={text}")
     return dataclasses.replace(value, **{head: new})
+
+
+def _check(new: Any, known: Any, name: str, said: str) -> None:
+    """A ValueError for a number that is negative, or of which there is none, or 0 where a size is known."""
+    if isinstance(new, int | float) and not isinstance(new, bool):
+        least = int(isinstance(known, int) and known > 0 and name not in MAY_BE_0)
+        if not new >= least:  # NaN is not
+            raise ValueError(f"{said}: it is {least} or more")
+        if new == math.inf and name != "clip":
+            raise ValueError(f"{said}: it is finite")
 
 
 def _parse(text: str, owner: type, name: str, whole: str) -> Any:

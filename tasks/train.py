@@ -26,9 +26,10 @@ from tasks.workers import Clock, Worker, keep_freed_memory
 
 PROGRESS = "progress.json"
 LEAST = {
-    **dict.fromkeys(("steps", "batch_tokens", "evaluate_every", "checkpoint_every", "threads"), 1),
+    **dict.fromkeys(("steps", "warmup", "batch_tokens", "evaluate_every", "checkpoint_every", "threads"), 1),
     **dict.fromkeys(("batch_rows", "patience", "workers", "gpus"), 0),
 }
+PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
@@ -90,6 +91,8 @@ class TrainConfig:
                 raise ValueError(f"train.{name}={getattr(self, name)}: it is {least} or more")
         if self.gpus > 1 and self.gpus % 1:
             raise ValueError(f"train.gpus={self.gpus}: it is a part of one GPU, or whole ones")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"train.precision={self.precision}: it is one of {', '.join(PRECISIONS)}")
 
 
 class Problem(Protocol):

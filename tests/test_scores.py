@@ -98,12 +98,27 @@ def test_every_cell_is_one_published_number_and_only_the_papers_own_setting_is_c
         ("train.gpus=nan", "train.gpus=nan: it is 0 or more"),
         ("train.gpus=-1", "train.gpus=-1"),
         ("train.gpus=1.5", "part of one GPU, or whole ones"),
-        ("train.gpus=inf", "part of one GPU, or whole ones"),
+        ("train.gpus=inf", "train.gpus=inf: it is finite"),
+        ("train.warmup=0", "train.warmup=0: it is 1 or more"),
+        ("train.precision=foo", "train.precision=foo: it is one of float32, bfloat16, float16"),
+        ("train.precision=Tensor", "train.precision=Tensor: it is one of"),
+        ("train.learning_rate=nan", "train.learning_rate=nan: it is 0 or more"),
+        ("train.learning_rate=inf", "train.learning_rate=inf: it is finite"),
+        ("train.betas=0.9,nan", "train.betas=0.9,nan: it is 0 or more"),
+        ("model.encoder.heads=0", "model.encoder.heads=0: it is 1 or more"),
+        ("model.encoder.d=-4", "model.encoder.d=-4: it is 1 or more"),
+        ("recipe.corpus.dev=0", "recipe.corpus.dev=0: it is 1 or more"),
     ],
 )
 def test_a_bad_override_is_explained(assignment: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         override(experiments()[0], assignment)
+
+
+@pytest.mark.parametrize("seeds", [0, 1001, 10**12])
+def test_seeds_are_few(seeds: int) -> None:
+    with pytest.raises(ValueError, match=f"{seeds} seeds: at least one is needed, and at most 1000"):
+        table("000", "1", "sample", seeds)
 
 
 def test_overrides_reach_nested_fields() -> None:
