@@ -1,7 +1,9 @@
 """Text files by lines, as they come: LF or CRLF, with or without a byte order mark, in a stated encoding."""
 
 import contextlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -31,12 +33,24 @@ Encoding = Annotated[str, AfterValidator(_known)]
 
 def lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:
     """The lines of a file. A ValueError names the line that is not in this encoding."""
-    for number, raw in enumerate(path.read_bytes().removeprefix(BOM).splitlines(), 1):
+    yield from _decoded(path.read_bytes().removeprefix(BOM).splitlines(), str(path), encoding)
+
+
+def lines_or_stdin(path: Path) -> Iterator[Line]:
+    """The same of a file, or of stdin if it is called -, as they come."""
+    if str(path) != "-":
+        return lines(path)
+    first = sys.stdin.buffer.readline().removeprefix(BOM)
+    return _decoded((raw for part in chain((first,), sys.stdin.buffer) for raw in part.splitlines()), "stdin", "utf-8")
+
+
+def _decoded(raws: Iterable[bytes], where: str, encoding: str) -> Iterator[Line]:
+    for number, raw in enumerate(raws, 1):
         try:
             yield Line(number, raw.decode(encoding))
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{path}, line {number}: byte {error.start + 1} is not {encoding.upper()}; convert the file"
+                f"{where}, line {number}: byte {error.start + 1} is not {encoding.upper()}; convert the file"
             ) from error
 
 

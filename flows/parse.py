@@ -1,6 +1,5 @@
 """The commands that use a trained parser: parse, labels."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -88,11 +87,10 @@ def _parser(name: str) -> "tuple[ParsingRecipe, TreeParser]":
 
 def _sentences(file: Path, tokenise: "Tokeniser") -> Iterator[list[str]]:
     """The words of each sentence of a file; CoNLL-U has them already."""
-    from data.lines import lines
+    from data.lines import lines, lines_or_stdin
 
     if file.suffix == ".conllu":
         from data.dependencies import read_conllu
 
         return (sentence.tokens for sentence in read_conllu(lines(file), str(file)))
-    source = sys.stdin if str(file) == "-" else (line.text for line in lines(file))
-    return (tokenise(line.strip(), "en") for line in source)
+    return (tokenise(line.text.strip(), "en") for line in lines_or_stdin(file))

@@ -1,7 +1,6 @@
 """The commands that use trained models: predict, attend, draw, export."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,12 +28,15 @@ def predict(
 
     Example: echo "the red house sleeps" | phrasemodels predict 000/table1/sample/phrase-k2 -
     """
-    lines = (sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")).splitlines()
+    from data.lines import lines_or_stdin
+
+    lines = [line.text for line in lines_or_stdin(file)]
     answers = find_model(model).predict(lines)
     if as_json:
         print(json.dumps([{"source": line, "answer": answer} for line, answer in zip(lines, answers, strict=True)]))
-    else:
-        print("\n".join(answers))
+        return
+    for answer in answers:
+        print(answer)
 
 
 @app.command()

@@ -1,12 +1,19 @@
 """The command line as a user meets it: help that teaches, mistakes that are explained in a line."""
 
+import io
 import json
 import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 from conftest import PROJECT
+from typer.testing import CliRunner
+
+from flows import use
+from flows.parse import _sentences
 
 MISTAKES = (
     (("reproduce", "--paper", "0000"), "did you mean '000'"),
@@ -159,6 +166,41 @@ def test_a_training_that_diverged_has_no_scores(cli):
         assert (found.returncode, found.stdout) == (1, "")
         assert "the training diverged, its dev loss never was a number; lower train.learning_rate" in found.stderr
         assert "Traceback" not in found.stderr
+
+
+class Echo:
+    """A model that answers what it is asked."""
+
+    def predict(self, lines):
+        return lines
+
+
+@pytest.mark.parametrize("place", ["file", "-"])
+@pytest.mark.parametrize(
+    ("given", "answers"),
+    [
+        ("a\u2028b\fc\nd".encode(), ["a\u2028b\fc", "d"]),
+        (b"\xef\xbb\xbfa\r\n\n\xc3\xa4\n", ["a", "", "ä"]),
+        (b"\n", [""]),
+        (b"", []),
+    ],
+)
+def test_a_line_of_a_file_or_of_stdin_has_an_answer(place, given, answers, monkeypatch, tmp_path):
+    (tmp_path / "file").write_bytes(given)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(use, "find_model", lambda name: Echo())
+    done = CliRunner().invoke(use.app, ["predict", "echo", place], input=given)
+    assert done.stdout == "".join(f"{answer}\n" for answer in answers), done.exception
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    assert list(_sentences(Path(place), lambda line, language: [line])) == [[answer] for answer in answers]
+
+
+@pytest.mark.parametrize(("place", "said"), [("file", "file"), ("-", "stdin")])
+def test_bytes_that_are_no_text_are_refused_with_their_line(place, said, monkeypatch, tmp_path):
+    (tmp_path / "file").write_bytes(b"a\n\xff\x00")
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(use.app, ["predict", "echo", place], input=b"a\n\xff\x00")
+    assert str(done.exception) == f"{said}, line 2: byte 1 is not UTF-8; convert the file"
 
 
 def test_what_local_makes_the_pipeline_finds(cli):
