@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from flows.lineage import Lineage
 from tasks.given import Given, given
 
 PARTS = ("model", "vocabulary", "bpe")  # the last only where words are divided
+CARD = "card.json"
 TRAININGS = ("train", "train_restarts")  # steps that make weights
 
 
@@ -75,11 +77,22 @@ class Model:
                 raise ValueError(f"{self.vocabulary.path}: says nothing of {error}; make the model again") from error
 
     def export(self, to: Path) -> Path:
-        """A folder that `load` reads: weights and vocabulary with their manifests, and a card."""
-        to.mkdir(parents=True, exist_ok=True)
-        for name, artifact in self.known.items():
-            shutil.copytree(artifact.path, to / name, dirs_exist_ok=True)
-        write_durably(to / "card.json", json.dumps(self.card(), indent=1))
+        """A folder that `load` reads: weights and vocabulary with their manifests, and a card. It takes the place of
+        an exported model; a ValueError if something else is there, or what it would be copied from."""
+        place = to.resolve()
+        if any(_overlap(place, artifact.path.parent.resolve()) for artifact in self.known.values()):
+            raise ValueError(f"{to}: the model itself is there; export it to another folder")
+        if place.exists() and not (place / CARD).is_file() and not (place.is_dir() and not any(place.iterdir())):
+            raise ValueError(f"{to}: there is something that is no exported model; name a folder that is not there")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".") as aside:
+            made, before = Path(aside, "made"), Path(aside, "before")
+            for name, artifact in self.known.items():
+                shutil.copytree(artifact.path, made / name)
+            write_durably(made / CARD, json.dumps(self.card(), indent=1))
+            if place.exists():
+                os.replace(place, before)
+            os.replace(made, place)
         return to
 
     def card(self) -> dict[str, Any]:
@@ -89,6 +102,10 @@ class Model:
         terms = {name: meta[name] for name in ("licences", "redistributable", "stand_in")}
         corpus = e.recipe.corpus.name
         return {"experiment": e.name, "seed": self.seed, "corpus": corpus, "weights": self.weights.key, **told, **terms}
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def given_texts(texts: Sequence[str], groups: Sequence[str] = ()) -> Step:

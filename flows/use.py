@@ -90,12 +90,12 @@ def export(model: Name, to: Annotated[Path, typer.Argument(help="Folder to make.
 def find_model(name: str) -> "Model":
     """A trained model, of the store or of an exported folder."""
     import infra.environment  # noqa: F401
-    from flows.models import find, load
+    from flows.models import CARD, find, load
     from flows.stores import open_store
     from infra.settings import Settings
     from infra.tracking import Tracker
 
-    if Path(name, "card.json").is_file():
+    if Path(name, CARD).is_file():
         return load(Path(name))
     settings = Settings()
     return find(open_store(settings), name, Tracker(settings.tracking_uri).keys())

@@ -21,7 +21,7 @@ from data.store import Job, Step, Store
 from data.trees import parse as read_tree
 from flows.catalogue import experiment
 from flows.experiment import Experiment
-from flows.models import Model
+from flows.models import Model, load
 from flows.recipes.parsed import ByParser
 from phrasemodels.layers.labels import AsSelfAttention
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
@@ -164,6 +164,23 @@ def test_a_model_that_is_served_answers_with_all_of_a_parse(
     (answer,) = map(json.loads, model.predict(["the red house sleeps ."]))
     (found,) = parser.parse([["the", "red", "house", "sleeps", "."]])
     assert answer == json.loads(as_json(found)) and len(answer["heads"]) == 5
+
+
+def test_an_exported_model_is_whole_and_takes_no_other_place(
+    store: Store, small: Experiment, data: dict[str, Artifact], tmp_path: Path
+) -> None:
+    model = Model(small, 0, store.run(small.steps(0).trained), data["vocabulary"])
+    there, full = tmp_path / "there", tmp_path / "full"
+    full.mkdir()
+    (full / "notes").touch()
+    assert dataclasses.replace(model, bpe=data["vocabulary"]).export(there) == there and (there / "bpe").exists()
+    model.export(there)
+    assert {path.name for path in there.iterdir()} == {"model", "vocabulary", "card.json"}
+    again, within = load(there), {path.name for path in tmp_path.iterdir()}
+    for place, said in ((there, "itself"), (there / "in", "itself"), (tmp_path, "itself"), (full, "no exported model")):
+        with pytest.raises(ValueError, match=said):
+            again.export(place)
+    assert load(there) == again and {path.name for path in tmp_path.iterdir()} == within
 
 
 def test_a_trained_parser_is_a_back_end(store: Store, small: Experiment, data: dict[str, Artifact]) -> None:
