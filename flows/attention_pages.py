@@ -36,8 +36,8 @@ def _sentence(tokens: list[str]) -> str:
 def _drawn(row: dict[str, Any]) -> tuple[str, str]:
     weights, tokens, phrases = _weights(row), row["tokens"], row["phrases"]
     across, down = len(tokens), len(row.get("written") or tokens)
-    if across * down > MOST**2:
-        return f"<p>{down} by {across} words are too many for a figure; take a shorter sentence.</p>", ""
+    if said := too_many(down, across):
+        return f"<p>{said}.</p>", ""
     mean = f"Attention {row['module']}, mean over heads"
     if row.get("written") is not None:
         rows, columns, each = row["written"], tokens, weights
@@ -47,6 +47,13 @@ def _drawn(row: dict[str, Any]) -> tuple[str, str]:
         each, rows, columns = amid(tokens, phrases, weights)
         drawn = attention(tokens, phrases, weights.mean(0), mean)
     return drawn, heads(each, rows, columns, f"Heads of {row['module']}") if len(weights) > 1 else ""
+
+
+def too_many(down: int, across: int) -> str:
+    """What is said instead of a figure of so many words; empty if it can be drawn."""
+    if down * across <= MOST**2:
+        return ""
+    return f"{down} by {across} words are too many for a figure; take a shorter sentence"
 
 
 def _weights(row: dict[str, Any]) -> Any:

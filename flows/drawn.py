@@ -39,6 +39,8 @@ def draw(models: Sequence[Model], text: str, target: str = "") -> str:
     """SVG of what the models do with a text: for answers facts and then a question, each ended by a mark; for n-grams
     phrases of the test set, apart by semicolons; for the others a sentence. Translators may be several, side by side,
     and show the `target`, or else the last one's translation."""
+    if not text.strip():
+        raise ValueError("an empty text: give a sentence")
     first = models[0].experiment
     if isinstance(first.recipe, TranslationRecipe) and isinstance(first.model, RecurrentConfig):
         return _segments(models, first.recipe, text, target)
@@ -72,9 +74,10 @@ def _segments(models: Sequence[Model], recipe: TranslationRecipe, text: str, tar
 
 
 def _facts(model: Model, text: str) -> str:
-    *facts, question = [part.strip() for part in re.split(r"[.?!]", text) if part.strip()]
-    if not facts:
+    parts = [part.strip() for part in re.split(r"[.?!]", text) if part.strip()]
+    if len(parts) < 2:
         raise ValueError(f"{text[:60]!r} is no story: give facts and then a question, each with a mark at its end")
+    *facts, question = parts
     names, rows = read_words(model.vocabulary, "words"), [words_of(fact) for fact in facts]
     longest = max(map(len, rows))
     told = torch.tensor([_numbers(row, names) + [0] * (longest - len(row)) for row in rows])

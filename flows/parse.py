@@ -59,19 +59,21 @@ def labels(
     model: Name,
     sentence: Annotated[str, typer.Argument(help="A sentence.")],
     to: Annotated[Path, typer.Option(help="The page to write.")] = Path("labels.html"),
-    most: Annotated[int, typer.Option(help="Labels that are shown: those that contribute most.")] = 24,
+    most: Annotated[int, typer.Option(min=1, help="Labels that are shown: those that contribute most.")] = 24,
 ) -> None:
     """A page of what each label of a parser attends to in a sentence, and what it contributes to each phrase.
 
     Example: phrasemodels labels 004/parser/laptop/lal "The red house sleeps."
     """
-    from flows.attention_pages import write_labels
+    from flows.attention_pages import too_many, write_labels
     from tasks.problems.label_attention import view
 
     recipe, parser = _parser(model)
     words = recipe.tokeniser(sentence, "en")
     if not words:
         raise ValueError("an empty sentence: give one with words")
+    if said := too_many(len(words), len(words)):
+        raise ValueError(said)
     print(write_labels(view(parser, words, recipe.divide), most, to))
 
 

@@ -1,4 +1,5 @@
-"""The figures of paper 003, each a function of models and a sentence: attention to segments, facts, trees. As SVG."""
+"""The figures of paper 003, each a function of models and a sentence: attention to segments, facts, trees. As SVG. A
+ValueError says that there are too many words to be drawn."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from flows.attention_pages import too_many
 from flows.plots import svg
 from phrasemodels.encoders.parents import SoftParents
 from phrasemodels.layers.weights import Trees
@@ -25,6 +27,7 @@ def segments(
     ids: those of source (n) and of target (t), the latter beginning with BEGIN instead of with its first token.
     """
     n, t = len(ids[0]), len(ids[1])
+    _check(t, n)
     figure, panels = plt.subplots(
         1, len(models), figsize=(len(models) * (CELL * n + 0.7), CELL * t + 1.2), layout="constrained", squeeze=False
     )
@@ -41,6 +44,7 @@ def facts(model: Hops | Chain, told: Sequence[str], question: str, ids: tuple[Te
 
     ids: those of the facts (n, w) and of the question (v).
     """
+    _check(len(told), len(ids[0]))
     weights = model.eval().weights(ids[0][None], ids[1][None])[0].T
     best = model.evidence(ids[0][None], ids[1][None])[0].tolist()
     steps = [f"{k + 1}" for k in range(len(best))]
@@ -59,6 +63,7 @@ def parents(parser: SoftParents, embedded: Tensor, words: Sequence[str]) -> str:
     embedded (n, d) with the root first; words are the n - 1 others.
     """
     names, lengths = ["root", *words], torch.tensor([len(embedded)])
+    _check(len(words), len(words))
     scores = parser.eval().scores(embedded[None], lengths)
     heads = Trees().best(scores, lengths)[0].tolist()
     width = CELL * len(names)
@@ -71,6 +76,11 @@ def parents(parser: SoftParents, embedded: Tensor, words: Sequence[str]) -> str:
     above.set_ylim(0, 1 + len(names) / 2)
     above.axis("off")
     return svg(figure, "Tree of " + " ".join(f"{names[h]}→{w}" for w, h in zip(words, heads[1:], strict=True)))
+
+
+def _check(down: int, across: int) -> None:
+    if said := too_many(down, across):
+        raise ValueError(said)
 
 
 def _heat(axes: Any, weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> None:

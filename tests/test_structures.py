@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from data.store import Store
-from flows import structures
+from flows import parse, structures
 from flows.attention_pages import MOST, attention_figures
 from flows.catalogue import experiment
 from flows.drawn import draw
@@ -74,6 +74,9 @@ def test_trained_models_are_drawn_on_a_text(tmp_path):
     assert "root→" in told(draw([trained(store, "003/tablesnli/sample/structured")], "a man"))
     with pytest.raises(ValueError, match="no soft parents"):
         draw([trained(store, "003/tablesnli/sample/none")], "a man")
+    for text in ("", " ", "...", "Mary went home."):
+        with pytest.raises(ValueError, match=r"no story|an empty text"):
+            draw([model], text)
     with pytest.raises(ValueError, match="side by side"):
         draw([model, model], "Mary went home. Where is Mary?")
 
@@ -85,3 +88,18 @@ def test_a_sentence_too_long_to_be_drawn_is_said_to_be(words: int, drawn: bool) 
     (figure,) = attention_figures([row | {"shape": [1, words, words], "weights": weights.tolist()}])
     assert ("<svg" in figure["plot"]) == drawn
     assert (f"{words} by {words} words are too many" in figure["plot"]) != drawn
+
+
+def test_a_structure_of_too_many_words_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    words, many = ["w"] * (MOST + 1), torch.ones(MOST + 1, dtype=torch.int64)
+    said = f"^{MOST + 1} by {MOST + 1} words are too many for a figure; take a shorter sentence$"
+    translator = RecurrentConfig(LSTMEncoderConfig(6, 1), 9, 9, 1).build()
+    with pytest.raises(ValueError, match=said):
+        structures.segments({"": translator}, words, words, (many, many))
+    with pytest.raises(ValueError, match=said):
+        structures.facts(HopsConfig(2, 6, 5, 9).build(), words, "where?", (many[:, None], many))
+    with pytest.raises(ValueError, match=said):
+        structures.parents(SoftParentsConfig(6, 3, Trees).build(), torch.randn(MOST + 2, 6), words)
+    monkeypatch.setattr(parse, "_parser", lambda name: (experiment("004/table1/sample/2").recipe, None))
+    with pytest.raises(ValueError, match=said):
+        parse.labels("lal", " ".join(words))
