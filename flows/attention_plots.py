@@ -6,7 +6,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from flows.plots import MARKS, svg
+from flows.plots import MARKS, name_ticks, svg
 
 
 def heat(values: Any, rows: Sequence[str], columns: Sequence[str], axes_said: tuple[str, str], said: str) -> str:
@@ -16,8 +16,7 @@ def heat(values: Any, rows: Sequence[str], columns: Sequence[str], axes_said: tu
     most = float(abs(values).max())
     scale = {"cmap": "RdBu", "vmin": -most, "vmax": most} if values.min() < 0 else {"cmap": "Greys"}
     shown = axes.imshow(values, aspect="auto", **scale)
-    axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=7)
-    axes.set_yticks(range(len(rows)), rows, fontsize=7)
+    name_ticks(axes, rows, columns, 7)
     axes.set(ylabel=axes_said[0], xlabel=axes_said[1])
     figure.colorbar(shown, ax=axes, fraction=0.03)
     return svg(figure, said)
@@ -47,8 +46,7 @@ def heads(weights: Any, rows: Sequence[str], columns: Sequence[str], said: str) 
         if head < len(weights):
             axes.imshow(weights[head], cmap="Greys", vmin=0, vmax=weights.max(), aspect="auto")
             axes.set_title(f"head {head + 1}", fontsize=8)
-            axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=7)
-            axes.set_yticks(range(len(rows)), rows, fontsize=7)
+            name_ticks(axes, rows, columns, 7)
             axes.tick_params(length=1)
     return svg(figure, said)
 
@@ -90,8 +88,7 @@ def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: 
         above.plot(place[node], heights[node], "s" if inside else "o", color="black", markersize=3)
     above.axis("off")
     shown = axes.imshow(weights[rows][:, columns], cmap="Greys", vmin=0, aspect="auto")
-    axes.set_xticks(range(len(columns)), [names[node] for node in columns], rotation=90, fontsize=8)
-    axes.set_yticks(range(len(rows)), [names[node] for node in rows], fontsize=8)
+    name_ticks(axes, [names[node] for node in rows], [names[node] for node in columns], 8)
     axes.set(xlabel="attended to", ylabel="from")
     figure.colorbar(shown, ax=axes, label="weight", fraction=0.03)
     return svg(figure, said)

@@ -14,6 +14,9 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from flows.templates import readable
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 matplotlib.rcParams["text.parse_math"] = False  # two dollars in a sentence are no formula
@@ -188,13 +191,21 @@ def sweep(lines: Mapping[str, Mapping[float, Sequence[float]]], said: str) -> st
     return svg(figure, f"Matches in % against {said}: " + ", ".join(lines))
 
 
+def name_ticks(axes: Any, rows: Sequence[str], columns: Sequence[str], size: int) -> None:
+    """What rows and columns of a picture are called."""
+    axes.set_xticks(range(len(columns)), list(map(readable, columns)), rotation=90, fontsize=size)
+    axes.set_yticks(range(len(rows)), list(map(readable, rows)), fontsize=size)
+
+
 def svg(figure: Figure, said: str) -> str:
     """A figure as an SVG element without the XML header; `said` is what a screen reader reads in its place."""
+    for one in figure.findobj(Text):
+        one.set_text(readable(one.get_text()))
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "phrasemodels"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # the browser's fonts draw it
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)
     text = buffer.getvalue()
-    label = html.escape(said, quote=True)
+    label = html.escape(readable(said), quote=True)
     return text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

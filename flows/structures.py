@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from flows.attention_pages import too_many
-from flows.plots import svg
+from flows.plots import name_ticks, svg
 from phrasemodels.encoders.parents import SoftParents
 from phrasemodels.layers.weights import Trees
 from phrasemodels.models.memory import Chain, Hops
@@ -87,8 +87,7 @@ def _heat(axes: Any, weights: Tensor, rows: Sequence[str], columns: Sequence[str
     """A grey map of weights (rows, columns), 0 white and 1 or more black."""
     assert weights.shape == (len(rows), len(columns)), "a name for each row and column"
     axes.imshow(weights.numpy(), cmap="Greys", vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=8)
-    axes.set_yticks(range(len(rows)), rows, fontsize=8)
+    name_ticks(axes, rows, columns, 8)
 
 
 def _arc(axes: Any, head: int, word: int) -> None:

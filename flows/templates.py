@@ -1,8 +1,16 @@
 """Pages from the templates of `pages/`."""
 
+import re
 from typing import Any
 
 import jinja2
+
+UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def readable(text: str) -> str:
+    """Text as any page and figure can hold it: control characters and halves of characters are replaced."""
+    return UNREADABLE.sub("\ufffd", text)
 
 
 def render(template: str, **values: Any) -> str:
@@ -17,7 +25,7 @@ def render(template: str, **values: Any) -> str:
     environment.filters["number"] = lambda value: "–" if value is None else f"{value:.2f}"
     environment.filters |= {"anchor": anchor, "named": row_name}
     environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-    return environment.get_template(template).render(**values)
+    return readable(environment.get_template(template).render(**values))
 
 
 def anchor(row: dict[str, Any]) -> str:

@@ -1,8 +1,13 @@
 """What is drawn of attention: phrases among words, the tree over them."""
 
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
 import torch
 
-from flows.attention_plots import tree
+from flows.attention_plots import attention, heads, heat, neighbours, tree
+from flows.templates import render
 from phrasemodels.layers.ngrams import BiLSTM, PhraseAttention, final_states, grams_alone
 from phrasemodels.layers.record import recorded
 from tasks.attention import attention_rows, over_grams
@@ -38,3 +43,21 @@ def test_a_tree_has_its_largest_parts_under_it():
     assert parts[4:] == [[0, 1], [4, 6], [2, 3]] and heights == [0, 0, 0, 0, 1, 2, 1]
     overlapping, _ = tree([[0], [1], [2], [0, 1], [1, 2], [0, 1, 2]])
     assert overlapping[5] == [3, 4]
+
+
+@pytest.mark.parametrize("bad", ["\0", "\x07", "\x1b[2J", "\r", "\ud800", "\uffff"])
+def test_what_no_page_may_hold_is_replaced(bad):
+    card = {"experiment": bad, "seed": 0, "weights": "", "licences": []}
+    figure = dict.fromkeys(("sentence", "module", "plot", "heads"), bad)
+    words, weights = [f"a{bad}", "b\tc"], np.eye(2)
+    figures = [
+        heat(weights, words, words, (bad, "y"), bad),
+        heads(weights[None], words, words, bad),
+        attention(words, [], weights, bad),
+        neighbours(weights, words, [0], 1),
+        render("attention.html.jinja", card=card, figures=[figure]),
+    ]
+    for text in figures:
+        assert bad not in text and "\ufffd" in text
+    for svg in figures[:-1]:
+        ElementTree.fromstring(svg)
