@@ -68,6 +68,8 @@ def train(
 
     Example: phrasemodels parsers train --treebank gum --minutes 10
     """
+    if not 0.1 <= minutes <= 1e5:  # NaN is neither
+        raise ValueError(f"--minutes {minutes}: at least 0.1, at most 100000")
     artifact = _artifact(step_of(f"{TRAINED}{treebank}", minutes))
     print(json.dumps(artifact.meta["agreement"], indent=1))
     print(artifact.path)
@@ -87,8 +89,8 @@ def score(
     from tasks.stanza_parser import Stanza
     from tasks.treebank_scores import treebank_scores
 
-    models = _artifact(step_of(name))
     gold = stage_table(_artifact(Corpus(treebank).split(split))).slice(0, head).combine_chunks()
+    models = _artifact(step_of(name))  # after the treebank, which may not be there: it may have to be trained
     parser = Stanza()
     parser.analyse(gold.slice(0, 2), "tokens", {"models": models.path})  # so that loading is not timed
     start = time.perf_counter()

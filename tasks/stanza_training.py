@@ -35,7 +35,7 @@ from tasks.treebank_scores import treebank_scores
 LANGUAGE, PACKAGE, VECTORS = "en", "own", "own"
 DEPENDS = {"dependencies": [{"model": "pretrain", "package": VECTORS}]}
 COMMON = ("--lang", LANGUAGE, "--shorthand", f"{LANGUAGE}_{PACKAGE}", "--cpu")
-LIMITED = 'ulimit -c 0; ulimit -S -t "$0"; exec "$@"'  # for so many seconds of processor time
+LIMITED = 'ulimit -c 0 && ulimit -S -t "$0" && exec "$@"'  # for so many seconds of processor time
 # On Linux a program ends when we are killed: another one may be in its place by then, writing the same files.
 ENDS_WITH_US = partial(ctypes.CDLL(None).prctl, 1, signal.SIGKILL) if sys.platform == "linux" else None
 DROPOUT = ("--dropout", "0.25", "--word_dropout", "0.15")  # two or three epochs: less than what Stanza means for many

@@ -34,6 +34,13 @@ def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
     assert "parsers train --treebank gum" in str(run(environment, "fetch", "trained-gum").exception)
     nowhere = environment | {"PHRASEMODELS_PARSERS": "/nowhere"}
     assert "train the like" in str(run(nowhere, "fetch", "gum").exception)
+    assert "did you mean 'gum'" in str(run(environment, "score", "stanza", "gumm").exception)
+
+
+@pytest.mark.parametrize("minutes", ["-1", "0", "nan", "inf", "1e300"])
+def test_minutes_have_bounds(environment: dict[str, str], minutes: str) -> None:
+    told = str(run(environment, "train", "--treebank", "nowhere", "--minutes", minutes).exception)
+    assert told == f"--minutes {float(minutes)}: at least 0.1, at most 100000"
 
 
 @mirrored

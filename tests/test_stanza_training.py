@@ -21,7 +21,7 @@ from tasks.stages import shards
 from tasks.stanza_constituency import Evaluator
 from tasks.stanza_files import conllu, running_text, spaced
 from tasks.stanza_parser import Stanza
-from tasks.stanza_training import TrainParser, tagged_by, train_parser
+from tasks.stanza_training import LIMITED, TrainParser, tagged_by, train_parser
 from tasks.treebank_scores import treebank_scores
 
 MODELS = Path(__file__).parents[2] / "shared" / "models" / "stanza"
@@ -99,6 +99,14 @@ def test_tags_are_those_that_a_parser_will_see() -> None:
     ):
         ours, theirs = read_tree(tree), read_tree(gold)
         assert (list(ours.tokens), list(ours.tags), ours.spans) == (words, row, theirs.spans)
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])  # of the two only dash ends when it cannot set a limit
+def test_a_program_without_a_limit_is_not_run(shell: str) -> None:
+    def run(seconds: str) -> str:
+        return subprocess.run([shell, "-c", LIMITED, seconds, "echo", "ran"], capture_output=True, text=True).stdout
+
+    assert (run("60"), run("1e300")) == ("ran\n", "")
 
 
 @pytest.mark.slow
