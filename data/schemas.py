@@ -114,10 +114,19 @@ def check(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
     if not table.schema.equals(schema):
         raise ValueError(f"{where}: columns {table.schema.names} do not match {schema.names} (or their types differ)")
     for name in schema.names:
-        if table[name].null_count:
-            row = pc.index(pc.is_null(table[name]), True).as_py()
+        if (row := _null(table[name])) is not None:
             raise ValueError(f"{where}: column {name!r} is null in row {row}")
     return table
+
+
+def _null(column: pa.ChunkedArray) -> int | None:
+    """The row of a null, which may be inside of a list; None if there is none."""
+    if column.null_count:
+        return pc.index(pc.is_null(column), True).as_py()
+    if not (pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)):
+        return None
+    item = _null(pc.list_flatten(column))
+    return None if item is None else pc.list_parent_indices(column.combine_chunks())[item].as_py()
 
 
 def build(schema: pa.Schema, where: str, columns: Mapping[str, Any], rows: int) -> pa.Table:

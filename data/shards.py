@@ -45,7 +45,8 @@ def read_shard(path: Path) -> pa.Table:
 
 
 def content_digest(table: pa.Table) -> str:
-    """sha256 of schema and values in row order: the same however the table is chunked or the file was written."""
+    """sha256 of schema and values in row order: the same however the table is chunked or the file was written. A
+    TypeError names a type whose values have none."""
     digest = hashlib.sha256(str(table.schema).encode())
     for column in table.itercolumns():
         _update(digest, column.combine_chunks())
@@ -66,5 +67,7 @@ def _update(digest: "hashlib._Hash", array: pa.Array) -> None:
             digest.update(memoryview(array.buffers()[2] or b"")[offsets[0] : offsets[-1]])
     elif pa.types.is_boolean(kind):
         _update(digest, array.cast(pa.uint8()))
-    else:
+    elif pa.types.is_primitive(kind):
         digest.update(np.ascontiguousarray(array.to_numpy(zero_copy_only=False)).tobytes())
+    else:
+        raise TypeError(f"{kind}: its values have no digest; cast the column to a type of data/schemas.py")

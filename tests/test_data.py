@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from data.artifacts import write_durably
 from data.corpora.bitext import read_bitext
-from data.schemas import TOKENS
+from data.schemas import TOKENS, check
 from data.shards import content_digest, read_shard, write_parquet, write_shard
 from data.store import Places, Step, Store
 from phrasemodels.models.translation import BEGIN, END
@@ -51,6 +51,21 @@ def test_lines_keep_what_they_hold(tmp_path: Path) -> None:
     (tmp_path / "x.en").write_bytes("\ufeffa\u2028b\r\nc\x0cd".encode())
     (tmp_path / "x.de").write_bytes(b"e\nf")
     assert read_bitext(tmp_path / "x.en", tmp_path / "x.de", 2, 10)["source"].to_pylist() == ["a\u2028b", "c\x0cd"]
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.binary(), pa.list_(pa.large_string()), pa.null()])
+def test_values_without_a_digest_are_refused(kind: pa.DataType) -> None:
+    with pytest.raises(TypeError, match="its values have no digest; cast the column"):
+        content_digest(pa.table({"x": pa.array([], kind)}))
+
+
+@pytest.mark.parametrize("values", [[["a"], None, ["b"]], [["a"], ["b", None], ["c"]]])
+def test_no_column_is_null_anywhere(values: list[Any]) -> None:
+    rows = {"id": [0, 1, 2], "source": values, "target": [[]] * 3, "group": [""] * 3}
+    table = pa.table(rows, schema=TOKENS)
+    for found in (table, pa.concat_tables([table[:1], table[1:]])):
+        with pytest.raises(ValueError, match="here: column 'source' is null in row 1"):
+            check(found, TOKENS, "here")
 
 
 def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
