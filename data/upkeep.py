@@ -5,7 +5,6 @@ Roots are comparisons (what verdicts are read from) and the leases of runs under
 
 import contextlib
 import datetime
-import json
 import os
 import re
 import shutil
@@ -15,65 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import filelock
-
-from data.artifacts import MANIFEST, Artifact, damaged, write_durably
+from data.artifacts import MANIFEST, Artifact, damaged
+from data.leases import leased, locked, sweeping
 from data.store import Store
 
 ROOT_STEP = "compare"  # tasks/compare.py
 DAY, HOUR = 86400.0, 3600.0
 KEY = re.compile("[0-9a-f]{32}")  # the names of artifacts; what is called otherwise is not ours
-
-
-@contextlib.contextmanager
-def lease(store: Store, keys: Iterable[str], name: str = "") -> Iterator[None]:
-    """While a run is under way: nothing with these keys is removed. A lease ends with its process."""
-    name = name or uuid.uuid4().hex
-    folder = store.root / "leases"
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(folder / f"{name}.lock", thread_local=False)
-    with _sweeping(store):
-        lock.acquire()
-        write_durably(folder / f"{name}.json", json.dumps(sorted(keys)))
-    try:
-        yield
-    finally:
-        (folder / f"{name}.json").unlink(missing_ok=True)
-        lock.release()
-        (folder / f"{name}.lock").unlink(missing_ok=True)
-
-
-def leased(store: Store) -> set[str]:
-    """The keys that runs under way have taken; what dead ones left is removed."""
-    found: set[str] = set()
-    for path in (store.root / "leases").glob("*.json"):
-        if held(store, path.stem):
-            with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
-                found.update(_keys(path))
-        else:
-            path.unlink(missing_ok=True)
-    return found
-
-
-def _keys(path: Path) -> list[str]:
-    try:
-        keys = json.loads(path.read_bytes())
-        if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
-            return keys
-    except (ValueError, RecursionError):
-        pass
-    raise ValueError(f"{path} is damaged, and the run that holds it is under way: wait until it has ended")
-
-
-def held(store: Store, name: str) -> bool:
-    """Whether the run with a lease of this name is alive."""
-    return _locked(store.root / "leases" / f"{name}.lock")
-
-
-def _sweeping(store: Store) -> filelock.BaseFileLock:
-    """Held while things are put aside, and while a lease is taken: a run finds a thing before, or not at all."""
-    (store.root / "locks").mkdir(parents=True, exist_ok=True)
-    return filelock.FileLock(store.root / "locks" / "sweep.lock")
 
 
 def rests_on(known: dict[str, Artifact], roots: Iterable[str]) -> set[str]:
@@ -144,7 +91,7 @@ def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
         if (
             not path.name.startswith(".waste")
             and _changed(path) < before
-            and not _locked(store.root / "locks" / f"{path.name}.lock")
+            and not locked(store.root / "locks" / f"{path.name}.lock")
         ):
             found.append(Waste(path, folder_bytes(path), f"interrupted {path.name}"))
     return found
@@ -152,7 +99,7 @@ def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
 
 def collect(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
     """Remove the waste; each thing is put aside whole, so that nobody sees half of it."""
-    with _sweeping(store):
+    with sweeping(store):
         found = waste(store, days, newest)
         _put_aside(store, [thing.path for thing in found])
     _empty(store)
@@ -191,7 +138,7 @@ def trim(store: Store, limit: int) -> list[Artifact]:
     stays, and while there are such, what was used within the hour.
     """
     assert store.shared is not None, "what is removed has to be elsewhere"
-    with _sweeping(store):
+    with sweeping(store):
         known = sorted(store.artifacts(), key=_used)
         if (total := sum(artifact_bytes(artifact) for artifact in known)) <= limit:
             return []
@@ -225,17 +172,6 @@ def _changed(folder: Path) -> float:
         return max(path.lstat().st_mtime for path in [folder, *folder.rglob("*")])
     except FileNotFoundError:
         return time.time()
-
-
-def _locked(path: Path) -> bool:
-    """Whether a process holds a lock; one that nobody ever took does not exist."""
-    if not path.exists():
-        return False
-    try:
-        with filelock.FileLock(path).acquire(blocking=False):
-            return False
-    except filelock.Timeout:
-        return True
 
 
 def artifact_bytes(artifact: Artifact) -> int:

@@ -13,8 +13,8 @@ from uuid import UUID
 
 import infra.environment  # noqa: F401  before prefect
 from data.artifacts import write_durably
+from data.leases import held
 from data.store import Store
-from data.upkeep import held
 from flows.session import Session
 from flows.stores import kept
 

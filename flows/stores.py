@@ -3,8 +3,9 @@
 import contextlib
 from collections.abc import Iterator
 
+from data.leases import lease
 from data.store import Step, Store
-from data.upkeep import lease, trimmed
+from data.upkeep import trimmed
 from infra.settings import Settings
 
 

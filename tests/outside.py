@@ -21,6 +21,7 @@ from data.archives import unpack
 from data.artifacts import MANIFEST, describe
 from data.corpora.readers import READERS as CORPORA
 from data.fetch import fetch
+from data.leases import lease, leased
 from data.manifest import File
 from data.manifest import read as read_manifest
 from data.parsers import read as read_parser
@@ -28,7 +29,7 @@ from data.remote import ObjectStorage
 from data.shards import read_shard, write_shard
 from data.sources import Sources
 from data.store import Step, Store, digest_of, jsonable
-from data.upkeep import damage, lease, leased, usage, waste
+from data.upkeep import damage, usage, waste
 from flows.attempts import records
 from flows.catalogue import experiment
 from flows.models import load

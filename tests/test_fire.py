@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from conftest import PROJECT
 
+from data.leases import lease, leased
 from data.remote import ObjectStorage
 from data.store import Job, Step, Store
-from data.upkeep import collect, lease, leased
+from data.upkeep import collect
 
 SETTINGS = ("train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
             "recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10")  # fmt: skip

@@ -21,9 +21,10 @@ from fsspec.implementations.local import LocalFileSystem
 from test_upkeep import OLD, Text, age, chain, write
 
 from data.artifacts import describe
+from data.leases import lease
 from data.remote import ObjectStorage
 from data.store import Job, Step, Store, digest_of
-from data.upkeep import DAY, damage, lease, trim, trimmed
+from data.upkeep import DAY, damage, trim, trimmed
 from flows.nodes import SharedCheckpoints, bring
 from infra.services import free_port
 

@@ -13,8 +13,9 @@ import pytest
 from conftest import PROJECT
 
 from data import upkeep
+from data.leases import leased
 from data.store import Job, Step, Store
-from data.upkeep import collect, damage, leased, usage, waste
+from data.upkeep import collect, damage, usage, waste
 
 OLD = 30 * 86400
 
@@ -130,7 +131,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from data.store import Store
-from data.upkeep import lease
+from data.leases import lease
 with lease(Store(Path(sys.argv[1])), [sys.argv[2]]):
     print("held", flush=True)
     time.sleep(60)
