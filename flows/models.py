@@ -71,10 +71,7 @@ class Model:
 
     def _made(self, step: Step, name: str) -> list[dict[str, Any]]:
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                return read_shard(Store(Path(folder)).open().run(step).file(name)).to_pylist()
-            except KeyError as error:
-                raise ValueError(f"{self.vocabulary.path}: says nothing of {error}; make the model again") from error
+            return read_shard(Store(Path(folder)).open().run(step).file(name)).to_pylist()
 
     def export(self, to: Path) -> Path:
         """A folder that `load` reads: weights and vocabulary with their manifests, and a card. It takes the place of
@@ -104,6 +101,17 @@ class Model:
         return {"experiment": e.name, "seed": self.seed, "corpus": corpus, "weights": self.weights.key, **told, **terms}
 
 
+class Said(dict[str, Any]):
+    """What the manifest of an exported part says. ValueError: it does not say what it is asked."""
+
+    def __init__(self, part: Artifact) -> None:
+        super().__init__(part.meta)
+        self.path = part.path
+
+    def __missing__(self, name: str) -> Any:
+        raise ValueError(f"{self.path}: says nothing of {name!r}; make the model again")
+
+
 def _overlap(one: Path, other: Path) -> bool:
     return one.is_relative_to(other) or other.is_relative_to(one)
 
@@ -124,7 +132,8 @@ def load(folder: Path) -> Model:
         for file in weights.path.glob("*.safetensors"):
             with safe_open(file, "numpy"):
                 pass
-        return model
+        known = Artifact(vocabulary.path, {**vocabulary.manifest, "meta": Said(vocabulary)})
+        return dataclasses.replace(model, vocabulary=known)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
     except (KeyError, TypeError, AttributeError, SafetensorError) as error:
