@@ -40,7 +40,8 @@ app.add_typer(parsers_app, name="parsers")
 app.add_typer(store_app, name="store")
 app.add_typer(selftest_app, name="selftest")
 
-SERVICES = {"mlflow": "MLflow", "httpx": "Prefect", "prefect": "Prefect", "ray": "Ray"}  # by the package of an error
+# By the package of an error. Not Ray: what it raises may be a mistake in somebody's layer, of which the traceback tells.
+SERVICES = {"mlflow": "MLflow", "httpx": "Prefect", "prefect": "Prefect"}
 
 Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
 TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]
@@ -53,7 +54,9 @@ Profile = Annotated[
 Seeds = Annotated[int, typer.Option(help="Seeds of each row; a verdict needs 3.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Override a field of every experiment, like train.steps=200; repeatable."),
+    typer.Option(
+        "--set", help="Override a field of train, model or recipe of every row, like train.steps=200; repeatable."
+    ),
 ]
 Rows = Annotated[list[str] | None, typer.Option("--row", help="Only this row, like phrase-k2; repeatable.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]

@@ -1,4 +1,4 @@
-"""MLflow as it may be met: deleted, raced for, gone."""
+"""MLflow as it may be met: deleted, raced for, gone; and what is no fault of a service."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
+from flows.cli import main
 from infra.tracking import Tracker
 
 
@@ -45,3 +46,14 @@ def test_a_server_that_is_not_there_is_said_in_a_line(cli) -> None:
         "phrasemodels: MLflow does not answer as it should (API request to http://127.0.0.1:9/"
     )
     assert found.stderr.count("\n") == 1
+
+
+def test_a_mistake_in_a_layer_keeps_its_traceback(monkeypatch) -> None:
+    from ray.exceptions import RayTaskError
+
+    def fails(**options: bool) -> None:
+        raise RayTaskError("train", "Traceback ...", RuntimeError("shapes differ"))
+
+    monkeypatch.setattr("flows.cli.app", fails)
+    with pytest.raises(RayTaskError):
+        main()
