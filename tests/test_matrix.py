@@ -229,6 +229,7 @@ def test_whoever_is_killed_wherever_the_bytes_and_the_rows_are_the_same(place: P
     watchman = Watchman(place)
     watchman.start()
     chosen = os.environ.get("PM_RUNS", ",".join(RUNS)).split(",")
+    assert {*chosen} <= {*RUNS}, f"PM_RUNS: some of {RUNS}"
     cells: dict[tuple[str, str], str] = {}
     try:
         for work in WORK:
