@@ -37,23 +37,27 @@ PATIENCE = 180.0  # seconds until a service that does not answer is an error
 def services(settings: Settings) -> Iterator[None]:
     """Prefect, Ray and MLflow, ready; PREFECT_API_URL is set."""
     with contextlib.ExitStack() as stack:
-        url = settings.prefect_api_url or os.environ.get("PREFECT_API_URL")
+        url = settings.prefect_api_url
+        if not url and (url := os.environ.get("PREFECT_API_URL")):
+            Settings(prefect_api_url=url)  # the same rules for what Prefect itself would read
         server = Server(url) if url else stack.enter_context(prefect_server(settings.root / "prefect"))
         with ThreadPoolExecutor(2) as pool:
             others = [pool.submit(start_mlflow, settings), *([] if url else [pool.submit(wait_for, server)])]
             if start_ray(settings):  # in this thread: Ray's processes end with the thread that started them
                 stack.callback(stop_ray)
-            for other in others:
-                other.result()
+            with room(settings.root):
+                for other in others:
+                    other.result()
         os.environ["PREFECT_API_URL"] = url or f"{server.url}/api"
         yield
 
 
 class Server(NamedTuple):
-    """A Prefect server: its URL, and its process if that is ours."""
+    """A Prefect server: its URL, and its process and what that prints if it is ours."""
 
     url: str
     process: "subprocess.Popen[bytes] | None" = None
+    log: Path = Path(os.devnull)
 
 
 @contextlib.contextmanager
@@ -79,7 +83,7 @@ def prefect_server(home: Path) -> Iterator[Server]:
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
         )
     try:
-        yield Server(f"http://127.0.0.1:{port}", process)
+        yield Server(f"http://127.0.0.1:{port}", process, home / "server.log")
     finally:
         send_logs()
         process.terminate()
@@ -119,7 +123,9 @@ def wait_for(server: Server) -> None:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         if server.process is not None and (code := server.process.poll()) is not None:
-            raise OSError(f"the Prefect server ended with status {code}: see server.log in the store")
+            said = server.log.read_text(errors="replace").splitlines()[-50:]
+            why = next((f" ({line.strip()})" for line in reversed(said) if "disk" in line), "")
+            raise OSError(f"the Prefect server ended with status {code}{why}: see server.log in the store")
         try:
             with urllib.request.urlopen(f"{server.url}/api/admin/version", timeout=2) as answer:
                 json.load(answer)
@@ -145,7 +151,8 @@ def start_ray(settings: Settings) -> bool:
         ray.init(address=settings.ray_address, **quiet)
     else:
         hosts = [urlparse(url).hostname or "" for url in (settings.mlflow_uri, settings.prefect_api_url) if url]
-        with exported(environment.LOOPBACK | {"no_proxy": ",".join([*environment.HERE, *hosts])}):
+        variables = environment.LOOPBACK | {"no_proxy": ",".join([*environment.HERE, *hosts])}
+        with exported(variables), on_loopback():
             _start_embedded(settings.cpus, quiet)
     alive = [node for node in ray.nodes() if node["Alive"]]
     if settings.cluster and len(alive) < 2:
@@ -153,6 +160,19 @@ def start_ray(settings: Settings) -> bool:
             "a cluster was asked for, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, have the others joined?"
         )
     return True
+
+
+@contextlib.contextmanager
+def on_loopback() -> Iterator[None]:
+    """Meanwhile this process does not put an outside address in the place of 127.0.0.1: it has imported Ray before
+    LOOPBACK was exported, and Ray reads its switch once."""
+    from ray._private import ray_constants
+
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def _start_embedded(cpus: int | None, quiet: dict[str, Any]) -> None:
@@ -206,17 +226,50 @@ def exported(variables: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+@contextlib.contextmanager
+def room(folder: Path) -> Iterator[None]:
+    """A disk on which SQLite found no room, by its name."""
+    try:
+        yield
+    except Exception as error:
+        if "disk is full" not in str(error):
+            raise
+        raise OSError(
+            f"the disk of {folder} is full: free some, or choose another with PHRASEMODELS_STORE (before a URL, _CACHE)"
+        ) from error
+
+
 def start_mlflow(settings: Settings) -> None:
     """Create or migrate MLflow's database once, before anything fans out: concurrent first uses break it."""
-    from mlflow import MlflowClient
-
     uri = settings.tracking_uri
     if uri.startswith("sqlite:///"):
         database = Path(uri.removeprefix("sqlite:///"))
         database.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(f"{database}.lock"):
-            MlflowClient(uri).search_experiments(max_results=1)
-            with contextlib.closing(sqlite3.connect(database)) as connection:
-                connection.execute("pragma journal_mode=wal")
+        with filelock.FileLock(f"{database}.lock"), room(settings.root):
+            if not database.exists():
+                _create(database)
+            _tables(uri)
     else:
-        MlflowClient(uri).search_experiments(max_results=1)
+        _tables(uri)
+
+
+def _tables(uri: str) -> None:
+    from mlflow import MlflowClient
+
+    MlflowClient(uri).search_experiments(max_results=1)
+
+
+def _create(database: Path) -> None:
+    """Whole or not at all: MLflow makes its tables in many steps, and does not go on where it was interrupted."""
+    aside = database.with_name("new")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    _tables(f"sqlite:///{aside / 'made.db'}")
+    with (
+        contextlib.closing(sqlite3.connect(aside / "made.db")) as made,
+        contextlib.closing(sqlite3.connect(aside / "whole.db")) as whole,
+    ):
+        made.backup(whole)
+        whole.execute("pragma journal_mode=wal")
+    os.replace(aside / "whole.db", database)
+    shutil.rmtree(aside)

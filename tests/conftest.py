@@ -1,6 +1,7 @@
 """Fixtures: a store of one's own, the command line as users run it."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from data.store import Store
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 PROJECT = Path(__file__).parent.parent
+ISOLATED = (
+    shutil.which("unshare") and subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import datetime
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PROJECT
+from conftest import ISOLATED, PROJECT
 
 from data.leases import lease, leased
 from data.remote import ObjectStorage
@@ -116,9 +115,6 @@ except OSError as error:
     print(error)
 print(sorted(str(p) for p in Path(sys.argv[1]).rglob("text")))
 """
-ISOLATED = (
-    shutil.which("unshare") and subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
-)
 
 
 @pytest.mark.skipif(not ISOLATED, reason="needs a mount namespace")

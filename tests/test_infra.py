@@ -22,7 +22,7 @@ from flows.everything import everything
 from flows.reproduce import reproduce
 from flows.session import Session
 from infra.runner import TorchTrainerLaunch, room_for
-from infra.services import Server, start_ray, stop_ray, wait_for
+from infra.services import Server, services, start_ray, stop_ray, wait_for
 from infra.settings import PASSWORDS, Settings
 
 INFRA = PROJECT / "infra"
@@ -250,11 +250,20 @@ def test_no_proxy_is_asked_for_what_runs_here(given: str, tmp_path: Path) -> Non
     assert said.stdout.split() == ["200", "200"], said.stderr
 
 
-def test_a_server_that_ended_is_not_waited_for() -> None:
+def test_a_server_that_ended_is_not_waited_for(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
     gone.wait()
-    with pytest.raises(OSError, match="the Prefect server ended with status 7"):
+    (tmp_path / "log").write_text("sqlite3.OperationalError: database or disk is full\nended\n")
+    with pytest.raises(OSError, match=r"server ended with status 7 \(.*database or disk is full\): see"):
+        wait_for(Server("http://127.0.0.1:9", gone, tmp_path / "log"))
+    with pytest.raises(OSError, match="server ended with status 7: see"):
         wait_for(Server("http://127.0.0.1:9", gone))
+
+
+def test_the_server_that_prefect_itself_would_take_needs_a_password_too(clean: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://10.1.2.3:4200/api")
+    with pytest.raises(ValueError, match=r"prefect_api_url: .*set PREFECT_API_AUTH_STRING"), services(Settings()):
+        pass
 
 
 @pytest.mark.parametrize(("text", "message"), [("stroe = 'x'", "is store meant"), ("store = [", "is not TOML")])

@@ -70,13 +70,14 @@ def asked(world: dict, question: str) -> list[dict]:
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def test_nothing_leaves_loopback(world):
+def test_nothing_leaves_loopback_nor_listens_beyond_it(world):
     assert (world["folder"] / "packets").read_text().strip() == "0"
+    assert not (world["folder"] / "packets.open").read_text()
 
 
 def test_nothing_is_left_over(world):
     assert not subprocess.run(["pgrep", "-f", str(world["store"])], capture_output=True, text=True).stdout
-    assert sorted(os.listdir(world["folder"])) == ["packets", "store"]
+    assert sorted(os.listdir(world["folder"])) == ["packets", "packets.open", "store"]
     assert not list((world["store"] / "work").iterdir())
 
 
@@ -209,7 +210,7 @@ def test_sql_that_is_refused_is_said_in_a_line(world):
                           cwd=world["folder"], capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    assert sorted(os.listdir(world["folder"])) == ["packets", "store"]
+    assert sorted(os.listdir(world["folder"])) == ["packets", "packets.open", "store"]
 
 
 def progress(root: Path) -> dict:

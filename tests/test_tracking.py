@@ -1,13 +1,30 @@
 """MLflow as it may be met: deleted, raced for, gone; and what is no fault of a service."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+from conftest import ISOLATED, PROJECT
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from flows.cli import main
+from infra.services import start_mlflow
+from infra.settings import Settings
 from infra.tracking import Tracker
+
+START = """
+import sys
+import infra.environment
+from infra.services import start_mlflow
+from infra.settings import Settings
+start_mlflow(Settings(store=sys.argv[1]))
+"""
+DATABASE = ("", ".lock", "-wal", "-shm")
 
 
 @pytest.fixture
@@ -37,6 +54,28 @@ def test_of_two_that_make_an_experiment_at_once_both_have_it(tracker: Tracker, m
     assert tracker.experiment("x") == made
     with pytest.raises(MlflowException, match="Invalid"):
         tracker.experiment("")
+
+
+@pytest.mark.parametrize("after", [0.1, 0.4])
+def test_whoever_is_killed_while_the_database_is_made_leaves_none(tmp_path: Path, after: float) -> None:
+    with subprocess.Popen([sys.executable, "-c", START, str(tmp_path)], cwd=PROJECT) as process:
+        while not list(tmp_path.rglob("*.db")) and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(after)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    start_mlflow(Settings(store=tmp_path))
+    assert {path.name for path in (tmp_path / "mlflow").iterdir()} <= {f"mlflow.db{end}" for end in DATABASE}
+
+
+@pytest.mark.skipif(not ISOLATED, reason="needs a mount namespace")
+def test_a_disk_that_is_full_is_said_and_the_database_made_when_there_is_room(tmp_path: Path) -> None:
+    start = f'{sys.executable} -c "$START" "{tmp_path}"'
+    inside = f'mount -t tmpfs -o size=600k none "{tmp_path}"; {start}; mount -o remount,size=9m "{tmp_path}"; {start}'
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", inside], cwd=PROJECT, capture_output=True, text=True,
+                          env=os.environ | {"START": START})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"OSError: the disk of {tmp_path} is full: free some") == 1
 
 
 def test_a_server_that_is_not_there_is_said_in_a_line(cli) -> None:
