@@ -1,6 +1,5 @@
 """Every system of every paper that ran on the same data with the same budget, in one table a problem."""
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ from data.shards import read_shard
 from data.store import Store
 from flows.results import Result
 from tasks.compare import Tested, differences
-from tasks.stages import HISTORY, shards
+from tasks.stages import history, shards
 
 BUDGET = ("steps", "batch_tokens")
 
@@ -83,8 +82,8 @@ def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Arti
     problem = result.experiment.steps(0).trained.settings.problem
     examples = problem.examples([shard.path for shard in shards(data)])
     tokens = examples.lengths.sum() / problem.count(examples, np.arange(len(examples)))
-    histories = [json.loads(one.file(HISTORY).read_text(encoding="utf-8")) for one in trained]
-    return _mean(tokens * row["tokens_per_second"] for history in histories for row in history)
+    histories = [history(one) for one in trained]
+    return _mean(tokens * row["tokens_per_second"] for told in histories for row in told)
 
 
 def _mean(values: Iterable[float]) -> float:

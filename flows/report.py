@@ -20,7 +20,7 @@ from flows.sections import structured
 from flows.session import Session
 from flows.templates import render, row_name
 from tasks.significance import seed_group
-from tasks.stages import HISTORY, stage_table
+from tasks.stages import history, stage_table
 
 EXAMPLES = 8
 SENTENCE = ("premise_tree", "premise", "text", "tokens")  # the first of these that a record has
@@ -148,7 +148,7 @@ def _intervals(rows: list[dict[str, Any]], metric: str) -> str:
 def _history(session: Session, pipeline: Pipeline) -> list[dict[str, float]]:
     trained = session.store.find(pipeline.trained, verify=False)
     assert trained is not None
-    return json.loads(trained.file(HISTORY).read_text(encoding="utf-8"))
+    return history(trained)
 
 
 def _lineage(session: Session, pipeline: Pipeline) -> dict[str, Any]:

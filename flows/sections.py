@@ -3,7 +3,6 @@
 Of paper 003: averages over tasks as the paper prints them and as its values give them, and what an epoch takes.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,7 @@ from flows.experiment import Pipeline
 from flows.experiments import paper_003
 from flows.experiments.paper_003_answering import average, listed_average
 from flows.session import Session
-from tasks.stages import HISTORY, shards
+from tasks.stages import history, shards
 
 
 @dataclass(frozen=True)
@@ -93,12 +92,12 @@ def epochs(session: Session) -> Section:
 
 def epoch_seconds(session: Session, pipeline: Pipeline, trained: Artifact) -> float:
     """By the history of a training, which counts what its loss is a mean of."""
-    history = json.loads(trained.file(HISTORY).read_text(encoding="utf-8"))
+    told = history(trained)
     step = pipeline.trained.inputs["train"]
     data = session.store.find(step, verify=False) if isinstance(step, Step) else None
     assert data is not None, "a training rests on its data"
     problem = pipeline.trained.settings.problem
     examples = problem.examples([shard.path for shard in shards(data)])
-    times = np.diff([0.0, *(row["seconds"] for row in history)])
-    done = float(sum(row["tokens_per_second"] * time for row, time in zip(history, times, strict=True)))
+    times = np.diff([0.0, *(row["seconds"] for row in told)])
+    done = float(sum(row["tokens_per_second"] * time for row, time in zip(told, times, strict=True)))
     return float(problem.count(examples, np.arange(len(examples)))) * float(times.sum()) / done

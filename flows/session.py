@@ -1,7 +1,6 @@
 """One run of a table: its steps, where each of them runs, and what MLflow is told."""
 
 import contextlib
-import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,7 @@ from infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, flatten
 from tasks.compare import CompareSettings, RowSettings, compare
 from tasks.leaks import leaks
 from tasks.parse import parse, plant
-from tasks.stages import HISTORY
+from tasks.stages import history
 from tasks.train import train
 
 SERVED = Path(__file__).with_name("served.py")
@@ -168,13 +167,13 @@ class Session:
     def _train(self, step: Step) -> Artifact:
         pipeline = self.by_step[step.key]
         run_id = self.run_of(pipeline)
-        report = StepMetrics(self.tracker, run_id)
+        report = StepMetrics(self.tracker, run_id, self.attempt)
         try:
             artifact = self.store.find(step) or self._launch(step, pipeline, Places(report=report))
         except BaseException as error:
             self.tracker.fail(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
             raise
-        report(json.loads(artifact.file(HISTORY).read_text(encoding="utf-8")))
+        report(history(artifact))
         with contextlib.suppress(ValueError):  # a damaged lease may be that of another run that is just making the same
             if (shared := self.store.shared) and shared.leased()[step.key] <= 1:
                 shared.remove("checkpoints", step.key)
@@ -252,7 +251,9 @@ class Session:
             files += sorted(predicted.path.glob("*.arrow"))
         with tempfile.TemporaryDirectory() as folder:
             files.append(_plot(trained, Path(folder) / "learning-curve.png"))
-            self.tracker.finish(self.run_of(pipeline), metrics, files, tags)
+            run_id = self.run_of(pipeline)
+            StepMetrics(self.tracker, run_id, self.attempt)(history(trained))  # if another attempt had the run before
+            self.tracker.finish(run_id, metrics, files, tags)
 
     def leaks(self) -> dict[str, str]:
         """For each experiment how much of its test set stands in its training set, counted."""
@@ -295,5 +296,5 @@ def _plot(trained: Artifact, path: Path) -> Path:
     """Loss on train and dev against updates, as PNG."""
     from flows.plots import learning_curve
 
-    learning_curve(json.loads(trained.file(HISTORY).read_text(encoding="utf-8")), path)
+    learning_curve(history(trained), path)
     return path

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import random
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -47,16 +49,23 @@ class Tracker:
         return str(found.experiment_id)
 
     def open_run(self, experiment: str, name: str, key: str, tags: Mapping[str, str]) -> str:
-        """The id of the run with this key: found and set running again, or made."""
+        """The id of the run with this key: found and set running again, or made.
+
+        Of two nodes that make it at once, who sees the other's gives way: MLflow has no key of ours that is unique.
+        """
         client, where = self.client(), self.experiment(experiment)
-        found = client.search_runs([where], f"tags.`{KEY}` = {quoted(key)}", max_results=1)
-        if found:
-            run_id = str(found[0].info.run_id)
-            if found[0].info.status != "FINISHED":
-                client.update_run(run_id, "RUNNING")
-                client.set_tag(run_id, ATTEMPT, tags.get(ATTEMPT, ""))
-            return run_id
-        return str(client.create_run(where, run_name=name, tags={KEY: key, **tags}).info.run_id)
+        asked = f"tags.`{KEY}` = {quoted(key)}"
+        while not (found := client.search_runs([where], asked, max_results=1)):
+            made = str(client.create_run(where, run_name=name, tags={KEY: key, **tags}).info.run_id)
+            if len(client.search_runs([where], asked, max_results=2)) == 1:
+                return made
+            client.delete_run(made)
+            time.sleep(random.random())
+        run_id = str(found[0].info.run_id)
+        if found[0].info.status != "FINISHED":
+            client.update_run(run_id, "RUNNING")
+            client.set_tag(run_id, ATTEMPT, tags.get(ATTEMPT, ""))
+        return run_id
 
     def runs(self) -> list[Any]:
         """Every run of every experiment; none where nothing has been logged yet."""
@@ -93,7 +102,8 @@ class Tracker:
             return
         for name, value in metrics.items():
             if (name := _metric(name)) not in run.data.metrics:
-                client.log_metric(run_id, name, value)
+                # at one time, so that MLflow takes the same value from two nodes as one row
+                client.log_metric(run_id, name, value, timestamp=run.info.start_time)
         for name, text in tags.items():
             client.set_tag(run_id, name, text)
         for file in files:
@@ -116,10 +126,12 @@ class Tracker:
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """Rows of a training's history to its run, each step once: what was logged before an interruption is skipped."""
+    """Rows of a training's history to its run, each step once: what was logged before an interruption is skipped, and
+    so is all after another attempt has opened the run."""
 
     tracker: Tracker
     run_id: str
+    attempt: str = ""
 
     def __call__(self, history: list[dict[str, float]]) -> None:
         from mlflow.entities import Metric
@@ -127,6 +139,8 @@ class StepMetrics:
         import infra.environment  # noqa: F401
 
         client = self.tracker.client()
+        if client.get_run(self.run_id).data.tags.get(ATTEMPT, "") != self.attempt:
+            return
         logged = client.get_metric_history(self.run_id, "dev_loss")
         last = max((metric.step for metric in logged), default=-1)
         metrics = [

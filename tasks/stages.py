@@ -1,5 +1,6 @@
 """What the stages of a corpus have in common: a stage maps a step over the shards of another stage."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -15,6 +16,11 @@ from data.store import HasKey, Job, Step, Store
 
 SHARD = "shard.arrow"
 HISTORY = "history.json"  # of a training, with seconds: no two are the same
+
+
+def history(trained: Artifact) -> list[dict[str, float]]:
+    """What a training told, a row for each evaluation."""
+    return json.loads(trained.file(HISTORY).read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from mlflow.exceptions import MlflowException
 from flows.cli import main
 from infra.services import start_mlflow
 from infra.settings import Settings
-from infra.tracking import Tracker
+from infra.tracking import ATTEMPT, StepMetrics, Tracker
 
 START = """
 import sys
@@ -37,6 +38,33 @@ def test_groups_of_sentences_may_be_called_anything(tracker: Tracker) -> None:
     names = ["test/exact/" + "g" * 300, "test/exact/" + "g" * 301, "test/exact/<b>'\"%"]
     tracker.finish(run, dict.fromkeys(names, 1.0), [], {})
     assert len(tracker.client().get_run(run).data.metrics) == 3
+
+
+def test_two_nodes_with_the_same_training_are_one_run_with_each_row_once(tracker: Tracker) -> None:
+    rows = [{"step": step, "seconds": step * 1.0, "dev_loss": 1 / step} for step in (1, 2, 3)]
+    slower = [row | {"seconds": row["seconds"] * 3} for row in rows]
+    one, other = ({ATTEMPT: name} for name in ("one", "other"))
+    run = tracker.open_run("x", "run", "key", one)
+    StepMetrics(tracker, run, "one")(rows[:1])
+    assert tracker.open_run("x", "run", "key", other) == run
+    StepMetrics(tracker, run, "other")(slower[:2])
+    StepMetrics(tracker, run, "one")(rows)
+    StepMetrics(tracker, run, "other")(slower)
+    for _ in range(2):
+        tracker.client().update_run(run, "RUNNING")
+        tracker.finish(run, {"score": 1.0}, [], {})
+    tracker.client().log_metric(run, "score", 1.0, timestamp=tracker.client().get_run(run).info.start_time)
+    steps = {name: [row.step for row in tracker.client().get_metric_history(run, name)] for name in (*rows[0], "score")}
+    assert steps == {"step": [], "seconds": [1, 2, 3], "dev_loss": [1, 2, 3], "score": [0]}
+
+
+def test_two_nodes_that_open_a_run_at_once_have_one(tracker: Tracker) -> None:
+    tracker.experiment("x")
+    with ThreadPoolExecutor(2) as pool:
+        for key in ("a", "b", "c"):
+            opened = {*pool.map(lambda name, key=key: tracker.open_run("x", "run", key, {ATTEMPT: name}), "12")}
+            assert opened == {tracker.keys()[key]}
+    assert len(tracker.runs()) == 3
 
 
 def test_an_experiment_that_somebody_deleted_is_named(tracker: Tracker) -> None:
