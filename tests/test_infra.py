@@ -10,6 +10,7 @@ import sys
 import threading
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -302,14 +303,32 @@ def test_what_a_worker_holds_is_on_one_node_and_a_part_of_a_gpu_on_one_gpu(bundl
     assert sum(room_for(bundle, node) for node in nodes) == room
 
 
-def test_trainings_share_a_gpu_by_fractions() -> None:
+def test_trainings_share_a_gpu_by_fractions(tmp_path: Path) -> None:
+    """Ray is told of a GPU; two trainings are on it at once, for each waits for the other."""
     import ray
 
-    ray.init(address="local", num_cpus=3, num_gpus=2, include_dashboard=False, _node_ip_address="127.0.0.1",
+    def meet(folder: str, me: int) -> None:
+        import time
+        from pathlib import Path
+
+        import ray
+
+        Path(folder, str(me)).write_text(str(ray.get_gpu_ids()))
+        until = time.monotonic() + 60
+        while not Path(folder, str(1 - me)).exists():
+            if time.monotonic() > until:
+                raise ValueError("the other did not come")
+            time.sleep(0.1)
+
+    ray.init(address="local", num_cpus=3, num_gpus=1, include_dashboard=False, _node_ip_address="127.0.0.1",
              object_store_memory=100_000_000, log_to_driver=False)  # fmt: skip
     try:
-        TorchTrainerLaunch("x", workers=3, gpus=0.5).check()
-        with pytest.raises(ValueError, match=r"3 workers need .* room for 2"):
-            TorchTrainerLaunch("x", workers=3, gpus=0.6).check()
+        TorchTrainerLaunch("x", workers=2, gpus=0.5).check()
+        for workers, gpus, room in ((3, 0.5, 2), (2, 0.6, 1)):
+            with pytest.raises(ValueError, match=rf"{workers} workers need .* room for {room}"):
+                TorchTrainerLaunch("x", workers, gpus=gpus).check()
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda me: TorchTrainerLaunch(f"x{me}", gpus=0.5)(meet, str(tmp_path), me), range(2)))
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"0": "[0]", "1": "[0]"}
     finally:
         ray.shutdown()

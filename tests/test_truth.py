@@ -84,6 +84,7 @@ def python(run):
 
 structured = keyed(lambda: experiment("003/tablenmt/sample/char-structured").steps(0).scored)
 parser = keyed(lambda: trained("sample", TrainParser()))
+fetched = keyed(lambda: experiment("000/table1/laptop/phrase-k2").steps(0).scored)
 everything = run()
 table = {
     "nothing": run(),
@@ -103,6 +104,7 @@ table = {
     "source that no step reaches": edited("flows/report.py", "EXAMPLES = 8", "EXAMPLES = 9"),
     "how the store keeps what is made": edited("data/store.py", "- started, 3)", "- started, 4)"),
     "a library's version": upgraded("sacrebleu"),
+    "a byte of a corpus, with its digest": edited("data/manifests/multi30k.toml", 'sha256 = "2', 'sha256 = "3', fetched),
     "a byte of the data, flipped": flipped(file("generate_split", "00000.arrow")),
     "a byte of the weights, flipped": flipped(file("train", "model.safetensors")),
     "the scores, deleted": deleted(file("score_translations", "scores.json")),
@@ -145,6 +147,8 @@ def test_the_truth_table_of_the_store(tmp_path: Path) -> None:
         "source that no step reaches": [],
         "how the store keeps what is made": [],
         "a library's version": ["score_translations"],
+        "a byte of a corpus, with its digest": sorted(["fetch_corpus", *["read_split", "tokenise", "phrases"] * 3,
+                                                       "vocabulary", *MODEL]),
         "a byte of the data, flipped": ["generate_split"],
         "a byte of the weights, flipped": ["train"],
         "the scores, deleted": ["score_translations"],
