@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,35 @@ def test_a_run_whose_part_died_with_it_is_marked_too(prefect, tmp_path):
     assert codes == [-signal.SIGKILL, 0]
     with contextlib.closing(sqlite3.connect(tmp_path / "prefect" / "prefect.db")) as database:
         assert database.execute("select state_type from flow_run").fetchall() == [("CRASHED",), ("CRASHED",)]
+
+
+@pytest.mark.slow
+def test_a_run_whose_node_vanished_is_marked_by_the_automation(prefect, tmp_path):
+    zombies = (PROJECT / "infra" / "zombies.json").read_text()
+    assert '"within": 600' in zombies
+    (tmp_path / "zombies.json").write_text(zombies.replace('"within": 600', '"within": 45'))
+    assert prefect("automation", "create", "--from-file", "zombies.json").returncode == 0
+    alone = "import infra.environment, time; from prefect import flow; flow(lambda: time.sleep(900), name='alone')()"
+    environment = prefect.environment | {"PYTHONPATH": str(PROJECT), "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+    process = subprocess.Popen([sys.executable, "-c", alone], env=environment, cwd=tmp_path)
+
+    def asked(question: str) -> list[tuple[str]]:
+        with contextlib.closing(sqlite3.connect(tmp_path / "prefect" / "prefect.db")) as database:
+            return database.execute(question).fetchall()
+
+    def until(true: Callable[[], bool]) -> bool:
+        end = time.monotonic() + 240
+        while not (found := true()) and time.monotonic() < end:
+            time.sleep(1)
+        return found
+
+    try:
+        assert until(lambda: bool(asked("select id from events where event = 'prefect.flow-run.heartbeat'")))
+    finally:
+        process.kill()
+        process.wait()
+    assert asked("select state_type from flow_run") == [("RUNNING",)]
+    assert until(lambda: asked("select state_type from flow_run") == [("CRASHED",)]), (tmp_path / "log").read_text()
 
 
 LATE = """
