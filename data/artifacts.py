@@ -13,6 +13,7 @@ from typing import Any
 
 MANIFEST = "manifest.json"
 SHA256 = re.compile("[0-9a-f]{64}")
+os.umask(UMASK := os.umask(0))  # there is no asking without setting
 LONGEST_PART, LONGEST_NAME = 255, 2000  # bytes that any file system takes
 
 
@@ -80,6 +81,7 @@ def describe(path: Path) -> dict[str, Any]:
     """Size and digest of a file, after its bytes have reached the disk."""
     status = path.stat()
     if status.st_nlink == 1:  # under a second name it is part of an artifact already
+        path.chmod(0o666 & ~UMASK)  # safetensors and others give what they write to its owner alone
         with path.open("rb") as file:
             os.fsync(file.fileno())
     return {"bytes": status.st_size, "sha256": sha256_of(path)}

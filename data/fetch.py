@@ -31,6 +31,7 @@ CHUNK = 1 << 16
 PATIENCE, SLOWEST = 60.0, 1000.0  # after so many seconds a download has to come at so many bytes a second
 REDIRECTS = 10
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+AGAIN = "get the file again; or put sha256 and bytes of what is in yours, unpacked, into the manifest"
 BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 
@@ -49,6 +50,9 @@ def fetch(file: File, target: Path, sources: Sources) -> str:
             said.append(f"{place}: {error}")
     if sources.offline:
         said.append("offline")
+    said += (
+        [f"{path}: not a file" for m in sources.mirrors if not (path := m / file.mirror).is_file()] if not said else []
+    )
     places = " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors)
     places = places or "a folder named by PHRASEMODELS_MIRROR"
     raise OSError(f"{file.name} is not to be had ({'; '.join(said)}); put it at {places}")
@@ -186,7 +190,7 @@ def _unpack(file: File, packed: Path, target: Path) -> None:
         ):
             digest = _copy(source, out, file.bytes)
             if digest != file.sha256:
-                raise ValueError(f"sha256 is {digest}, the manifest says {file.sha256}; get the file again")
+                raise ValueError(f"sha256 is {digest}, the manifest says {file.sha256}; {AGAIN}")
     except BROKEN as error:
         raise ValueError(f"truncated or not a {packed.suffix} file ({error}); get the file again") from error
 
@@ -197,7 +201,7 @@ def _copy(source: BinaryIO, out: BinaryIO, most: int) -> str:
     while chunk := source.read(CHUNK):
         total += len(chunk)
         if total > most:
-            return f"of more than {most} bytes"
+            raise ValueError(f"holds more than the {most} bytes of the manifest; {AGAIN}")
         digest.update(chunk)
         out.write(chunk)
     return digest.hexdigest()

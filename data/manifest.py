@@ -7,7 +7,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -98,6 +98,12 @@ class Part(Strict):
     by: str = "id"
     start: int = Field(default=0, ge=0)
     stop: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if self.stop is not None and self.stop <= self.start:
+            raise ValueError("stop is not after start")
+        return self
 
 
 class Split(Strict):
@@ -197,7 +203,7 @@ def by_hand(manifest: Manifest, source: Source) -> str:
 def closest(word: str, known: Iterable[str]) -> str:
     """A hint for a word that is not among the known ones."""
     known = sorted(known)
-    match = difflib.get_close_matches(word, known, 1, 0.4)
+    match = difflib.get_close_matches(word, known, 1)
     return f"did you mean {match[0]!r}?" if match else "known: " + ", ".join(known)
 
 

@@ -125,5 +125,8 @@ def _corpora() -> str:
     from data.manifest import load, names
 
     mirror = Settings().mirror
-    found = [n for n in names() if mirror and all((mirror / f.mirror).is_file() for f in load(n).files)]
-    return f"sample needs nothing; in the mirror: {', '.join(found) or 'none'}; by URL: the other {len(names()) - len(found)}"
+    known = {name: load(name) for name in names()}
+    found = [n for n, m in known.items() if mirror and m.files and all((mirror / f.mirror).is_file() for f in m.files)]
+    by_hand = [n for n, m in known.items() if m.sources]
+    rest = len(known) - len({*found, *by_hand})
+    return f"sample needs nothing; in the mirror: {', '.join(found) or 'none'}; by hand: {', '.join(by_hand)}; by URL: {rest}"

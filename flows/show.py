@@ -27,7 +27,7 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
                 for c in columns
             )
         )
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    Console(width=None if sys.stdout.isatty() else 10_000).print(table)  # in a file or a pipe a name is one word
 
 
 def _against(row: dict[str, Any]) -> str:

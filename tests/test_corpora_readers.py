@@ -211,6 +211,8 @@ def test_sizes_and_reasons_are_those_of_the_manifest(tmp_path: Path) -> None:
     assert counted(table, Split(rows=2, files={}, reasons={"empty": 1}), "x") is table
     with pytest.raises(ValueError, match="x: 2 rows, the manifest says 3"):
         counted(table, Split(rows=3, files={}), "x")
+    with pytest.raises(ValueError, match="x: no rows; change its part"):
+        counted(table[:0], Split(files={}, part=Part(start=200)), "x")
     with pytest.raises(ValueError, match=r"x: rows that cannot be used: \{'empty': 1\}"):
         counted(table, Split(rows=2, files={}), "x")
 
@@ -247,7 +249,7 @@ def test_what_a_manifest_has_wrong_is_named_in_a_line(tmp_path: Path, name, role
 
 @pytest.mark.parametrize("by", ["nope", "facts"])
 def test_a_part_by_what_is_no_column_of_values_is_named(by: str) -> None:
-    with pytest.raises(ValueError, match=f"^x, part.by: no column '{by}' of single values: did you mean"):
+    with pytest.raises(ValueError, match=f"^x, part.by: no column '{by}' of single values: known: answer"):
         take(build(STORIES, "here", {}, 1), Part(by=by), "x")
 
 
@@ -274,12 +276,23 @@ def test_pairs_in_columns(tmp_path, text, options, rows):
     assert [(r["source"], r["target"], r["group"]) for r in table.to_pylist()] == rows
 
 
-@pytest.mark.parametrize("line", ["one column", "a\t", "a\tb\tc\td"])
-def test_a_line_that_is_no_pair_is_named(tmp_path, line):
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("one column", "give prefix and separator"), ("a\t", "no source, or no target"), ("a\tb\tc\td", "4 columns"),
+     ("", "empty; remove the line")],
+)  # fmt: skip
+def test_a_line_that_is_no_pair_is_named(tmp_path, line, said):
     path = tmp_path / "pairs"
     path.write_text(f"a\tb\n{line}\n")
-    with pytest.raises(ValueError, match="line 2"):
+    with pytest.raises(ValueError, match=f"line 2: .*{said}|line 2: {said}"):
         columns.read({"pairs": path}, WORDS)
+
+
+def test_a_line_is_named_by_the_file_s_own_name(tmp_path) -> None:
+    put(tmp_path, "pairs.txt", "a\tb\n\n")
+    split = Split(files={"pairs": "pairs.txt"}, schema="bitext")
+    with pytest.raises(ValueError, match=r"^mine train: pairs\.txt, line 2: empty"):
+        read_split(READERS["columns"], split, tmp_path, WORDS, "mine train")
 
 
 def test_treebanks_with_any_ends_of_lines_and_lengths(tmp_path: Path) -> None:

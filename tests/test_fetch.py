@@ -314,6 +314,12 @@ def test_what_nobody_asks_a_proxy_for(host: str, url: str, tmp_path: Path, monke
         fetch(a_file(f"http://{host}/t"), tmp_path / "t.en", Sources(wait=0.01))
 
 
+def test_a_folder_in_the_place_of_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "corpus" / "t.en.gz").mkdir(parents=True)
+    with pytest.raises(OSError, match=r"not to be had \(.*/corpus/t.en.gz: not a file\); put it at"):
+        fetch(a_file(), tmp_path / "t.en", Sources((tmp_path,)))
+
+
 def test_urls_are_tried_in_order_and_a_mirror_comes_first(url: str, tmp_path: Path) -> None:
     file = a_file("http://x:y/", f"{url}/gone/t.gz", f"{url}/good/t.gz")
     assert fetch(file, tmp_path / "t.en", QUICK).endswith("good/t.gz")
@@ -326,7 +332,7 @@ def test_urls_are_tried_in_order_and_a_mirror_comes_first(url: str, tmp_path: Pa
 def test_a_bomb_is_stopped_at_the_promised_size(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "t.en.gz").write_bytes(gzip.compress(bytes(200_000_000)))
-    with pytest.raises(OSError, match=r"t\.en\.gz: sha256 is of more than"):
+    with pytest.raises(OSError, match=r"t\.en\.gz: holds more than the 110890 bytes"):
         fetch(a_file(), tmp_path / "t.en", Sources((tmp_path,)))
     assert os.listdir(tmp_path) == ["corpus"]
 

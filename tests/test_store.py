@@ -71,6 +71,18 @@ def test_what_was_copied_from_another_is_no_hit_and_is_named(store: Store, said:
     assert damage(store) == []
 
 
+def test_what_a_library_writes_for_its_owner_alone_is_for_whom_the_user_s_umask_says(store: Store) -> None:
+    made = store.run(Step(private, "private"))
+    plain = store.root / "plain"
+    plain.touch()
+    assert made.file("weights").stat().st_mode == plain.stat().st_mode
+
+
+def private(job: Job, settings: None) -> dict:
+    (job.out / "weights").touch(0o600)
+    return {}
+
+
 def test_settings_and_inputs_are_in_the_key() -> None:
     keys = {
         Step(write, "x", Text("a")).key,

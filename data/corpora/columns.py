@@ -26,10 +26,15 @@ def read(files: One, max_words: int, separator: Separator = "\t", prefix: str = 
     for number, text in lines(path):
         bounded(text, str(path), number, max_words)
         cells = [cell.strip() for cell in text.removeprefix(prefix).split(separator)]
-        if not text.startswith(prefix) or len(cells) not in (2, 3) or not all(cells[:2]):
+        if not text.strip():
+            raise ValueError(f"{path}, line {number}: empty; remove the line")
+        if not text.startswith(prefix) or len(cells) == 1:
             raise ValueError(
                 f"{path}, line {number}: {text[:40]!r} is not {prefix!r}, source, {separator!r}, target; "
                 "give prefix and separator in the manifest's options"
             )
+        if len(cells) > 3 or not all(cells[:2]):
+            said = f"{len(cells)} columns, not two or three" if all(cells[:2]) else "no source, or no target"
+            raise ValueError(f"{path}, line {number}: {said}; correct the line")
         found.append((*cells, "")[:3])
     return build(BITEXT, str(path), columns(("source", "target", "group"), found), len(found))

@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -56,7 +57,10 @@ def read_split(table_of: Reader, split: Split, folder: Path, max_words: int, whe
     """A split of files that are there, by its reader."""
     assert split.schema_ is not None, "see `complete`"
     files = {role: folder / file for role, file in split.files.items()}
-    table = check(read_files(table_of, files, max_words, split.options, where), SCHEMAS[split.schema_], where)
+    try:
+        table = check(read_files(table_of, files, max_words, split.options, where), SCHEMAS[split.schema_], where)
+    except ValueError as error:  # by the file's own name: where it lies it is a copy, which nobody should mend
+        raise ValueError(str(error).replace(f"{folder}{os.sep}", f"{where}: ")) from error
     return counted(take(table, split.part, where), split, where)
 
 
@@ -124,7 +128,9 @@ def reasons(table: pa.Table) -> dict[str, int]:
 
 
 def counted(table: pa.Table, split: Split, where: str) -> pa.Table:
-    """The table, if it has as many rows and as many that cannot be used as the manifest says."""
+    """The table, if it has as many rows and as many that cannot be used as the manifest says; at least one."""
+    if table.num_rows == 0:
+        raise ValueError(f"{where}: no rows{'; change its part, or give a larger file' if split.part else ''}")
     if split.rows is not None and table.num_rows != split.rows:
         raise ValueError(
             f"{where}: {table.num_rows} rows, the manifest says {split.rows}: another version of the corpus?"
