@@ -17,7 +17,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from phrasemodels.structs.kernels import over_batch
-from phrasemodels.structs.kernels.vector import COMPILE, exp32
+from phrasemodels.structs.kernels.compilation import COMPILE
+from phrasemodels.structs.kernels.vector import exp32
 
 ONE, TWO, MOST = np.float32(1), np.float32(2), np.float32(40)
 WINDOWS = 512  # at a time: their gates are 1 MiB a step, at w = 64

@@ -17,7 +17,8 @@ import torch
 from numba import njit
 
 from phrasemodels.structs.kernels import over_batch, reference_vjp
-from phrasemodels.structs.kernels.vector import COMPILE, exp32
+from phrasemodels.structs.kernels.compilation import COMPILE
+from phrasemodels.structs.kernels.vector import exp32
 
 WIDTH = 32
 _0, _1 = np.float32(0), np.float32(1)

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic, models, overload, register_model
 
-from phrasemodels.structs.kernels.vector import COMPILE as COMPILE
+from phrasemodels.structs.kernels.compilation import COMPILE as COMPILE
 
 INLINE = COMPILE | {"forceinline": True}
 LANES = 4  # one AVX register; with more, small batches would not fill them, nor be divided among threads

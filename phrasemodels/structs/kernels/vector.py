@@ -6,13 +6,11 @@ the low bits, from where a shift makes it an exponent; so this must not be compi
 over its range: relative error ≤ 8e-8.
 """
 
-from typing import Any
-
 import numba as nb
 import numpy as np
 from numba.extending import intrinsic
 
-COMPILE: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, "cache": True}
+from phrasemodels.structs.kernels.compilation import COMPILE
 
 
 @intrinsic

@@ -1,0 +1,45 @@
+"""What numba keeps of kernels on disk: it counts until a kernel that is compiled into them changes."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import PROJECT
+
+VALUES = """
+import torch
+from phrasemodels.structs import chain
+from phrasemodels.structs.kernels import reference_only
+
+torch.manual_seed(0)
+unary, pairwise = (torch.randn(*shape, dtype=torch.float64) for shape in ((2, 5, 3), (3, 3)))
+print(float(chain.log_partition(unary, pairwise).sum()))
+with reference_only():
+    for factor in (1, 2):
+        print(float(chain.log_partition(factor * unary, factor * pairwise).sum()))
+"""
+ONCE, TWICE = "exponential(load(w, at))", "exponential(load(w, at) + load(w, at))"
+
+
+def test_a_kernel_is_compiled_anew_if_one_that_it_calls_in_another_file_changed(tmp_path: Path) -> None:
+    copy = tmp_path / "project"
+    shutil.copytree(PROJECT / "phrasemodels", copy / "phrasemodels", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    environment |= {"PYTHONPATH": str(copy)}
+
+    def run() -> tuple[list[float], dict[Path, int]]:
+        done = subprocess.run([sys.executable, "-c", VALUES], cwd=copy, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        kept = {path: path.stat().st_mtime_ns for path in copy.rglob("*.nb?")}
+        return [round(float(line), 9) for line in done.stdout.splitlines()], kept
+
+    (log_z, once, twice), first = run()
+    assert log_z == once != twice
+    assert run() == ([log_z, once, twice], first), "unchanged kernels are found"
+    edited = copy / "phrasemodels/structs/kernels/sequences.py"
+    edited.write_text(edited.read_text().replace(ONCE, TWICE))
+    (log_z, *_), second = run()
+    assert log_z == twice
+    assert second.keys() == first.keys(), "what was kept is overwritten"
