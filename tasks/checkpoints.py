@@ -20,13 +20,17 @@ KEEP = 2
 
 @dataclass
 class Progress:
-    """Where a training is. The random numbers of every worker are a function of (seed, step, rank): no state of them."""
+    """Where a training is. The random numbers of every worker are a function of (seed, step, rank): no state of them.
+
+    starts: each time that it began or went on, after how many steps and on how many workers.
+    """
 
     step: int = 0
     epoch: int = 0
     best: float = float("inf")
     best_step: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
+    starts: list[tuple[int, int]] = field(default_factory=list)
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -123,7 +127,7 @@ def resume(
         load_tensors(model, load_file(path / "model.safetensors"))
         _load_optimiser(optimiser, load_file(path / "optimiser.safetensors"))
         return Progress(**state["progress"]), load_file(path / "best.safetensors")
-    except (SafetensorError, ValueError, KeyError, IndexError, RuntimeError) as error:
+    except (SafetensorError, ValueError, TypeError, KeyError, IndexError, RuntimeError) as error:
         raise ValueError(
             f"{path} has its digests but cannot be read ({error}); delete the folder and run again"
         ) from error

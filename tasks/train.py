@@ -178,7 +178,8 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         "seed": settings.seed,
         "train_seconds": progress.history[-1]["seconds"],
         "peak_memory_mib": progress.history[-1]["peak_memory_mib"],
-        "workers": [count for count, _ in itertools.groupby(int(row["workers"]) for row in progress.history)],
+        "workers": [count for count, _ in itertools.groupby(workers for _, workers in progress.starts)],
+        "starts": [step for step, _ in progress.starts],
     }
 
 
@@ -193,6 +194,7 @@ def training_loop(training: Training) -> None:
     model = training.model.build().to(worker.device)
     optimiser = config.optimiser(model.parameters(), config)
     progress, best = resume(training.folder, model, optimiser, training.key)
+    progress.starts.append((progress.step, worker.world))
     wrapped = Objective(model, training.problem, config.smoothing)
     ddp = nn.parallel.DistributedDataParallel(wrapped) if worker.world > 1 else wrapped
     clock = Clock(progress)

@@ -19,9 +19,13 @@ from conftest import PROJECT
 from safetensors.torch import load_file
 
 import tasks.checkpoints
-from data.store import Step, Store
-from flows.catalogue import experiment
+import tasks.train
+from data.store import Places, Step, Store, digest_of
+from flows.catalogue import experiment, table
 from flows.experiment import override
+from flows.session import Session
+from infra.services import start_mlflow
+from infra.settings import Settings
 from tasks.checkpoints import Progress, load_tensors, newest, resume, save, tensors
 from tasks.train import PROGRESS, Objective, Training, _dev_loss, training_loop
 from tasks.workers import Worker
@@ -62,6 +66,13 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     found = newest(folder, "key")
     assert found is not None
     return load_file(found[0] / "model.safetensors")
+
+
+def starts(folder: Path) -> list[tuple[int, int]]:
+    """After how many steps it began and went on, and on how many workers."""
+    found = newest(folder, "key")
+    assert found is not None
+    return [tuple(start) for start in found[1]["progress"]["starts"]]
 
 
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
@@ -176,21 +187,55 @@ distributed.destroy_process_group()
 """
 
 
+def on_two_workers(chosen: Training, folder: Path) -> None:
+    (folder / "training").write_bytes(pickle.dumps(chosen))
+    commands = [
+        [sys.executable, "-c", WORKER, str(folder / "training"), str(rank), "2", str(folder / "rendezvous")]
+        for rank in range(2)
+    ]
+    assert [p.wait(120) for p in [subprocess.Popen(c, cwd=PROJECT) for c in commands]] == [0, 0]
+
+
 def test_two_workers_do_what_one_does_and_a_run_may_go_from_two_to_one(shared, tmp_path):
     more = ("model.encoder.dropout=0.0", "train.steps=10", "train.evaluate_every=5")
     alone, pair = training(shared, tmp_path / "alone", *more), training(shared, tmp_path / "pair", *more)
     training_loop(alone)
-    (tmp_path / "training").write_bytes(pickle.dumps(pair))
-    commands = [
-        [sys.executable, "-c", WORKER, str(tmp_path / "training"), str(rank), "2", str(tmp_path / "rendezvous")]
-        for rank in range(2)
-    ]
-    assert [p.wait(120) for p in [subprocess.Popen(c, cwd=PROJECT) for c in commands]] == [0, 0]
+    on_two_workers(pair, tmp_path)
     expected = losses(alone.folder)
     assert losses(pair.folder) == pytest.approx(expected, rel=1e-5)  # sums in another order
     shutil.rmtree(pair.folder / "step-00000010")
     training_loop(pair)
     assert losses(pair.folder) == pytest.approx(expected, rel=1e-5)
+    assert starts(pair.folder) == [(0, 2), (5, 1)]
+
+
+def test_a_run_whose_number_of_workers_changed_is_marked_although_nothing_was_evaluated_before(tmp_path):
+    more = (*SETTINGS, "train.steps=10", "recipe.corpus.dev=20", "recipe.corpus.test=20")
+    made = Session(table("000", "1", "sample", 1, more, ("phrase-k2",)), Settings(store=tmp_path / "store"))
+    start_mlflow(made.settings)
+    (pipeline,) = made.pipelines
+
+    def launch(loop, chosen):
+        on_two_workers(chosen, tmp_path)
+        shutil.rmtree(chosen.folder / "step-00000010")
+        loop(chosen)
+
+    trained = made.store.run(pipeline.trained, Places(launch=launch))
+    assert trained.meta["workers"] == [2, 1]
+    made._finish(pipeline, made.store.run(pipeline.scored))
+    assert made.tracker.client().get_run(made.run_of(pipeline)).data.tags["workers"] == "2 then 1"
+
+
+def test_a_checkpoint_of_another_version_is_refused_in_a_line(tmp_path):
+    model = torch.nn.Linear(2, 1)
+    optimiser = torch.optim.Adam(model.parameters())
+    path = save(tmp_path, model, tensors(model), optimiser, Progress(1), "key") / "state.json"
+    state = json.loads(path.read_text())
+    del state["digest"]
+    state["progress"]["sides"] = state["progress"].pop("starts")
+    path.write_text(json.dumps(state | {"digest": digest_of(state)}))
+    with pytest.raises(ValueError, match=r"cannot be read .*'sides'.*delete the folder and run again"):
+        resume(tmp_path, model, optimiser, "key")
 
 
 def losses(folder: Path) -> list[float]:
