@@ -21,7 +21,7 @@ import pytest
 from conftest import PROJECT
 from mlflow import MlflowClient
 
-from data.artifacts import sha256_of
+from data.artifacts import Artifact, sha256_of
 from data.store import Store
 from flows.query import VIEWS, query
 from infra.services import start_mlflow
@@ -253,8 +253,7 @@ def test_killed_workers_and_drivers_cost_no_bit_and_no_row(tmp_path):
         assert f"worker {first['pid']} was lost; worker {second['pid']} goes on" in told, "said while it goes on"
         os.kill(process.pid, signal.SIGKILL)  # the driver
     time.sleep(5)
-    before = progress(root)["step"]
-    assert 0 < before < 400
+    assert 0 < progress(root)["step"] < 400
     done = subprocess.run(
         command("reproduce", *more, "--json"), env=variables(root), cwd=tmp_path, capture_output=True, text=True
     )
@@ -266,11 +265,14 @@ def test_killed_workers_and_drivers_cost_no_bit_and_no_row(tmp_path):
     )  # fmt: skip
     assert undisturbed.returncode == 0, undisturbed.stderr
 
-    def weights(store: Path) -> str:
+    def trained(store: Path) -> Artifact:
         (artifact,) = (a for a in Store(store).artifacts() if a.manifest["step"] == "train")
-        return sha256_of(artifact.file("model.safetensors"))
+        return artifact
 
-    assert weights(root) == weights(tmp_path / "other")
+    one, other = (sha256_of(trained(store).file("model.safetensors")) for store in (root, tmp_path / "other"))
+    assert one == other
+    began, after_worker, after_driver = trained(root).meta["starts"]
+    assert began == 0 < after_worker < after_driver
     client = MlflowClient(f"sqlite:///{root / 'mlflow' / 'mlflow.db'}")
     (training,) = (r for r in runs({"store": root}) if r.data.tags["phrasemodels.kind"] == "training")
     assert training.info.status == "FINISHED"

@@ -112,7 +112,7 @@ def test_the_best_weights_are_those_with_the_least_dev_loss(shared, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["delete", "truncate", "no state"])
-def test_going_on_from_an_older_checkpoint_gives_the_same_bits(shared, undisturbed, tmp_path, damage):
+def test_going_on_from_an_older_checkpoint_gives_the_same_bits(shared, undisturbed, tmp_path, monkeypatch, damage):
     whole = training(shared, tmp_path)
     training_loop(whole)
     last = sorted(tmp_path.glob("step-*"))[-1]
@@ -123,8 +123,16 @@ def test_going_on_from_an_older_checkpoint_gives_the_same_bits(shared, undisturb
     else:
         (last / "state.json").unlink()
     assert newest(tmp_path, "key")[1]["progress"]["step"] == 35
+    computed, update = [], tasks.train._update
+
+    def noted(*arguments):
+        computed.append(arguments[-1].step)
+        return update(*arguments)
+
+    monkeypatch.setattr(tasks.train, "_update", noted)
     training_loop(whole)
     assert same(weights(tmp_path), undisturbed)
+    assert computed == [35, 36, 37, 38, 39], "none is computed twice"
 
 
 KILLED = """
@@ -138,6 +146,7 @@ def test_killed_at_any_time_it_ends_with_the_same_bits(shared, undisturbed, tmp_
     folder = tmp_path / "checkpoints"
     (tmp_path / "training").write_bytes(pickle.dumps(training(shared, folder)))
     command = [sys.executable, "-c", KILLED, str(tmp_path / "training")]
+    expected = [(0, 1)]
     for until in (12, 27):
         process = subprocess.Popen(command, cwd=PROJECT)
         while process.poll() is None:
@@ -147,10 +156,12 @@ def test_killed_at_any_time_it_ends_with_the_same_bits(shared, undisturbed, tmp_
                 break
             time.sleep(0.01)
         process.wait()
-    assert newest(folder, "key")[1]["progress"]["step"] < 40, "it must not have ended before it was killed"
+        expected.append((newest(folder, "key")[1]["progress"]["step"], 1))
+    assert expected[-1] < (40, 1), "it must not have ended before it was killed"
     assert json.loads((folder / PROGRESS).read_text())["pid"]
     assert subprocess.run(command, cwd=PROJECT).returncode == 0
     assert same(weights(folder), undisturbed)
+    assert starts(folder) == expected, "each time from the newest checkpoint"
     history = newest(folder, "key")[1]["progress"]["history"]
     assert [row["step"] for row in history] == [10, 20, 30, 40]
 
