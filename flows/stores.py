@@ -1,11 +1,12 @@
-"""The store that the settings name, and what a run does to keep it."""
+"""The store that the settings name, what a run does to keep it, and what goes."""
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 from data.leases import lease
 from data.store import Step, Store
-from data.upkeep import trimmed
+from data.upkeep import Waste, collect, trim, trimmed, waste
 from infra.settings import Settings
 
 
@@ -28,3 +29,13 @@ def kept(store: Store, steps: list[Step], settings: Settings, name: str = "") ->
             stack.enter_context(store.shared.lease(keys))
         stack.enter_context(lease(store, keys, name))
         yield
+
+
+def collected(store: Store, settings: Settings, days: float, newest: int, dry: bool = False) -> list[Waste]:
+    """What was removed, or would be, here and in the shared storage; this node's folder shrinks to its limit."""
+    found = waste(store, days, newest) if dry else collect(store, days, newest)
+    if store.shared is not None:
+        found += [Waste(Path(path), 0, "shared") for path in store.shared.collect(days, newest, dry)]
+        if not dry:
+            found += [Waste(a.path, 0, a.manifest["label"]) for a in trim(store, settings.cache_bytes)]
+    return found

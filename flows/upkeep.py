@@ -39,17 +39,11 @@ def gc(
 
     With a store on object storage, also there; and this node's folder shrinks to its limit.
     """
-    from data.upkeep import collect, trim, waste
+    from flows.stores import collected
     from infra.settings import Settings
 
-    store = _store()
-    found = waste(store, days, newest) if dry else collect(store, days, newest)
+    found = collected(_store(), Settings(), days, newest, dry)
     rows = [{"path": str(thing.path), "label": thing.label, "bytes": thing.bytes} for thing in found]
-    if store.shared is not None:
-        rows += [{"path": path, "label": "shared", "bytes": 0} for path in store.shared.collect(days, newest, dry)]
-        if not dry:
-            trimmed = trim(store, Settings().cache_bytes)
-            rows += [{"path": str(a.path), "label": a.manifest["label"], "bytes": 0} for a in trimmed]
     if as_json:
         print(json.dumps(rows, indent=1))
         return

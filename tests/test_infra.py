@@ -20,6 +20,7 @@ from conftest import PROJECT
 
 from flows.catalogue import table
 from flows.everything import everything
+from flows.gc import gc
 from flows.reproduce import reproduce
 from flows.session import Session
 from infra.runner import TorchTrainerLaunch, room_for
@@ -28,7 +29,8 @@ from infra.settings import PASSWORDS, Settings
 
 INFRA = PROJECT / "infra"
 SECRETS = [name for names in PASSWORDS.values() for name in names]
-FLOWS = {"flows.reproduce.reproduce": reproduce, "flows.everything.everything": everything}
+FLOWS = {"flows.reproduce.reproduce": reproduce, "flows.everything.everything": everything,
+         "flows.gc.gc": gc}  # fmt: skip
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -38,7 +40,7 @@ def documents(name: str) -> list[dict[str, Any]]:
 def test_deployments_name_flows_and_parameters_that_exist() -> None:
     found = yaml.safe_load((PROJECT / "prefect.yaml").read_text())["deployments"]
     assert {d["name"]: [s["slug"] for s in d["schedules"]] for d in found} == {
-        "sample": [], "tables": ["nightly", "weekly"]}  # fmt: skip
+        "sample": [], "tables": ["nightly", "weekly"], "store": ["daily"]}  # fmt: skip
     for deployment in found:
         for its in ({}, *(schedule.get("parameters", {}) for schedule in deployment["schedules"])):
             FLOWS[deployment["entrypoint"]].validate_parameters(deployment["parameters"] | its)

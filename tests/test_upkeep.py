@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 from conftest import PROJECT
+from prefect.exceptions import ParameterTypeError
 
 from data import upkeep
 from data.leases import leased
 from data.store import Job, Step, Store
 from data.upkeep import collect, damage, usage, waste
+from flows.gc import gc
 
 OLD = 30 * 86400
 
@@ -125,6 +127,19 @@ def test_a_lost_middle_stops_the_removal(store: Store, step: int, damage: str) -
     store.run(steps[1])
     store.run(steps[2])
     assert collect(store, days=0) == []
+
+
+def test_what_is_scheduled_removes_what_the_command_does(store: Store, cli, monkeypatch) -> None:
+    steps = chain(store, "table", "a")
+    orphan = store.run(Step(write, "orphan", Text("x")))
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(store.root))
+    assert gc.fn(days=7, verdicts=0) == []
+    age(store)
+    would = json.loads(cli("store", "gc", "--dry-run", "--json").stdout)
+    assert gc.fn(days=7, verdicts=0) == [row["path"] for row in would] == [str(orphan.path)]
+    assert all(store.find(step) for step in steps)
+    with pytest.raises(ParameterTypeError, match="days"):
+        gc.validate_parameters({"days": -1})
 
 
 HOLDER = """
