@@ -1,56 +1,43 @@
-"""Runs that nobody watches: each leaves a record, and the next one finds those that died and says so everywhere.
-
-ROOT/runs/ID.json    what was asked for, when, how it ended: running, completed, failed, dead
-"""
+"""Runs that nobody watches: each leaves a record, and the next one finds those that died and says so everywhere."""
 
 import contextlib
 import datetime
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import infra.environment  # noqa: F401  before prefect
-from data.artifacts import write_durably
-from data.leases import held
 from data.store import Store
+from flows.records import COMPLETED, DEAD, FAILED, RUNNING, records, write
 from flows.session import Session
 from flows.stores import kept
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
-RUNNING, COMPLETED, FAILED, DEAD, DAMAGED = "running", "completed", "failed", "dead", "damaged"
+
+@contextlib.contextmanager
+def attempt(session: Session, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """While a run of a table is under way: its record, and a lease on what it needs."""
+    with kept(session.store, session.steps, session.settings, session.attempt):
+        about = {"steps": len(session.steps), "found_dead": bury(session)}
+        with recorded(session.store, session.attempt, session.table.title, asked, about) as record:
+            yield record
 
 
 @contextlib.contextmanager
-def attempt(session: Session) -> Iterator[dict[str, Any]]:
-    """While a run is under way: its record, to which the run may add, and a lease on what it needs."""
-    with kept(session.store, session.steps, session.settings, session.attempt):
-        buried = bury(session)
-        record: dict[str, Any] = {
-            "id": session.attempt,
-            "title": session.table.title,
-            "steps": len(session.steps),
-            "found_dead": buried,
-            "started": _now(),
-            "state": RUNNING,
-        }
-        _write(session.store, record)
-        try:
-            yield record
-        except BaseException as error:
-            _write(session.store, record | {"state": FAILED, "error": str(error).split("\n")[0], "ended": _now()})
-            raise
-        _write(session.store, record | {"state": COMPLETED, "ended": _now()})
-
-
-def records(store: Store) -> list[dict[str, Any]]:
-    """The records of all runs, oldest first; one that runs no longer, but was never marked, is dead."""
-    found = [_read(path) for path in (store.root / "runs").glob("*.json")]
-    found = [r | {"state": DEAD} if r["state"] == RUNNING and not held(store, r["id"]) else r for r in found]
-    return sorted(found, key=lambda record: str(record["started"]))
+def recorded(
+    store: Store, run: str, title: str, asked: dict[str, Any], about: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """While a run is under way that holds a lease: its record, to which it may add."""
+    record = {"id": run, "title": title, "asked": asked, **about, "started": _now(), "state": RUNNING}
+    write(store, record)
+    try:
+        yield record
+    except BaseException as error:
+        write(store, record | {"state": FAILED, "error": str(error).split("\n")[0], "ended": _now()})
+        raise
+    write(store, record | {"state": COMPLETED, "ended": _now()})
 
 
 def bury(session: Session) -> list[str]:
@@ -59,7 +46,7 @@ def bury(session: Session) -> list[str]:
     for record in dead:
         crashed(UUID(record["id"]))
         session.tracker.dead(record["id"])
-        _write(session.store, record | {"marked": _now()})
+        write(session.store, record | {"marked": _now()})
     return [record["id"] for record in dead]
 
 
@@ -97,23 +84,6 @@ def recount(client: "SyncPrefectClient", deployment: UUID) -> None:
         client.update_global_concurrency_limit(
             f"deployment:{deployment}", GlobalConcurrencyLimitUpdate(active_slots=taken)
         )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """A record; of one that is damaged only its name."""
-    known = {"id": path.stem, "title": "", "started": "", "state": DAMAGED}
-    try:
-        found = json.loads(path.read_bytes())
-        UUID(found["id"])
-        return found if all(isinstance(found[name], str) for name in known) else known
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return known
-
-
-def _write(store: Store, record: dict[str, Any]) -> None:
-    path: Path = store.root / "runs" / f"{record['id']}.json"
-    path.parent.mkdir(exist_ok=True)
-    write_durably(path, json.dumps(record, indent=1))
 
 
 def _now() -> str:

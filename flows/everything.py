@@ -2,12 +2,16 @@
 
 from typing import Any
 
-from prefect import flow
+from prefect import flow, runtime
 
 import infra.environment  # noqa: F401
+from data.leases import lease
 from data.manifest import closest
+from flows.attempts import recorded
 from flows.catalogue import TABLES
+from flows.records import page_of, write
 from flows.reproduce import reproduce
+from flows.stores import open_store
 from infra.services import services
 from infra.settings import Settings
 
@@ -19,24 +23,28 @@ def everything(
     seeds: int = 2,
     set: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Every table of some papers, or of all; a report for each. Fails at the end if one of them did.
+    """Every table of some papers, or of all; a report for each, and a page of the run that leads to them. Fails at the end
+    if one of them did.
 
     papers: like ["000"]. set: overrides of every experiment, like ["train.steps=200"].
     """
-    found: dict[str, Any] = {}
-    failures: dict[str, str] = {}
-    wanted = chosen(papers or [])
-    with services(Settings()):
+    wanted, run, settings = chosen(papers or []), str(runtime.flow_run.id), Settings()
+    tables: dict[str, dict[str, str]] = {}
+    title, asked, store = f"{len(wanted)} tables, profile {profile}", runtime.flow_run.parameters, open_store(settings)
+    with services(settings), lease(store, [], run), recorded(store, run, title, asked, {"tables": tables}) as record:
         for paper, number in wanted:
-            name = f"paper {paper}, table {number}"
+            told = tables[f"paper {paper}, table {number}"] = {}
             try:
-                found[name] = reproduce(paper=paper, table=number, profile=profile, seeds=seeds, set=set)["report"]
+                state = reproduce(paper=paper, table=number, profile=profile, seeds=seeds, set=set, return_state=True)
+                if page_of(store, part := str(state.state_details.flow_run_id)).exists():  # it was not refused at once
+                    told["run"] = part
+                told["report"] = state.result()["report"]
             except Exception as error:
-                failures[name] = str(error).split("\n")[0]
-    if failures:
-        told = "; ".join(f"{name}: {why}" for name, why in failures.items())
-        raise OSError(f"{len(failures)} of {len(wanted)} tables failed: {told}")
-    return found
+                told["error"] = str(error).split("\n")[0]
+            write(store, record)
+        if failures := [f"{name}: {told['error']}" for name, told in tables.items() if "error" in told]:
+            raise OSError(f"{len(failures)} of {len(wanted)} tables failed: {'; '.join(failures)}")
+    return {name: told["report"] for name, told in tables.items()}
 
 
 def chosen(papers: list[str]) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from flows.models import PARTS, Answering, given_texts
 from flows.plots import curves, differences, groups, intervals, lines
 from flows.query import ANSWERS
 from flows.recipes.entailment import EntailmentRecipe
+from flows.records import page_of
 from flows.sections import structured
 from flows.session import Session
 from flows.templates import render, row_name
@@ -30,7 +31,8 @@ TEXTS = ("facts", "question", "premise", "hypothesis", "text", "tokens", "source
 
 
 def write_report(session: Session, verdicts: Artifact) -> Path:
-    """The page, in the store's folder `reports`. Sentences of corpora that may not be passed on are left out."""
+    """The page, in the store's folder `reports`, and as that of this run. Sentences of corpora that may not be passed on
+    are left out."""
     rows = verdicts.meta["rows"]
     page = render(
         "table.html.jinja",
@@ -55,8 +57,9 @@ def write_report(session: Session, verdicts: Artifact) -> Path:
     )
     table = session.table
     path = session.store.root / "reports" / f"{table.paper}-table{table.number}-{table.profile}.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(path, page)
+    for place in (path, *([page_of(session.store, session.attempt)] if session.attempt else [])):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(place, page)
     return path
 
 

@@ -44,14 +44,14 @@ def reproduce(
     started = time.monotonic()
     if missing := session.missing_files():
         raise OSError("offline, and these files are missing; put each at the place named:\n  " + "\n  ".join(missing))
-    with services(settings), attempt(session) as record, Watch(session) as watch:
+    with services(settings), attempt(session, runtime.flow_run.parameters) as record, Watch(session) as watch:
         ready = time.monotonic() - started
         session.check()
         run_steps(session, watch)
         with watch.step(session.verdicts):
             verdicts = session.store.run(session.verdicts)
         report = write_report(session, verdicts)
-        record |= {"report": str(report), "verdicts": verdicts.key, "stages": watch.stages()}
+        record |= {"verdicts": verdicts.key, "stages": watch.stages()}
         session.close(verdicts, report)
         found = verdicts.meta["rows"]
         create_table_artifact(key=f"verdicts-{paper}-table{table}-{profile}", table=[_flat(row) for row in found])

@@ -7,6 +7,7 @@ from pathlib import Path
 from data.leases import lease
 from data.store import Step, Store
 from data.upkeep import Waste, collect, trim, trimmed, waste
+from flows.records import forgotten
 from infra.settings import Settings
 
 
@@ -32,10 +33,14 @@ def kept(store: Store, steps: list[Step], settings: Settings, name: str = "") ->
 
 
 def collected(store: Store, settings: Settings, days: float, newest: int, dry: bool = False) -> list[Waste]:
-    """What was removed, or would be, here and in the shared storage; this node's folder shrinks to its limit."""
+    """What was removed, or would be, here and in the shared storage, and of runs; this node's folder shrinks to its
+    limit."""
     found = waste(store, days, newest) if dry else collect(store, days, newest)
     if store.shared is not None:
         found += [Waste(Path(path), 0, "shared") for path in store.shared.collect(days, newest, dry)]
-        if not dry:
-            found += [Waste(a.path, 0, a.manifest["label"]) for a in trim(store, settings.cache_bytes)]
+    there = store.artifacts() if store.shared is None else store.shared.artifacts()
+    left = {artifact.key for artifact in there} - {thing.path.stem for thing in found}
+    found += forgotten(store, days, left, dry)
+    if store.shared is not None and not dry:
+        found += [Waste(a.path, 0, a.manifest["label"]) for a in trim(store, settings.cache_bytes)]
     return found

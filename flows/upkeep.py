@@ -35,7 +35,8 @@ def gc(
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what no verdict and no run under way rests on; interrupted work too, once it is old.
+    """Remove what no verdict and no run under way rests on; interrupted work too, once it is old, and the pages of runs,
+    but of each verdict that of the newest.
 
     With a store on object storage, also there; and this node's folder shrinks to its limit.
     """
@@ -76,8 +77,8 @@ def verify(as_json: Json = False) -> None:
 
 @app.command()
 def runs(as_json: Json = False) -> None:
-    """Every run of a table: when, how it ended, its report; a dead one goes on when the same is asked for again."""
-    from flows.attempts import records
+    """Every run: when, how it ended, its page; a dead one goes on when the same is asked for again."""
+    from flows.records import records
     from flows.show import print_rows
 
     found = records(_store())

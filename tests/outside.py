@@ -30,9 +30,9 @@ from data.shards import read_shard, write_shard
 from data.sources import Sources
 from data.store import Step, Store, digest_of, jsonable
 from data.upkeep import damage, usage, waste
-from flows.attempts import records
 from flows.catalogue import experiment
 from flows.models import load
+from flows.records import records
 from infra.settings import Settings
 from tasks.checkpoints import Progress, resume, save
 from tasks.sentences import VectorFile

@@ -96,6 +96,10 @@ def runs(world: dict) -> list:
     return [run for e in client.search_experiments() for run in client.search_runs([e.experiment_id])]
 
 
+def records(world: dict) -> list[dict]:
+    return json.loads(ask(world, "store", "runs", "--json"))
+
+
 def test_mlflow_has_every_run_once_with_all_that_was_promised(world):
     client = MlflowClient(f"sqlite:///{world['store'] / 'mlflow' / 'mlflow.db'}")
     found = {run.info.run_name: run for run in runs(world)}
@@ -129,6 +133,9 @@ def test_the_same_again_is_found_whole_and_logs_nothing_twice(world):
     again = json.loads(ask(world, "reproduce", *TINY, *ROWS, "--json"))
     assert again["stages"].get("train", 0) < 10
     assert len(runs(world)) == before
+    kept = [(world["store"] / "runs" / f"{record['id']}.html").read_text() for record in records(world)]
+    assert kept == [Path(again["report"]).read_text()] * 2
+    assert [Path(record["report"]).read_text() for record in records(world)] == kept
     test_mlflow_has_every_run_once_with_all_that_was_promised(world)
 
 
@@ -280,6 +287,9 @@ def test_killed_workers_and_drivers_cost_no_bit_and_no_row(tmp_path):
 
     first, second = sorted((root / "runs").glob("*.json"), key=lambda path: json.loads(path.read_text())["started"])
     assert [json.loads(path.read_text())["state"] for path in (first, second)] == ["dead", "completed"]
+    page = first.with_suffix(".html").read_text()
+    assert "<strong>dead</strong>" in page and "train.steps=400" in page
+    assert second.with_suffix(".html").read_bytes() == (root / "reports" / "000-table1-sample.html").read_bytes()
     with contextlib.closing(sqlite3.connect(root / "prefect" / "prefect.db")) as prefect:
         states = dict(prefect.execute("select id, state_type from flow_run").fetchall())
     assert {str(uuid.UUID(key)): state for key, state in states.items()} == {

@@ -1,0 +1,80 @@
+"""What runs leave: a record and a page each, for as long as somebody may ask."""
+
+import contextlib
+import datetime
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from data.store import Store
+from flows.attempts import recorded
+from flows.records import forgotten, page_of, records, write
+
+
+def ended(store: Store, days: float, **values: Any) -> str:
+    """A record of a run that ended so many days ago."""
+    then = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=days)).isoformat()
+    known = {"id": str(uuid4()), "title": "a table", "started": then, "ended": then, "state": "completed"}
+    write(store, record := known | values)
+    page_of(store, record["id"]).touch()  # the report of a table
+    return record["id"]
+
+
+def test_a_run_that_failed_has_a_page_of_what_was_asked_for_and_of_its_error(store: Store) -> None:
+    run = str(uuid4())
+    with contextlib.suppress(OSError), recorded(store, run, "a table", {"set": ["train.steps=<b>"]}, {}):
+        raise OSError("no <room>\nand more")
+    (record,) = records(store)
+    assert record["report"] == str(page_of(store, run))
+    page = page_of(store, run).read_text()
+    assert "<strong>failed</strong>: no &lt;room&gt;<" in page
+    assert "train.steps=\\u003cb\\u003e" in page
+
+
+def test_a_page_of_several_tables_leads_to_theirs(store: Store) -> None:
+    run, part = str(uuid4()), str(uuid4())
+    with recorded(store, run, "3 tables", {}, {"tables": {}}) as record:
+        record["tables"] |= {"one": {"run": part, "report": "x"}, "two": {"error": "too <large>"}, "three": {}}
+    page = page_of(store, run).read_text()
+    assert f'<a href="{part}.html">one</a></th><td>completed' in page
+    assert "two</th><td>too &lt;large&gt;" in page
+    assert "three</th><td>under way" in page
+
+
+@pytest.mark.parametrize(
+    "told", [{"asked": [], "tables": 7}, {"tables": {"one": None}}, {"error": [1], "title": "\ud800"}]
+)
+def test_whatever_a_record_holds_it_has_a_page(store: Store, told: dict[str, Any]) -> None:
+    run = ended(store, 0, **told)
+    assert page_of(store, run).read_text().count("</html>") == 1
+
+
+def test_a_report_stays_the_page_of_its_run_unless_that_fails_later(store: Store) -> None:
+    run = str(uuid4())
+    with recorded(store, run, "a table", {}, {}) as record:
+        page_of(store, run).write_text("the report")
+        record["verdicts"] = "1" * 32
+    assert page_of(store, run).read_text() == "the report"
+    with contextlib.suppress(OSError), recorded(store, run, "a table", {}, {}) as record:
+        page_of(store, run).write_text("the report")
+        record["verdicts"] = "1" * 32
+        raise OSError("MLflow does not answer")
+    assert "MLflow does not answer" in page_of(store, run).read_text()
+
+
+def test_of_each_verdict_the_newest_run_stays_and_others_until_they_are_old(store: Store) -> None:
+    kept, lost = "1" * 32, "2" * 32
+    old = [ended(store, 9, verdicts=kept), ended(store, 8, verdicts=lost), ended(store, 8, state="failed")]
+    newest, lately = ended(store, 8, verdicts=kept), ended(store, 6, state="failed")
+    runs, dead = store.root / "runs", {"id": str(uuid4()), "title": "", "started": "2020-01-01", "state": "running"}
+    write(store, dead)
+    (runs / "damaged.json").write_text("{")
+    assert len(forgotten(store, 7, {kept}, dry=True)) == 3
+    assert {page_of(store, run).stem for run in old} <= {path.stem for path in runs.glob("*.json")}
+    assert {thing.path.stem for thing in forgotten(store, 7, {kept})} == {*old}
+    left = {path.stem for path in runs.glob("*.json")}
+    assert left == {newest, lately, dead["id"], "damaged"}
+    assert {path.stem for path in runs.glob("*.html")} == left - {"damaged"}
+    assert json.loads((runs / f"{newest}.json").read_text())["verdicts"] == kept
