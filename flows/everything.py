@@ -22,18 +22,21 @@ def everything(
     profile: str = "sample",
     seeds: int = 2,
     set: list[str] | None = None,
+    tables: list[str] | None = None,
 ) -> dict[str, Any]:
     """Every table of some papers, or of all; a report for each, and a page of the run that leads to them. Fails at the end
     if one of them did.
 
-    papers: like ["000"]. set: overrides of every experiment, like ["train.steps=200"].
+    papers: like ["000"]. set: overrides of every experiment, like ["train.steps=200"]. tables: of these papers only some,
+    like ["1"].
     """
-    wanted, run, settings = chosen(papers or []), str(runtime.flow_run.id), Settings()
-    tables: dict[str, dict[str, str]] = {}
-    title, asked, store = f"{len(wanted)} tables, profile {profile}", runtime.flow_run.parameters, open_store(settings)
-    with services(settings), lease(store, [], run), recorded(store, run, title, asked, {"tables": tables}) as record:
+    wanted, run, settings = chosen(papers or [], tables or []), str(runtime.flow_run.id), Settings()
+    ended: dict[str, dict[str, str]] = {}
+    title = f"{len(wanted)} of {len(TABLES)} tables, profile {profile}"
+    asked, store = runtime.flow_run.parameters, open_store(settings)
+    with services(settings), lease(store, [], run), recorded(store, run, title, asked, {"tables": ended}) as record:
         for paper, number in wanted:
-            told = tables[f"paper {paper}, table {number}"] = {}
+            told = ended[f"paper {paper}, table {number}"] = {}
             try:
                 state = reproduce(paper=paper, table=number, profile=profile, seeds=seeds, set=set, return_state=True)
                 if page_of(store, part := str(state.state_details.flow_run_id)).exists():  # it was not refused at once
@@ -42,15 +45,19 @@ def everything(
             except Exception as error:
                 told["error"] = str(error).split("\n")[0]
             write(store, record)
-        if failures := [f"{name}: {told['error']}" for name, told in tables.items() if "error" in told]:
+        if failures := [f"{name}: {told['error']}" for name, told in ended.items() if "error" in told]:
             raise OSError(f"{len(failures)} of {len(wanted)} tables failed: {'; '.join(failures)}")
-    return {name: told["report"] for name, told in tables.items()}
+    return {name: told["report"] for name, told in ended.items()}
 
 
-def chosen(papers: list[str]) -> list[tuple[str, str]]:
+def chosen(papers: list[str], tables: list[str]) -> list[tuple[str, str]]:
     """(paper, table) of some papers, or of all; a ValueError names one that is not there."""
     known = {paper for paper, _ in TABLES}
     for paper in papers:
         if paper not in known:
             raise ValueError(f"no paper {paper!r}: {closest(paper, known)}")
-    return [(paper, number) for paper, number in TABLES if not papers or paper in papers]
+    found = [(paper, number) for paper, number in TABLES if not papers or paper in papers]
+    for number in tables:
+        if number not in (there := {table for _, table in found}):
+            raise ValueError(f"no table {number!r} of these papers: {closest(number, there)}")
+    return [(paper, number) for paper, number in found if not tables or number in tables]

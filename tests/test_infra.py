@@ -19,7 +19,7 @@ import yaml
 from conftest import PROJECT
 
 from flows.catalogue import table
-from flows.everything import everything
+from flows.everything import chosen, everything
 from flows.gc import gc
 from flows.reproduce import reproduce
 from flows.session import Session
@@ -45,6 +45,14 @@ def test_deployments_name_flows_and_parameters_that_exist() -> None:
         for its in ({}, *(schedule.get("parameters", {}) for schedule in deployment["schedules"])):
             FLOWS[deployment["entrypoint"]].validate_parameters(deployment["parameters"] | its)
         assert deployment["concurrency_limit"] == {"limit": 1, "collision_strategy": "CANCEL_NEW"}
+
+
+def test_tables_are_chosen_by_paper_and_number() -> None:
+    assert chosen(["004"], ["parser", "1"]) == [("004", "1"), ("004", "parser")]
+    assert {paper for paper, _ in chosen([], ["2"])} == {"000", "001", "002", "004"}
+    for papers, tables, said in ((["00"], [], "no paper '00'"), (["004"], ["nmt"], "no table 'nmt' of these papers")):
+        with pytest.raises(ValueError, match=said):
+            chosen(papers, tables)
 
 
 @pytest.mark.parametrize("file", ["compose.yaml", "kubernetes-pool.yaml"])
