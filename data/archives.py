@@ -23,7 +23,11 @@ from typing import IO, Any, NamedTuple, TypeVar
 RATIO = 200
 MOST_ENTRIES, MOST_CHARACTERS = 100_000, 500  # of an archive; of a name
 HEADERS, HEADERS_EACH = 1 << 16, 1 << 11  # bytes, as tarfile keeps all of them: at first, and more with each entry
-OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+OPENERS: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": partial(lzma.open, format=lzma.FORMAT_XZ),
+}
 CHUNK = 1 << 16
 T = TypeVar("T")
 BROKEN = (
@@ -33,6 +37,7 @@ BROKEN = (
     lzma.LZMAError,
     EOFError,
     OSError,
+    MemoryError,  # which xz may ask for, as much as it likes
     UnicodeDecodeError,  # a name that is not what its flag says
     NotImplementedError,
 )

@@ -30,9 +30,9 @@ ATTEMPTS = 5
 CHUNK = 1 << 16
 PATIENCE, SLOWEST = 60.0, 1000.0  # after so many seconds a download has to come at so many bytes a second
 REDIRECTS = 10
-OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": partial(lzma.open, format=lzma.FORMAT_XZ)}
 AGAIN = "get the file again; or put sha256 and bytes of what is in yours, unpacked, into the manifest"
-BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, MemoryError)  # xz says how much memory it wants
 
 
 class InterruptedDownloadError(Exception):
@@ -192,7 +192,7 @@ def _unpack(file: File, packed: Path, target: Path) -> None:
             if digest != file.sha256:
                 raise ValueError(f"sha256 is {digest}, the manifest says {file.sha256}; {AGAIN}")
     except BROKEN as error:
-        raise ValueError(f"truncated or not a {packed.suffix} file ({error}); get the file again") from error
+        raise ValueError(f"truncated or not a {packed.suffix} file ({error!r}); get the file again") from error
 
 
 def _copy(source: BinaryIO, out: BinaryIO, most: int) -> str:

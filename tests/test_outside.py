@@ -3,15 +3,30 @@
 FINDS broke them once, thrown by fuzz.py.
 """
 
+import contextlib
 import io
 import random
+import resource
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fuzz import broken
 from outside import OUTSIDE, attempt
+
+
+@contextlib.contextmanager
+def no_more_than(memory: int) -> Iterator[None]:
+    """Meanwhile this process gets so many bytes of addresses, and no more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + memory, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def nameless() -> bytes:
@@ -46,6 +61,7 @@ FINDS = [
     ("zip", misnamed(central=False)),
     ("tar", b"\x1f\x8b\x08" + bytes(40)),
     ("tar", said_of_a_file(b"9" * 20 + b" x=y\n")),
+    ("xz", b"Z" + b"\xff" * 100),
     ("manifest of a corpus", b'name = "\xff"'),
     ("manifest of a corpus", b"x = " + b"[" * 100_000),
     ("manifest of a corpus", OUTSIDE["manifest of a corpus"].seeds[0].replace(b'"concatenate', b'"con\\ncat')),
@@ -127,7 +143,8 @@ def test_what_is_well_formed_is_taken(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "content"), FINDS)
 def test_what_was_found_once_is_refused_as_it_should(name: str, content: bytes, tmp_path: Path) -> None:
     assert content not in OUTSIDE[name].seeds
-    attempt(name, content, tmp_path / "x")
+    with no_more_than(2 << 30):
+        attempt(name, content, tmp_path / "x")
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
