@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="Proofs on this machine that promis
 EXPERIMENT = "000/table1/sample/phrase-k2"
 STEPS = 60
 CLOSE, NO_DROPOUT = 1e-6, "model.encoder.dropout=0.0"  # another number of workers sums, and drops, in another order
-# In float32 the other order of sums grows under Adam (from step 5 to 60: weights 1e-2 apart); in float64 it stays 1e-11.
+# In float32 the other order of sums grows to 1e-2 (results/under-fire.md says why); in float64 it stays 1e-11.
 DOUBLE = "import torch\n\ntorch.set_default_dtype(torch.float64)\n"
 SETTINGS = (f"train.steps={STEPS}", "train.evaluate_every=20", "train.checkpoint_every=5", "train.batch_tokens=600",
             "recipe.corpus.train=200", "recipe.corpus.dev=20", "recipe.corpus.test=20")  # fmt: skip
