@@ -101,6 +101,8 @@ def damaged(artifact: Artifact) -> str | None:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Where to write what is to take the place of a file once it is whole; a failure leaves the file as it was."""
+    if path.is_dir():
+        raise OSError(f"{path} is a folder: name a file")
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield aside

@@ -216,7 +216,10 @@ def load(name: str) -> Manifest:
     """The manifest of a corpus by name."""
     if name not in names():
         raise ValueError(f"no corpus {name!r}: {closest(name, names())}")
-    return read(MANIFESTS / f"{name}.toml")
+    found = read(path := MANIFESTS / f"{name}.toml")
+    if found.name != name:
+        raise ValueError(f"{path}: name is {found.name!r}; call the file so, or the corpus as the file")
+    return found
 
 
 def read(path: Path) -> Manifest:

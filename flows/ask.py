@@ -39,6 +39,8 @@ def sql(
     from infra.services import start_mlflow
     from infra.settings import Settings
 
+    if to is not None and to.suffix != ".parquet":
+        raise ValueError(f"{to}: answers are written as Parquet; name a file that ends with .parquet")
     start_mlflow(Settings())
     columns, rows = query(*_opened(), question)
     found = [dict(zip(columns, row, strict=True)) for row in rows]

@@ -25,18 +25,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable sch
 @app.command(name="list")
 def list_corpora(as_json: Json = False) -> None:
     """Every corpus: its records, rows, terms, and whether it has been fetched."""
-    from data.manifest import load, names
-
-    rows = [_summary(load(name)) for name in names()]
+    manifests, failed = _loaded([])
+    rows = [_summary(manifest) for manifest in manifests]
     if as_json:
         print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
+    for row in rows if not as_json else ():
         marks = [mark for mark in ("fetched", "stand_in", "by_hand") if row[mark]]
         terms = row["licence"] if row["redistributable"] else f"{row['licence']}, not passed on"
         usual = [str(row["splits"].get(split) or "-") for split in ("train", "dev", "test")]
         sizes = " / ".join(usual) if set(usual) != {"-"} else f"{len(row['splits'])} splits"
         print(f"{row['name']:20} {row['schema']:9} {sizes:>21}  {', '.join([terms, *marks])}")
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -45,17 +45,15 @@ def fetch(names: Names = None) -> None:
 
     Example: phrasemodels corpora fetch multi30k gum
     """
-    from data.manifest import load
-    from data.manifest import names as all_names
-
-    store, sources, failed = _store(), _sources(), []
-    for name in names or [name for name in all_names() if load(name).files]:
-        print(f"fetching {name}", file=sys.stderr, flush=True)
+    manifests, failed = _loaded(names)
+    store, sources = _store(), _sources()
+    for manifest in manifests if names else [manifest for manifest in manifests if manifest.files]:
+        print(f"fetching {manifest.name}", file=sys.stderr, flush=True)
         try:
-            print(f"{name}\t{_artifact(store, load(name), sources).path}", flush=True)
+            print(f"{manifest.name}\t{_artifact(store, manifest, sources).path}", flush=True)
         except (ValueError, OSError) as error:
-            failed.append(name)
-            print(f"{name}: {error}", file=sys.stderr)
+            failed.append(manifest.name)
+            print(f"{manifest.name}: {error}", file=sys.stderr)
     if failed:
         raise typer.Exit(1)
 
@@ -63,11 +61,9 @@ def fetch(names: Names = None) -> None:
 @app.command()
 def verify(names: Names = None) -> None:
     """Read every split of fetched corpora, compare with the manifest, and count what leaks from train to test."""
-    from data.manifest import load
-    from data.manifest import names as all_names
-
-    store, sources, failed = _store(), _sources(), False
-    for manifest in (load(name) for name in names or all_names()):
+    manifests, broken = _loaded(names)
+    store, sources, failed = _store(), _sources(), bool(broken)
+    for manifest in manifests:
         artifact = store.find(_step(manifest, sources))
         if artifact is None:
             print(
@@ -216,6 +212,21 @@ def _step(manifest: "Manifest", sources: "Sources") -> "Step":
     from tasks.corpora import Fetch, fetch_corpus
 
     return Step(fetch_corpus, f"fetch {manifest.name}", Fetch(manifest.name, digests(manifest, sources)))
+
+
+def _loaded(names: list[str] | None) -> tuple[list["Manifest"], list[str]]:
+    """Manifests of some corpora, or of all; and the names of those that cannot be read, each said in a line."""
+    from data.manifest import load
+    from data.manifest import names as all_names
+
+    found, failed = [], []
+    for name in names or all_names():
+        try:
+            found.append(load(name))
+        except ValueError as error:
+            failed.append(name)
+            print(error, file=sys.stderr)
+    return found, failed
 
 
 def _artifact(store: "Store", manifest: "Manifest", sources: "Sources") -> "Artifact":

@@ -50,6 +50,8 @@ def attend(
 
     Example: phrasemodels attend 000/table1/sample/phrase-k2 "the red house sleeps"
     """
+    if not sentence.strip():
+        raise ValueError("an empty text: give a sentence")
     found = find_model(model)
     rows = found.attend(sentence)
     if as_json:
@@ -77,6 +79,8 @@ def draw(
     from data.artifacts import write_durably
     from flows.drawn import draw as drawn
 
+    if to.suffix != ".svg":
+        raise ValueError(f"{to}: figures are SVG; name a file that ends with .svg")
     write_durably(to, drawn([find_model(name) for name in models], text, target))
     print(to)
 

@@ -24,6 +24,9 @@ MISTAKES = (
     (("reproduce", "--seeds", "0"), "at least one"),
     (("train", "000/table1/sample/phrase-k9", "--local"), "did you mean '000/table1/sample/phrase-k"),
     (("train", "000/table1/sample/phrase-k2", "--local", "--data", "nowhere"), "make the folder again"),
+    (("sql", "select 1", "--to", "answer.csv"), "ends with .parquet"),
+    (("attend", "x", " "), "an empty text"),
+    (("draw", "x", "--text", "a", "--to", "figure.png"), "ends with .svg"),
     (("reproduce", "--profile", "laptop", "--offline"), "multi30k/test_2016_flickr.en.gz"),
 )
 TOLD = """

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from data.manifest import load
+from data.manifest import MANIFESTS, load
 from flows.corpora import app
 
 MIRROR = Path(os.environ.get("PHRASEMODELS_MIRROR", Path(__file__).parents[2] / "shared" / "corpora"))
@@ -46,6 +46,18 @@ def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
 
 
 @mirrored
+def test_a_manifest_that_is_broken_stops_no_other(environment: dict[str, str], tmp_path: Path, monkeypatch) -> None:
+    for name, text in (("geoquery", None), ("broken", "x = ["), ("other", "")):
+        text = (MANIFESTS / "geoquery.toml").read_text() if not text else text
+        (tmp_path / f"{name}.toml").write_text(text)
+    monkeypatch.setattr("data.manifest.MANIFESTS", tmp_path)
+    for arguments in (("list",), ("verify",)):
+        found = run(environment, *arguments)
+        assert found.exit_code == 1
+        assert "broken.toml" in found.stderr and "other.toml: name is 'geoquery'; call the file so" in found.stderr
+        assert "geoquery" in found.stdout or "geoquery: not fetched" in found.stderr
+
+
 def test_fetch_verify_show_where(environment: dict[str, str]) -> None:
     assert run(environment, "fetch", "geoquery").exit_code == 0
     place = run(environment, "where", "geoquery").stdout.strip()
