@@ -5,8 +5,9 @@ Arguments of every function:
     pairwise  (C, C) shared by all positions, or (B, T-1, C, C); [from, to]
     lengths   (B,) integers in 1..T, T where None
 
--inf forbids a tag or a transition; +inf and NaN are not allowed. Scores of a start or an end belong in the first or the
-last unary score. Memory and time of the reference grow with B·T·C².
+-inf forbids a tag or a transition. A sequence with a score that is NaN or +inf has NaN for log Z, marginals and gradients,
+and tags of no meaning; in the padding scores may be anything. Scores of a start or an end belong in the first or the last
+unary score. Memory and time of the reference grow with B·T·C².
 """
 
 from functools import partial

@@ -5,7 +5,8 @@ Arguments of every function:
              The diagonal and arcs into the root are not read.
     lengths  (B,) numbers of words, without the root, in 1..n, n where None
 
--inf forbids an arc; +inf and NaN are not allowed. The reference takes O(n³) time and memory.
+-inf forbids an arc. A sentence with a score that is NaN or +inf has NaN for log Z, marginals and gradients, and trees of no
+meaning; in the padding scores may be anything. The reference takes O(n³) time and memory.
 """
 
 from collections.abc import Callable

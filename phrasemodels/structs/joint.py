@@ -9,7 +9,8 @@ Arguments of every function:
 A binary merge joins a span headed by h and one headed by m with the arc h → m; the merged span is headed by h. Only
 the side of h may have the empty label, and single words may. The whole sentence has a label, and the root's arc goes
 to its head. The score of a tree is the sum over its labelled spans and arcs; weights between the two belong in the
-scores, and labels forbidden at some spans are -inf there. +inf and NaN are not allowed.
+scores, and labels forbidden at some spans are -inf there. A sentence with a score that is NaN or +inf has NaN for log Z,
+marginals and gradients, and trees of no meaning; in the padding scores may be anything.
 
 Merging through W(span, h) = ⊕_m V(span, m) ⊗ arcs(h, m) (Eisner and Satta's hook, 1999) takes O(n⁴) time instead of
 O(n⁵). The reference takes as much memory.

@@ -5,7 +5,8 @@ Arguments of every function:
     lengths  (B,) integers in 1..n, n where None
 
 The score of a tree is the sum over its spans. An empty label is any label whose scores are 0: it makes the trees n-ary.
--inf forbids a labelled span; +inf and NaN are not allowed. The reference takes O(n³ + n²L) time and memory.
+-inf forbids a labelled span. A sentence with a score that is NaN or +inf has NaN for log Z, marginals and gradients, and
+trees of no meaning; in the padding scores may be anything. The reference takes O(n³ + n²L) time and memory.
 """
 
 import torch

@@ -113,6 +113,17 @@ class _Batch:
         # like lengths in one block: a block takes as many steps as its longest
         self.order = np.argsort(self.scores[2], kind="stable")
         self.blocks = -(-self.B // LANES)
+        self.unknown = self._unknown()
+
+    def _unknown(self) -> np.ndarray | None:
+        """Positions (B, T) of sentences with a score that is NaN or +inf, of which kernels make finite weights."""
+        unary, pairwise, lengths = self.scores
+        if unary.max() < np.inf and pairwise.max() < np.inf:  # NaN is not
+            return None
+        inside = np.arange(self.T) < lengths[:, None]
+        known = (unary < np.inf).all(2) | ~inside
+        pairs = (pairwise < np.inf).all((2, 3)) | ~inside[:, 1:]
+        return inside & ~(known.all(1, keepdims=True) & pairs.all(1, keepdims=True))
 
     def _run(self, kernel, *arguments):
         T, C, S = self.T, self.C, self.scores[1].shape[1]
@@ -126,6 +137,9 @@ class _Batch:
         """log Z (B,) and marginals (B, T, C)."""
         log_z, out = np.empty(self.B), self._empty(*((self.B, self.T, self.C) if wanted else (0, 0, 0)))
         self._run(_marginals, log_z, out)
+        if self.unknown is not None:
+            log_z[self.unknown[:, 0]] = np.nan
+            out[self.unknown if wanted else ()] = np.nan
         return torch.from_numpy(log_z).to(self.dtype), torch.from_numpy(out)
 
     def gradients(self, grad: Tensor, centre: bool) -> tuple[Tensor, Tensor]:
@@ -135,6 +149,10 @@ class _Batch:
         pairs = np.empty((self.blocks if self.shared else self.B, S, self.C**2))  # to be summed in float64
         self._run(_covariance, _numbers(grad), centre, out, pairs)
         pairs = pairs.sum(0) if self.shared else pairs
+        if self.unknown is not None:
+            out[self.unknown] = np.nan
+            following = self.unknown[:, 1:]
+            pairs[following.any() if self.shared else following] = np.nan
         shape = self.scores[1].shape[-2:] if self.shared else self.scores[1].shape
         return torch.from_numpy(out), torch.from_numpy(pairs.reshape(shape)).to(self.dtype)
 

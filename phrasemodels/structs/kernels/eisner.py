@@ -92,6 +92,16 @@ class _Batch:
         self.scores = _numbers(arcs)
         words = lengths.numpy()
         self.given = np.argsort(words, kind="stable"), self.scores, words, one_root
+        self.unknown = self._unknown(words)
+
+    def _unknown(self, words: np.ndarray) -> np.ndarray | None:
+        """Arcs (B, N, N) of sentences with a score that is NaN or +inf, of which kernels make finite weights."""
+        if self.scores.max() < np.inf:  # NaN is not
+            return None
+        N = self.shape[1]
+        word = np.arange(N) <= words[:, None]
+        read = word[:, :, None] & word[:, None] & (np.arange(N) > 0) & ~np.eye(N, dtype=bool)
+        return read & (read & ~(self.scores < np.inf)).any((1, 2), keepdims=True)
 
     def _run(self, kernel, *arguments):
         B, N, _ = self.shape
@@ -102,12 +112,17 @@ class _Batch:
         """log Z (B,) and marginals (B, N, N)."""
         log_z, out = np.empty(self.shape[0]), np.empty(self.shape if wanted else (0, 0, 0), self.scores.dtype)
         self._run(_marginals, log_z, out)
+        if self.unknown is not None:
+            log_z[self.unknown.any((1, 2))] = np.nan
+            out[self.unknown if wanted else ()] = np.nan
         return torch.from_numpy(log_z).to(self.dtype), torch.from_numpy(out)
 
     def covariance(self, grad: Tensor) -> Tensor:
         """Gradient to the scores from the gradient to the marginals."""
         out = np.empty(self.shape, self.scores.dtype)
         self._run(_covariance, _numbers(grad), out)
+        if self.unknown is not None:
+            out[self.unknown] = np.nan
         return torch.from_numpy(out)
 
 
