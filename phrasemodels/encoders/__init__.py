@@ -1,8 +1,8 @@
 """Encoders: embedded tokens (and phrases) to token states."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 
 class EncoderConfig(Protocol):
@@ -19,3 +19,11 @@ class EncoderConfig(Protocol):
     @property
     def dropout(self) -> float: ...
     def build(self) -> nn.Module: ...
+
+
+def promised(states: Any, encoder: nn.Module, names: str, *shape: int) -> Tensor:
+    """What an encoder gave, which every model asks for by its shape; a ValueError names the encoder if it is another."""
+    if not isinstance(states, Tensor) or states.shape != shape:
+        gave = tuple(states.shape) if isinstance(states, Tensor) else f"a {type(states).__name__}"
+        raise ValueError(f"encoder {type(encoder).__name__} gave {gave}, ({names}) = {shape} is wanted")
+    return states

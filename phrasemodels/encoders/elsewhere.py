@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from phrasemodels.encoders import EncoderConfig
+from phrasemodels.encoders import EncoderConfig, promised
 from phrasemodels.encoders.psan import Psan, PsanConfig, as_numbered
 from phrasemodels.layers.blocks import AddNorm, feed_forward, sinusoids, within
 from phrasemodels.layers.pooling import SourceToToken
@@ -58,7 +58,8 @@ class Summarised(nn.Module):
         n, d = words.shape[1:]
         known = lengths.clamp(min=1)  # a sentence without words attends to its padding, which the summary leaves out
         x = words + sinusoids(torch.arange(n, device=words.device), d)
-        return self.summary(self.states(x, known, adjacent_spans(known, n, self.longest)), within(lengths, n))
+        states = self.states(x, known, adjacent_spans(known, n, self.longest))
+        return self.summary(promised(states, self.states, "B, n, d", *words.shape), within(lengths, n))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from phrasemodels.encoders import promised
 from phrasemodels.encoders.parents import NoParentsConfig, ParentsConfig
 from phrasemodels.layers.blocks import within
 
@@ -60,6 +61,7 @@ class Decomposable(nn.Module):
     def __init__(self, config: DecomposableConfig) -> None:
         super().__init__()
         d, width = config.parents.d, config.parents.width
+        self.width = width
         self.project = nn.Linear(d, d, bias=False)
         self.parents = config.parents.build()
         self.attend = perceptron(width, d, config.dropout)
@@ -83,4 +85,5 @@ class Decomposable(nn.Module):
     def encode(self, ids: Tensor, lengths: Tensor, heads: Tensor) -> Tensor:
         """Words with their parents, (B, n, w)."""
         embedded = self.embed(ids)
-        return self.parents(self.project(embedded), lengths, heads, embedded)
+        states = self.parents(self.project(embedded), lengths, heads, embedded)
+        return promised(states, self.parents, "B, n, width", *ids.shape, self.width)

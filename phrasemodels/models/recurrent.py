@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phrasemodels.encoders import promised
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.layers.weights import Softmax
 from phrasemodels.models.translation import PAD
@@ -67,6 +68,7 @@ class RecurrentTranslator(nn.Module):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         d, width = config.encoder.d, config.encoder.width
+        self.width = width
         self.embed_source = nn.Embedding(config.source_vocabulary, d)
         self.embed_target = nn.Embedding(config.target_vocabulary, d)
         self.encoder = config.encoder.build()
@@ -82,7 +84,8 @@ class RecurrentTranslator(nn.Module):
 
     def encode(self, source: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """source (B, n) ids, lengths (B) -> memory (B, n, w)."""
-        return self.encoder(self.embed_source(source), lengths, members)
+        states = self.encoder(self.embed_source(source), lengths, members)
+        return promised(states, self.encoder, "B, n, width", *source.shape, self.width)
 
     def start(self, memory: Tensor, lengths: Tensor) -> State:
         """Before the first target token."""

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phrasemodels.encoders import promised
 from phrasemodels.layers.dense import Dense
 
 BUCKETS = 128  # vectors that all words outside of the vocabulary share, by a hash of their letters
@@ -105,7 +106,8 @@ class SentencePair(nn.Module):
 
     def encode(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
         """tokens (B, n), lengths (B), structure (B, k, n) -> sentence vectors (B, D)."""
-        return self.encoder(self.embed(tokens), lengths, structure)
+        found = self.encoder(self.embed(tokens), lengths, structure)
+        return promised(found, self.encoder, "B, width", len(tokens), self.width)
 
     def forward(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
         """Pairs as 2B sentences, all premises first -> scores (B, C)."""

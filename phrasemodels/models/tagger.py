@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from phrasemodels.encoders import EncoderConfig
+from phrasemodels.encoders import EncoderConfig, promised
 from phrasemodels.layers.blocks import TokenEmbedding
 
 
@@ -36,7 +36,8 @@ class Tagger(nn.Module):
 
     def forward(self, source: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """source (B, n) ids, lengths (B), members (B, m, k) -> scores (B, n, tags); rows beyond a length mean nothing."""
-        return self.classify(self.encoder(self.embed(source), lengths, members))
+        x = self.embed(source)
+        return self.classify(promised(self.encoder(x, lengths, members), self.encoder, "B, n, d", *x.shape))
 
     def tag(self, source: Tensor, lengths: Tensor, members: Tensor, tags: Tensor) -> tuple[Tensor, Tensor]:
         """The best of some tags (ids) for each token, and its log-probability among all: (B, n) each."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.encoders import EncoderConfig
+from phrasemodels.encoders import EncoderConfig, promised
 from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.blocks import AddNorm, Residual, TokenEmbedding, feed_forward, within
 
@@ -89,7 +89,8 @@ class Translator(nn.Module):
 
     def encode(self, source: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """source (B, n) ids, lengths (B), members (B, m, k) -> memory (B, n, d)."""
-        return self.encoder(self.embed_source(source), lengths, members)
+        x = self.embed_source(source)
+        return promised(self.encoder(x, lengths, members), self.encoder, "B, n, d", *x.shape)
 
     def start(self, memory: Tensor, lengths: Tensor) -> "Cache":
         """Before the first target token; memory (B, n, d), lengths (B)."""

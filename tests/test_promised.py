@@ -1,0 +1,64 @@
+"""An encoder of one's own that gives something else than it promises is named by every model that takes one."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+
+from phrasemodels.encoders.elsewhere import SummarisedConfig
+from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.models.decomposable import DecomposableConfig
+from phrasemodels.models.recurrent import RecurrentConfig
+from phrasemodels.models.sentence_pair import SentencePairConfig
+from phrasemodels.models.tagger import TaggerConfig
+from phrasemodels.models.translation import TranslationConfig
+
+B, N, D = 4, 6, 8
+WRONG = {
+    "one token less": (lambda x: x[:, :-1], "(4, 5, 8)"),
+    "another width": (lambda x: x[..., :-1], "(4, 6, 7)"),
+    "a pair": (lambda x: (x, x), "a tuple"),
+}
+MODELS = {
+    "translation": lambda e: TranslationConfig(e, 9, 9, 1, 16),
+    "tagger": lambda e: TaggerConfig(e, 9, 5),
+    "recurrent": lambda e: RecurrentConfig(e, 9, 9),
+    "summarised": lambda e: SentencePairConfig(SummarisedConfig(e), 9),
+    "pair": lambda e: SentencePairConfig(e, 9),
+    "decomposable": lambda e: DecomposableConfig(e, 9),
+}
+
+
+class Mine(nn.Module):
+    width = D
+
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+
+    def forward(self, x, lengths, *structure):
+        return WRONG[self.name][0](x)
+
+
+@dataclass(frozen=True)
+class MineConfig(TransformerEncoderConfig):
+    d: int = D
+    heads: int = 2
+    width: int = D
+    name: str = ""
+
+    def build(self):
+        return Mine(self.name)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("model", MODELS)
+def test_what_an_encoder_promised_is_asked_for(model, wrong):
+    built = MODELS[model](MineConfig(name=wrong)).build()
+    ids, lengths, members = torch.ones(B, N, dtype=torch.long), torch.full((B,), N), torch.full((B, 1, 2), -1)
+    run = getattr(built, "encode", built)
+    gave = "" if model == "pair" else WRONG[wrong][1]
+    with pytest.raises(ValueError, match="encoder Mine gave ") as said:
+        run(ids, lengths, members)
+    assert gave in str(said.value) and str(said.value).endswith(" is wanted")
