@@ -13,7 +13,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,8 @@ def _roots(value: Any) -> Iterable[Name]:
     if callable(value) and hasattr(value, "__qualname__"):
         if value.__module__.split(".")[0] in PROJECT:
             yield (value.__module__, value.__qualname__.split(".")[0])
+    elif isinstance(value, partial):
+        yield from _roots([value.func, value.args, value.keywords])
     elif hasattr(value, "__dataclass_fields__"):
         yield from _roots(type(value))
         for field in value.__dataclass_fields__:

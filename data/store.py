@@ -11,6 +11,7 @@ settings and the keys of its inputs. A hit counts only if every file is there wi
 import contextlib
 import dataclasses
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -18,7 +19,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,7 +33,7 @@ FORMAT = 1  # of what is kept and how it is named; this file's source is in no k
 
 
 def jsonable(value: Any) -> Any:
-    """A settings value as JSON: dataclasses by type and fields, functions and classes by name."""
+    """A settings value as JSON: dataclasses by type and fields, functions and classes by name; a ValueError without one."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: jsonable(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"type": f"{type(value).__module__}:{type(value).__qualname__}", **fields}
@@ -41,11 +41,13 @@ def jsonable(value: Any) -> Any:
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [jsonable(item) for item in value]
+    if isinstance(value, functools.partial):
+        return {"partial": jsonable([value.func, value.args, value.keywords])}
     if callable(value):
+        if not hasattr(value, "__qualname__"):
+            raise ValueError(f"{value!r} in a configuration: it has no name to be known by; give a function or a class")
         return f"{value.__module__}:{value.__qualname__}"
-    if isinstance(value, Path):
-        return str(value)
-    return value
+    return str(value) if isinstance(value, Path) else value
 
 
 def digest_of(value: Any) -> str:
@@ -76,7 +78,7 @@ class Step:
     def name(self) -> str:
         return self.make.__name__
 
-    @cached_property
+    @functools.cached_property
     def parts(self) -> dict[str, Any]:
         """The parts of the key, by which a miss can be explained."""
         source, libraries = closure(self.make, self.settings)
@@ -87,7 +89,7 @@ class Step:
             "inputs": {name: value.key for name, value in sorted(self.inputs.items())},
         }
 
-    @cached_property
+    @functools.cached_property
     def key(self) -> str:
         return _key({"format": FORMAT, "step": self.name, "parts": self.parts})
 

@@ -8,13 +8,17 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import PROJECT
 
-from data.store import Job, Step, Store
+from data.source import closure
+from data.store import Job, Step, Store, jsonable
 from data.upkeep import damage
+from phrasemodels.layers.attention import identity
 
 CALLS: list[str] = []
 
@@ -92,6 +96,15 @@ def test_settings_and_inputs_are_in_the_key() -> None:
     }
     assert len(keys) == 4
     assert Step(write, "another label", Text("a")).key in keys
+
+
+def test_a_part_is_known_by_its_name_and_by_what_it_fixes() -> None:
+    parts = (partial(Text, "a"), partial(Text, "b"), partial(Text, text="a"))
+    assert len({Step(write, "x", part).key for part in parts}) == 3
+    assert jsonable(parts[2]) == {"partial": [f"{__name__}:Text", [], {"text": "a"}]}
+    assert closure(partial(identity, 1)) == closure(identity)
+    with pytest.raises(ValueError, match=r"Tanh\(\) in a configuration.*give a function or a class"):
+        jsonable(torch.nn.Tanh())
 
 
 def fail(job: Job, settings: None) -> dict:
