@@ -16,6 +16,7 @@ from flows.parsers import app as parsers_app
 from flows.selftest import app as selftest_app
 from flows.upkeep import app as store_app
 from flows.use import app as use_app
+from infra.located import located
 from infra.signals import ENDED, Stopped
 
 if TYPE_CHECKING:
@@ -248,7 +249,8 @@ def _session(
 def main() -> None:
     """Entry point: a user's mistake ends with one line and exit status 1, or 2 for the command line's own."""
     try:
-        app(standalone_mode=True)
+        with located():
+            app(standalone_mode=True)
     except KeyboardInterrupt:
         sys.exit(f"interrupted; {ENDED}")
     except Stopped as reason:
@@ -260,7 +262,8 @@ def main() -> None:
     except (ValueError, OSError) as error:
         if os.environ.get("PHRASEMODELS_DEBUG"):
             raise
-        sys.exit(f"phrasemodels: {error}")
+        notes = getattr(error, "__notes__", [])
+        sys.exit(f"phrasemodels: {error}" + (f" ({'; '.join(notes)})" if notes else ""))
     except Exception as error:
         part = SERVICES.get(type(error).__module__.split(".")[0])
         if part is None or os.environ.get("PHRASEMODELS_DEBUG"):

@@ -82,10 +82,13 @@ class Watch:
         started = time.monotonic()
         with self.lock:
             self.running[step.key] = step
+        ended = "failed after "
         try:
             yield
+            ended = ""
         finally:
             took = time.monotonic() - started
+            said = f"{step.label}: {ended}{took:.1f} s"
             with self.lock:
                 self.running.pop(step.key)
                 self.seconds[step.name] = self.seconds.get(step.name, 0.0) + took
@@ -95,9 +98,9 @@ class Watch:
                 self.finished += 1
             made, _ = self.artifacts.get(step.key[:12], (None, 0.0))
             if made is not None:
-                self._tell(step.key[:12], f"{step.label}: {took:.1f} s", 100.0)
-            if self.bar.disable and took > 1:
-                self._say(f"{step.label}: {took:.1f} s")
+                self._tell(step.key[:12], said, 100.0)
+            if self.bar.disable and (ended or took > 1):
+                self._say(said)
 
     def stages(self) -> dict[str, float]:
         """Seconds by kind of step, added up over steps that may have run side by side."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from infra.located import located
+
 
 class Room:
     """Processors that this run's tasks and training groups hold, first come, first served. What waits, waits here and
@@ -140,7 +142,8 @@ class _Keeper:
     """An actor: what a function keeps in its process is there for the next item."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return function(*arguments)
+        with located():
+            return function(*arguments)
 
 
 def _collect(pending: dict[Any, int], results: dict[Any, Any]) -> None:
@@ -166,7 +169,8 @@ def room_for(bundle: dict[str, float], node: dict[str, float]) -> int:
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
-    return function(*arguments)
+    with located():
+        return function(*arguments)
 
 
 @dataclass(frozen=True)
@@ -244,4 +248,5 @@ class TorchTrainerLaunch:
 
 def _run(config: dict[str, Any]) -> None:
     """What each Ray Train worker calls."""
-    config["function"](*config["arguments"])
+    with located():
+        config["function"](*config["arguments"])

@@ -1,0 +1,51 @@
+"""Where an error comes from is said in the line that ends a run, also after Ray gave it back without a traceback."""
+
+import pickle
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from data.store import Step
+from flows import cli
+from flows.progress import Watch
+from infra.located import located
+
+
+class Mine(nn.Module):
+    def forward(self, x):
+        _b, _n, _heads, d = x.shape
+        return x + d
+
+
+PLACE = f"{__file__}:{Mine.forward.__code__.co_firstlineno + 1}, in forward"
+
+
+def test_an_error_in_a_layer_has_its_line_and_keeps_it():
+    with pytest.raises(ValueError, match="not enough values") as said, located():
+        nn.Sequential(nn.Identity(), Mine())(torch.zeros(2, 3, 4))
+    assert pickle.loads(pickle.dumps(said.value)).__notes__ == [PLACE]
+    with pytest.raises(ValueError, match="elsewhere") as said, located():
+        raise ValueError("elsewhere")
+    assert not hasattr(said.value, "__notes__")
+
+
+def test_the_command_line_says_it(monkeypatch):
+    monkeypatch.setattr(cli, "app", lambda **_: Mine()(torch.zeros(2, 3, 4)))
+    monkeypatch.delenv("PHRASEMODELS_DEBUG", raising=False)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == f"phrasemodels: not enough values to unpack (expected 4, got 3) ({PLACE})"
+
+
+def make(job, settings):
+    return {}
+
+
+def test_a_step_that_failed_is_not_said_to_have_ended(capsys):
+    step = Step(make, "train mine seed 0")
+    watch = Watch(SimpleNamespace(steps=[step]))
+    with pytest.raises(ValueError, match="no"), watch.step(step):
+        raise ValueError("no")
+    assert capsys.readouterr().err == "train mine seed 0: failed after 0.0 s\n"
