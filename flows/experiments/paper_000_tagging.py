@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from data.grammar.records import Treebank
-from flows.experiment import Answer, Cell, Experiment
-from flows.experiments.paper_000 import ADJACENT, PAPER, TRANSFORMER, Row, Size, phrase_transformer
+from flows.experiment import Answer, Experiment
+from flows.experiments.paper_000 import ADJACENT, PAPER, TRANSFORMER, Row, Size, phrase_transformer, printed
 from flows.recipes.tagging import TaggingRecipe
 from phrasemodels.models.tagger import TaggerConfig
 from tasks.corpora import Corpus, SampleCorpus
@@ -70,7 +70,7 @@ def table_2(corpus: Corpus | None, tags: str) -> Callable[[str], list[Experiment
                 paper=PAPER,
                 system=row.system,
                 variant=row.variant,
-                answers=(Answer("accuracy", Cell(PAPER, "Table 2", row.system, row.variant, "accuracy"), ACCURACY),),
+                answers=(Answer("accuracy", printed(row, "Table 2", "accuracy"), ACCURACY),),
                 profile=profile,
                 comparable=treebank == PENN,
                 recipe=TaggingRecipe(treebank, TagColumn(tags), row.phrases),

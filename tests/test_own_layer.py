@@ -1,0 +1,56 @@
+"""A layer of one's own, as CONTRIBUTING.md has it, and what is said of mistakes in it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import PROJECT
+
+from flows.experiments import paper_000, paper_000_tagging
+
+LAYER, ROW = re.findall(r"```python\n(.*?)```", (PROJECT / "CONTRIBUTING.md").read_text(), re.S)[:2]
+TRAIN = next(line for line in (PROJECT / "CONTRIBUTING.md").read_text().splitlines() if "sample/mine" in line)
+SMALL = ("--set", "recipe.corpus.train=100", "--set", "recipe.corpus.test=20")
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A copy of the project with a layer in it; runs the command line there."""
+    folders = ("phrasemodels", "data", "tasks", "flows", "infra")
+    for folder in folders:
+        shutil.copytree(PROJECT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    table = tmp_path / "flows/experiments/paper_000.py"
+    source = table.read_text().replace(
+        "from phrasemodels", "from phrasemodels.encoders.mine import MineConfig\nfrom phrasemodels", 1
+    )
+    table.write_text(source.replace("ADJACENT = (\n", f"ADJACENT = (\n{ROW.strip()},\n"))
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PHRASEMODELS_")}
+    ours |= {"PYTHONPATH": str(tmp_path), "PHRASEMODELS_STORE": str(tmp_path / "store")}
+
+    def run(layer, *arguments):
+        (tmp_path / "phrasemodels/encoders/mine.py").write_text(layer)
+        command = [sys.executable, "-m", "flows.cli", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=ours, timeout=300, cwd=tmp_path)
+
+    return run
+
+
+def test_the_example_is_in_every_table_and_trains(own):
+    listed = own(LAYER, "experiments", "--json")
+    assert listed.returncode == 0, listed.stderr
+    found = {row["experiment"]: row["published"] for row in json.loads(listed.stdout) if row["system"] == "Mine"}
+    assert {"000/table1/sample/mine", "000/table2/sample/mine", "across/translation/sample/mine"} <= found.keys()
+    assert set(found.values()) == {None}
+    assert own(LAYER, "plan").returncode == 0
+    trained = own(LAYER, *TRAIN.split()[1:], *SMALL)
+    assert trained.returncode == 0, trained.stderr
+    assert "bleu" in json.loads(trained.stdout)["scores"]
+
+
+def test_every_row_of_the_papers_has_its_number():
+    for table in (paper_000.table_1, paper_000_tagging.table_2(None, "upos")):
+        assert all(answer.cell for experiment in table("paper") for answer in experiment.answers)
