@@ -277,8 +277,9 @@ class Store:
                     "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
                 }
                 write_durably(out / MANIFEST, _lines(manifest))
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(out, ignore_errors=True)
+            error.add_note(step.label)
             raise
         return Artifact(out, manifest)
 

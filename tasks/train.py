@@ -161,9 +161,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     path, state = found
     progress = Progress(**state["progress"])
     if not math.isfinite(progress.best):  # what would be scored are the weights it began with
-        raise ValueError(
-            f"{job.key}: the training diverged, its dev loss never was a number; lower train.learning_rate or train.clip"
-        )
+        raise ValueError("the training diverged, its dev loss never was a number; lower train.learning_rate or clip")
     weights = load_file(path / "best.safetensors")
     save_file(weights, job.out / "model.safetensors")
     write_durably(job.out / "config.json", json.dumps(jsonable(model), indent=1))
@@ -204,6 +202,8 @@ def training_loop(training: Training) -> None:
             break
         torch.manual_seed(stream(training.seed, "dropout", progress.step, worker.rank))
         loss = _update(ddp, optimiser, training, data, rows, worker, progress)
+        if progress.step == 0 and math.isnan(loss):
+            raise ValueError("the loss is not a number before any update, so the model's own output is none")
         clock.add(loss, training.problem.count(data, rows))
         progress.step += 1
         if progress.step == config.steps or progress.step % config.evaluate_every == 0:

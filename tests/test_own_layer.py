@@ -51,6 +51,26 @@ def test_the_example_is_in_every_table_and_trains(own):
     assert "bleu" in json.loads(trained.stdout)["scores"]
 
 
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (
+            "b, n, h, d = x.shape",
+            r"not enough values to unpack \(expected 4, got 3\) \(.*; .*mine\.py:\d+, in forward\)",
+        ),
+        ("x = x * float('nan')", r"the loss is not a number before any update, .* \("),
+        ("return x[:, :-1]", r"encoder Mine gave \(\d+, \d+, 64\), .* is wanted \("),
+    ],
+)
+def test_a_mistake_has_its_place_and_its_row(own, mistake, said):
+    layer = LAYER.replace("        graph = ", f"        {mistake}\n        graph = ", 1)
+    done = own(layer, *TRAIN.split()[1:], *SMALL)
+    assert done.returncode == 1
+    line = done.stderr.splitlines()[-1]
+    assert re.match("phrasemodels: " + said, line), done.stderr
+    assert "train 000/table1/sample/mine seed 0" in line
+
+
 def test_every_row_of_the_papers_has_its_number():
     for table in (paper_000.table_1, paper_000_tagging.table_2(None, "upos")):
         assert all(answer.cell for experiment in table("paper") for answer in experiment.answers)

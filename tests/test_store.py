@@ -114,10 +114,11 @@ def fail(job: Job, settings: None) -> dict:
 
 def test_a_failure_leaves_nothing(store: Store) -> None:
     step = Step(fail, "fail")
-    with pytest.raises(ValueError, match="no"):
+    with pytest.raises(ValueError, match="no") as failed:
         store.run(step)
     assert store.find(step) is None
     assert not list(store.root.rglob("half"))
+    assert failed.value.__notes__ == ["fail"]
 
 
 SLOW = """
