@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self, get_args, get_origin
 
 from data.manifest import closest
 from data.store import Job, Step
+from tasks.corpora import SampleCorpus
 from tasks.significance import Statistic
 from tasks.train import TrainConfig
 
@@ -196,6 +197,8 @@ def _replace(value: Any, path: list[str], text: str, whole: str) -> Any:
         raise ValueError(
             f"{whole!r}: no field {head!r}; {closest(head, known) if known else 'there are none below it'}"
         )
+    if isinstance(value, SampleCorpus) and head == "name":
+        raise ValueError(f"{whole}={text}: this profile generates its corpus; take profile laptop, which reads one")
     current = getattr(value, head)
     new = _replace(current, rest, text, whole) if rest else _parse(text, type(value), head, whole)
     if not rest:

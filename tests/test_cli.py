@@ -20,6 +20,7 @@ MISTAKES = (
     (("reproduce", "--table", "9"), "known: 1, "),
     (("reproduce", "--profile", "labtop"), "did you mean 'laptop'"),
     (("reproduce", "--set", "train.step=5"), "did you mean 'steps'"),
+    (("reproduce", "--set", "recipe.corpus.name=mine"), "generates its corpus; take profile laptop"),
     (("reproduce", "--row", "phrase-k4"), "did you mean 'phrase-k3'"),
     (("reproduce", "--seeds", "0"), "at least one"),
     (("train", "000/table1/sample/phrase-k9", "--local"), "did you mean '000/table1/sample/phrase-k"),
