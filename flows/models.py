@@ -16,6 +16,7 @@ from data.artifacts import Artifact, write_durably
 from data.shards import read_shard
 from data.store import HasKey, Step, Store, jsonable
 from flows.catalogue import experiment as find_experiment
+from flows.catalogue import experiments
 from flows.experiment import Experiment
 from flows.lineage import Lineage
 from tasks.given import Given, given
@@ -149,6 +150,8 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
     lineage = Lineage(store)
     if best := champion(lineage, what):
         return best
+    if what in {experiment.name for experiment in experiments()}:
+        raise ValueError(f"{what} is not trained here (store {store.root}): phrasemodels train {what} --local")
     artifact = lineage.find(what, run_ids)
     trained = [a for _, _, a, _ in lineage.back(artifact) if isinstance(a, Artifact) and a.manifest["step"] == "train"]
     if not trained:

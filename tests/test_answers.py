@@ -22,7 +22,7 @@ from flows.attention_pages import attention_figures, write_attention
 from flows.catalogue import table
 from flows.keep import keep
 from flows.lineage import Lineage, difference
-from flows.models import champion, load, restored
+from flows.models import champion, find, load, restored
 from flows.overview import write_overview
 from flows.query import query
 from flows.report import write_report
@@ -284,6 +284,11 @@ def test_a_model_answers_as_it_did_in_the_test(session, tmp_path):
     (exported / "model" / "model.safetensors").write_bytes(b"other")
     with pytest.raises(ValueError, match="not an exported model, or damaged"):
         load(exported)
+
+
+def test_what_is_not_trained_here_is_said_to_be(store):
+    with pytest.raises(ValueError, match=rf"^{ROW} is not trained here \(store .*\): phrasemodels train {ROW} --local$"):
+        find(store, ROW, {})
 
 
 def test_a_configuration_is_restored_only_if_its_parts_are_the_same(session):
