@@ -69,6 +69,12 @@ class Lineage:
         return sorted(found.values(), key=lambda a: str(a.manifest["finished"]))
 
 
+def setting(trained: Artifact) -> dict[str, Any]:
+    """How a model was trained and on what, whatever the seed."""
+    parts = trained.manifest["parts"]
+    return {"inputs": parts["inputs"], "settings": {**parts["settings"], "seed": None}}
+
+
 def described(artifact: Artifact | str) -> str:
     """One line: label, key, and what matters of it: scores, licences, digests of what was fetched."""
     if isinstance(artifact, str):

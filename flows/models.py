@@ -18,7 +18,7 @@ from data.store import HasKey, Step, Store, jsonable
 from flows.catalogue import experiment as find_experiment
 from flows.catalogue import experiments
 from flows.experiment import Experiment
-from flows.lineage import Lineage
+from flows.lineage import Lineage, setting
 from tasks.given import Given, given
 
 PARTS = ("model", "vocabulary", "bpe")  # the last only where words are divided
@@ -160,20 +160,16 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
 
 
 def champion(lineage: Lineage, experiment: str) -> Model | None:
-    """The training of an experiment with the lowest dev loss, of those made with the newest settings."""
+    """The training of an experiment with the lowest dev loss, of those with the settings and data of the newest."""
     labels = tuple(f"{step} {experiment} seed " for step in TRAININGS)
     found = [a for a in lineage.artifacts.values() if a.manifest["label"].startswith(labels)]
-    newest = [a for a in found if _but_seed(a) == _but_seed(found[-1])]
+    newest = [a for a in found if setting(a) == setting(found[-1])]
     return stored(lineage, best_of(newest)) if newest else None
 
 
 def best_of(trained: Sequence[Artifact]) -> Artifact:
     """The training with the lowest loss on dev."""
     return min(trained, key=lambda a: float(a.meta["dev_loss"]))
-
-
-def _but_seed(trained: Artifact) -> dict[str, Any]:
-    return {**trained.manifest["parts"]["settings"], "seed": None}
 
 
 def stored(lineage: Lineage, trained: Artifact) -> Model:

@@ -12,7 +12,7 @@ from data.artifacts import Artifact
 from data.shards import read_shard
 from data.store import Store
 from flows.experiment import published_results
-from flows.lineage import Lineage
+from flows.lineage import Lineage, setting
 from infra.tracking import Tracker
 from tasks.compare import finite
 from tasks.significance import seed_group
@@ -220,10 +220,10 @@ def _seeds(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def _training(lineage: Lineage, scored: Artifact) -> str:
-    """How the model of a score was trained, whatever the seed."""
+    """How the model of a score was trained and on what, whatever the seed."""
     for _, _, found, _ in lineage.back(scored):
         if isinstance(found, Artifact) and found.manifest["step"].startswith("train"):
-            return str({**found.manifest["parts"]["settings"], "seed": None})
+            return str(setting(found))
     return ""
 
 

@@ -252,12 +252,15 @@ def test_views(session, question, answer):
     assert query(session.store, session.tracker, question)[1] == [answer]
 
 
-def test_a_group_of_seeds_is_of_one_setting(tmp_path):
-    settings = Settings(store=tmp_path / "store")
-    for seeds, steps in ((2, 2), (1, 3)):
-        made = Session(table("000", "1", "sample", seeds, (*SMALL, f"train.steps={steps}"), ("transformer",)), settings)
+@pytest.mark.parametrize("changed", ["train.steps=3", "recipe.corpus.train=200"])
+def test_seeds_and_the_best_of_them_are_of_one_setting_and_corpus(tmp_path, changed):
+    settings, few = Settings(store=tmp_path / "store"), (*SMALL, "train.steps=2", "recipe.corpus.train=2")
+    for seeds, sets in ((2, few), (1, (*few, changed))):  # of few words the loss is lower
+        made = Session(table("000", "1", "sample", seeds, sets, ("transformer",)), settings)
         made.store.run(made.verdicts)
     assert query(made.store, made.tracker, "select n from seeds where metric = 'bleu'")[1] == [(1,)]
+    (pipeline,) = made.pipelines
+    assert champion(Lineage(made.store), pipeline.experiment.name).weights.key == pipeline.trained.key
 
 
 def test_a_model_answers_as_it_did_in_the_test(session, tmp_path):
