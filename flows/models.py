@@ -23,6 +23,7 @@ from tasks.given import Given, given
 
 PARTS = ("model", "vocabulary", "bpe")  # the last only where words are divided
 CARD = "card.json"
+ROWS = ("train", "rows", "corpus")  # the inputs that lead from a training to its corpus
 TRAININGS = ("train", "train_restarts")  # steps that make weights
 
 
@@ -38,13 +39,20 @@ class Answering(Protocol):
 
 @dataclass(frozen=True)
 class Model:
-    """A trained model: its experiment with the configuration that it was trained with, its weights and vocabulary."""
+    """A trained model: its experiment with the configuration that it was trained with, its weights and vocabulary, and
+    the corpus that it was trained on, which may be another than its experiment's."""
 
     experiment: Experiment
     seed: int
     weights: Artifact
     vocabulary: Artifact
     bpe: Artifact | None = None
+    corpus: str = "unknown"
+
+    @property
+    def said(self) -> str:
+        """In a line, which training it is."""
+        return f"{self.experiment.name} seed {self.seed}: {self.weights.meta['steps']} updates, corpus {self.corpus}"
 
     @property
     def recipe(self) -> Answering:
@@ -98,8 +106,8 @@ class Model:
         e, meta = self.experiment, self.weights.meta
         told = {name: meta[name] for name in ("parameters", "dev_loss", "steps", "train_seconds")}
         terms = {name: meta[name] for name in ("licences", "redistributable", "stand_in")}
-        corpus = e.recipe.corpus.name
-        return {"experiment": e.name, "seed": self.seed, "corpus": corpus, "weights": self.weights.key, **told, **terms}
+        known = {"experiment": e.name, "seed": self.seed, "corpus": self.corpus, "weights": self.weights.key}
+        return {**known, **told, **terms}
 
 
 class Said(dict[str, Any]):
@@ -128,7 +136,8 @@ def load(folder: Path) -> Model:
     if weights is None or vocabulary is None or (bpe is None and (folder / PARTS[2]).exists()):
         raise ValueError(f"{folder}: not an exported model, or damaged; export it again with `phrasemodels export`")
     try:
-        model = _model(weights, vocabulary, bpe)
+        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        model = _model(weights, vocabulary, bpe, str(card["corpus"]))
         model.card()
         for file in weights.path.glob("*.safetensors"):
             with safe_open(file, "numpy"):
@@ -137,9 +146,9 @@ def load(folder: Path) -> Model:
         return dataclasses.replace(model, vocabulary=known)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
-    except (KeyError, TypeError, AttributeError, SafetensorError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise ValueError(
-            f"{folder}: its configuration or its weights are damaged ({error!r}); export it again"
+            f"{folder}: its card, its configuration or its weights are damaged ({error!r}); export it again"
         ) from error
 
 
@@ -177,7 +186,16 @@ def stored(lineage: Lineage, trained: Artifact) -> Model:
     key = trained.manifest["parts"]["inputs"].get("vocabulary", "")
     if (vocabulary := lineage.artifacts.get(key)) is None:
         raise ValueError(f"{trained.manifest['label']}: its vocabulary {key} is no longer in the store")
-    return _model(trained, vocabulary, _made_by(lineage, vocabulary, "learn_bpe"))
+    return _model(trained, vocabulary, _made_by(lineage, vocabulary, "learn_bpe"), _corpus(lineage, trained))
+
+
+def _corpus(lineage: Lineage, trained: Artifact) -> str:
+    """The corpus that the rows of a training were read or generated from."""
+    found: Artifact | None = trained
+    while found is not None and "corpus" not in found.meta:
+        inputs = found.manifest["parts"]["inputs"]
+        found = lineage.artifacts.get(next((inputs[role] for role in ROWS if role in inputs), ""))
+    return "unknown" if found is None else str(found.meta["corpus"])
 
 
 def _made_by(lineage: Lineage, artifact: Artifact, step: str) -> Artifact | None:
@@ -186,7 +204,7 @@ def _made_by(lineage: Lineage, artifact: Artifact, step: str) -> Artifact | None
     return next((a for a in found if a.manifest["step"] == step), None)
 
 
-def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None) -> Model:
+def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None, corpus: str) -> Model:
     name, _, seed = trained.manifest["label"].partition(" ")[2].rpartition(" seed ")
     from data.sources import Sources
     from flows.supplied import with_encoders
@@ -195,7 +213,7 @@ def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None) -> Mod
     settings = Settings()
     known = with_encoders(find_experiment(name), Sources(settings.mirrors, settings.offline))
     config = restored(known.model, trained.manifest["parts"]["settings"]["model"], name)
-    return Model(dataclasses.replace(known, model=config), int(seed), trained, vocabulary, bpe)
+    return Model(dataclasses.replace(known, model=config), int(seed), trained, vocabulary, bpe, corpus)
 
 
 def restored(template: Any, saved: Any, where: str) -> Any:

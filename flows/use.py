@@ -1,6 +1,7 @@
 """The commands that use trained models: predict, attend, draw, export."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,4 +103,6 @@ def find_model(name: str) -> "Model":
     if Path(name, CARD).is_file():
         return load(Path(name))
     settings = Settings()
-    return find(open_store(settings), name, Tracker(settings.tracking_uri).keys())
+    found = find(open_store(settings), name, Tracker(settings.tracking_uri).keys())
+    print(found.said, file=sys.stderr)
+    return found

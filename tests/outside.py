@@ -31,7 +31,7 @@ from data.sources import Sources
 from data.store import Step, Store, digest_of, jsonable
 from data.upkeep import damage, usage, waste
 from flows.catalogue import experiment
-from flows.models import load
+from flows.models import CARD, load
 from flows.records import records
 from infra.settings import Settings
 from tasks.checkpoints import Progress, resume, save
@@ -238,6 +238,7 @@ def vectors(folder: Path) -> None:
 
 
 TAGGER = "000/table2/sample/transformer"
+CARD_OF_EXPORT = b'{"corpus": "sample"}'
 
 
 def trained() -> bytes:
@@ -249,9 +250,19 @@ def trained() -> bytes:
 
 
 def exported(folder: Path) -> None:
-    for name, content in (("model", (folder / GIVEN).read_bytes()), ("vocabulary", trained())):
+    _export(folder, (folder / GIVEN).read_bytes(), CARD_OF_EXPORT)
+
+
+def card_of_export(folder: Path) -> None:
+    """The card of a model that was exported."""
+    _export(folder, trained(), (folder / GIVEN).read_bytes())
+
+
+def _export(folder: Path, model: bytes, card: bytes) -> None:
+    for name, content in (("model", model), ("vocabulary", trained())):
         (folder / name).mkdir(exist_ok=True)
         (folder / name / MANIFEST).write_bytes(content)
+    (folder / CARD).write_bytes(card)
     load(folder)
 
 
@@ -324,6 +335,7 @@ OUTSIDE = {
     "manifest of a parser": Reader([PARSER], lambda folder: read_parser(folder / GIVEN)),
     "word vectors": Reader([b"the 1 -2.5\na 3 4e-1\n"], vectors),
     "exported model": Reader([trained()], exported),
+    "card of an exported model": Reader([CARD_OF_EXPORT], card_of_export),
     "weights of an exported model": Reader([checkpoint("model.safetensors")], weights_of_export),
     "settings": Reader([b'store = "s3://bucket/x"\ncache_gib = 2.5\ncpus = 3\noffline = true\n'], settings),
     "manifest in the store": Reader([manifest()], stored),

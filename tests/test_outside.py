@@ -88,6 +88,9 @@ FINDS = [
             (b'"dev_loss"', b'"dev_los"'),
         ]
     ),
+    ("card of an exported model", b"[]"),
+    ("card of an exported model", b'{"corpse": ""}'),
+    ("card of an exported model", b"[" * 100_000),
     ("weights of an exported model", b""),
     ("weights of an exported model", b"no weights at all"),
     ("snli.official", b'{"gold_label": ' + b"9" * 5000 + b"}\n"),

@@ -21,6 +21,8 @@ from flows.experiments.paper_002 import PROFILES, training
 from flows.experiments.paper_002 import experiment as row_of
 from flows.experiments.paper_002_data import GEO
 from flows.experiments.paper_002_systems import MODELS, OFFICIAL_CODE, PAPERS
+from flows.lineage import Lineage
+from flows.models import champion, load
 from flows.session import Session
 from flows.verdicts import verdicts
 from infra.settings import Settings
@@ -206,6 +208,10 @@ def test_the_corpus_of_the_readme_needs_no_code(tmp_path, monkeypatch):
     assert (scores["exact"]["sentences"], scores["dev/exact"]["sentences"]) == (100, 100)
     form = read_shard(made.store.find(pipeline.predicted).file("predictions.arrow"))["reference"][0].as_py()
     assert form[0] in ("JUMP", "RUN", "LOOK", "WALK"), "the prefix is gone and the separator too"
+
+    model = champion(Lineage(made.store), "002/table2/laptop/atis-model-4")
+    assert model.said == "002/table2/laptop/atis-model-4 seed 0: 2 updates, corpus mine"
+    assert model.card()["corpus"] == load(model.export(tmp_path / "model")).card()["corpus"] == "mine"
 
 
 def test_what_nobody_can_reproduce_says_so_and_nothing_that_was_changed_is_compared():
