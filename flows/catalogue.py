@@ -16,7 +16,9 @@ from flows.experiments import (
     paper_003_syntax,
     paper_004,
 )
+from tasks.corpora import SampleCorpus
 
+CORPUS = "recipe.corpus."  # overrides of it
 MOST_SEEDS = 1000
 PROFILES = ("sample", "laptop", "paper")
 MACHINE = ("train.workers=", "train.threads=", "train.gpus=", "train.checkpoint_every=")  # overrides that no score sees
@@ -48,9 +50,11 @@ class Table:
 
     @property
     def title(self) -> str:
+        place = f"Paper {self.paper}, Table {self.number}"
         if self.paper == across.PAPER:
-            return f"Across papers, {self.number}, profile {self.profile}"
-        return f"Paper {self.paper}, Table {self.number}, profile {self.profile}"
+            place = f"Across papers, {self.number}"
+        named = dict.fromkeys(text for e in self.experiments for text in e.changed if text.startswith(f"{CORPUS}name="))
+        return ", ".join((place, f"profile {self.profile}", *named))
 
 
 def table(
@@ -74,16 +78,20 @@ def table(
         raise ValueError(f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}")
     experiments = [e for e in experiments if not rows or e.row in rows]
     for assignment in overrides:
-        experiments = [_changed(override(experiment, assignment), assignment) for experiment in experiments]
+        experiments = [changed(experiment, assignment) for experiment in experiments]
     return Table(paper, number, profile, tuple(experiments), tuple(range(seeds)))
 
 
-def _changed(experiment: Experiment, assignment: str) -> Experiment:
-    """An experiment that is not the paper's any more, unless only where it runs was changed."""
-    if not experiment.comparable or assignment.startswith(MACHINE):
-        return experiment
-    answers = [replace(a, why_not=a.why_not or f"not the paper's setting: {assignment}") for a in experiment.answers]
-    return replace(experiment, answers=tuple(answers), comparable=False)
+def changed(experiment: Experiment, assignment: str) -> Experiment:
+    """An experiment with an override, which it names unless only where it runs was changed; of another corpus than its
+    own the paper printed no number, but what is generated stands in for it at any size."""
+    made = override(experiment, assignment)
+    if made == experiment or assignment.startswith(MACHINE):
+        return made
+    made = replace(made, changed=(*made.changed, assignment))
+    if not assignment.startswith(CORPUS) or isinstance(made.recipe.corpus, SampleCorpus):
+        return made
+    return replace(made, answers=tuple(replace(answer, cell=None) for answer in made.answers))
 
 
 def experiments() -> list[Experiment]:

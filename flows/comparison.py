@@ -79,7 +79,8 @@ def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Arti
     data = artifacts.get(trained[0].manifest["parts"]["inputs"]["train"])
     if data is None:
         return None
-    problem = result.experiment.steps(0).trained.settings.problem
+    e = result.experiment
+    problem = e.recipe.stages(e.model, e.train, 0)["model"].settings.problem
     examples = problem.examples([shard.path for shard in shards(data)])
     tokens = examples.lengths.sum() / problem.count(examples, np.arange(len(examples)))
     histories = [history(one) for one in trained]

@@ -108,7 +108,8 @@ class Experiment:
     """One row of a result table, at one size. `comparable` says whether corpus and size are the paper's own, so that a
     verdict may be given at all; the first answer is the one that the row is known by. ray_train: the seeds whose
     trainings go through Ray Train (None: all); the others, unless they are given more than a processor, are plain Ray
-    tasks, with the same loop. baseline: the row that it is tested against, by name; none: the first of the table."""
+    tasks, with the same loop. baseline: the row that it is tested against, by name; none: the first of the table.
+    changed: overrides that a score sees; with any, no verdict is given either."""
 
     name: str
     paper: str
@@ -122,6 +123,14 @@ class Experiment:
     train: TrainConfig = field(default_factory=TrainConfig)
     ray_train: tuple[int, ...] | None = None
     baseline: str = ""
+    changed: tuple[str, ...] = ()
+
+    def reason_not(self, answer: Answer) -> str:
+        """Why a published number cannot be compared with ours, or nothing."""
+        smaller = "" if self.comparable else f"smaller than the paper's setting (profile {self.profile})"
+        reasons = [answer.why_not or smaller] if answer.cell else []
+        changed = ["changed: " + ", ".join(self.changed)] if self.changed else []
+        return "; ".join(filter(None, reasons + changed))
 
     @property
     def row(self) -> str:

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
 from data.artifacts import Artifact
 from data.shards import read_shard
 from data.store import Store
-from flows.catalogue import PROFILES, experiments
+from flows.catalogue import PROFILES, changed, experiments
 from flows.experiment import Answer, Experiment
 from infra.tracking import Tracker
 from tasks.compare import Tested, differences, finite
@@ -38,10 +38,11 @@ class Result:
         return self.source.startswith("results/")
 
     @property
-    def worth(self) -> tuple[bool, int, int, str]:
-        """By which the best of several results for a number is taken: comparable, larger, more seeds, newer."""
+    def worth(self) -> tuple[bool, bool, int, int, str]:
+        """By which the best of several results for a number is taken: as the table has it, comparable, larger, more seeds,
+        newer."""
         e = self.experiment
-        return (e.comparable, PROFILES.index(e.profile), len(self.row["seeds"]), self.made)
+        return (not e.changed, e.comparable, PROFILES.index(e.profile), len(self.row["seeds"]), self.made)
 
 
 @cache
@@ -50,10 +51,15 @@ def _by_name() -> dict[str, Experiment]:
 
 
 def _answer(row: Mapping[str, Any]) -> tuple[Experiment, Answer] | None:
-    """The experiment and the answer that a row is of, if there still are such ones."""
-    experiment = _by_name().get(row["experiment"])
-    found = [a for a in experiment.answers if row.get("metric", a.metric) == a.metric] if experiment else []
-    return (experiment, found[0]) if experiment and found else None
+    """The experiment, as it was changed, and the answer that a row is of, if there still are such ones."""
+    if (known := _by_name().get(row["experiment"])) is None:
+        return None
+    try:
+        experiment = reduce(changed, row.get("changed", ()), known)
+    except ValueError:  # a field that was overridden is gone
+        return None
+    found = [a for a in experiment.answers if row.get("metric", a.metric) == a.metric]
+    return (experiment, found[0]) if found else None
 
 
 def all_results(store: Store, tracker: Tracker) -> list[Result]:

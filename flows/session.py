@@ -79,9 +79,10 @@ class Session:
                 e.variant,
                 answer.cell.published if answer.cell else None,
                 answer.metric,
-                answer.why_not or ("" if e.comparable else f"smaller than the paper's setting (profile {e.profile})"),
+                e.reason_not(answer),
                 answer.statistic,
                 e.baseline,
+                e.changed,
             )
             for e in self.experiments
             for answer in e.answers

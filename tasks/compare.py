@@ -29,7 +29,7 @@ def judge(published: float | None, ours: SeedGroup | None, reason_not: str) -> V
     if ours is None:
         return Verdict("not run", "no run of this experiment is in the store")
     if published is None:
-        return Verdict("not comparable", "the paper prints no such number")
+        return Verdict("not comparable", "; ".join(filter(None, ("the paper prints no such number", reason_not))))
     if reason_not:
         return Verdict("not comparable", reason_not)
     if ours.warning:
@@ -45,7 +45,7 @@ class RowSettings:
     """A row of a table: the experiment, the number that it answers, in which metric of ours, and why not, if so.
 
     With a statistic the row is tested against its baseline, by name, or else the first row of the table: of those with
-    the same metric and test set.
+    the same metric and test set. changed: overrides of the experiment that a score sees.
     """
 
     experiment: str
@@ -56,6 +56,7 @@ class RowSettings:
     reason_not: str
     statistic: Statistic | None = None
     baseline: str = ""
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ def _row(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> di
     reason = "; ".join(["a stand-in, not the paper's data"] * stand_in + [row.reason_not] * bool(row.reason_not))
     return {
         **{name: value for name, value in vars(row).items() if name != "statistic"},
+        "changed": list(row.changed),
         "seeds": list(seeds),
         "values": values,
         "intervals": {name: finite(asdict(seed_group(value))) for name, value in values.items()},

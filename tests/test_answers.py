@@ -19,7 +19,7 @@ from data.artifacts import MANIFEST, sha256_of
 from data.shards import read_shard
 from data.store import digest_of
 from flows.attention_pages import attention_figures, write_attention
-from flows.catalogue import table
+from flows.catalogue import experiment, table
 from flows.keep import keep
 from flows.lineage import Lineage, difference
 from flows.models import champion, find, load, restored
@@ -96,6 +96,12 @@ def test_kept_results_say_the_same_and_the_larger_one_answers(session, tmp_path)
     assert not any("woman" in path.read_text(errors="ignore") for path in tmp_path.glob("kept/*")), "no text is kept"
     rows = verdicts([*mine, *kept_results()], "000")
     assert {row["source"] for row in rows if row["table"] == "Table 1"} == {"results/000-table1-laptop"}
+
+
+def test_a_row_that_was_changed_answers_only_if_no_other_does(session):
+    mine = next(stored_results(session.store, {}))
+    assert mine.experiment.changed == SMALL
+    assert replace(mine, experiment=experiment(mine.experiment.name), made="").worth > mine.worth
 
 
 def test_the_page_of_all_papers_has_every_number_once_and_says_where_ours_are_from(session, pages):
@@ -290,7 +296,9 @@ def test_a_model_answers_as_it_did_in_the_test(session, tmp_path):
 
 
 def test_what_is_not_trained_here_is_said_to_be(store):
-    with pytest.raises(ValueError, match=rf"^{ROW} is not trained here \(store .*\): phrasemodels train {ROW} --local$"):
+    with pytest.raises(
+        ValueError, match=rf"^{ROW} is not trained here \(store .*\): phrasemodels train {ROW} --local$"
+    ):
         find(store, ROW, {})
 
 

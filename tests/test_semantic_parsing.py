@@ -17,12 +17,14 @@ from data.schemas import BITEXT
 from data.shards import read_shard
 from data.store import Job, Places, Step, Store
 from flows.catalogue import experiment, table
+from flows.comparison import comparisons
 from flows.experiments.paper_002 import PROFILES, training
 from flows.experiments.paper_002 import experiment as row_of
 from flows.experiments.paper_002_data import GEO
 from flows.experiments.paper_002_systems import MODELS, OFFICIAL_CODE, PAPERS
 from flows.lineage import Lineage
 from flows.models import champion, load
+from flows.results import stored_results
 from flows.session import Session
 from flows.verdicts import verdicts
 from infra.settings import Settings
@@ -213,6 +215,16 @@ def test_the_corpus_of_the_readme_needs_no_code(tmp_path, monkeypatch):
     assert model.said == "002/table2/laptop/atis-model-4 seed 0: 2 updates, corpus mine"
     assert model.card()["corpus"] == load(model.export(tmp_path / "model")).card()["corpus"] == "mine"
 
+    rows = made.store.run(made.verdicts).meta["rows"]
+    assert {row["published"] for row in rows} == {None}
+    (reason,) = {row["reason"] for row in rows}
+    assert reason == f"the paper prints no such number; changed: {', '.join(sets)}"
+    assert made.table.title == "Paper 002, Table 2, profile laptop, recipe.corpus.name=mine"
+    monkeypatch.undo()  # the manifest may be gone
+    results = list(stored_results(made.store, {}))
+    assert {row["verdict"] for row in verdicts(results, "002")} == {"not run"}
+    assert {found["title"] for found in comparisons(made.store, results)} == {"semantic-parsing-mine"}
+
 
 def test_what_nobody_can_reproduce_says_so_and_nothing_that_was_changed_is_compared():
     rows = [row for row in verdicts([], "002") if row["dataset"].startswith("MSParS") and row["split"] == "test"]
@@ -220,7 +232,13 @@ def test_what_nobody_can_reproduce_says_so_and_nothing_that_was_changed_is_compa
     assert len(rows) >= 12 and all(
         row["reason"].startswith("cannot be reproduced: the public test set") for row in rows
     )
-    for sets, comparable in ((), True), (("train.gpus=1.0",), True), (("train.steps=9",), False):
-        (chosen,) = table("002", "2", "paper", 1, sets, ("atis-transformer",)).experiments
-        assert chosen.comparable is comparable
-    assert chosen.answers[0].why_not == "not the paper's setting: train.steps=9"
+    same = "train.gpus=1.0", "recipe.corpus.name=atis"
+    for profile, sets, reason in (
+        ("paper", same, ""),
+        ("paper", (*same, "train.steps=9", "train.clip=1"), "changed: train.steps=9, train.clip=1"),
+        ("laptop", same, "smaller than the paper's setting (profile laptop)"),
+        ("laptop", ("train.steps=9",), "smaller than the paper's setting (profile laptop); changed: train.steps=9"),
+        ("laptop", ("recipe.corpus.name=geoquery",), "changed: recipe.corpus.name=geoquery"),
+    ):
+        (chosen,) = table("002", "2", profile, 1, sets, ("atis-transformer",)).experiments
+        assert chosen.reason_not(chosen.answers[0]) == reason
