@@ -11,6 +11,8 @@ from flows.experiment import Experiment, Pipeline, Stage, closure_of
 if TYPE_CHECKING:
     from infra.settings import Settings
 
+RECIPE = "recipe.sha256"  # in a prepared folder: of the settings that its data was made with
+
 
 def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str, Any]:
     """All steps of one experiment and seed, kept in the store; on Ray Train unless local. Returns its scores."""
@@ -72,22 +74,32 @@ def prepare_folder(experiment: Experiment, to: Path) -> Path:
     store = open_store(settings)
     sources = Sources(settings.mirrors, settings.offline, settings.private)
     places = Places(sources=sources)
+    (to / RECIPE).unlink(missing_ok=True)
     for name, step in with_supplied(experiment, sources).recipe.data().items():
         shutil.copytree(store.run(step, places).path, to / name, dirs_exist_ok=True)
+    (to / RECIPE).write_bytes(_recipe(experiment))
     return to
+
+
+def _recipe(experiment: Experiment) -> bytes:
+    """The recipe by its settings: keys of its data have libraries in them that are not where a folder is trained on."""
+    return digest_of(experiment.recipe).encode()
 
 
 def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> dict[str, Any]:
     """Train, answer and score from a prepared folder; imports torch, pyarrow and sacrebleu alone.
 
-    Checkpoints stand in `out` while it runs, so that it goes on after an interruption.
+    Checkpoints stand in `out` while it runs, so that it goes on after an interruption. A ValueError if the folder was
+    prepared with another recipe.
     """
+    if not (data / RECIPE).is_file() or (data / RECIPE).read_bytes() != _recipe(experiment):
+        again = f"phrasemodels prepare {experiment.name} --to {data}"
+        raise ValueError(f"{data} was not prepared for this: make the folder again with `{again}` and the same --set")
     store = Store(out)
     stages = experiment.recipe.bare().stages(experiment.model, experiment.train, seed)
-    known = {
-        name: _load(store, data / name) for stage in stages.values() for name in stage.inputs.values() - stages.keys()
-    }
-    key = digest_of([experiment.model, experiment.train, seed, {name: known[name].key for name in sorted(known)}])[:32]
+    names = {name for stage in stages.values() for name in stage.inputs.values()} - stages.keys()
+    known = {name: _load(store, data / name) for name in sorted(names)}
+    key = digest_of([experiment.model, experiment.train, seed, {name: found.key for name, found in known.items()}])[:32]
     for name, stage in stages.items():
         known[name] = _run(store, key, stage, {ours: known[theirs] for ours, theirs in stage.inputs.items()})
     result = {

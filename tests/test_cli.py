@@ -4,8 +4,10 @@ import io
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,9 @@ from conftest import PROJECT
 from typer.testing import CliRunner
 
 from flows import use
+from flows.catalogue import experiment
+from flows.experiment import override
+from flows.local import train_prepared
 from flows.parse import _sentences
 
 MISTAKES = (
@@ -161,6 +166,14 @@ def test_prepared_data_trains_where_only_torch_pyarrow_and_sacrebleu_are(cli, tm
     assert (result["seed"], result["steps"]) == (3, 12)
     assert result["scores"]["bleu"]["sentences"] == 20
     assert (tmp_path / "results" / "000-table1-sample-phrase-k2-s3.json").exists()
+
+    prepared, out = tmp_path / "prepared", tmp_path / "results"
+    with pytest.raises(ValueError, match=r"was not prepared for this: .*`phrasemodels prepare \S+phrase-k3 --to "):
+        train_prepared(reduce(override, SMALL[1::2], experiment("000/table1/sample/phrase-k3")), 3, prepared, out)
+    for part in prepared.glob("*/"):
+        shutil.rmtree(part)
+    with pytest.raises(ValueError, match=r"prepared/dev is missing"):
+        train_prepared(reduce(override, SMALL[1::2], experiment(name)), 3, prepared, out)
 
 
 def test_a_training_that_diverged_has_no_scores(cli):
