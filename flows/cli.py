@@ -155,12 +155,15 @@ def experiments(as_json: Json = False) -> None:
 @app.command()
 def train(
     experiment: Annotated[str, typer.Argument(help="An experiment, as `phrasemodels experiments` lists them.")],
-    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
     local: Annotated[bool, typer.Option("--local", help="In this process, without Prefect, Ray and MLflow.")] = False,
     data: Annotated[Path | None, typer.Option(help="With --local: a folder that `phrasemodels prepare` made.")] = None,
     out: Annotated[
-        Path, typer.Option(help="With --local and --data: where to put weights, predictions and scores.")
-    ] = Path("results"),
+        Path | None,
+        typer.Option(
+            help="With --local and --data: where to put weights, predictions and scores.", show_default="results"
+        ),
+    ] = None,
     set: Overrides = None,
 ) -> None:
     """Train, decode and score one experiment with one seed.
@@ -171,13 +174,17 @@ def train(
     from flows.catalogue import experiment as find
     from flows.experiment import override
 
+    if data is not None and not local:
+        raise ValueError("--data goes with --local: what was prepared is trained in this process")
+    if out is not None and data is None:
+        raise ValueError("--out goes with --local --data: what is not prepared is kept in the store")
     chosen = find(experiment)
     for assignment in set or []:
         chosen = override(chosen, assignment)
     if data is not None:
         from flows.local import train_prepared
 
-        result = train_prepared(chosen, seed, data, out)
+        result = train_prepared(chosen, seed, data, out or Path("results"))
     else:
         from flows.local import train_experiment
 

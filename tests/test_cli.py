@@ -33,6 +33,8 @@ MISTAKES = (
     (("sql", "select 1", "--to", "answer.csv"), "ends with .parquet"),
     (("attend", "x", " "), "an empty text"),
     (("draw", "x", "--text", "a", "--to", "figure.png"), "ends with .svg"),
+    (("train", "000/table1/sample/phrase-k2", "--data", "nowhere"), "--data goes with --local"),
+    (("train", "000/table1/sample/phrase-k2", "--local", "--out", "here"), "--out goes with --local --data"),
     (("reproduce", "--profile", "laptop", "--offline"), "multi30k/test_2016_flickr.en.gz"),
 )
 TOLD = """
@@ -77,6 +79,12 @@ def test_an_unwritable_store_is_named_before_anything_runs(cli, tmp_path):
     done = cli("reproduce", PHRASEMODELS_STORE=str(tmp_path / "file" / "store"))
     assert done.returncode == 1
     assert "cannot be written to" in done.stderr
+
+
+def test_a_seed_is_no_negative_number(cli):
+    done = cli("train", "000/table1/sample/phrase-k2", "--local", "--seed", "-1")
+    assert done.returncode == 2
+    assert "'--seed'" in done.stderr
 
 
 def test_help_teaches_and_loads_nothing_heavy(cli):
