@@ -47,8 +47,8 @@ def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
 
 @mirrored
 def test_a_manifest_that_is_broken_stops_no_other(environment: dict[str, str], tmp_path: Path, monkeypatch) -> None:
-    for name, text in (("geoquery", None), ("broken", "x = ["), ("other", "")):
-        text = (MANIFESTS / "geoquery.toml").read_text() if not text else text
+    for name, text in (("geoquery", ""), ("broken", "x = ["), ("other", "")):
+        text = text or (MANIFESTS / "geoquery.toml").read_text()
         (tmp_path / f"{name}.toml").write_text(text)
     monkeypatch.setattr("data.manifest.MANIFESTS", tmp_path)
     for arguments in (("list",), ("verify",)):
