@@ -74,6 +74,10 @@ class Place:
     def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.run(sys.executable, "-m", "prefect", "--no-prompt", *arguments)
 
+    def processes(self) -> list[int]:
+        """All that was started and is there now, with all that came of it."""
+        return [pid for *_, process in self.started.values() for pid in below(process.pid)]
+
     def ended(self) -> None:
         for *_, process in reversed(self.started.values()):
             process.terminate()
@@ -171,6 +175,20 @@ def children(pid: int) -> list[int]:
     """The processes that one has started."""
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout
     return [int(line) for line in found.split()]
+
+
+def below(pid: int) -> list[int]:
+    """A process, and all that came of it."""
+    return [pid, *(found for child in children(pid) for found in below(child))]
+
+
+def alive(pids: list[int]) -> list[str]:
+    """What of processes is still there: their commands, which one that has only not been waited for has none of."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return [command for command in found if command]
 
 
 def told(here: Place) -> str:

@@ -3,6 +3,7 @@
 Deployments run as on a schedule, and processes die. What is started here ends here, by process id.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import NODES, Place, asked, begin, children, told, until
+from cluster import NODES, Place, alive, asked, begin, children, told, until
 from conftest import PROJECT
 
 from data.store import Store
+from tasks.train import PROGRESS
 
 TINY = ["train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
         "recipe.corpus.train=100", "recipe.corpus.dev=10", "recipe.corpus.test=10"]  # fmt: skip
-LONG = ["train.steps=100000", *TINY[1:]]
+LONG = ["train.steps=400", *TINY[1:]]
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,9 +48,11 @@ def place() -> Iterator[Place]:
                 patch.setenv(name, here.environment[name])
             yield here
     finally:
+        begun = here.processes()
         here.ended()
         if "KEEP" not in os.environ:
             shutil.rmtree(folder, ignore_errors=True)
+    until(lambda: not alive(begun), 30)
 
 
 def prepare(here: Place) -> None:
@@ -63,9 +67,12 @@ def prepare(here: Place) -> None:
 
 
 def deployment(here: Place, *parameters: str, watch: bool = True) -> subprocess.CompletedProcess[str]:
+    return run(here, "reproduce/sample", 'rows=["phrase-k2"]', "seeds=1", *parameters, watch=watch)
+
+
+def run(here: Place, name: str, *parameters: str, watch: bool = True) -> subprocess.CompletedProcess[str]:
     options = ["--watch", "--watch-interval", "1"] if watch else []
-    words = [word for p in ('rows=["phrase-k2"]', "seeds=1", *parameters) for word in ("--param", p)]
-    return here.prefect("deployment", "run", "reproduce/sample", *options, *words)
+    return here.prefect("deployment", "run", name, *options, *(word for p in parameters for word in ("--param", p)))
 
 
 def table(*settings: str) -> list[str]:
@@ -106,10 +113,36 @@ def test_a_deployment_runs_twice_and_makes_everything_once(place: Place) -> None
     assert max(time.strptime(m["finished"][:19], "%Y-%m-%dT%H:%M:%S") for m in made) < time.gmtime(before)
 
 
-def test_a_run_under_way_keeps_the_next_from_starting_and_a_dead_one_is_marked(place: Place) -> None:
+def test_what_is_scheduled_makes_its_tables_tells_of_those_it_cannot_and_clears_up(place: Place) -> None:
+    wanted = ('papers=["004"]', 'tables=["parser"]', "seeds=1")
+    refused = run(place, "everything/tables", *wanted, f"set={json.dumps([*TINY, 'train.gpus=1'])}")  # as on Sundays
+    assert refused.returncode == 1
+    done = run(place, "everything/tables", *wanted, f"set={json.dumps(TINY)}")
+    assert done.returncode == 0, done.stdout + done.stderr + told(place)
+    both, parts = (
+        [record for record in records(place) if record["title"].startswith(title)]
+        for title in ("1 of ", "Paper 004, Table parser")
+    )
+    assert [record["state"] for record in (*both, *parts)] == ["failed", "completed"] * 2
+    pages = [Path(record["report"]).read_text() for record in both]
+    assert "workers need" in pages[0] and "workers need" in Path(parts[0]["report"]).read_text()
+    for page, part in zip(pages, parts, strict=True):
+        assert f'href="{Path(part["report"]).name}"' in page
+    report = Path(both[1]["tables"]["paper 004, table parser"]["report"])
+    assert report.read_bytes() == Path(parts[1]["report"]).read_bytes()
+    assert {a.manifest["step"] for a in Store(place.folder / "cache").artifacts()} >= {
+        "parse_sentences",
+        "score_parses",
+    }
+    assert run(place, "gc/store", "days=0", "verdicts=1").returncode == 0
+    left = {record["id"]: record["state"] for record in records(place)}
+    assert parts[1]["id"] in left and {*left.values()} == {"completed"}, "of each verdict the newest run stays"
+
+
+def test_a_run_under_way_keeps_the_next_from_starting_and_of_a_dead_one_nothing_is_made_again(place: Place) -> None:
     assert deployment(place, f"set={json.dumps(LONG)}", watch=False).returncode == 0
-    progress = until(lambda: list(place.folder.glob("cache/work/*/checkpoints/step-*")), 180)
-    assert progress
+    before = until(lambda: progress(place)["step"] >= 100 and progress(place), 180)
+    os.kill(before["pid"], signal.SIGSTOP)  # that it does not end meanwhile
     place.kill("prefect")  # that it forgets nobody's place
     until(lambda: asked(f"{place.environment['PREFECT_API_URL']}/health"))
     deployment(place, f"set={json.dumps(LONG)}")
@@ -117,15 +150,31 @@ def test_a_run_under_way_keeps_the_next_from_starting_and_a_dead_one_is_marked(p
     assert "CANCELLED" in flow_states(place)
     (flow,) = children(place.started["worker"][-1].pid)
     os.kill(flow, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(before["pid"], signal.SIGCONT)
     until(lambda: "CRASHED" in flow_states(place), 60)
-    done = deployment(place, f"set={json.dumps(TINY)}")
-    assert done.returncode == 0, done.stdout + done.stderr + told(place)
-    dead = [record for record in records(place) if record["state"] == "dead"]
+    until(lambda: not alive([before["pid"]]), 60)
+    made = finished(place)
+    assert deployment(place, f"set={json.dumps(LONG)}", watch=False).returncode == 0
+    again = until(lambda: progress(place)["pid"] != before["pid"] and progress(place), 180)
+    assert before["step"] - 10 <= again["step"] < 400, "a checkpoint is made every five updates"
+    until(lambda: records(place)[-1]["state"] != "running", 180)
+    last, dead = records(place)[-1], [record for record in records(place) if record["state"] == "dead"]
     assert len(dead) == 1
-    assert records(place)[-1]["found_dead"] == [dead[0]["id"]]
-    assert (
-        sorted(run.info.status for run in runs(place)).count("KILLED") == 2
-    )  # the table of that run, and its training
+    assert (last["state"], last["found_dead"]) == ("completed", [dead[0]["id"]])
+    assert made.items() <= finished(place).items()
+    assert {run.info.status for run in runs(place)} == {"FINISHED"}
+
+
+def progress(here: Place) -> dict[str, Any]:
+    """Of the training under way."""
+    found = [json.loads(path.read_text()) for path in here.folder.glob(f"cache/work/*/checkpoints/{PROGRESS}")]
+    return found[0] if found else {"step": -1, "pid": 0}
+
+
+def finished(here: Place) -> dict[str, str]:
+    """What is there, and when it was made."""
+    return {artifact.key: artifact.manifest["finished"] for artifact in Store(here.folder / "cache").artifacts()}
 
 
 def test_a_head_node_that_is_lost_ends_the_run_in_a_line_and_the_next_goes_on(place: Place) -> None:
