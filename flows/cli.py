@@ -44,6 +44,24 @@ app.add_typer(selftest_app, name="selftest")
 # By the package of an error. Not Ray: what it raises may be a mistake in somebody's layer, of which the traceback tells.
 SERVICES = {"mlflow": "MLflow", "httpx": "Prefect", "prefect": "Prefect"}
 
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(version("phrasemodels"))
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version, and end.")
+    ] = False,
+) -> None:
+    pass
+
+
 Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
 TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]
 Profile = Annotated[

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from functools import reduce
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from flows import use
 from flows.catalogue import experiment
+from flows.cli import app
 from flows.experiment import override
 from flows.local import train_prepared
 from flows.parse import _sentences
@@ -60,6 +62,10 @@ def test_mistakes_are_explained_in_a_line(tmp_path):
     assert done.returncode == 0, done.stderr
     for (_, words), told in zip(MISTAKES, json.loads(done.stdout.splitlines()[-1]), strict=True):
         assert words in told
+
+
+def test_the_version_is_that_of_the_package():
+    assert CliRunner().invoke(app, ["--version"]).stdout.split() == [version("phrasemodels")]
 
 
 def test_a_mistake_ends_with_its_line_alone(cli):

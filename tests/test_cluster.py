@@ -6,6 +6,7 @@ Deployments run as on a schedule, and processes die. What is started here ends h
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from cluster import NODES, Place, alive, asked, begin, children, told, until
 from conftest import PROJECT
 
 from data.store import Store
+from infra.tracking import KEY, Tracker
 from tasks.train import PROGRESS
 
 TINY = ["train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
@@ -88,8 +90,6 @@ def records(here: Place, store: str = "cache") -> list[dict[str, Any]]:
 
 
 def runs(here: Place) -> list[Any]:
-    from infra.tracking import Tracker
-
     return Tracker(here.environment["PHRASEMODELS_MLFLOW_URI"]).runs()
 
 
@@ -233,6 +233,38 @@ def test_two_nodes_that_run_the_same_table_at_once_end_with_the_same_bytes(place
     both = one.keys() & another.keys()  # a node brings no shards of a stage that is there
     assert {one[key].manifest["step"] for key in both} >= {"train", "translate", "score_translations", "compare"}
     assert [key for key in both if one[key].manifest["files"] != another[key].manifest["files"]] == []
+    client = Tracker(place.environment["PHRASEMODELS_MLFLOW_URI"]).client()
+    for found in runs(place):
+        for metric in found.data.metrics:
+            steps = [row.step for row in client.get_metric_history(found.info.run_id, metric)]
+            assert len(steps) == len(set(steps)), (found.info.run_name, metric, steps)
+    assert len({found.data.tags[KEY] for found in runs(place)}) == len(runs(place))
+
+
+def test_a_backup_of_databases_and_objects_is_restored_as_the_readme_says(place: Place) -> None:
+    url = place.environment["PREFECT_API_DATABASE_CONNECTION_URL"].replace("+asyncpg", "").removesuffix("/prefect")
+    for name in ("mlflow", "prefect"):
+        dump, again = str(place.folder / f"{name}.dump"), f"{url}/{name}_again"
+        for command in (
+            ("pg_dump", "-Fc", "-d", f"{url}/{name}", "-f", dump),
+            ("psql", "-d", f"{url}/postgres", "-c", f"create database {name}_again"),
+            ("pg_restore", "--exit-on-error", "-d", again, dump),
+        ):
+            assert (done := place.run(*command)).returncode == 0, done.stderr
+    assert place.run(sys.executable, "-m", "mlflow", "db", "upgrade", f"{url}/mlflow_again").returncode == 0
+    before, after = runs(place), Tracker(f"{url}/mlflow_again").runs()
+    assert before
+    assert {run.info.run_id: run.data.metrics for run in before} == {run.info.run_id: run.data.metrics for run in after}
+    saved, bucket = place.folder / "objects", "import fsspec; fsspec.filesystem('s3').mkdir('again')"
+    saved.mkdir()
+    get, put = re.findall(r'"(import fsspec; .*)"', (PROJECT / "infra" / "README.md").read_text())
+    for code, name in ((get, "phrases"), (bucket, ""), (put, "again")):
+        code = code.replace("phrasemodels/", f"{name}/").replace("/backup/", f"{saved}/")
+        assert (done := place.run(sys.executable, "-c", code)).returncode == 0, done.stderr
+    settings = {"PHRASEMODELS_STORE": "s3://again/store", "PHRASEMODELS_CACHE": str(place.folder / "again")}
+    command = [sys.executable, "-m", "flows.cli", "store", "verify"]
+    done = subprocess.run(command, env=place.environment | settings, cwd=place.folder, capture_output=True, text=True)
+    assert done.returncode == 0 and "damaged" not in done.stdout, done.stdout + done.stderr
 
 
 def test_who_has_no_password_is_refused(place: Place) -> None:
