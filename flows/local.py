@@ -24,7 +24,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     settings = Settings()
     store = open_store(settings)
     sources = Sources(settings.mirrors, settings.offline, settings.private)
-    places = Places(sources=sources)
+    places = Places(sources=sources, report=_print if local else None)
     pipeline = with_supplied(experiment, sources).steps(seed)
     with kept(store, closure_of([pipeline.scored]), settings):
         return _summary(store, pipeline, places) if local else _on_ray_train(store, pipeline, places, settings)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -235,7 +236,9 @@ def test_bytes_that_are_no_text_are_refused_with_their_line(place, said, monkeyp
 
 
 def test_what_local_makes_the_pipeline_finds(cli):
-    assert cli("train", "000/table1/sample/transformer", "--local", *SMALL).returncode == 0
+    done = cli("train", "000/table1/sample/transformer", "--local", *SMALL)
+    assert done.returncode == 0
+    assert re.match(r"step \d+: loss .*, dev .*, \d+ tokens/s\n", done.stderr)
     rows = json.loads(cli("plan", "--seeds", "1", "--row", "transformer", *SMALL, "--json").stdout)
     assert [row["label"] for row in rows if not row["hit"]] == ["Paper 000, Table 1, profile sample"]
 
