@@ -50,9 +50,7 @@ def fetch(file: File, target: Path, sources: Sources) -> str:
             said.append(f"{place}: {error}")
     if sources.offline:
         said.append("offline")
-    said += (
-        [f"{path}: not a file" for m in sources.mirrors if not (path := m / file.mirror).is_file()] if not said else []
-    )
+    said = said or [f"{mirror / file.mirror}: not a file" for mirror in sources.mirrors]
     places = " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors)
     places = places or "a folder named by PHRASEMODELS_MIRROR"
     raise OSError(f"{file.name} is not to be had ({'; '.join(said)}); put it at {places}")

@@ -29,12 +29,13 @@ def list_corpora(as_json: Json = False) -> None:
     rows = [_summary(manifest) for manifest in manifests]
     if as_json:
         print(json.dumps(rows, indent=1))
-    for row in rows if not as_json else ():
-        marks = [mark for mark in ("fetched", "stand_in", "by_hand") if row[mark]]
-        terms = row["licence"] if row["redistributable"] else f"{row['licence']}, not passed on"
-        usual = [str(row["splits"].get(split) or "-") for split in ("train", "dev", "test")]
-        sizes = " / ".join(usual) if set(usual) != {"-"} else f"{len(row['splits'])} splits"
-        print(f"{row['name']:20} {row['schema']:9} {sizes:>21}  {', '.join([terms, *marks])}")
+    else:
+        for row in rows:
+            marks = [mark for mark in ("fetched", "stand_in", "by_hand") if row[mark]]
+            terms = row["licence"] if row["redistributable"] else f"{row['licence']}, not passed on"
+            usual = [str(row["splits"].get(split) or "-") for split in ("train", "dev", "test")]
+            sizes = " / ".join(usual) if set(usual) != {"-"} else f"{len(row['splits'])} splits"
+            print(f"{row['name']:20} {row['schema']:9} {sizes:>21}  {', '.join([terms, *marks])}")
     if failed:
         raise typer.Exit(1)
 

@@ -161,7 +161,9 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     path, state = found
     progress = Progress(**state["progress"])
     if not math.isfinite(progress.best):  # what would be scored are the weights it began with
-        raise ValueError("the training diverged, its dev loss never was a number; lower train.learning_rate or clip")
+        raise ValueError(
+            "the training diverged, its dev loss never was a number; lower train.learning_rate or train.clip"
+        )
     weights = load_file(path / "best.safetensors")
     save_file(weights, job.out / "model.safetensors")
     write_durably(job.out / "config.json", json.dumps(jsonable(model), indent=1))
