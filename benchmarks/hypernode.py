@@ -24,7 +24,7 @@ from phrasemodels.layers.attention import MultiHeadAttention, softmax_hadamard, 
 from phrasemodels.layers.band import band
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import PhraseGraph, phrase_graph
-from tasks.phrases import Sentences, adjacent
+from phrasemodels.tasks.prepare.phrases import Sentences, adjacent
 
 Run = Callable[[], object]
 Mask = Callable[[Tensor, PhraseGraph], Tensor]

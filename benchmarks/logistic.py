@@ -1,4 +1,4 @@
-"""Logistic regression of `tasks/logistic.py` beside scikit-learn's on one task of SentEval: `python benchmarks/logistic.py`.
+"""Logistic regression of problems/entailment/logistic.py beside scikit-learn on one SentEval task: `python benchmarks/logistic.py`.
 
 TREC's questions as vectors of a BiLSTM-Max that nobody has trained, words hashed. Both choose the penalty on the same
 folds and are tested on the official test set. Ours is stopped early, on 5 % that it is not trained on, as SentEval's;
@@ -17,15 +17,16 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from data.shards import write_shard
-from data.sources import Sources
-from data.store import Places, Store
-from infra.settings import Settings
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.formats.shards import write_shard
+from phrasemodels.data.store.step import Executor
+from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.bilstm import BiLstmConfig
-from tasks.corpora import Corpus
-from tasks.logistic import PROTOTYPING, PUBLISHED, averaged, in_all, stratified
-from tasks.problems.transfer import Piece, Place, folds_and_test
-from tasks.stages import stage_table
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.problems.entailment.logistic import PROTOTYPING, PUBLISHED, averaged, in_all, stratified
+from phrasemodels.tasks.problems.entailment.transfer import Piece, Place, folds_and_test
 
 D, UNITS, WORDS, FOLDS, SEED = 100, 128, 10_000, 5, 1111
 STRENGTHS = [2.0**power for power in range(-2, 4)]  # C, SentEval's grid for scikit-learn
@@ -87,9 +88,9 @@ def main() -> None:
     settings = Settings()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        store, places = Store(folder / "store").open(), Places(sources=Sources(settings.mirrors, settings.offline))
+        store, executor = Store(folder / "store").open(), Executor(sources=Sources(settings.mirrors, settings.offline))
         splits = {
-            split: stage_table(store.run(Corpus("senteval", "TREC").split(split), places))
+            split: stage_table(store.run(Corpus("senteval", "TREC").split(split), executor))
             for split in ("train", "test")
         }
         train, test = (place(folder, split, table) for split, table in splits.items())

@@ -20,12 +20,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from flows.experiments.paper_002_systems import LAYERS, MODELS, PAPERS, TRANSFORMER, Size
 from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig, TransformerEncoderLayer
+from phrasemodels.flows.experiments.paper_002_systems import LAYERS, MODELS, PAPERS, TRANSFORMER, Size
 from phrasemodels.layers.ngrams import BiLSTM, Readout, Sum, final_states, residual_gate
 from phrasemodels.models.translation import TranslationConfig
-from tasks.workers import keep_freed_memory
+from phrasemodels.tasks.train.worker import keep_freed_memory
 
 B, SOURCE, TARGET, V, D = 64, 13, 24, 5854, 512
 

@@ -13,18 +13,19 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from data.sources import Sources
-from data.store import Places, Store
-from flows.parsers import step_of
-from flows.recipes.parsing import ParsingRecipe
-from flows.use import find_model
-from infra.settings import Settings
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.store.step import Executor
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.cli.parsers import step_of
+from phrasemodels.flows.cli.use import find_model
+from phrasemodels.infra.settings import Settings
 from phrasemodels.models.parser import phrases_alone
-from tasks.corpora import Corpus
-from tasks.stages import stage_table
-from tasks.stanza_parser import Stanza
-from tasks.trained_parser import Trained
-from tasks.treebank_scores import treebank_scores
+from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
+from phrasemodels.tasks.parsers.stanza_parser import Stanza
+from phrasemodels.tasks.parsers.trained import Trained
+from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
 
 ROUNDS = 5
 
@@ -32,9 +33,9 @@ ROUNDS = 5
 def main(experiment: str, parser: str = "gum", count: str = "400") -> None:
     """Sentences a second and scores of both."""
     settings = Settings()
-    store, places = Store(settings.root).open(), Places(sources=Sources(settings.mirrors, settings.offline))
-    gold = stage_table(store.run(Corpus("gum").split("test"), places)).slice(0, int(count)).combine_chunks()
-    models = {"models": store.run(step_of(parser), places).path}
+    store, executor = Store(settings.root).open(), Executor(sources=Sources(settings.mirrors, settings.offline))
+    gold = stage_table(store.run(Corpus("gum").split("test"), executor)).slice(0, int(count)).combine_chunks()
+    models = {"models": store.run(step_of(parser), executor).path}
     found = find_model(experiment)
     recipe = found.experiment.recipe
     if not isinstance(recipe, ParsingRecipe):

@@ -13,16 +13,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-import infra.environment  # noqa: F401  before Ray
-from data.sources import Sources
-from data.store import Places, Store
-from flows.parsers import step_of
-from infra.runner import actor_map
-from infra.services import start_ray, stop_ray
-from infra.settings import Settings
-from tasks.corpora import Corpus
-from tasks.stages import stage_table
-from tasks.stanza_parser import Stanza
+import phrasemodels.infra.environment  # noqa: F401  before Ray
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.store.step import Executor
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.cli.parsers import step_of
+from phrasemodels.infra.runner import actor_map
+from phrasemodels.infra.services import start_ray, stop_ray
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.parsers.stanza_parser import Stanza
+from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.prepare.sharded import stage_table
 
 BATCH, BATCHES = 100, 12
 
@@ -51,9 +52,9 @@ def rate(workers: int, batches: list[pa.Table], models: Path) -> float:
 def main(parser: str = "gum") -> None:
     """One worker, two, and how many times faster they are."""
     settings = Settings()
-    store, places = Store(settings.root).open(), Places(sources=Sources(settings.mirrors, settings.offline))
-    models = store.run(step_of(parser), places).path
-    rows = stage_table(store.run(Corpus("gum").split("test"), places)).combine_chunks()
+    store, executor = Store(settings.root).open(), Executor(sources=Sources(settings.mirrors, settings.offline))
+    models = store.run(step_of(parser), executor).path
+    rows = stage_table(store.run(Corpus("gum").split("test"), executor)).combine_chunks()
     batches = [rows.slice(BATCH * i, BATCH) for i in range(BATCHES)]
     one, two = (rate(workers, batches, models) for workers in (1, 2))
     print(f"1 worker {one:.0f} sentences/s, 2 workers {two:.0f} sentences/s, {two / one:.2f} times")

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from data.shards import SHARD_ROWS, write_shard
-from data.trees import parse
-from tasks.constituents import nodes, syntactic
-from tasks.phrases import Sentences, adjacent, lists
-from tasks.subtrees import subtrees
+from phrasemodels.data.formats.shards import SHARD_ROWS, write_shard
+from phrasemodels.data.formats.trees import parse
+from phrasemodels.tasks.prepare.constituents import nodes, syntactic
+from phrasemodels.tasks.prepare.phrases import Sentences, adjacent, lists
+from phrasemodels.tasks.prepare.subtrees import subtrees
 
 ROUNDS = 15
 LOOPED = 1000  # sentences

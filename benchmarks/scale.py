@@ -20,16 +20,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from data.artifacts import Artifact, write_durably
-from data.schemas import TOKENS
-from data.shards import SHARD_ROWS, write_shard
-from data.store import Job, Places, Step, Store
-from infra.runner import ray_map
-from infra.services import start_ray, stop_ray
-from infra.settings import Settings
-from tasks.phrases import Phrases, phrase_shard, phrases
-from tasks.stages import shards as shards_of
-from tasks.vocabulary import SPECIAL
+from phrasemodels.data.formats.schemas import TOKENS
+from phrasemodels.data.formats.shards import SHARD_ROWS, write_shard
+from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.step import Executor, Job, Step
+from phrasemodels.data.store.store import Store
+from phrasemodels.infra.runner import ray_map
+from phrasemodels.infra.services import start_ray, stop_ray
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.prepare.phrases import Phrases, phrase_shard, phrases
+from phrasemodels.tasks.prepare.sharded import shards as shards_of
+from phrasemodels.tasks.prepare.vocabulary import SPECIAL
 
 SENTENCES = (10_000, 100_000, 1_000_000, 10_000_000)
 SHARDS = (1000, 5000)
@@ -65,14 +66,14 @@ def words(job: Job, settings: None) -> dict[str, Any]:
     return {"licences": ["MIT"], "redistributable": True, "stand_in": False}
 
 
-def measured(folder: Path, shards: int, rows: int, places: Places | None = None) -> dict[str, float]:
+def measured(folder: Path, shards: int, rows: int, executor: Executor | None = None) -> dict[str, float]:
     """Seconds of the step, with what it keeps on disk, and the memory of this process after it."""
     given = stage(folder / "rows", shards, rows)
     store = Store(folder / "store").open()
     vocabulary = store.run(Step(words, "words"))
     step = Step(phrases, f"phrases {shards}", Phrases(longest=2), {"rows": given, "vocabulary": vocabulary})
     began, clock = time.process_time(), time.perf_counter()
-    store.run(step, places)
+    store.run(step, executor)
     seconds, elapsed = time.process_time() - began, time.perf_counter() - clock
     shutil.rmtree(folder)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -88,7 +89,7 @@ def alone(folder: Path, shards: int) -> float:
     out.mkdir()
     began = time.process_time()
     for each in inputs:
-        phrase_shard(Job(out, out, each, store, Places(), ""), Phrases(longest=2))  # type: ignore[arg-type]
+        phrase_shard(Job(out, out, each, store, Executor(), ""), Phrases(longest=2))  # type: ignore[arg-type]
     seconds = time.process_time() - began
     shutil.rmtree(folder)
     return seconds
@@ -99,9 +100,9 @@ def through_ray(work: Path) -> list[dict[str, float]]:
     work.mkdir()
     start_ray(Settings(store=work, cpus=2))
     try:
-        places = Places(map=ray_map)
-        measured(work / "warm", 100, 1, places)
-        return [measured(work / f"shards {count}", count, 1, places) for count in SHARDS]
+        executor = Executor(map=ray_map)
+        measured(work / "warm", 100, 1, executor)
+        return [measured(work / f"shards {count}", count, 1, executor) for count in SHARDS]
     finally:
         stop_ray()
 

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from structs import Run, compare
 
-from flows.experiments.paper_003 import TRANSLATION, WEIGHTS
-from flows.experiments.paper_003_answering import ANSWERING, MEMORIES
-from flows.experiments.paper_003_syntax import ENTAILMENT, PARENTS
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
+from phrasemodels.flows.experiments.paper_003 import TRANSLATION, WEIGHTS
+from phrasemodels.flows.experiments.paper_003_answering import ANSWERING, MEMORIES
+from phrasemodels.flows.experiments.paper_003_syntax import ENTAILMENT, PARENTS
 from phrasemodels.models.decomposable import DecomposableConfig, Learned
 from phrasemodels.models.recurrent import RecurrentConfig
-from tasks.workers import keep_freed_memory
+from phrasemodels.tasks.train.worker import keep_freed_memory
 
 WORDS = 5000
 

@@ -1,1 +1,1 @@
-"""Corpora to Arrow tables: manifests, download, readers, and the store that keeps what is made."""
+"""Corpora as Arrow tables: how they are downloaded, read and generated, and the store that keeps every result."""

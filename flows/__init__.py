@@ -1,1 +1,1 @@
-"""What runs when: the Prefect flows, the experiments, the command line."""
+"""What runs when: experiments, plans, execution, results, reports, and the command line."""

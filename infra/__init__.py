@@ -1,1 +1,1 @@
-"""Settings, services and trackers: where and on what things run."""
+"""Settings and services: Prefect, Ray, MLflow, and the files that deploy them."""

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra.tracking import KEY, Tracker, quoted
+from phrasemodels.infra.tracking import KEY, Tracker, quoted
 
 ALIAS = "champion"
 ARTIFACT = "served"

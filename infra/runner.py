@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from infra.located import located
+from phrasemodels.infra.located import located
 
 
 class Room:
@@ -199,7 +199,7 @@ class TorchTrainerLaunch:
         def config(folder: str) -> TorchConfig:
             if len(ray.nodes()) > 1:
                 return TorchConfig(backend=backend)
-            from infra.rendezvous import FileTorchConfig
+            from phrasemodels.infra.rendezvous import FileTorchConfig
 
             return FileTorchConfig(backend=backend, folder=folder)
 

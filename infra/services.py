@@ -27,8 +27,8 @@ from urllib.parse import urlparse
 
 import filelock
 
-from infra import environment
-from infra.settings import Settings
+from phrasemodels.infra import environment
+from phrasemodels.infra.settings import Settings
 
 PATIENCE = 180.0  # seconds until a service that does not answer is an error
 

@@ -136,7 +136,7 @@ class StepMetrics:
     def __call__(self, history: list[dict[str, float]]) -> None:
         from mlflow.entities import Metric
 
-        import infra.environment  # noqa: F401
+        import phrasemodels.infra.environment  # noqa: F401
 
         client = self.tracker.client()
         if client.get_run(self.run_id).data.tags.get(ATTEMPT, "") != self.attempt:

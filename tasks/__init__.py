@@ -1,1 +1,1 @@
-"""The steps: plain functions from files to files, which do not know where they run."""
+"""The steps of the pipeline: functions from artifacts to artifacts that do not know where they run."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from conftest import PROJECT
 
-from infra.services import free_port
+from phrasemodels.infra.services import free_port
 
 NODES = ("node-1", "node-2")
 USER, PASSWORD = "admin", "a password of tests"

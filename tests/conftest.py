@@ -9,14 +9,24 @@ from pathlib import Path
 
 import pytest
 
-import infra.environment  # noqa: F401  before anything that could phone home
-from data.store import Store
+import phrasemodels.infra.environment  # noqa: F401  before anything that could phone home
+from phrasemodels.data.store.store import Store
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 PROJECT = Path(__file__).parent.parent
 ISOLATED = (
     shutil.which("unshare") and subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
 )
+
+
+FOLDERS = ("phrasemodels", "data", "tasks", "flows", "infra")
+
+
+def copy_project(to: Path, *others: str) -> None:
+    """Copy the project's code, and other folders, with the links of phrasemodels/ as links."""
+    for folder in (*FOLDERS, *others):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PROJECT / folder, to / folder, symlinks=True, ignore=ignored)
 
 
 @pytest.fixture
@@ -31,7 +41,7 @@ def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*arguments: str, timeout: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = ours | {"PHRASEMODELS_STORE": str(tmp_path / "store")} | variables
-        command = [sys.executable, "-m", "flows.cli", *arguments]
+        command = [sys.executable, "-m", "phrasemodels.flows.cli", *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout, cwd=tmp_path)
 
     return run

@@ -17,25 +17,26 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import torch
 
-from data.archives import unpack
-from data.artifacts import MANIFEST, describe
-from data.corpora.readers import READERS as CORPORA
-from data.fetch import fetch
-from data.leases import lease, leased
-from data.manifest import File
-from data.manifest import read as read_manifest
-from data.parsers import read as read_parser
-from data.remote import ObjectStorage
-from data.shards import read_shard, write_shard
-from data.sources import Sources
-from data.store import Step, Store, digest_of, jsonable
-from data.upkeep import damage, usage, waste
-from flows.catalogue import experiment
-from flows.models import CARD, load
-from flows.records import records
-from infra.settings import Settings
-from tasks.checkpoints import Progress, resume, save
-from tasks.sentences import VectorFile
+from phrasemodels.data.corpora.readers import READERS as CORPORA
+from phrasemodels.data.download.archives import unpack
+from phrasemodels.data.download.fetch import fetch
+from phrasemodels.data.download.manifest import File
+from phrasemodels.data.download.manifest import read as read_manifest
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.parser_manifest import read as read_parser
+from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.store.artifacts import MANIFEST, describe
+from phrasemodels.data.store.gc import damage, usage, waste
+from phrasemodels.data.store.leases import lease, leased
+from phrasemodels.data.store.object_storage import ObjectStorage
+from phrasemodels.data.store.step import Step, digest_of, jsonable
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.results.models import CARD, load
+from phrasemodels.flows.results.records import records
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.problems.entailment.data import VectorFile
+from phrasemodels.tasks.train.checkpoints import Progress, resume, save
 
 Read = Callable[[Path], Any]  # of a folder that holds the file `given`
 

@@ -124,11 +124,11 @@ def report(module: Any) -> None:
 
 
 WATCHED = {
-    "data.artifacts": artifacts,
-    "data.store": store,
-    "tasks.checkpoints": checkpoints,
-    "infra.tracking": tracking,
-    "flows.report": report,
+    "phrasemodels.data.store.artifacts": artifacts,
+    "phrasemodels.data.store.store": store,
+    "phrasemodels.tasks.train.checkpoints": checkpoints,
+    "phrasemodels.infra.tracking": tracking,
+    "phrasemodels.flows.report.table": report,
 }
 
 

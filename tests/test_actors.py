@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from data.grammar.records import Treebank
-from data.sources import Sources
-from data.store import Places, Step, Store
-from infra.runner import TorchTrainerLaunch, actor_map, ray_map
-from infra.services import start_ray, stop_ray
-from infra.settings import Settings
-from tasks.corpora import SampleCorpus
-from tasks.parse import Parse, parse
-from tasks.parser_models import fetched
-from tasks.stages import stage_table
-from tasks.stanza_parser import Stanza
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.samples.records import Treebank
+from phrasemodels.data.store.step import Executor, Step
+from phrasemodels.data.store.store import Store
+from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, ray_map
+from phrasemodels.infra.services import start_ray, stop_ray
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.parsers.models import fetched
+from phrasemodels.tasks.parsers.parse import Parse, parse
+from phrasemodels.tasks.parsers.stanza_parser import Stanza
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.tasks.prepare.sharded import stage_table
 
 MODELS = Path(__file__).parents[2] / "shared" / "models"
 
@@ -107,10 +108,10 @@ def test_parsing_in_actors_is_parsing_here(cluster: None, store: Store, tmp_path
     rows = SampleCorpus(train=10_050, dev=5, test=5, records=Treebank()).split("train")
     models = fetched("gum")
     parser = Parse(Stanza(processors=("pos",), longest=8))
-    places = Places(sources=Sources((MODELS,), offline=True))
-    step = Step(parse, "p", parser, {"rows": rows, "models": store.run(models, places)})
-    spread = store.run(step, Places(map=actor_map))
+    executor = Executor(sources=Sources((MODELS,), offline=True))
+    step = Step(parse, "p", parser, {"rows": rows, "models": store.run(models, executor)})
+    spread = store.run(step, Executor(map=actor_map))
     other = Store(tmp_path / "other").open()
-    here = other.run(Step(parse, "p", parser, {"rows": rows, "models": other.run(models, places)}))
+    here = other.run(Step(parse, "p", parser, {"rows": rows, "models": other.run(models, executor)}))
     assert len(spread.meta["shards"]) == 2 and spread.meta == here.meta
     assert stage_table(spread).equals(stage_table(here))

@@ -15,22 +15,22 @@ import torch
 from browser import chromium
 from conftest import PROJECT
 
-from data.artifacts import MANIFEST, sha256_of
-from data.shards import read_shard
-from data.store import digest_of
-from flows.attention_pages import attention_figures, write_attention
-from flows.catalogue import experiment, table
-from flows.keep import keep
-from flows.lineage import Lineage, difference
-from flows.models import champion, find, load, restored
-from flows.overview import write_overview
-from flows.query import query
-from flows.report import write_report
-from flows.results import kept_results, stored_results
-from flows.session import Session
-from flows.verdicts import verdicts
-from infra.services import start_mlflow
-from infra.settings import Settings
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.store.artifacts import MANIFEST, sha256_of
+from phrasemodels.data.store.step import digest_of
+from phrasemodels.flows.experiments.catalogue import experiment, table
+from phrasemodels.flows.report.attention_pages import attention_figures, write_attention
+from phrasemodels.flows.report.overview import write_overview
+from phrasemodels.flows.report.table import write_report
+from phrasemodels.flows.results.keep import keep
+from phrasemodels.flows.results.lineage import Lineage, difference
+from phrasemodels.flows.results.models import champion, find, load, restored
+from phrasemodels.flows.results.query import query
+from phrasemodels.flows.results.results import kept_results, stored_results
+from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.flows.run.session import Session
+from phrasemodels.infra.services import start_mlflow
+from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.record import recorded
 
@@ -282,7 +282,7 @@ def test_a_model_answers_as_it_did_in_the_test(session, tmp_path):
     assert model.predict([]) == []
 
     exported = model.export(tmp_path / "model")
-    command = [sys.executable, "-m", "flows.cli", "predict", str(exported), "-"]
+    command = [sys.executable, "-m", "phrasemodels.flows.cli", "predict", str(exported), "-"]
     done = subprocess.run(command, input=" ".join(rows[0]["source"]) + "\n", capture_output=True, text=True, cwd=tmp_path,
                           env=os.environ | {"PYTHONPATH": str(PROJECT), "PHRASEMODELS_STORE": "/proc/none"})  # fmt: skip
     assert done.stdout == answers[0] + "\n", done.stderr
@@ -340,7 +340,7 @@ def test_the_champion_is_served(session, tmp_path):
     """Registered once, loaded by MLflow in a fresh process, and asked over HTTP."""
     import httpx
 
-    from infra.services import free_port
+    from phrasemodels.infra.services import free_port
 
     for pipeline in session.pipelines:
         session.run_of(pipeline)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from flows.attention_plots import attention, heads, heat, neighbours, tree
-from flows.templates import render
+from phrasemodels.flows.report.attention_plots import attention, heads, heat, neighbours, tree
+from phrasemodels.flows.report.templates import render
 from phrasemodels.layers.ngrams import BiLSTM, PhraseAttention, final_states, grams_alone
 from phrasemodels.layers.record import recorded
-from tasks.attention import attention_rows, over_grams
+from phrasemodels.tasks.problems.attention import attention_rows, over_grams
 
 
 def test_heads_of_n_grams_attend_to_n_grams():

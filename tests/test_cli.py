@@ -16,12 +16,12 @@ import pytest
 from conftest import PROJECT
 from typer.testing import CliRunner
 
-from flows import use
-from flows.catalogue import experiment
-from flows.cli import app
-from flows.experiment import override
-from flows.local import train_prepared
-from flows.parse import _sentences
+from phrasemodels.flows.cli import use
+from phrasemodels.flows.cli.main import app
+from phrasemodels.flows.cli.parse import _sentences
+from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.experiments.experiment import override
+from phrasemodels.flows.run.local import train_prepared
 
 MISTAKES = (
     (("reproduce", "--paper", "0000"), "did you mean '000'"),
@@ -42,7 +42,7 @@ MISTAKES = (
 )
 TOLD = """
 import json, sys
-from flows.cli import main
+from phrasemodels.flows.cli.main import main
 
 def told(arguments):
     sys.argv = ["phrasemodels", *arguments]
@@ -97,7 +97,8 @@ def test_a_seed_is_no_negative_number(cli):
 def test_help_teaches_and_loads_nothing_heavy(cli):
     for arguments in ((), ("reproduce",), ("sql",), ("train",)):
         assert "Usage" in cli(*arguments, "--help").stdout
-    loaded = "import sys, flows.cli; print([m for m in ('torch', 'ray', 'prefect', 'mlflow', 'pyarrow') if m in sys.modules])"
+    heavy = ("torch", "ray", "prefect", "mlflow", "pyarrow")
+    loaded = f"import sys, phrasemodels.flows.cli.main; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", loaded], cwd=PROJECT, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
 
@@ -149,7 +150,7 @@ class Block:
         if name.split(".")[0] in {BLOCKED}:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Block())
-from flows.cli import main
+from phrasemodels.flows.cli.main import main
 sys.argv[0] = "phrasemodels"
 main()
 """
@@ -246,7 +247,15 @@ def test_what_local_makes_the_pipeline_finds(cli):
 def test_a_full_disk_is_said_in_a_line_and_the_same_command_goes_on(tmp_path):
     store = tmp_path / "store"
     store.mkdir()
-    arguments = [sys.executable, "-m", "flows.cli", "train", "000/table1/sample/phrase-k2", "--local", *SMALL]
+    arguments = [
+        sys.executable,
+        "-m",
+        "phrasemodels.flows.cli",
+        "train",
+        "000/table1/sample/phrase-k2",
+        "--local",
+        *SMALL,
+    ]
     inside = f"mount -t tmpfs -o size=2500k tmpfs {store} && PHRASEMODELS_STORE={store} {shlex.join(arguments)} ; status=$?; " \
              f"mount -o remount,size=100m {store} && PHRASEMODELS_STORE={store} {shlex.join(arguments)} && exit $status"  # fmt: skip
     as_root = [] if os.getuid() == 0 else ["--map-root-user"]

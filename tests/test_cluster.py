@@ -22,9 +22,9 @@ import pytest
 from cluster import NODES, Place, alive, asked, begin, children, told, until
 from conftest import PROJECT
 
-from data.store import Store
-from infra.tracking import KEY, Tracker
-from tasks.train import PROGRESS
+from phrasemodels.data.store.store import Store
+from phrasemodels.infra.tracking import KEY, Tracker
+from phrasemodels.tasks.train.loop import PROGRESS
 
 TINY = ["train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
         "recipe.corpus.train=100", "recipe.corpus.dev=10", "recipe.corpus.test=10"]  # fmt: skip
@@ -80,7 +80,7 @@ def run(here: Place, name: str, *parameters: str, watch: bool = True) -> subproc
 def table(*settings: str) -> list[str]:
     """The command for a table of one row."""
     sizes = [word for setting in (*TINY, *settings) for word in ("--set", setting)]
-    return [sys.executable, "-m", "flows.cli", "reproduce", "--paper", "000", "--table", "1", "--profile", "sample",
+    return [sys.executable, "-m", "phrasemodels.flows.cli", "reproduce", "--paper", "000", "--table", "1", "--profile", "sample",
             "--row", "phrase-k2", "--seeds", "1", *sizes]  # fmt: skip
 
 
@@ -262,7 +262,7 @@ def test_a_backup_of_databases_and_objects_is_restored_as_the_readme_says(place:
         code = code.replace("phrasemodels/", f"{name}/").replace("/backup/", f"{saved}/")
         assert (done := place.run(sys.executable, "-c", code)).returncode == 0, done.stderr
     settings = {"PHRASEMODELS_STORE": "s3://again/both", "PHRASEMODELS_CACHE": str(place.folder / "again")}
-    command = [sys.executable, "-m", "flows.cli", "store", "verify"]
+    command = [sys.executable, "-m", "phrasemodels.flows.cli", "store", "verify"]
     done = subprocess.run(command, env=place.environment | settings, cwd=place.folder, capture_output=True, text=True)
     assert re.match(r"0 artifacts and [1-9]\d* in the shared storage, 0 damaged", done.stdout), (
         done.stdout + done.stderr

@@ -1,12 +1,11 @@
 """What numba keeps of kernels on disk: it counts until a kernel that is compiled into them changes."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from conftest import PROJECT
+from conftest import copy_project
 
 VALUES = """
 import torch
@@ -25,7 +24,7 @@ ONCE, TWICE = "exponential(load(w, at))", "exponential(load(w, at) + load(w, at)
 
 def test_a_kernel_is_compiled_anew_if_one_that_it_calls_in_another_file_changed(tmp_path: Path) -> None:
     copy = tmp_path / "project"
-    shutil.copytree(PROJECT / "phrasemodels", copy / "phrasemodels", ignore=shutil.ignore_patterns("__pycache__"))
+    copy_project(copy)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     environment |= {"PYTHONPATH": str(copy)}
 

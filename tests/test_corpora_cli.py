@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from data.manifest import MANIFESTS, load
-from flows.corpora import app
+from phrasemodels.data.download.manifest import MANIFESTS, load
+from phrasemodels.flows.cli.corpora import app
 
 MIRROR = Path(os.environ.get("PHRASEMODELS_MIRROR", Path(__file__).parents[2] / "shared" / "corpora"))
 mirrored = pytest.mark.skipif(not (MIRROR / "geoquery").is_dir(), reason="no mirror: set PHRASEMODELS_MIRROR")
@@ -50,7 +50,7 @@ def test_a_manifest_that_is_broken_stops_no_other(environment: dict[str, str], t
     for name, text in (("geoquery", ""), ("broken", "x = ["), ("other", "")):
         text = text or (MANIFESTS / "geoquery.toml").read_text()
         (tmp_path / f"{name}.toml").write_text(text)
-    monkeypatch.setattr("data.manifest.MANIFESTS", tmp_path)
+    monkeypatch.setattr("phrasemodels.data.download.manifest.MANIFESTS", tmp_path)
     for arguments in (("list",), ("verify",)):
         found = run(environment, *arguments)
         assert found.exit_code == 1

@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from data.corpora.leakage import leakage
-from data.corpora.readers import read, reasons
-from data.corpora.treebank import OTHER_WORDS
-from data.manifest import load, names
-from data.sources import Sources
-from data.supplied import obtain
-from data.trees import parse
+from phrasemodels.data.corpora.leakage import leakage
+from phrasemodels.data.corpora.readers import read, reasons
+from phrasemodels.data.corpora.treebank import OTHER_WORDS
+from phrasemodels.data.download.manifest import load, names
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.user_files import obtain
+from phrasemodels.data.formats.trees import parse
 
 MIRROR = Path(os.environ.get("PHRASEMODELS_MIRROR", Path(__file__).parents[2] / "shared" / "corpora"))
 pytestmark = pytest.mark.skipif(not MIRROR.is_dir(), reason="no mirror: set PHRASEMODELS_MIRROR")

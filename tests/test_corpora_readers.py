@@ -6,11 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from data.corpora import aspec, babi, columns, logical_forms, senteval, snli, treebank
-from data.corpora.leakage import leakage
-from data.corpora.readers import READERS, counted, read_files, read_split, take
-from data.manifest import Part, Split
-from data.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build
+from phrasemodels.data.corpora import aspec, babi, columns, logical_forms, senteval, snli, treebank
+from phrasemodels.data.corpora.leakage import leakage
+from phrasemodels.data.corpora.readers import READERS, counted, read_files, read_split, take
+from phrasemodels.data.download.manifest import Part, Split
+from phrasemodels.data.formats.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build
 
 WORDS = 100
 
@@ -220,7 +220,7 @@ def test_sizes_and_reasons_are_those_of_the_manifest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "roles", "options", "said"),
     [
-        ("babi", ["stories"], {"taks": "1"}, "x train: data.corpora.babi has no option 'taks': did you mean 'task'?"),
+        ("babi", ["stories"], {"taks": "1"}, "x train: phrasemodels.data.corpora.babi has no option 'taks': did you mean 'task'?"),
         ("babi", ["stories"], {"task": 3}, "x train, task: Input should be a valid string"),
         ("babi", ["story"], {}, "x train, files: none is 'stories': did you mean 'story'"),
         ("bitext", ["en", "de"], {"source": "fr"}, "x train, files: none is 'fr': known: de, en"),

@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from data.corpora.readers import read
-from data.grammar.records import (
+from phrasemodels.data.corpora.readers import read
+from phrasemodels.data.download.manifest import load, names
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.user_files import digests
+from phrasemodels.data.formats.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TAGGED, TREES
+from phrasemodels.data.formats.shards import content_digest
+from phrasemodels.data.formats.trees import parse
+from phrasemodels.data.samples.records import (
     Entailment,
     LogicalForms,
     Polarity,
@@ -18,15 +24,10 @@ from data.grammar.records import (
     Translations,
     Treebank,
 )
-from data.manifest import load, names
-from data.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TAGGED, TREES
-from data.shards import content_digest
-from data.sources import Sources
-from data.store import Places, Store
-from data.supplied import digests
-from data.trees import parse
-from tasks.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
-from tasks.stages import stage_table
+from phrasemodels.data.store.step import Executor
+from phrasemodels.data.store.store import Store
+from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
+from phrasemodels.tasks.prepare.sharded import stage_table
 
 MIRROR = Path(os.environ.get("PHRASEMODELS_MIRROR", Path(__file__).parents[2] / "shared" / "corpora"))
 SAMPLES = {
@@ -88,7 +89,7 @@ def test_same_seed_same_bytes_in_any_process() -> None:
     ids=lambda c: getattr(c, "name", None),
 )
 def test_a_corpus_is_a_step(store: Store, corpus: Corpus, split: str, rows: int) -> None:
-    artifact = store.run(corpus.split(split), Places(sources=Sources((MIRROR,), offline=True)))
+    artifact = store.run(corpus.split(split), Executor(sources=Sources((MIRROR,), offline=True)))
     manifest = load(corpus.name)
     part = getattr(corpus, "part", "")
     name = f"{part}.{split}" if part else split
@@ -122,5 +123,6 @@ def test_a_reader_changes_the_keys_of_its_corpora_alone() -> None:
         for split, division in manifest.splits.items():
             if set(division.files.values()) <= files:
                 source = Corpus(name).split(split).parts["source"]
-                readers = {n.split(":")[0] for n in source if n.startswith("data.corpora.")} - {"data.corpora.readers"}
+                readers = {n.split(":")[0] for n in source if n.startswith("phrasemodels.data.corpora.")}
+                readers -= {"phrasemodels.data.corpora.readers"}
                 assert len(readers) <= 2 and readers, (name, split, readers)

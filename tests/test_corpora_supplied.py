@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from data import archives
-from data.corpora.readers import read
-from data.fetch import fetch
-from data.manifest import File, Manifest, Source, load
-from data.sources import Sources
-from data.supplied import digests, locate, obtain
+from phrasemodels.data.corpora.readers import read
+from phrasemodels.data.download import archives
+from phrasemodels.data.download.fetch import fetch
+from phrasemodels.data.download.manifest import File, Manifest, Source, load
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.user_files import digests, locate, obtain
 
 
 def put(path: Path, content: str) -> Path:

@@ -14,19 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.artifacts import write_durably
-from data.corpora.bitext import read_bitext
-from data.schemas import TOKENS, check
-from data.shards import content_digest, read_shard, write_parquet, write_shard
-from data.store import Places, Step, Store
+from phrasemodels.data.corpora.bitext import read_bitext
+from phrasemodels.data.formats.schemas import TOKENS, check
+from phrasemodels.data.formats.shards import content_digest, read_shard, write_parquet, write_shard
+from phrasemodels.data.store.artifacts import write_durably
+from phrasemodels.data.store.step import Executor, Step
+from phrasemodels.data.store.store import Store
 from phrasemodels.models.translation import BEGIN, END
-from tasks.batches import from_step, in_order, share, token_batches
-from tasks.corpora import SampleCorpus
-from tasks.phrases import Phrases, Sentences, adjacent, no_phrases, phrases
-from tasks.problems.translation import PhraseExamples
-from tasks.stages import shards, stage_table
-from tasks.tokenise import Tokenise, detokenise_moses, moses_lower, spaces, tokenise
-from tasks.vocabulary import VocabularySettings, read_words, vocabulary
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.tasks.prepare.phrases import Phrases, Sentences, adjacent, no_phrases, phrases
+from phrasemodels.tasks.prepare.sharded import shards, stage_table
+from phrasemodels.tasks.prepare.tokenise import Tokenise, detokenise_moses, moses_lower, spaces, tokenise
+from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
+from phrasemodels.tasks.problems.translation.objective import PhraseExamples
+from phrasemodels.tasks.train.batches import from_step, in_order, share, token_batches
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_other_workers_find_what_was_done(store: Store) -> None:
     made = [a for a in store.artifacts() if a.manifest["step"] == "tokenise_shard"]
     shutil.rmtree(first.path)  # a run that died before its second shard was done
     shutil.rmtree(made[1].path)
-    again = store.run(stage, Places(map=two_workers))
+    again = store.run(stage, Executor(map=two_workers))
     assert again.meta == first.meta and len(made) == 3 and missing == [made[1].key]
 
 

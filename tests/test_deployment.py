@@ -17,7 +17,7 @@ import pytest
 import yaml
 from conftest import PROJECT
 
-from infra.services import free_port
+from phrasemodels.infra.services import free_port
 
 TINY = [
     "train.steps=10",
@@ -96,7 +96,7 @@ DIES = """
 import os, signal, uuid
 from pathlib import Path
 from prefect import flow, runtime
-from flows.attempts import crashed
+from phrasemodels.flows.run.attempts import crashed
 
 @flow
 def inner():
@@ -125,7 +125,7 @@ def test_a_run_whose_node_vanished_is_marked_by_the_automation(prefect, tmp_path
     assert '"within": 600' in zombies
     (tmp_path / "zombies.json").write_text(zombies.replace('"within": 600', '"within": 45'))
     assert prefect("automation", "create", "--from-file", "zombies.json").returncode == 0
-    alone = "import infra.environment, time; from prefect import flow; flow(lambda: time.sleep(900), name='alone')()"
+    alone = "import phrasemodels.infra.environment, time; from prefect import flow; flow(lambda: time.sleep(900), name='alone')()"
     environment = prefect.environment | {"PYTHONPATH": str(PROJECT), "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
     process = subprocess.Popen([sys.executable, "-c", alone], env=environment, cwd=tmp_path)
 
@@ -149,10 +149,10 @@ def test_a_run_whose_node_vanished_is_marked_by_the_automation(prefect, tmp_path
 
 
 LATE = """
-import infra.environment
+import phrasemodels.infra.environment
 from prefect.client.orchestration import get_client
 from prefect.states import Pending, Running
-from flows.attempts import crashed
+from phrasemodels.flows.run.attempts import crashed
 
 with get_client(sync_client=True) as client:
     deployment = client.read_deployment_by_name("reproduce/sample").id

@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-import data.fetch
-from data.fetch import fetch, free_space
-from data.internet import is_public
-from data.manifest import File, read
-from data.sources import Sources
+import phrasemodels.data.download.fetch
+from phrasemodels.data.download.fetch import fetch, free_space
+from phrasemodels.data.download.internet import is_public
+from phrasemodels.data.download.manifest import File, read
+from phrasemodels.data.download.mirrors import Sources
 
 TEXT = b"".join(b"a line of text, number %d\n" % i for i in range(4000))
 
@@ -158,7 +158,7 @@ def test_what_is_wrong_spoils_no_other_place(url: str, path: str, tmp_path: Path
 def test_an_answer_that_never_begins_is_given_up(
     url: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data.fetch, "PATIENCE", 0.1)
+    monkeypatch.setattr(phrasemodels.data.download.fetch, "PATIENCE", 0.1)
     with pytest.raises(OSError, match=r"/t: nothing of a file came for 0\.1 seconds\)"):
         fetch(a_file(f"{url}/{path}"), tmp_path / "t.en", QUICK)
 
@@ -168,8 +168,8 @@ def test_the_body_of_a_redirection_is_not_read(url: str, tmp_path: Path) -> None
 
 
 def test_what_comes_too_slowly_is_given_up(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data.fetch, "PATIENCE", 0.1)
-    monkeypatch.setattr(data.fetch, "SLOWEST", 1e6)
+    monkeypatch.setattr(phrasemodels.data.download.fetch, "PATIENCE", 0.1)
+    monkeypatch.setattr(phrasemodels.data.download.fetch, "SLOWEST", 1e6)
     file = a_file(f"{url}/slow/t", f"{url}/good/t")
     assert fetch(file, tmp_path / "t.en", QUICK) == f"{url}/good/t", "the next one is as fast as promised"
     with pytest.raises(OSError, match="slower than 1000000 bytes a second"):

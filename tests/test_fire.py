@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from conftest import ISOLATED, PROJECT
 
-from data.leases import lease, leased
-from data.remote import ObjectStorage
-from data.store import Job, Step, Store
-from data.upkeep import collect
+from phrasemodels.data.store.gc import collect
+from phrasemodels.data.store.leases import lease, leased
+from phrasemodels.data.store.object_storage import ObjectStorage
+from phrasemodels.data.store.step import Job, Step
+from phrasemodels.data.store.store import Store
 
 SETTINGS = ("train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
             "recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10")  # fmt: skip
@@ -24,10 +25,10 @@ SETTINGS = ("train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=
 MATRIX = """
 import hashlib, json, os, signal, sys
 from pathlib import Path
-from data import store as stores
-from flows.catalogue import experiment
-from flows.experiment import override
-from tasks import train
+from phrasemodels.data.store import store as stores
+from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.experiments.experiment import override
+from phrasemodels.tasks.train import loop as train
 
 root, points = Path(sys.argv[1]), []
 chosen = experiment("000/table1/sample/phrase-k2")
@@ -104,7 +105,8 @@ def test_killed_at_every_point_of_every_step_it_ends_with_the_same_bytes(tmp_pat
 WRITE = """
 import sys
 from pathlib import Path
-from data.store import Step, Store
+from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.store import Store
 def write(job, settings):
     (job.out / "text").write_bytes(b"x" * int(sys.argv[2]))
     return {}
@@ -156,7 +158,7 @@ def test_users_can_prove_that_a_killed_training_goes_on(cli, trainings: list[str
 
 
 FORGETFUL = """
-from tasks import checkpoints
+from phrasemodels.tasks.train import checkpoints
 
 checkpoints.resume = lambda folder, model, *rest: (checkpoints.Progress(), checkpoints.tensors(model))
 """

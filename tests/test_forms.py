@@ -9,20 +9,20 @@ import pyarrow as pa
 import pytest
 import torch
 
-from data.shards import read_shard
-from flows.catalogue import table
-from flows.drawn import draw
-from flows.forms import Answered, _improved, sections
-from flows.gram_figure import NEAREST, gram_figure
-from flows.lineage import Lineage
-from flows.models import champion, load
-from flows.report import attention_figures
-from flows.session import Session
-from flows.show import print_table
-from infra.settings import Settings
-from tasks.error_kinds import MISSING, ROLE
-from tasks.problems.grams import longest_grams
-from tasks.problems.translation import PhraseBatch
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.flows.cli.terminal import print_table
+from phrasemodels.flows.experiments.catalogue import table
+from phrasemodels.flows.report.drawn import draw
+from phrasemodels.flows.report.forms import Answered, _improved, sections
+from phrasemodels.flows.report.gram_figure import NEAREST, gram_figure
+from phrasemodels.flows.report.table import attention_figures
+from phrasemodels.flows.results.lineage import Lineage
+from phrasemodels.flows.results.models import champion, load
+from phrasemodels.flows.run.session import Session
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.metrics.error_kinds import MISSING, ROLE
+from phrasemodels.tasks.problems.semantic_parsing.grams import longest_grams
+from phrasemodels.tasks.problems.translation.objective import PhraseBatch
 
 TINY = ("train.batch_tokens=200", "train.evaluate_every=100", "recipe.corpus.train=60", "recipe.corpus.dev=4",
         "recipe.corpus.test=20")  # fmt: skip

@@ -13,16 +13,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.grammar import english as english_grammar
-from data.grammar import german as german_grammar
-from data.grammar.abstract import Clause, NounPhrase, PrepositionalPhrase, Utterance
-from data.grammar.idioms import IDIOMS, VERB_IDIOMS, readings
-from data.grammar.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, PREPOSITIONS, PRONOUNS, VERBS, WHAT, WHO
-from data.grammar.sentences import LENGTHS, corpus, draw, read
+from phrasemodels.data.samples import english as english_grammar
+from phrasemodels.data.samples import german as german_grammar
+from phrasemodels.data.samples.abstract import Clause, NounPhrase, PrepositionalPhrase, Utterance
+from phrasemodels.data.samples.idioms import IDIOMS, VERB_IDIOMS, readings
+from phrasemodels.data.samples.lexicon import (
+    ADJECTIVES,
+    ADVERBS,
+    DETERMINERS,
+    NOUNS,
+    PREPOSITIONS,
+    PRONOUNS,
+    VERBS,
+    WHAT,
+    WHO,
+)
+from phrasemodels.data.samples.sentences import LENGTHS, corpus, draw, read
 
 DIGEST = """
 import hashlib
-from data.grammar import corpus
+from phrasemodels.data.samples import corpus
 print(hashlib.sha256(repr(corpus(3, {"train": 300, "test": 50})).encode()).hexdigest())
 """
 # the literal translation, as a prefix of its forms, of every word that makes up an idiom
@@ -222,6 +232,6 @@ def test_bad_requests_say_what_to_do(sizes, share, message):
 
 
 def test_an_exhausted_grammar_says_so(monkeypatch):
-    monkeypatch.setattr("data.grammar.splits.ATTEMPTS", 0)
+    monkeypatch.setattr("phrasemodels.data.samples.splits.ATTEMPTS", 0)
     with pytest.raises(ValueError, match="ask for fewer"):
         corpus(0, {"a": 1})

@@ -8,14 +8,14 @@ from functools import partial
 
 import pytest
 
-from data.grammar.abstract import Clause, NounPhrase
-from data.grammar.entailment import LABELS, contradicted, extended, pairs, reduced
-from data.grammar.formulas import Formula, formulas, infix, prefix
-from data.grammar.geography import questions
-from data.grammar.idioms import VERB_IDIOMS
-from data.grammar.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, VERBS
-from data.grammar.polarity import classified
-from data.grammar.rooms import ROOMS, THINGS, stories
+from phrasemodels.data.samples.abstract import Clause, NounPhrase
+from phrasemodels.data.samples.entailment import LABELS, contradicted, extended, pairs, reduced
+from phrasemodels.data.samples.formulas import Formula, formulas, infix, prefix
+from phrasemodels.data.samples.geography import questions
+from phrasemodels.data.samples.idioms import VERB_IDIOMS
+from phrasemodels.data.samples.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, VERBS
+from phrasemodels.data.samples.polarity import classified
+from phrasemodels.data.samples.rooms import ROOMS, THINGS, stories
 
 SIZES = {"train": 900, "test": 90}
 GENERATORS = {
@@ -50,7 +50,7 @@ def dog(**fields):
 def test_steps_between_premise_and_hypothesis(monkeypatch):
     premise = Clause(dog(adjective=ADJECTIVES["old"]), VERBS["sleep"], "past", adverb=ADVERBS["yesterday"])
     assert reduced(premise) == {"subject": replace(premise, subject=dog()), "adverb": replace(premise, adverb=None)}
-    monkeypatch.setattr("data.grammar.entailment.pick", lambda rng, options: options[0])
+    monkeypatch.setattr("phrasemodels.data.samples.entailment.pick", lambda rng, options: options[0])
 
     class Low:
         def random(self):

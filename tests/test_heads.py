@@ -2,9 +2,9 @@
 
 import pytest
 
-from data.grammar.sentences import corpus
-from data.heads import heads
-from data.trees import parse, plain
+from phrasemodels.data.formats.head_rules import heads
+from phrasemodels.data.formats.trees import parse, plain
+from phrasemodels.data.samples.sentences import corpus
 
 
 def test_most_heads_are_those_of_the_grammar_and_all_make_one_projective_tree():

@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from data.grammar.records import Translations
-from data.store import Store
-from flows.catalogue import Table, table
-from flows.query import VIEWS, query
-from flows.report import write_report
-from flows.session import Session
-from flows.show import print_rows
-from infra.settings import Settings
-from infra.tracking import ATTEMPT, Tracker, quoted
-from tasks.corpora import SampleCorpus
+from phrasemodels.data.samples.records import Translations
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.cli.terminal import print_rows
+from phrasemodels.flows.experiments.catalogue import Table, table
+from phrasemodels.flows.report.table import write_report
+from phrasemodels.flows.results.query import VIEWS, query
+from phrasemodels.flows.run.session import Session
+from phrasemodels.infra.settings import Settings
+from phrasemodels.infra.tracking import ATTEMPT, Tracker, quoted
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
 
 HOSTILE = {
     "markup": """</title></style>--><script>evil(1)</script>"><evil x="> &lt; {{ 7 * 7 }} {% raw %}""",

@@ -9,13 +9,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.corpora.readers import read
-from data.grammar import corpus
-from data.hpsg import APART, GROUP, NOT_A_HEAD, SEVERAL_HEADS, depths, joint, misfits, restore
-from data.manifest import load
-from data.sources import Sources
-from data.supplied import obtain
-from data.trees import Span, Tree, parse, plain
+from phrasemodels.data.corpora.readers import read
+from phrasemodels.data.download.manifest import load
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.user_files import obtain
+from phrasemodels.data.formats.joint_trees import (
+    APART,
+    GROUP,
+    NOT_A_HEAD,
+    SEVERAL_HEADS,
+    depths,
+    joint,
+    misfits,
+    restore,
+)
+from phrasemodels.data.formats.trees import Span, Tree, parse, plain
+from phrasemodels.data.samples import corpus
 from phrasemodels.structs import joint as merges
 
 MIRROR = Path(os.environ.get("PHRASEMODELS_MIRROR", Path(__file__).parents[2] / "shared" / "corpora"))

@@ -18,19 +18,19 @@ import pytest
 import yaml
 from conftest import PROJECT
 
-from flows.catalogue import table
-from flows.everything import chosen, everything
-from flows.gc import gc
-from flows.reproduce import reproduce
-from flows.session import Session
-from infra.runner import TorchTrainerLaunch, room_for
-from infra.services import Server, services, start_ray, stop_ray, wait_for
-from infra.settings import PASSWORDS, Settings
+from phrasemodels.flows.experiments.catalogue import table
+from phrasemodels.flows.run.everything import chosen, everything
+from phrasemodels.flows.run.gc import gc
+from phrasemodels.flows.run.reproduce import reproduce
+from phrasemodels.flows.run.session import Session
+from phrasemodels.infra.runner import TorchTrainerLaunch, room_for
+from phrasemodels.infra.services import Server, services, start_ray, stop_ray, wait_for
+from phrasemodels.infra.settings import PASSWORDS, Settings
 
 INFRA = PROJECT / "infra"
 SECRETS = [name for names in PASSWORDS.values() for name in names]
-FLOWS = {"flows.reproduce.reproduce": reproduce, "flows.everything.everything": everything,
-         "flows.gc.gc": gc}  # fmt: skip
+FLOWS = {"phrasemodels.flows.run.reproduce.reproduce": reproduce, "phrasemodels.flows.run.everything.everything": everything,
+         "phrasemodels.flows.run.gc.gc": gc}  # fmt: skip
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -236,7 +236,7 @@ def test_a_store_that_no_database_can_lie_in_is_named(clean: Path) -> None:
 @pytest.mark.parametrize(("token", "mode"), [("7" * 32, "token"), ("", "disabled")])
 def test_who_has_a_token_shows_it_to_ray(token: str, mode: str) -> None:
     ours = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"} | {"RAY_AUTH_TOKEN": token}
-    said = [sys.executable, "-c", "import os, infra.environment; print(os.environ['RAY_AUTH_MODE'])"]
+    said = [sys.executable, "-c", "import os, phrasemodels.infra.environment; print(os.environ['RAY_AUTH_MODE'])"]
     assert subprocess.run(said, env=ours, cwd=PROJECT, capture_output=True, text=True).stdout.strip() == mode
 
 

@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 
-from data.grammar.records import Treebank
-from data.shards import read_shard
-from data.store import Step, Store
-from data.trees import parse
-from flows.catalogue import table
-from flows.query import TABLE_1, query
-from flows.session import Session
-from infra.settings import Settings
-from tasks.constituents import Divide, divide
-from tasks.corpora import SampleCorpus
-from tasks.leaks import leaks
-from tasks.stages import shards
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.formats.trees import parse
+from phrasemodels.data.samples.records import Treebank
+from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.catalogue import table
+from phrasemodels.flows.results.query import TABLE_1, query
+from phrasemodels.flows.run.session import Session
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.prepare.constituents import Divide, divide
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.tasks.prepare.leaks import leaks
+from phrasemodels.tasks.prepare.sharded import shards
 
 
 def test_levels_by_sql(store: Store) -> None:

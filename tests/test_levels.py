@@ -8,11 +8,19 @@ import plain_001 as plain
 import pyarrow as pa
 import pytest
 
-from data.dependencies import flaw
-from data.grammar import pairs
-from data.trees import parse
-from tasks.constituents import equal_blocks, syntactic_binarised
-from tasks.levels import AtRandom, Dependencies, Levels, attached, dependencies, none, right_branching
+from phrasemodels.data.formats.conllu import flaw
+from phrasemodels.data.formats.trees import parse
+from phrasemodels.data.samples import pairs
+from phrasemodels.tasks.prepare.constituents import equal_blocks, syntactic_binarised
+from phrasemodels.tasks.prepare.levels import (
+    AtRandom,
+    Dependencies,
+    Levels,
+    attached,
+    dependencies,
+    none,
+    right_branching,
+)
 
 FIGURE_1 = (
     "(ROOT (S (NP (NP (DT A) (JJ little) (NN girl)) (VP (VBG wearing) (NP (DT a) (JJ green) (NN dress)) "

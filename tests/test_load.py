@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from cluster import until
 
-from infra.services import free_port
-from infra.tracking import StepMetrics, Tracker
+from phrasemodels.infra.services import free_port
+from phrasemodels.infra.tracking import StepMetrics, Tracker
 
 TRAININGS, ROWS = 20, 30
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from data.store import Step
-from flows import cli
-from flows.progress import Watch
-from infra.located import located
+from phrasemodels.data.store.step import Step
+from phrasemodels.flows.cli import main as cli
+from phrasemodels.flows.run.progress import Watch
+from phrasemodels.infra.located import located
 
 
 class Mine(nn.Module):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.logic import exact_match, logic_match, normalised, structure, structure_match
+from phrasemodels.tasks.metrics.logic_match import exact_match, logic_match, normalised, structure, structure_match
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from data.corpora.readers import READERS, reader
-from data.manifest import Concatenation, Manifest, load, names, read
+from phrasemodels.data.corpora.readers import READERS, reader
+from phrasemodels.data.download.manifest import Concatenation, Manifest, load, names, read
 
 MIRROR = Path(os.environ.get("PHRASEMODELS_MIRROR", Path(__file__).parents[2] / "shared" / "corpora"))
 EXPECTED = "atis babi craft geoquery gum mspars multi30k senteval small_parallel_enja snli ud_english_ewt".split()

@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 import pytest
 from cluster import Place, begin, told, until
-from conftest import PROJECT
+from conftest import PROJECT, copy_project
 from points import MOMENTS, PIDS, PLAN
 
-from data.store import Store
-from infra.tracking import Tracker
-from tasks.stages import HISTORY
+from phrasemodels.data.store.store import Store
+from phrasemodels.infra.tracking import Tracker
+from phrasemodels.tasks.prepare.sharded import HISTORY
 
 
 class Work(NamedTuple):
@@ -89,8 +89,7 @@ def plan(name: str) -> dict[str, str]:
 
 def small_project(folder: Path) -> Path:
     """A copy of the project whose Multi30k has a few made-up lines, and which the points are built into."""
-    for name in ("phrasemodels", "data", "tasks", "flows", "infra", "results"):
-        shutil.copytree(PROJECT / name, folder / "project" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_project(folder / "project", "results")
     shutil.copy(PROJECT / "tests" / "points.py", folder / "project" / "sitecustomize.py")
     manifest = folder / "project" / "data" / "manifests" / "multi30k.toml"
     text = manifest.read_text()
@@ -190,7 +189,7 @@ def completed(here: Place, watchman: Watchman, name: str) -> int:
     for start in range(1, MOST_STARTS):
         until(lambda: len(json.loads((here.folder / "points" / PIDS).read_text())) == len(SERVICES) + 1)
         with (here.folder / f"driver {name}.log").open("ab") as log:
-            process = subprocess.Popen([sys.executable, "-m", "flows.cli", *command], env=environment,
+            process = subprocess.Popen([sys.executable, "-m", "phrasemodels.flows.cli", *command], env=environment,
                                        cwd=here.folder, stdout=log, stderr=log)  # fmt: skip
             watchman.driver = process.pid
             ended = process.wait(400)

@@ -3,14 +3,13 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
-from conftest import PROJECT
+from conftest import PROJECT, copy_project
 
-from flows.experiments import paper_000, paper_000_tagging
+from phrasemodels.flows.experiments import paper_000, paper_000_tagging
 
 LAYER, ROW = re.findall(r"```python\n(.*?)```", (PROJECT / "CONTRIBUTING.md").read_text(), re.S)[:2]
 TRAIN = next(line for line in (PROJECT / "CONTRIBUTING.md").read_text().splitlines() if "sample/mine" in line)
@@ -20,9 +19,7 @@ SMALL = ("--set", "recipe.corpus.train=100", "--set", "recipe.corpus.test=20")
 @pytest.fixture
 def own(tmp_path):
     """A copy of the project with a layer in it; runs the command line there."""
-    folders = ("phrasemodels", "data", "tasks", "flows", "infra")
-    for folder in folders:
-        shutil.copytree(PROJECT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_project(tmp_path)
     table = tmp_path / "flows/experiments/paper_000.py"
     source = table.read_text().replace(
         "from phrasemodels", "from phrasemodels.encoders.mine import MineConfig\nfrom phrasemodels", 1
@@ -33,7 +30,7 @@ def own(tmp_path):
 
     def run(layer, *arguments):
         (tmp_path / "phrasemodels/encoders/mine.py").write_text(layer)
-        command = [sys.executable, "-m", "flows.cli", *arguments]
+        command = [sys.executable, "-m", "phrasemodels.flows.cli", *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=ours, timeout=300, cwd=tmp_path)
 
     return run

@@ -6,21 +6,22 @@ import json
 import pyarrow as pa
 import pytest
 
-from data.artifacts import Artifact
-from data.shards import read_shard, write_shard
-from data.store import Job, Places, Store
-from flows.catalogue import PROFILES, TABLES, experiment, table
-from flows.experiment import override
-from flows.experiments.paper_003_answering import average, listed_average
-from flows.sections import averages
-from flows.session import Session
-from flows.verdicts import verdicts
-from infra.settings import Settings
-from tasks.optimisers import halved_after_rise, halved_on_plateau
-from tasks.problems.answering import ANSWERS, AnswerScoring, score_answers
-from tasks.problems.transduction import length_to_failure
-from tasks.stories import words
-from tasks.tokenise import characters, letters
+from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.step import Executor, Job
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.catalogue import PROFILES, TABLES, experiment, table
+from phrasemodels.flows.experiments.experiment import override
+from phrasemodels.flows.experiments.paper_003_answering import average, listed_average
+from phrasemodels.flows.report.sections import averages
+from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.flows.run.session import Session
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.prepare.tokenise import characters, letters
+from phrasemodels.tasks.problems.answering.data import words
+from phrasemodels.tasks.problems.answering.objective import ANSWERS, AnswerScoring, score_answers
+from phrasemodels.tasks.problems.transduction.score import length_to_failure
+from phrasemodels.tasks.train.optimisers import halved_after_rise, halved_on_plateau
 
 TINY = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=12", "recipe.corpus.train=60",
         "recipe.corpus.dev=10", "recipe.corpus.test=20")  # fmt: skip
@@ -102,7 +103,7 @@ def test_answers_are_of_the_best_start_and_facts_of_the_best_few(tmp_path):
         "predictions": Artifact(tmp_path, {"meta": {}, "key": ""}),
         "stories": Artifact(tmp_path, {"meta": {"shards": []}, "key": ""}),
     }
-    job = Job(tmp_path, tmp_path, inputs, Store(tmp_path), Places(), "")
+    job = Job(tmp_path, tmp_path, inputs, Store(tmp_path), Executor(), "")
     values = {name: score["value"] for name, score in score_answers(job, AnswerScoring(2))["scores"].items()}
     assert values == {"answer": 100.0, "fact": 75.0, "answer/mean": pytest.approx(200 / 3)}
     assert json.loads((tmp_path / "scores.json").read_text())["fact"]["signature"].startswith("mean of the best 2 of 3")

@@ -11,15 +11,16 @@ import pyarrow as pa
 import pytest
 import torch
 
-from data.artifacts import Artifact
-from data.grammar.records import Entailment, Polarity, Treebank
-from data.parsers import load as load_parser
-from data.schemas import BITEXT, PAIRS, TREES, build
-from data.sources import Sources
-from data.store import Places, Step, Store
-from data.trees import parse as read_tree
-from tasks.corpora import SampleCorpus
-from tasks.parse import (
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.parser_manifest import load as load_parser
+from phrasemodels.data.formats.schemas import BITEXT, PAIRS, TREES, build
+from phrasemodels.data.formats.trees import parse as read_tree
+from phrasemodels.data.samples.records import Entailment, Polarity, Treebank
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.step import Executor, Step
+from phrasemodels.data.store.store import Store
+from phrasemodels.tasks.parsers.models import DownloadParser, downloaded, fetched
+from phrasemodels.tasks.parsers.parse import (
     Analysis,
     Gold,
     Parse,
@@ -33,13 +34,13 @@ from tasks.parse import (
     sentences,
     trees,
 )
-from tasks.parser_models import DownloadParser, downloaded, fetched
-from tasks.stages import stage_table, write_stage
-from tasks.stanza_parser import Stanza, in_batches, load
-from tasks.tokenise import moses_lower
+from phrasemodels.tasks.parsers.stanza_parser import Stanza, in_batches, load
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.tasks.prepare.sharded import stage_table, write_stage
+from phrasemodels.tasks.prepare.tokenise import moses_lower
 
 MODELS = Path(__file__).parents[2] / "shared" / "models"
-PLACES = Places(sources=Sources((MODELS,), offline=True))
+PLACES = Executor(sources=Sources((MODELS,), offline=True))
 modelled = pytest.mark.skipif(not (MODELS / "stanza").is_dir(), reason="no mirror of parsers' models")
 SENTENCES = [
     "The cat sleeps .",
@@ -147,7 +148,7 @@ def test_the_models_decide_the_key(models: Artifact, tmp_path: Path) -> None:
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Nobody serves these files"):
-        Store(tmp_path / "s").open().run(fetched("gum"), Places(sources=Sources((), offline=True)))
+        Store(tmp_path / "s").open().run(fetched("gum"), Executor(sources=Sources((), offline=True)))
     with pytest.raises(OSError, match="has no models of 'en'"):
         load("en", ("pos",), 100, 1000, str(tmp_path))
     with pytest.raises(ValueError, match="did you mean 'gum'"):
@@ -182,7 +183,7 @@ def test_stanza_downloads_from_a_server(server: str, store: Store, models: Artif
     step = downloaded(DownloadParser(processors=("tokenize", "pos"), server=where))
     with pytest.raises(OSError, match="offline: "):
         store.run(step, PLACES)
-    made = store.run(step, Places(sources=Sources()))
+    made = store.run(step, Executor(sources=Sources()))
     assert sorted(made.manifest["files"]) == [
         "en/pos/gum.pt", "en/pretrain/own.pt", "en/tokenize/gum.pt", "resources.json",
     ]  # fmt: skip
@@ -191,7 +192,7 @@ def test_stanza_downloads_from_a_server(server: str, store: Store, models: Artif
     assert found["tags"].to_pylist()[0][:2] == ["DT", "NN"] and found["tree"].to_pylist() == [""]
     gone = downloaded(DownloadParser(server=("http://127.0.0.1:9", where[1])))
     with pytest.raises(OSError, match="is there a network"):
-        store.run(gone, Places(sources=Sources()))
+        store.run(gone, Executor(sources=Sources()))
 
 
 def test_no_rows(store: Store) -> None:

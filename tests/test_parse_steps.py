@@ -13,32 +13,33 @@ import pyarrow as pa
 import pytest
 import torch
 
-from data.artifacts import Artifact
-from data.grammar.records import Entailment, Treebank
-from data.schemas import TREES
-from data.shards import read_shard, write_shard
-from data.store import Job, Step, Store
-from data.trees import parse as read_tree
-from flows.catalogue import experiment
-from flows.experiment import Experiment
-from flows.models import Model, load
-from flows.recipes.parsed import ByParser
+from phrasemodels.data.formats.schemas import TREES
+from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.formats.trees import parse as read_tree
+from phrasemodels.data.samples.records import Entailment, Treebank
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.step import Job, Step
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.results.models import Model, load
 from phrasemodels.layers.labels import AsSelfAttention
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
-from tasks.batches import Columns, in_order
-from tasks.corpora import SampleCorpus
-from tasks.joint_trees import Ids, read_side
-from tasks.parse import Parse, models_of, parse
-from tasks.parse_formats import as_json, bracketed, conllu
-from tasks.penn import penn
-from tasks.pieces import reunited
-from tasks.problems.label_attention import view
-from tasks.problems.parse_scores import ParseScoring, score_parses
-from tasks.problems.parses import PARSES, TreeParser
-from tasks.problems.parsing import COLUMNS, ParseExamples
-from tasks.stages import HISTORY, shards, stage_table, write_stage
-from tasks.trained_parser import Trained
+from phrasemodels.tasks.parsers.formats import as_json, bracketed, conllu
+from phrasemodels.tasks.parsers.parse import Parse, models_of, parse
+from phrasemodels.tasks.parsers.trained import Trained
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.tasks.prepare.penn import penn
+from phrasemodels.tasks.prepare.pieces import reunited
+from phrasemodels.tasks.prepare.sharded import HISTORY, shards, stage_table, write_stage
+from phrasemodels.tasks.problems.parsing.data import Ids, read_side
+from phrasemodels.tasks.problems.parsing.label_attention import view
+from phrasemodels.tasks.problems.parsing.objective import COLUMNS, ParseExamples
+from phrasemodels.tasks.problems.parsing.planted import ByParser
+from phrasemodels.tasks.problems.parsing.predict import PARSES, TreeParser
+from phrasemodels.tasks.problems.parsing.score import ParseScoring, score_parses
+from phrasemodels.tasks.train.batches import Columns, in_order
 
 ROW = "004/table3/sample/3-ff-drop"
 
@@ -206,7 +207,10 @@ def test_how_long_it_took_to_train_a_parser_decides_no_key(store: Store, small: 
 
 def test_a_trained_parser_plants_its_trees(store: Store, small: Experiment) -> None:
     rows = SampleCorpus(train=20, dev=2, test=2, records=Entailment()).split("train")
-    given, made = (stage_table(store.run(step)) for step in (rows, ByParser(small)(rows)))
+    given, made = (
+        stage_table(store.run(step))
+        for step in (rows, ByParser(small.name, small.recipe, small.model, small.train)(rows))
+    )
     assert made["premise"].equals(given["premise"]) and not made["premise_tree"].equals(given["premise_tree"])
     for row in made.to_pylist():
         assert not row["reason"] and " ".join(read_tree(row["hypothesis_tree"]).tokens) == row["hypothesis"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from flows.parsers import app
+from phrasemodels.flows.cli.parsers import app
 
 SHARED = Path(__file__).parents[2] / "shared"
 mirrored = pytest.mark.skipif(not (SHARED / "models" / "stanza").is_dir(), reason="no mirror of parsers' models")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks import penn
+from phrasemodels.tasks.prepare import penn
 
 ADDRESS = r"(?<!\S)\S[^\s@]*@\S+\.\w+"
 CLITIC = r"n['’]t|['’](?:s|re|ve|ll|d|m)"

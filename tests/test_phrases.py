@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.dependencies import flaw
-from data.grammar.records import Treebank
-from data.shards import read_shard
-from data.store import Step, Store
-from data.trees import Span, parse
-from tasks.constituents import (
+from phrasemodels.data.formats.conllu import flaw
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.formats.trees import Span, parse
+from phrasemodels.data.samples.records import Treebank
+from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.store import Store
+from phrasemodels.tasks.prepare.constituents import (
     Divide,
     binarised,
     blocks,
@@ -28,13 +29,13 @@ from tasks.constituents import (
     syntactic_binarised,
     validate,
 )
-from tasks.corpora import SampleCorpus
-from tasks.heads import between_marks, parents
-from tasks.phrases import Phrases, Sentences, adjacent, no_phrases, phrases
-from tasks.stages import shards, stage_table
-from tasks.subtrees import subtrees
-from tasks.tokenise import Tokenise, spaces, tokenise
-from tasks.vocabulary import VocabularySettings, vocabulary
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.tasks.prepare.heads import between_marks, parents
+from phrasemodels.tasks.prepare.phrases import Phrases, Sentences, adjacent, no_phrases, phrases
+from phrasemodels.tasks.prepare.sharded import shards, stage_table
+from phrasemodels.tasks.prepare.subtrees import subtrees
+from phrasemodels.tasks.prepare.tokenise import Tokenise, spaces, tokenise
+from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
 
 LEVELS = (1, 2, 3)
 FIGURE_1 = (

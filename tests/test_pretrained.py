@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from data.grammar.records import Treebank
-from data.store import Store
-from flows.catalogue import experiment
+from phrasemodels.data.samples.records import Treebank
+from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.inputs import PretrainedConfig, Sentences, TagsConfig
+from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.models.parser import Jointly
-from tasks.corpora import SampleCorpus
-from tasks.pieces import Pieces
-from tasks.problems.parsing import Parsing
-from tasks.stages import shards
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.tasks.prepare.pieces import Pieces
+from phrasemodels.tasks.prepare.sharded import shards
+from phrasemodels.tasks.problems.parsing.objective import Parsing
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from data.store import Store
-from flows.attempts import recorded
-from flows.records import forgotten, page_of, records, write
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.results.records import forgotten, page_of, records, write
+from phrasemodels.flows.run.attempts import recorded
 
 
 def ended(store: Store, days: float, **values: Any) -> str:

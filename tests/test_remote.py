@@ -20,13 +20,14 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from test_upkeep import OLD, Text, age, chain, write
 
-from data.artifacts import describe
-from data.leases import lease
-from data.remote import ObjectStorage
-from data.store import Job, Step, Store, digest_of
-from data.upkeep import DAY, damage, trim, trimmed
-from flows.nodes import SharedCheckpoints, bring
-from infra.services import free_port
+from phrasemodels.data.store.artifacts import describe
+from phrasemodels.data.store.gc import DAY, damage, trim, trimmed
+from phrasemodels.data.store.leases import lease
+from phrasemodels.data.store.object_storage import ObjectStorage
+from phrasemodels.data.store.step import Job, Step, digest_of
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.run.nodes import SharedCheckpoints, bring
+from phrasemodels.infra.services import free_port
 
 
 @pytest.fixture(scope="module")

@@ -21,13 +21,13 @@ import pytest
 from conftest import PROJECT
 from mlflow import MlflowClient
 
-from data.artifacts import Artifact, sha256_of
-from data.store import Store
-from flows.query import VIEWS, query
-from infra.services import start_mlflow
-from infra.settings import Settings
-from infra.tracking import Tracker
-from tasks.train import PROGRESS
+from phrasemodels.data.store.artifacts import Artifact, sha256_of
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.results.query import VIEWS, query
+from phrasemodels.infra.services import start_mlflow
+from phrasemodels.infra.settings import Settings
+from phrasemodels.infra.tracking import Tracker
+from phrasemodels.tasks.train.loop import PROGRESS
 
 OVERRIDES = ("train.steps=30", "train.evaluate_every=10", "train.checkpoint_every=5", "train.batch_tokens=600",
              "recipe.corpus.train=300", "recipe.corpus.dev=20", "recipe.corpus.test=40")  # fmt: skip
@@ -36,7 +36,7 @@ ROWS = ("--row", "transformer", "--row", "phrase-k2")
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "flows.cli", *arguments]
+    return [sys.executable, "-m", "phrasemodels.flows.cli", *arguments]
 
 
 def variables(root: Path) -> dict[str, str]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from conftest import PROJECT
 
-from flows.attention_plots import attention
-from flows.plots import curves
+from phrasemodels.flows.report.attention_plots import attention
+from phrasemodels.flows.report.plots import curves
 
 PACKAGES = ("phrasemodels", "data", "tasks", "infra", "flows")
 FILES = [path for package in PACKAGES for path in sorted((PROJECT / package).rglob("*.py"))]
@@ -89,7 +89,7 @@ def test_nothing_that_is_kept_is_a_pickle() -> None:
 
 def test_neither_pages_nor_plots_trust_text() -> None:
     """A page escapes all but plots, which escape what stands in them."""
-    pages = sorted((PROJECT / "flows" / "pages").glob("*.jinja"))
+    pages = sorted((PROJECT / "flows" / "report" / "pages").glob("*.jinja"))
     assert pages
     for page in pages:
         assert not re.search(r"\|\s*safe|autoescape|Markup", page.read_text(encoding="utf-8")), page.name

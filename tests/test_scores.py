@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from flows.catalogue import experiments, table
-from flows.experiment import override, published_results
-from tasks.compare import judge
-from tasks.metrics import bleu, bleu_counts, tokenised_bleu
-from tasks.significance import seed_group
+from phrasemodels.flows.experiments.catalogue import experiments, table
+from phrasemodels.flows.experiments.experiment import override, published_results
+from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, tokenised_bleu
+from phrasemodels.tasks.metrics.significance import seed_group
+from phrasemodels.tasks.metrics.verdict import judge
 
 
 def test_bleu_of_a_hand_computed_case() -> None:

@@ -11,32 +11,33 @@ import pytest
 import torch
 from conftest import PROJECT
 
-from data.artifacts import Artifact
-from data.grammar.records import LogicalForms
-from data.schemas import BITEXT
-from data.shards import read_shard
-from data.store import Job, Places, Step, Store
-from flows.catalogue import experiment, table
-from flows.comparison import comparisons
-from flows.experiments.paper_002 import PROFILES, training
-from flows.experiments.paper_002 import experiment as row_of
-from flows.experiments.paper_002_data import GEO
-from flows.experiments.paper_002_systems import MODELS, OFFICIAL_CODE, PAPERS
-from flows.lineage import Lineage
-from flows.models import champion, load
-from flows.results import stored_results
-from flows.session import Session
-from flows.verdicts import verdicts
-from infra.settings import Settings
+from phrasemodels.data.formats.schemas import BITEXT
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.samples.records import LogicalForms
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.step import Executor, Job, Step
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.catalogue import experiment, table
+from phrasemodels.flows.experiments.paper_002 import PROFILES, training
+from phrasemodels.flows.experiments.paper_002 import experiment as row_of
+from phrasemodels.flows.experiments.paper_002_data import GEO
+from phrasemodels.flows.experiments.paper_002_systems import MODELS, OFFICIAL_CODE, PAPERS
+from phrasemodels.flows.results.comparison import comparisons
+from phrasemodels.flows.results.lineage import Lineage
+from phrasemodels.flows.results.models import champion, load
+from phrasemodels.flows.results.results import stored_results
+from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.flows.run.session import Session
+from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.blocks import PreNorm
 from phrasemodels.models.translation import TranslationConfig
-from tasks.bpe import LearnBpe, divider, learn_bpe, without_bpe
-from tasks.logic import structure
-from tasks.problems.semantic_parsing import SemanticParsing
-from tasks.problems.translation import PhraseBatch
-from tasks.stages import stage_table, write_stage
-from tasks.tokenise import spaces, underscores_as_spaces, underscores_as_tokens
-from tasks.vocabulary import VocabularySettings, read_words, vocabulary
+from phrasemodels.tasks.metrics.logic_match import structure
+from phrasemodels.tasks.prepare.bpe import LearnBpe, divider, learn_bpe, without_bpe
+from phrasemodels.tasks.prepare.sharded import stage_table, write_stage
+from phrasemodels.tasks.prepare.tokenise import spaces, underscores_as_spaces, underscores_as_tokens
+from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
+from phrasemodels.tasks.problems.semantic_parsing.score import SemanticParsing
+from phrasemodels.tasks.problems.translation.objective import PhraseBatch
 
 FORM = "( lambda ?x ( mso:film.film.art_director tom_sanders_(_1974_) ?x ) )"
 TERMS = {"licences": [], "redistributable": True, "stand_in": True}
@@ -175,7 +176,7 @@ def test_tables_of_the_paper():
 def test_matches_become_scores_of_new_pairs(tmp_path):
     rows = artifact(tmp_path / "rows", source=["a", "b", "c"], target=["x", "y", "z"], group=["", "", "cvt"])
     train = artifact(tmp_path / "train", source=["a", "b"], target=["x", "z"], group=["", ""])
-    from tasks.problems.semantic_parsing import _seen
+    from phrasemodels.tasks.problems.semantic_parsing.score import _seen
 
     assert np.array_equal(_seen(rows, train), [True, False, False])
     assert stage_table(rows).num_rows == 3
@@ -194,7 +195,7 @@ def test_the_corpus_of_the_readme_needs_no_code(tmp_path, monkeypatch):
     )
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests" / "mine.toml").write_text(manifest)
-    monkeypatch.setattr("data.manifest.MANIFESTS", tmp_path / "manifests")
+    monkeypatch.setattr("phrasemodels.data.download.manifest.MANIFESTS", tmp_path / "manifests")
     sets = (
         "recipe.corpus.name=mine",
         "train.steps=2",
@@ -206,7 +207,7 @@ def test_the_corpus_of_the_readme_needs_no_code(tmp_path, monkeypatch):
         table("002", "2", "laptop", 1, sets, ("atis-model-4",)), Settings(store=tmp_path / "s", mirror=tmp_path)
     )
     (pipeline,) = made.pipelines
-    scores = made.store.run(pipeline.scored, Places(sources=made.sources)).meta["scores"]
+    scores = made.store.run(pipeline.scored, Executor(sources=made.sources)).meta["scores"]
     assert (scores["exact"]["sentences"], scores["dev/exact"]["sentences"]) == (100, 100)
     form = read_shard(made.store.find(pipeline.predicted).file("predictions.arrow"))["reference"][0].as_py()
     assert form[0] in ("JUMP", "RUN", "LOOK", "WALK"), "the prefix is gone and the separator too"

@@ -7,8 +7,8 @@ import pytest
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from tasks.metrics import bleu, bleu_counts, tokenised_bleu
-from tasks.significance import (
+from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, tokenised_bleu
+from phrasemodels.tasks.metrics.significance import (
     accuracy_of,
     approximate_randomisation,
     bleu_of,

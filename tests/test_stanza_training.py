@@ -10,19 +10,20 @@ import pytest
 from cluster import children, until
 from conftest import PROJECT
 
-from data.grammar.records import Treebank
-from data.schemas import TREES, build
-from data.shards import read_shard
-from data.store import Step, Store
-from data.trees import parse as read_tree
-from tasks.corpora import SampleCorpus
-from tasks.parse import Parse, parse
-from tasks.stages import shards
-from tasks.stanza_constituency import Evaluator
-from tasks.stanza_files import conllu, running_text, spaced
-from tasks.stanza_parser import Stanza
-from tasks.stanza_training import LIMITED, TrainParser, tagged_by, train_parser
-from tasks.treebank_scores import treebank_scores
+from phrasemodels.data.formats.schemas import TREES, build
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.formats.trees import parse as read_tree
+from phrasemodels.data.samples.records import Treebank
+from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.store import Store
+from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
+from phrasemodels.tasks.parsers.parse import Parse, parse
+from phrasemodels.tasks.parsers.stanza_constituency import Evaluator
+from phrasemodels.tasks.parsers.stanza_files import conllu, running_text, spaced
+from phrasemodels.tasks.parsers.stanza_parser import Stanza
+from phrasemodels.tasks.parsers.stanza_training import LIMITED, TrainParser, tagged_by, train_parser
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.tasks.prepare.sharded import shards
 
 MODELS = Path(__file__).parents[2] / "shared" / "models" / "stanza"
 
@@ -33,7 +34,7 @@ def treebank(**columns: list) -> object:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a program that was started stays")
 def test_a_program_ends_with_who_started_it(tmp_path: Path) -> None:
-    start = "from pathlib import Path; from tasks.stanza_training import _program; "
+    start = "from pathlib import Path; from phrasemodels.tasks.parsers.stanza_training import _program; "
     start += f"_program('http.server', ['0'], 99, Path({str(tmp_path)!r}))"
     ours = subprocess.Popen([sys.executable, "-c", start], cwd=PROJECT)
     until(lambda: (pids := children(ours.pid)) and "http.server" in Path(f"/proc/{pids[0]}/cmdline").read_text())

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import PROJECT
+from conftest import PROJECT, copy_project
 
-from data.source import closure
-from data.store import Job, Step, Store, jsonable
-from data.upkeep import damage
+from phrasemodels.data.store.fingerprint import closure
+from phrasemodels.data.store.gc import damage
+from phrasemodels.data.store.step import Job, Step, jsonable
+from phrasemodels.data.store.store import Store
 from phrasemodels.layers.attention import identity
 
 CALLS: list[str] = []
@@ -103,7 +104,7 @@ def test_a_part_is_known_by_its_name_and_by_what_it_fixes() -> None:
     assert len({Step(write, "x", part).key for part in parts}) == 3
     assert jsonable(parts[2]) == {"partial": [f"{__name__}:Text", [], {"text": "a"}]}
     assert closure(partial(identity, 1)) == closure(identity)
-    with pytest.raises(ValueError, match=r"Tanh\(\) in a configuration.*give a function or a class"):
+    with pytest.raises(ValueError, match=r"Tanh\(\) in a configuration.*use a function or a class"):
         jsonable(torch.nn.Tanh())
 
 
@@ -124,7 +125,8 @@ def test_a_failure_leaves_nothing(store: Store) -> None:
 SLOW = """
 import sys, time
 from pathlib import Path
-from data.store import Step, Store
+from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.store import Store
 def slow(job, settings):
     with (Path(sys.argv[2])).open("a") as log:
         log.write("made\\n")
@@ -165,9 +167,9 @@ def test_a_store_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 
 
 EDITS = [
-    ("tasks/train.py", "PROGRESS = ", "# a comment\n\nPROGRESS = ", set()),
+    ("tasks/train/loop.py", "PROGRESS = ", "# a comment\n\nPROGRESS = ", set()),
     ("phrasemodels/layers/attention.py", "The activation of the *linear* variants: none.", "Other words.", set()),
-    ("flows/report.py", "EXAMPLES = 8", "EXAMPLES = 9", set()),
+    ("flows/report/table.py", "EXAMPLES = 8", "EXAMPLES = 9", set()),
     # a helper that only hypernodes reach: of the trainings, the Transformer's stays
     (
         "phrasemodels/layers/phrases.py",
@@ -180,12 +182,12 @@ EDITS = [
 KEYS = """
 import json, sys
 from pathlib import Path
-import data.source
-from flows.catalogue import table
-from flows.session import Session
-from infra.settings import Settings
+import phrasemodels.data.store.fingerprint
+from phrasemodels.flows.experiments.catalogue import table
+from phrasemodels.flows.run.session import Session
+from phrasemodels.infra.settings import Settings
 def keys():
-    data.source.forget()
+    phrasemodels.data.store.fingerprint.forget()
     return {step.label: step.key for step in Session(table("000", "1", "sample", 1), Settings()).steps}
 found, project = [keys()], Path(sys.argv[1])
 for file, old, new in json.loads(sys.argv[2]):
@@ -199,8 +201,7 @@ print(json.dumps(found))
 
 def test_a_change_of_source_changes_the_keys_of_what_reaches_it_and_of_nothing_else(tmp_path: Path) -> None:
     copy = tmp_path / "project"
-    for package in ("phrasemodels", "data", "tasks", "flows", "infra"):
-        shutil.copytree(PROJECT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_project(copy)
     for file, old, _, changed in EDITS:
         assert not changed or old in (copy / file).read_text(), f"the edit of {file} must bite"
     environment = os.environ | {"PYTHONPATH": str(copy), "PHRASEMODELS_STORE": str(tmp_path / "store")}

@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from data.store import Store
-from flows import parse, structures
-from flows.attention_pages import MOST, attention_figures
-from flows.catalogue import experiment
-from flows.drawn import draw
-from flows.experiment import override
-from flows.lineage import Lineage
-from flows.models import champion
+from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.parents import SoftParentsConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
+from phrasemodels.flows.cli import parse
+from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.experiments.experiment import override
+from phrasemodels.flows.report import structures
+from phrasemodels.flows.report.attention_pages import MOST, attention_figures
+from phrasemodels.flows.report.drawn import draw
+from phrasemodels.flows.results.lineage import Lineage
+from phrasemodels.flows.results.models import champion
 from phrasemodels.layers.weights import Segments, Sigmoid, Softmax, Trees
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.models.recurrent import RecurrentConfig

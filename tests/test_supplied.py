@@ -11,18 +11,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from data import manifest
-from data.sources import Sources
-from data.store import Places, Store, jsonable
-from flows.catalogue import experiment, table
-from flows.cli import app
-from flows.experiment import Experiment, override
-from flows.models import restored
-from flows.session import Session
-from flows.supplied import LEARNED, with_encoders, with_supplied
-from infra.settings import Settings
-from tasks.pieces import Pieces
-from tasks.stages import stage_table
+from phrasemodels.data.download import manifest
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.store.step import Executor, jsonable
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.cli.main import app
+from phrasemodels.flows.experiments.catalogue import experiment, table
+from phrasemodels.flows.experiments.experiment import Experiment, override
+from phrasemodels.flows.results.models import restored
+from phrasemodels.flows.run.session import Session
+from phrasemodels.flows.run.user_files import LEARNED, with_encoders, with_supplied
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.prepare.pieces import Pieces
+from phrasemodels.tasks.prepare.sharded import stage_table
 
 TREE = "( (S (NP-SBJ (DT A) (NN dog)) (VP (VBZ sleeps)) (. .)) )\n"
 ARCS = "".join(
@@ -101,7 +102,7 @@ def test_experiments_read_what_was_put_in(supplied: Path, store: Store, name: st
     found = with_supplied(chosen, sources)
     key = found.steps(0).scored.key
     if rows:  # those of MSParS beside its training set have to be fetched
-        made = [store.run(found.recipe.corpus.split(split), Places(sources=sources)) for split in ("train", "dev")]
+        made = [store.run(found.recipe.corpus.split(split), Executor(sources=sources)) for split in ("train", "dev")]
         assert tuple(artifact.meta["rows"] for artifact in made) == rows
         assert made[0].meta["redistributable"] == (corpus == "snli_official")
         if name == "parsing":

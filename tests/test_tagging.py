@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from data.grammar.records import Treebank
-from data.schemas import TREES
-from data.shards import read_shard
-from data.store import Store
-from flows.catalogue import table
-from flows.experiment import override
+from phrasemodels.data.formats.schemas import TREES
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.samples.records import Treebank
+from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
+from phrasemodels.flows.experiments.catalogue import table
+from phrasemodels.flows.experiments.experiment import override
 from phrasemodels.models.tagger import TaggerConfig
-from tasks.corpora import SampleCorpus
-from tasks.problems.tagging import TagColumn, Tagging
-from tasks.problems.translation import PhraseBatch
-from tasks.stages import stage_table
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.problems.tagging.objective import TagColumn, Tagging
+from phrasemodels.tasks.problems.translation.objective import PhraseBatch
 
 CONFIG = TaggerConfig(HypernodeEncoderConfig(16, 2, 2, 32, 0.0), vocabulary=20, tags=9, hidden=12)
 
@@ -91,15 +91,15 @@ def test_hypernodes_are_the_edges_of_the_trees(run) -> None:
 
 
 def test_a_word_without_a_tag_is_an_error_that_names_its_row(tmp_path: Path) -> None:
-    from data.schemas import build
-    from data.shards import write_shard
-    from data.store import Job, Places
-    from tasks.problems.tagging import tag_tokens_shard
-    from tasks.stages import Shard
+    from phrasemodels.data.formats.schemas import build
+    from phrasemodels.data.formats.shards import write_shard
+    from phrasemodels.data.store.step import Executor, Job
+    from phrasemodels.tasks.prepare.sharded import Shard
+    from phrasemodels.tasks.problems.tagging.objective import tag_tokens_shard
 
     path = tmp_path / "rows.arrow"
     write_shard(path, build(TREES, "here", {"tokens": [["a"], ["b", "c"]], "tags": [["X"], ["Y"]]}, 2))
-    job = Job(tmp_path, tmp_path, {"shard": Shard(path, "key", {})}, Store(tmp_path), Places(), "key")
+    job = Job(tmp_path, tmp_path, {"shard": Shard(path, "key", {})}, Store(tmp_path), Executor(), "key")
     with pytest.raises(ValueError, match=r"rows.arrow: row 1 has 2 words and 1 tags in 'tags'"):
         tag_tokens_shard(job, TagColumn())
     with pytest.raises(ValueError, match="no field"):

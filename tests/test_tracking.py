@@ -13,16 +13,16 @@ from conftest import ISOLATED, PROJECT
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from flows.cli import main
-from infra.services import start_mlflow
-from infra.settings import Settings
-from infra.tracking import ATTEMPT, StepMetrics, Tracker
+from phrasemodels.flows.cli.main import main
+from phrasemodels.infra.services import start_mlflow
+from phrasemodels.infra.settings import Settings
+from phrasemodels.infra.tracking import ATTEMPT, StepMetrics, Tracker
 
 START = """
 import sys
-import infra.environment
-from infra.services import start_mlflow
-from infra.settings import Settings
+import phrasemodels.infra.environment
+from phrasemodels.infra.services import start_mlflow
+from phrasemodels.infra.settings import Settings
 start_mlflow(Settings(store=sys.argv[1]))
 """
 DATABASE = ("", ".lock", "-wal", "-shm")
@@ -121,6 +121,6 @@ def test_a_mistake_in_a_layer_keeps_its_traceback(monkeypatch) -> None:
     def fails(**options: bool) -> None:
         raise RayTaskError("train", "Traceback ...", RuntimeError("shapes differ"))
 
-    monkeypatch.setattr("flows.cli.app", fails)
+    monkeypatch.setattr("phrasemodels.flows.cli.main.app", fails)
     with pytest.raises(RayTaskError):
         main()

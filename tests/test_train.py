@@ -18,17 +18,18 @@ import torch
 from conftest import PROJECT
 from safetensors.torch import load_file
 
-import tasks.checkpoints
-import tasks.train
-from data.store import Places, Step, Store, digest_of
-from flows.catalogue import experiment, table
-from flows.experiment import override
-from flows.session import Session
-from infra.services import start_mlflow
-from infra.settings import Settings
-from tasks.checkpoints import Progress, load_tensors, newest, resume, save, tensors
-from tasks.train import PROGRESS, Objective, Training, _dev_loss, training_loop
-from tasks.workers import Worker
+import phrasemodels.tasks.train.checkpoints
+import phrasemodels.tasks.train.loop
+from phrasemodels.data.store.step import Executor, Step, digest_of
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.catalogue import experiment, table
+from phrasemodels.flows.experiments.experiment import override
+from phrasemodels.flows.run.session import Session
+from phrasemodels.infra.services import start_mlflow
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save, tensors
+from phrasemodels.tasks.train.loop import PROGRESS, Objective, Training, _dev_loss, training_loop
+from phrasemodels.tasks.train.worker import Worker
 
 SETTINGS = (
     "train.steps=40",
@@ -123,13 +124,13 @@ def test_going_on_from_an_older_checkpoint_gives_the_same_bits(shared, undisturb
     else:
         (last / "state.json").unlink()
     assert newest(tmp_path, "key")[1]["progress"]["step"] == 35
-    computed, update = [], tasks.train._update
+    computed, update = [], phrasemodels.tasks.train.loop._update
 
     def noted(*arguments):
         computed.append(arguments[-1].step)
         return update(*arguments)
 
-    monkeypatch.setattr(tasks.train, "_update", noted)
+    monkeypatch.setattr(phrasemodels.tasks.train.loop, "_update", noted)
     training_loop(whole)
     assert same(weights(tmp_path), undisturbed)
     assert computed == [35, 36, 37, 38, 39], "none is computed twice"
@@ -137,7 +138,7 @@ def test_going_on_from_an_older_checkpoint_gives_the_same_bits(shared, undisturb
 
 KILLED = """
 import pickle, sys
-from tasks.train import training_loop
+from phrasemodels.tasks.train.loop import training_loop
 training_loop(pickle.load(open(sys.argv[1], "rb")))
 """
 
@@ -173,7 +174,7 @@ def test_a_checkpoint_that_was_cut_off_leaves_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tasks.checkpoints, "_optimiser_tensors", full)
+    monkeypatch.setattr(phrasemodels.tasks.train.checkpoints, "_optimiser_tensors", full)
     with pytest.raises(OSError, match="No space"):
         save(tmp_path, model, tensors(model), optimiser, Progress(1), "key")
     assert not list(tmp_path.iterdir())
@@ -190,7 +191,7 @@ def test_a_checkpoint_that_was_cut_off_leaves_nothing(tmp_path, monkeypatch):
 WORKER = """
 import pickle, sys
 from torch import distributed
-from tasks.train import training_loop
+from phrasemodels.tasks.train.loop import training_loop
 rank, world = int(sys.argv[2]), int(sys.argv[3])
 distributed.init_process_group("gloo", init_method=f"file://{sys.argv[4]}", rank=rank, world_size=world)
 training_loop(pickle.load(open(sys.argv[1], "rb")))
@@ -231,7 +232,7 @@ def test_a_run_whose_number_of_workers_changed_is_marked_although_nothing_was_ev
         shutil.rmtree(chosen.folder / "step-00000010")
         loop(chosen)
 
-    trained = made.store.run(pipeline.trained, Places(launch=launch))
+    trained = made.store.run(pipeline.trained, Executor(launch=launch))
     assert trained.meta["workers"] == [2, 1]
     made._finish(pipeline, made.store.run(pipeline.scored))
     assert made.tracker.client().get_run(made.run_of(pipeline)).data.tags["workers"] == "2 then 1"

@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 import torch
 
-from data.grammar.records import Entailment as EntailmentRecords
-from data.grammar.records import Polarity
-from data.shards import read_shard
-from data.sources import Sources
-from data.store import Places, Step, Store
-from flows.experiment import Experiment
-from flows.recipes.entailment import EntailmentRecipe, Task
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.samples.records import Entailment as EntailmentRecords
+from phrasemodels.data.samples.records import Polarity
+from phrasemodels.data.store.step import Executor, Step
+from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.psan import PsanConfig
+from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.models.sentence_pair import BUCKETS, SentencePairConfig
-from tasks.batches import stream
-from tasks.corpora import SampleCorpus
-from tasks.given import Given, given
-from tasks.levels import Levels
-from tasks.logistic import (
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.tasks.prepare.given import Given, given
+from phrasemodels.tasks.prepare.levels import Levels
+from phrasemodels.tasks.prepare.sharded import HISTORY, shards, stage_table
+from phrasemodels.tasks.problems.entailment.data import Text, VectorFile, WordList, read_word_list, word_list
+from phrasemodels.tasks.problems.entailment.logistic import (
     PUBLISHED,
     STRENGTHS,
     Adam,
@@ -34,13 +35,13 @@ from tasks.logistic import (
     stratified,
     without,
 )
-from tasks.optimisers import adadelta, constant
-from tasks.problems.entailment import Entailment, PairExamples
-from tasks.problems.transfer import FOLDS, NESTED, OFFICIAL, Transfer, summary
-from tasks.relatedness import pearson, relatedness, similarity, spearman, targets
-from tasks.sentences import Text, VectorFile, WordList, read_word_list, word_list
-from tasks.stages import HISTORY, shards, stage_table
-from tasks.train import TrainConfig
+from phrasemodels.tasks.problems.entailment.objective import Entailment, PairExamples
+from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe, Task
+from phrasemodels.tasks.problems.entailment.relatedness import pearson, relatedness, similarity, spearman, targets
+from phrasemodels.tasks.problems.entailment.transfer import FOLDS, NESTED, OFFICIAL, Transfer, summary
+from phrasemodels.tasks.train.batches import stream
+from phrasemodels.tasks.train.loop import TrainConfig
+from phrasemodels.tasks.train.optimisers import adadelta, constant
 
 
 @pytest.mark.parametrize("optimiser", [Adam, RmsProp])
@@ -135,7 +136,7 @@ def test_a_file_of_word_vectors(store: Store, tmp_path):
     assert file is not None and VectorFile("absent.txt", 2).found((tmp_path,)) is None
     rows = SampleCorpus(20, 2, 2, records=EntailmentRecords()).split("train")
     step = Step(word_list, "words", WordList({"a": Text()}, vectors=file), {"a": rows})
-    made = store.run(step, Places(sources=Sources((tmp_path,), True)))
+    made = store.run(step, Executor(sources=Sources((tmp_path,), True)))
     assert read_word_list(made) == ["the", "dog"]
     config = Entailment().configure(SentencePairConfig(PsanConfig(2), hidden=4), made)
     model = config.build()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from data.trees import Span, Tree, parse
-from tasks.tree_scores import (
+from phrasemodels.data.formats.trees import Span, Tree, parse
+from phrasemodels.tasks.metrics.parseval import (
     NO_PARSE,
     SCORED,
     WRONG_WORDS,

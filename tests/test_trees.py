@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.dependencies import flaw, read_conllu
-from data.lines import Line
-from data.trees import Span, Tree, alike, brackets, parse, plain, read_brackets
+from phrasemodels.data.formats.conllu import flaw, read_conllu
+from phrasemodels.data.formats.lines import Line
+from phrasemodels.data.formats.trees import Span, Tree, alike, brackets, parse, plain, read_brackets
 
 
 def numbered(text: str) -> list[Line]:

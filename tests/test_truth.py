@@ -5,21 +5,21 @@ Printed with -s. The pipeline is real (generation to scores); the project is a c
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from conftest import PROJECT
+from conftest import copy_project
 
 TABLE = """
 import json, os, sys
 from pathlib import Path
-import data.source
-from data import store as stores
-from flows.catalogue import experiment
-from flows.experiment import closure_of, override
-from tasks.stanza_training import TrainParser, trained
+import phrasemodels.data.store.fingerprint
+from phrasemodels.data.store import store as stores
+from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.data.store.step import with_dependencies
+from phrasemodels.flows.experiments.experiment import override
+from phrasemodels.tasks.parsers.stanza_training import TrainParser, trained
 
 made, make = [], stores.Store._make
 def _make(self, step, *rest):
@@ -33,17 +33,17 @@ for assignment in json.loads(sys.argv[3]):
     chosen = override(chosen, assignment)
 
 def run(now=chosen):
-    data.source.forget()
+    phrasemodels.data.store.fingerprint.forget()
     made.clear()
-    for step in closure_of([now.steps(0).scored]):
+    for step in with_dependencies([now.steps(0).scored]):
         store.run(step)
     return sorted(made)
 
 def keyed(build):
     # what would be made again, known by the keys alone
     def keys():
-        data.source.forget()
-        return {(step.name, step.key) for step in closure_of([build()])}
+        phrasemodels.data.store.fingerprint.forget()
+        return {(step.name, step.key) for step in with_dependencies([build()])}
     before = keys()
     return lambda: sorted(name for name, _ in keys() - before)
 
@@ -57,7 +57,7 @@ def edited(file, old, new, run=run):
         (project / file).write_text(text)
 
 def file(step, name):
-    return next(store.find(s) for s in closure_of([chosen.steps(0).scored]) if s.name == step).file(name)
+    return next(store.find(s) for s in with_dependencies([chosen.steps(0).scored]) if s.name == step).file(name)
 
 def flipped(path):
     path.write_bytes(path.read_bytes()[:-9] + b"x" + path.read_bytes()[-8:])
@@ -68,19 +68,19 @@ def deleted(path):
     return run()
 
 def upgraded(library):
-    versions = data.source._version
-    data.source._version = lambda name: {library: "another"} if name == library else versions(name)
+    versions = phrasemodels.data.store.fingerprint._version
+    phrasemodels.data.store.fingerprint._version = lambda name: {library: "another"} if name == library else versions(name)
     try:
         return run()
     finally:
-        data.source._version = versions
+        phrasemodels.data.store.fingerprint._version = versions
 
 def python(run):
-    before, data.source.PYTHON = data.source.PYTHON, "3.99"
+    before, phrasemodels.data.store.fingerprint.PYTHON = phrasemodels.data.store.fingerprint.PYTHON, "3.99"
     try:
         return run()
     finally:
-        data.source.PYTHON = before
+        phrasemodels.data.store.fingerprint.PYTHON = before
 
 structured = keyed(lambda: experiment("003/tablenmt/sample/char-structured").steps(0).scored)
 parser = keyed(lambda: trained("sample", TrainParser()))
@@ -89,20 +89,20 @@ everything = run()
 table = {
     "nothing": run(),
     "a setting of the training": run(override(chosen, "train.learning_rate=0.002")),
-    "the source of a step": edited("tasks/phrases.py", "before = table.num_rows", "before = int(table.num_rows)"),
+    "the source of a step": edited("tasks/prepare/phrases.py", "before = table.num_rows", "before = int(table.num_rows)"),
     "a function that a step reaches": edited("phrasemodels/layers/phrases.py", "int(related.sum(2).max())",
                                              "int(related.sum(2).max().item())"),
     "what a module that is reached registers by a call": edited("phrasemodels/structs/kernels/simd.py", '"fsub"', '"fadd"',
                                                                 structured),
     "what it registers by a decorator": edited("phrasemodels/structs/kernels/simd.py", "init__(manager, kind, kind.vector)",
                                                "init__(manager, kind, lanes.vector)", structured),
-    "a program that a step runs by its name": edited("tasks/stanza_constituency.py", "max(1, ", "max(2, ", parser),
-    "its comments": edited("tasks/stanza_constituency.py", "if __name__", "# said\\nif __name__", parser),
+    "a program that a step runs by its name": edited("tasks/parsers/stanza_constituency.py", "max(1, ", "max(2, ", parser),
+    "its comments": edited("tasks/parsers/stanza_constituency.py", "if __name__", "# said\\nif __name__", parser),
     "Python's version": python(keyed(lambda: chosen.steps(0).scored)),
-    "a comment": edited("tasks/train.py", "PROGRESS = ", "# said\\nPROGRESS = "),
-    "a docstring": edited("tasks/phrases.py", "Word ids and phrases of one TOKENS shard.", "Said otherwise."),
-    "source that no step reaches": edited("flows/report.py", "EXAMPLES = 8", "EXAMPLES = 9"),
-    "how the store keeps what is made": edited("data/store.py", "- started, 3)", "- started, 4)"),
+    "a comment": edited("tasks/train/loop.py", "PROGRESS = ", "# said\\nPROGRESS = "),
+    "a docstring": edited("tasks/prepare/phrases.py", "Word ids and phrases of one TOKENS shard.", "Said otherwise."),
+    "source that no step reaches": edited("flows/report/table.py", "EXAMPLES = 8", "EXAMPLES = 9"),
+    "how the store keeps what is made": edited("data/store/store.py", "- started, 3)", "- started, 4)"),
     "a library's version": upgraded("sacrebleu"),
     "a byte of a corpus, with its digest": edited("data/manifests/multi30k.toml", 'sha256 = "2', 'sha256 = "3', fetched),
     "a byte of the data, flipped": flipped(file("generate_split", "00000.arrow")),
@@ -120,8 +120,7 @@ MODEL = ["score_translations", "train", "translate"]
 
 def test_the_truth_table_of_the_store(tmp_path: Path) -> None:
     project = tmp_path / "project"
-    for package in ("phrasemodels", "data", "tasks", "flows", "infra"):
-        shutil.copytree(PROJECT / package, project / package, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_project(project)
     command = [sys.executable, "-c", TABLE, str(project), str(tmp_path / "store"), json.dumps(SETTINGS)]
     environment = os.environ | {"PYTHONPATH": str(project)}
     done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)

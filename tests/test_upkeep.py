@@ -13,11 +13,12 @@ import pytest
 from conftest import PROJECT
 from prefect.exceptions import ParameterTypeError
 
-from data import upkeep
-from data.leases import leased
-from data.store import Job, Step, Store
-from data.upkeep import collect, damage, usage, waste
-from flows.gc import gc
+from phrasemodels.data.store import gc as upkeep
+from phrasemodels.data.store.gc import collect, damage, usage, waste
+from phrasemodels.data.store.leases import leased
+from phrasemodels.data.store.step import Job, Step
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.run.gc import gc
 
 OLD = 30 * 86400
 
@@ -88,7 +89,7 @@ def test_of_two_that_remove_things_at_once_none_deletes_what_the_other_is_puttin
         upkeep._empty(store)
         replace(path, to)
 
-    monkeypatch.setattr("data.upkeep.os.replace", beside_another)
+    monkeypatch.setattr("phrasemodels.data.store.gc.os.replace", beside_another)
     assert len(collect(store)) == 2
     assert list(store.artifacts()) == []
 
@@ -145,8 +146,8 @@ def test_what_is_scheduled_removes_what_the_command_does(store: Store, cli, monk
 HOLDER = """
 import sys, time
 from pathlib import Path
-from data.store import Store
-from data.leases import lease
+from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.leases import lease
 with lease(Store(Path(sys.argv[1])), [sys.argv[2]]):
     print("held", flush=True)
     time.sleep(60)

@@ -1,1 +1,1 @@
-"""Readers: one file a family of formats, each yields one of the record schemas."""
+"""Readers of corpora, one file for each family of formats; each yields one of the record types of data/formats/schemas.py."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from data.lines import bounded, lines
-from data.schemas import BITEXT, build, columns
+from phrasemodels.data.formats.lines import bounded, lines
+from phrasemodels.data.formats.schemas import BITEXT, build, columns
 
 FIELDS = (4, 5)  # development and test, training (which has a score in front)
 

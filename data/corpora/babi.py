@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from data.lines import bounded, lines
-from data.schemas import STORIES, build, columns
+from phrasemodels.data.formats.lines import bounded, lines
+from phrasemodels.data.formats.schemas import STORIES, build, columns
 
 _NUMBERED = re.compile(r"([1-9][0-9]{0,5}) (.*)")
 
@@ -45,7 +45,7 @@ def read(files: Mapping[str, Path], max_words: int, task: str = "") -> pa.Table:
 
 
 def _places(support: str, facts: dict[int, str], where: str) -> list[int]:
-    """Places among the facts of these lines of the story."""
+    """Executor among the facts of these lines of the story."""
     places = {str(line): place for place, line in enumerate(facts)}
     wrong = [line for line in support.split() if line not in places]
     if wrong:

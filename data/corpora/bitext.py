@@ -7,8 +7,8 @@ from typing import Annotated
 import pyarrow as pa
 from pydantic import Field
 
-from data.lines import lines
-from data.schemas import BITEXT, build
+from phrasemodels.data.formats.lines import lines
+from phrasemodels.data.formats.schemas import BITEXT, build
 
 Two = Annotated[Mapping[str, Path], Field(min_length=2, max_length=2)]
 

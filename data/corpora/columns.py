@@ -11,8 +11,8 @@ from typing import Annotated
 import pyarrow as pa
 from pydantic import Field
 
-from data.lines import bounded, lines
-from data.schemas import BITEXT, build, columns
+from phrasemodels.data.formats.lines import bounded, lines
+from phrasemodels.data.formats.schemas import BITEXT, build, columns
 
 One = Annotated[Mapping[str, Path], Field(min_length=1, max_length=1)]
 Separator = Annotated[str, Field(min_length=1)]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from data.lines import bounded, lines
-from data.schemas import BITEXT, SENTENCES, build, columns
+from phrasemodels.data.formats.lines import bounded, lines
+from phrasemodels.data.formats.schemas import BITEXT, SENTENCES, build, columns
 
 TAGS = ("question", "logical form", "parameters", "question type")
 _TAGGED = re.compile(r"<([a-z ]+) id=(?:[^>]* id=)?(\d+)>\t?(.*)")  # some ids have remarks before them

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
-from data.corpora import aspec, babi, bitext, columns, logical_forms, senteval, snli, treebank
-from data.manifest import Manifest, Part, Split, by_hand, closest, explain
-from data.schemas import SCHEMAS, check
+from phrasemodels.data.corpora import aspec, babi, bitext, columns, logical_forms, senteval, snli, treebank
+from phrasemodels.data.download.manifest import Manifest, Part, Split, by_hand, closest, explain
+from phrasemodels.data.formats.schemas import SCHEMAS, check
 
 Reader = Callable[..., pa.Table]  # (files by the parts they play, max_words, options of the split)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from data.corpora.snli import families
-from data.lines import Encoding, bounded, lines
-from data.schemas import PAIRS, SENTENCES, build, columns
-from data.trees import brackets, read_brackets
+from phrasemodels.data.corpora.snli import families
+from phrasemodels.data.formats.lines import Encoding, bounded, lines
+from phrasemodels.data.formats.schemas import PAIRS, SENTENCES, build, columns
+from phrasemodels.data.formats.trees import brackets, read_brackets
 
 EMPTY = "empty"
 POLARITY = {"0": "negative", "1": "negative", "3": "positive", "4": "positive"}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from data.corpora.bitext import read_lines
-from data.lines import Line, bounded, lines
-from data.schemas import PAIRS, build
-from data.trees import alike, brackets, parse, plain, unescape
+from phrasemodels.data.corpora.bitext import read_lines
+from phrasemodels.data.formats.lines import Line, bounded, lines
+from phrasemodels.data.formats.schemas import PAIRS, build
+from phrasemodels.data.formats.trees import alike, brackets, parse, plain, unescape
 
 LABELS = ("entailment", "neutral", "contradiction")
 UNDECIDED = "the annotators did not agree"

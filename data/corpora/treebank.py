@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from data.dependencies import Analysed, read_conllu
-from data.lines import lines
-from data.schemas import TAGGED, TREES, build, columns
-from data.trees import Tree, alike, brackets, plain, read_brackets
+from phrasemodels.data.formats.conllu import Analysed, read_conllu
+from phrasemodels.data.formats.lines import lines
+from phrasemodels.data.formats.schemas import TAGGED, TREES, build, columns
+from phrasemodels.data.formats.trees import Tree, alike, brackets, plain, read_brackets
 
 OTHER_WORDS = "the tree has other words"
 NO_WORDS = "no words"

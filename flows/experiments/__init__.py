@@ -1,1 +1,1 @@
-"""One file a paper: its result tables as lists of experiments."""
+"""The experiments: one value for each row of each result table, and the catalogue of all of them."""

@@ -5,20 +5,20 @@ No paper printed these numbers. `phrasemodels report` has them in one table a pr
 
 import dataclasses
 
-from flows.experiment import Answer, Experiment
-from flows.experiments import paper_000, paper_001
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.elsewhere import LevelledConfig, SummarisedConfig
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.flows.experiments import paper_000, paper_001
+from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.layers.weights import Segments, Softmax
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.sentence_pair import SentencePairConfig
 from phrasemodels.models.translation import TranslationConfig
-from tasks.levels import Levels, none
-from tasks.significance import BLEU
+from phrasemodels.tasks.metrics.significance import BLEU
+from phrasemodels.tasks.prepare.levels import Levels, none
 
 PAPER = "across"
 SIZES = (0, 2, 3, 4)  # words of the n-gram of a quarter of the heads

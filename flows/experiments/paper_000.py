@@ -5,20 +5,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flows.experiment import Answer, Cell, Experiment, published_results
-from flows.recipes.translation import Text, TranslationRecipe
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, published_results
 from phrasemodels.layers.attention import identity, sigma_on_projection, softmax_hadamard, softmax_within
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import LengthEmbedding, MeanInit
 from phrasemodels.models.translation import TranslationConfig
-from tasks.corpora import BitextCorpus, Direction, SampleCorpus
-from tasks.phrases import Phrases, adjacent, no_phrases
-from tasks.significance import BLEU
-from tasks.tokenise import join, spaces
-from tasks.train import TrainConfig, linear_decay
+from phrasemodels.tasks.metrics.significance import BLEU
+from phrasemodels.tasks.prepare.corpora import BitextCorpus, Direction, SampleCorpus
+from phrasemodels.tasks.prepare.phrases import Phrases, adjacent, no_phrases
+from phrasemodels.tasks.prepare.tokenise import join, spaces
+from phrasemodels.tasks.problems.translation.recipe import Text, TranslationRecipe
+from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
 
 PAPER = "000"
 

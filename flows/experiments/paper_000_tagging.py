@@ -3,17 +3,25 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from data.grammar.records import Treebank
-from flows.experiment import Answer, Experiment
-from flows.experiments.paper_000 import ADJACENT, PAPER, TRANSFORMER, Row, Size, phrase_transformer, printed
-from flows.recipes.tagging import TaggingRecipe
+from phrasemodels.data.samples.records import Treebank
+from phrasemodels.flows.experiments.experiment import Answer, Experiment
+from phrasemodels.flows.experiments.paper_000 import (
+    ADJACENT,
+    PAPER,
+    TRANSFORMER,
+    Row,
+    Size,
+    phrase_transformer,
+    printed,
+)
 from phrasemodels.models.tagger import TaggerConfig
-from tasks.corpora import Corpus, SampleCorpus
-from tasks.optimisers import adam_with_decay, constant
-from tasks.phrases import Phrases
-from tasks.problems.tagging import ACCURACY, TagColumn
-from tasks.subtrees import subtrees
-from tasks.train import TrainConfig, linear_decay
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.phrases import Phrases
+from phrasemodels.tasks.prepare.subtrees import subtrees
+from phrasemodels.tasks.problems.tagging.objective import ACCURACY, TagColumn
+from phrasemodels.tasks.problems.tagging.recipe import TaggingRecipe
+from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
+from phrasemodels.tasks.train.optimisers import adam_with_decay, constant
 
 PENN = Corpus("penn_treebank", "tagging")
 # The model is phrase_transformer's; its hypernodes are parts of dependency trees.

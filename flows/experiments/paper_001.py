@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from data.store import Step
-from flows.experiment import Answer, Cell, Experiment
-from flows.experiments import paper_004
-from flows.experiments.paper_001_systems import (
+from phrasemodels.data.store.step import Step
+from phrasemodels.flows.experiments import paper_004
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
+from phrasemodels.flows.experiments.paper_001_systems import (
     ABLATIONS,
     DISAN,
     HIGHWAY,
@@ -20,15 +20,16 @@ from flows.experiments.paper_001_systems import (
     Size,
     System,
 )
-from flows.recipes.entailment import EntailmentRecipe, Task, as_they_are
-from flows.recipes.parsed import ByParser, by_stanza
-from flows.recipes.suites import PAIRS, SAMPLE_SUITE, SUITE
-from tasks.corpora import Corpus, SampleCorpus
-from tasks.logistic import PROTOTYPING, PUBLISHED, Setting
-from tasks.optimisers import adadelta, constant
-from tasks.sentences import Text, VectorFile
-from tasks.significance import Statistic, accuracy_of
-from tasks.train import TrainConfig, linear_decay
+from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
+from phrasemodels.tasks.parsers.plant import by_stanza
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.problems.entailment.data import Text, VectorFile
+from phrasemodels.tasks.problems.entailment.logistic import PROTOTYPING, PUBLISHED, Setting
+from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe, Task, as_they_are
+from phrasemodels.tasks.problems.entailment.suites import PAIRS, SAMPLE_SUITE, SUITE
+from phrasemodels.tasks.problems.parsing.planted import ByParser
+from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
+from phrasemodels.tasks.train.optimisers import adadelta, constant
 
 PAPER = "001"
 GLOVE = "glove/glove.42B.300d.txt"
@@ -63,9 +64,16 @@ LAPTOP = TrainConfig(
     schedule=linear_decay, learning_rate=0.003, warmup=50, smoothing=0.0, steps=800, batch_rows=32, batch_tokens=4096,
     evaluate_every=100, checkpoint_every=400,
 )  # fmt: skip
+
+
+def planted_by(parser: Experiment) -> ByParser:
+    """Trees by the parser that an experiment of paper 004 trains."""
+    return ByParser(parser.name, parser.recipe, parser.model, parser.train)  # type: ignore[arg-type]
+
+
 STANZA = ("stanza", "Stanza", by_stanza)
-OWN = ("own-parser", "the parser of paper 004", ByParser(paper_004.parser("laptop")[0]))
-SMALL = ("own-parser", "the parser of paper 004", ByParser(paper_004.parser("sample")[0]))
+OWN = ("own-parser", "the parser of paper 004", planted_by(paper_004.parser("laptop")[0]))
+SMALL = ("own-parser", "the parser of paper 004", planted_by(paper_004.parser("sample")[0]))
 PROFILES = {
     # Generated pairs and sentences with their trees, for two cores and a few minutes a table.
     "sample": Profile(

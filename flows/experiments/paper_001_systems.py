@@ -13,8 +13,8 @@ from phrasemodels.encoders.psan import Concatenated, HighwayMemory, PsanConfig, 
 from phrasemodels.encoders.tbcnn import TbcnnConfig
 from phrasemodels.layers.multidim import itself
 from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConfig, difference
-from tasks.constituents import equal_blocks, syntactic_binarised
-from tasks.levels import AtRandom, Dependencies, Levels, Structure, none, right_branching
+from phrasemodels.tasks.prepare.constituents import equal_blocks, syntactic_binarised
+from phrasemodels.tasks.prepare.levels import AtRandom, Dependencies, Levels, Structure, none, right_branching
 
 
 @dataclass(frozen=True)

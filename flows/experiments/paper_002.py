@@ -8,9 +8,9 @@ to here: a batch of K "tokens" there counts the longer side, here both; a learni
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from flows.experiment import Answer, Cell, Experiment
-from flows.experiments.paper_002_data import ATIS, GEO, MSPARS, SAMPLE, Data
-from flows.experiments.paper_002_systems import (
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
+from phrasemodels.flows.experiments.paper_002_data import ATIS, GEO, MSPARS, SAMPLE, Data
+from phrasemodels.flows.experiments.paper_002_systems import (
     LAYERS,
     MODELS,
     OFFICIAL_CODE,
@@ -21,12 +21,12 @@ from flows.experiments.paper_002_systems import (
     Row,
     Size,
 )
-from flows.recipes.semantic_parsing import SAME
 from phrasemodels.layers.ngrams import BiRNN
 from phrasemodels.models.translation import TranslationConfig
-from tasks.corpora import Corpus
-from tasks.significance import Statistic, accuracy_of
-from tasks.train import TrainConfig, linear_decay
+from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
+from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.problems.semantic_parsing.recipe import SAME
+from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
 
 PAPER = "002"
 METRICS = {"exact": "exact match", "logic": "logic match"}

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from data.grammar.records import LogicalForms
-from flows.recipes.semantic_parsing import SAME, Forms, SemanticParsingRecipe
+from phrasemodels.data.samples.records import LogicalForms
 from phrasemodels.models.search import BeamSearch
-from tasks.corpora import Corpus, SampleCorpus
-from tasks.tokenise import underscores_as_spaces
-from tasks.train import inverse_sqrt, linear_decay
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.tokenise import underscores_as_spaces
+from phrasemodels.tasks.problems.semantic_parsing.recipe import SAME, Forms, SemanticParsingRecipe
+from phrasemodels.tasks.train.loop import inverse_sqrt, linear_decay
 
 NEVER = 1e9  # a norm that no gradient reaches: no clipping
 

@@ -9,19 +9,19 @@ from typing import Any
 
 from torch import nn
 
-from flows.experiment import Answer, Cell, Experiment
-from flows.recipes.translation import Text, TranslationRecipe
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
 from phrasemodels.layers.weights import Segments, Sigmoid, Softmax
 from phrasemodels.models.recurrent import RecurrentConfig
-from tasks.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
-from tasks.held_out import Divided
-from tasks.optimisers import constant, halved_after_rise, sgd
-from tasks.phrases import Phrases, no_phrases
-from tasks.problems.translation import TranslationBySentence
-from tasks.significance import BLEU
-from tasks.tokenise import Tokeniser, characters, join, letters, spaces
-from tasks.train import TrainConfig, linear_decay
+from phrasemodels.tasks.metrics.significance import BLEU
+from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
+from phrasemodels.tasks.prepare.held_out import Divided
+from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
+from phrasemodels.tasks.prepare.tokenise import Tokeniser, characters, join, letters, spaces
+from phrasemodels.tasks.problems.translation.objective import TranslationBySentence
+from phrasemodels.tasks.problems.translation.recipe import Text, TranslationRecipe
+from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
+from phrasemodels.tasks.train.optimisers import constant, halved_after_rise, sgd
 
 PAPER = "003"
 ANY_TOKENS = 10**9  # batches are counted in rows

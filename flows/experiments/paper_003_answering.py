@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from torch import nn
 from torch.optim import Optimizer
 
-from data.grammar.records import Stories
-from flows.experiment import Answer, Cell, Experiment, published_results
-from flows.experiments.paper_003 import PAPER, rows_of
-from flows.recipes.answering import AnsweringRecipe
+from phrasemodels.data.samples.records import Stories
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, published_results
+from phrasemodels.flows.experiments.paper_003 import PAPER, rows_of
 from phrasemodels.models.memory import ChainConfig, Encode, HopsConfig, Unary, bag_of_words, by_position
-from tasks.corpora import Corpus, SampleCorpus
-from tasks.held_out import Divided, HeldOut
-from tasks.optimisers import halved_thrice, sgd
-from tasks.significance import Statistic, accuracy_of
-from tasks.train import TrainConfig, adam
+from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.held_out import Divided, HeldOut
+from phrasemodels.tasks.problems.answering.recipe import AnsweringRecipe
+from phrasemodels.tasks.train.loop import TrainConfig, adam
+from phrasemodels.tasks.train.optimisers import halved_thrice, sgd
 
 TASKS = ("02", "03", "11", "13", "14", "15", "16", "17", "18", "19")
 THREE_FACTS = ("03", "16")

@@ -3,28 +3,28 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from data.grammar.records import Entailment, Formulas
-from data.store import Step
-from flows.experiment import Answer, Cell, Experiment
-from flows.experiments.paper_003 import PAPER, rows_of
-from flows.recipes.decomposition import DecompositionRecipe
-from flows.recipes.entailment import as_they_are
-from flows.recipes.parsed import by_stanza
-from flows.recipes.transduction import TransductionRecipe
-from flows.recipes.translation import Text
+from phrasemodels.data.samples.records import Entailment, Formulas
+from phrasemodels.data.store.step import Step
 from phrasemodels.encoders.parents import HardParentsConfig, NoParentsConfig, ParentsConfig, SoftParentsConfig
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
+from phrasemodels.flows.experiments.paper_003 import PAPER, rows_of
 from phrasemodels.layers.weights import Softmax, Trees
 from phrasemodels.models.decomposable import DecomposableConfig, Learned
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
-from tasks.corpora import Corpus, SampleCorpus
-from tasks.held_out import Divided
-from tasks.optimisers import adagrad, constant, halved_after_rise, sgd
-from tasks.phrases import Phrases, no_phrases
-from tasks.problems.translation import TranslationBySentence
-from tasks.significance import Statistic, accuracy_of
-from tasks.tokenise import join, spaces
-from tasks.train import TrainConfig, linear_decay
+from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
+from phrasemodels.tasks.parsers.plant import by_stanza
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.held_out import Divided
+from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
+from phrasemodels.tasks.prepare.tokenise import join, spaces
+from phrasemodels.tasks.problems.decomposition.recipe import DecompositionRecipe
+from phrasemodels.tasks.problems.entailment.recipe import as_they_are
+from phrasemodels.tasks.problems.transduction.recipe import TransductionRecipe
+from phrasemodels.tasks.problems.translation.objective import TranslationBySentence
+from phrasemodels.tasks.problems.translation.recipe import Text
+from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
+from phrasemodels.tasks.train.optimisers import adagrad, constant, halved_after_rise, sgd
 
 RIGHT = Statistic("right", accuracy_of)
 

@@ -2,20 +2,20 @@
 
 from dataclasses import dataclass, field, replace
 
-from data.grammar.records import Treebank
-from flows.experiment import Answer, Cell, Experiment
-from flows.recipes.parsing import ParsingRecipe
+from phrasemodels.data.samples.records import Treebank
 from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, PretrainedConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
 from phrasemodels.layers.labels import LabelAttentionConfig, released_query
 from phrasemodels.models.parser import Jointly, ParserConfig
-from tasks.corpora import Corpus, SampleCorpus
-from tasks.joint_trees import TreebankVocabulary
-from tasks.optimisers import halved_on_plateau, linear_warmup
-from tasks.pieces import Divide, Pieces, no_pieces
-from tasks.problems.parsing import Parsing
-from tasks.significance import Statistic, accuracy_of, f1_of
-from tasks.train import TrainConfig, linear_decay
+from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of, f1_of
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.pieces import Divide, Pieces, no_pieces
+from phrasemodels.tasks.problems.parsing.data import TreebankVocabulary
+from phrasemodels.tasks.problems.parsing.objective import Parsing
+from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
+from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
+from phrasemodels.tasks.train.optimisers import halved_on_plateau, linear_warmup
 
 PAPER = "004"
 LAL = "LAL parser + XLNet"

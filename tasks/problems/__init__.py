@@ -1,1 +1,1 @@
-"""What models are trained for: one file a problem, with its loss and the steps that answer and score."""
+"""Problems, one folder each: its data, its loss, its predictions, its scores, its recipe of steps."""

@@ -1,0 +1,215 @@
+"""Download: from a mirror folder or from URLs in order, streamed, resumed, verified, renamed.
+
+A file counts only with the digest of its manifest. What it is compressed with (.gz, .xz) is undone on the way.
+"""
+
+import gzip
+import hashlib
+import lzma
+import shutil
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
+
+import httpx
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+
+from phrasemodels.data.download import internet
+from phrasemodels.data.download.archives import extract
+from phrasemodels.data.download.manifest import Concatenation, File, FirstLines, Member
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.store.artifacts import replacing
+
+ATTEMPTS = 5
+CHUNK = 1 << 16
+PATIENCE, SLOWEST = 60.0, 1000.0  # after so many seconds a download has to come at so many bytes a second
+REDIRECTS = 10
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": partial(lzma.open, format=lzma.FORMAT_XZ)}
+AGAIN = "get the file again; or put sha256 and bytes of what is in yours, unpacked, into the manifest"
+BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, MemoryError)  # xz says how much memory it wants
+
+
+class InterruptedDownloadError(Exception):
+    """The network failed in a way that another attempt may mend."""
+
+
+def fetch(file: File, target: Path, sources: Sources) -> str:
+    """Put a file at `target` and say where it came from. OSError: nowhere to be had, and what each place said."""
+    said = []
+    for place, put in _places(file, sources):
+        try:
+            put(target)
+            return place
+        except (ValueError, InterruptedDownloadError, httpx.InvalidURL) as error:
+            said.append(f"{place}: {error}")
+    if sources.offline:
+        said.append("offline")
+    said = said or [f"{mirror / file.mirror}: not a file" for mirror in sources.mirrors]
+    places = " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors)
+    places = places or "a folder named by PHRASEMODELS_MIRROR"
+    raise OSError(f"{file.name} is not to be had ({'; '.join(said)}); put it at {places}")
+
+
+def missing(files: Iterable[File], sources: Sources) -> list[File]:
+    """The files that no mirror has."""
+    return [f for f in files if not any((mirror / f.mirror).is_file() for mirror in sources.mirrors)]
+
+
+Put = Callable[[Path], None]  # (where) -> the file, unpacked and verified
+Save = Callable[[Path, Sources], None]  # (where, how to ask) -> the upstream file, still packed
+
+
+def _places(file: File, sources: Sources) -> Iterator[tuple[str, Put]]:
+    """Where a file may be, in order, and how it comes from there: as it is, or built from what is upstream."""
+    for mirror in sources.mirrors:
+        if (found := mirror / file.mirror).is_file():
+            yield str(found), partial(_unpack, file, found)
+    if sources.offline:
+        return
+    for url in file.urls:
+        place = _without_query(url)
+        suffix = Path(place).suffix if Path(place).suffix in OPENERS else ""
+        save = partial(_save, url, 2 * file.bytes + CHUNK)
+        yield place, partial(_download, file, save, f"part{suffix}", sources)
+    if file.build:
+        build = partial(BUILDERS[file.build.transform], file.build, file.bytes)
+        yield _without_query(file.build.url), partial(_download, file, build, "part", sources)
+
+
+def _without_query(url: str) -> str:
+    """An address as it may be printed and kept: its query may be a signature."""
+    return url.partition("?")[0]
+
+
+def _download(file: File, save: Save, name: str, sources: Sources, target: Path) -> None:
+    """By way of a folder of its own, so that nothing of one place is taken for another's."""
+    with TemporaryDirectory(dir=target.parent, prefix=".fetch-") as folder:
+        part = Path(folder, name)
+        save(part, sources)
+        _unpack(file, part, target)
+
+
+def _concatenate(build: Concatenation, size: int, part: Path, sources: Sources) -> None:
+    piece = part.with_name("piece")
+    with part.open("wb") as out:
+        for name in build.parts:
+            _save(build.url.replace("{}", name), size - out.tell(), piece, sources)
+            out.write(piece.read_bytes())
+            piece.unlink()
+
+
+def _first_lines(build: FirstLines, size: int, part: Path, sources: Sources) -> None:
+    whole = part.with_name("whole")
+    _save(build.url, 100 * size, whole, sources)
+    with whole.open("rb") as source, part.open("wb") as out:
+        out.writelines(islice(source, build.lines))
+
+
+def _member(build: Member, size: int, part: Path, sources: Sources) -> None:
+    archive = part.with_name("archive")
+    _save(build.url, build.most_bytes, archive, sources)
+    extract(archive, build.member, part, size)
+
+
+BUILDERS: dict[str, Callable[..., None]] = {
+    "concatenate": _concatenate,
+    "first_lines": _first_lines,
+    "member": _member,
+}
+
+
+def _save(url: str, most: int, part: Path, sources: Sources) -> None:
+    retrying = Retrying(
+        retry=retry_if_exception_type(InterruptedDownloadError),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_exponential_jitter(initial=sources.wait, max=60, jitter=sources.wait),
+        reraise=True,
+    )
+    retrying(_stream, url, part, most, internet.Transport if sources.private else internet.Internet)
+
+
+def _stream(url: str, part: Path, most: int, transport: type[internet.Transport]) -> None:
+    """Go on with a download from where it stopped. What another attempt may mend raises InterruptedDownloadError."""
+    have, started = part.stat().st_size if part.exists() else 0, time.monotonic()
+    patience = internet.Patience(PATIENCE)
+    headers = {"Range": f"bytes={have}-"} if have else {}
+    headers["Accept-Encoding"] = "identity"
+    try:
+        with (
+            internet.client(transport, patience) as client,
+            _answer(client, client.build_request("GET", url, headers=headers, timeout=30)) as response,
+        ):
+            if have and response.status_code == 416:  # nothing beyond what we have
+                return
+            if response.status_code in (408, 425, 429) or response.status_code >= 500:
+                raise InterruptedDownloadError(f"HTTP {response.status_code}")
+            if not response.is_success:
+                raise ValueError(f"HTTP {response.status_code}")
+            resumed = response.status_code == 206
+            total = before = have if resumed else 0
+            with part.open("ab" if resumed else "wb") as out:
+                for chunk in response.iter_raw():  # what a lying Content-Encoding would inflate is not
+                    total += len(chunk)
+                    if total > most:
+                        raise ValueError(f"more than {most} bytes, the manifest promises fewer; nothing was kept")
+                    out.write(chunk)
+                    if (waited := time.monotonic() - started) > PATIENCE and total - before < SLOWEST * waited:
+                        raise InterruptedDownloadError(f"slower than {SLOWEST:.0f} bytes a second")
+                    patience.renew()
+    except httpx.RequestError as error:
+        raise InterruptedDownloadError(str(error) or type(error).__name__) from error
+
+
+@contextmanager
+def _answer(client: httpx.Client, request: httpx.Request) -> Iterator[httpx.Response]:
+    """What is answered in the end; on the way there nobody reads bodies, which may have no end."""
+    for _ in range(REDIRECTS + 1):
+        with closing(client.send(request, stream=True, follow_redirects=False)) as response:
+            if response.next_request is None:
+                yield response
+                return
+            request = response.next_request
+    raise ValueError(f"more than {REDIRECTS} redirects")
+
+
+def _unpack(file: File, packed: Path, target: Path) -> None:
+    """Decompress, verify, rename. Wrong content leaves nothing behind."""
+    try:
+        with (
+            closing(OPENERS.get(packed.suffix, open)(packed, "rb")) as source,
+            replacing(target) as aside,
+            aside.open("wb") as out,
+        ):
+            digest = _copy(source, out, file.bytes)
+            if digest != file.sha256:
+                raise ValueError(f"sha256 is {digest}, the manifest says {file.sha256}; {AGAIN}")
+    except BROKEN as error:
+        raise ValueError(f"truncated or not a {packed.suffix} file ({error!r}); get the file again") from error
+
+
+def _copy(source: BinaryIO, out: BinaryIO, most: int) -> str:
+    """Copy and hash; stops after `most` bytes, so that a bomb cannot fill the disk."""
+    digest, total = hashlib.sha256(), 0
+    while chunk := source.read(CHUNK):
+        total += len(chunk)
+        if total > most:
+            raise ValueError(f"holds more than the {most} bytes of the manifest; {AGAIN}")
+        digest.update(chunk)
+        out.write(chunk)
+    return digest.hexdigest()
+
+
+def free_space(folder: Path, needed: int) -> None:
+    """An OSError, before anything is written, if the disk has too little room."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise OSError(
+            f"{folder} has {free >> 20} MiB free and {needed >> 20} MiB are needed: "
+            "free some, or set PHRASEMODELS_STORE"
+        )

@@ -1,0 +1,268 @@
+"""Random derivations of the sample grammar: which words and constructions come together, and how often."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TypeVar
+
+from phrasemodels.data.samples.abstract import (
+    Clause,
+    Nominal,
+    NounPhrase,
+    Pair,
+    PrepositionalPhrase,
+    Utterance,
+    agreement,
+)
+from phrasemodels.data.samples.idioms import ADVERB_IDIOMS, NOUN_IDIOMS, VERB_IDIOMS
+from phrasemodels.data.samples.lexicon import (
+    ADJECTIVES,
+    ADVERBS,
+    BARE,
+    CLAUSAL,
+    DETERMINERS,
+    NOUNS,
+    PREPOSITIONS,
+    PRONOUNS,
+    VERBS,
+    WHAT,
+    WHO,
+    Adjective,
+    Adverb,
+    Noun,
+    Preposition,
+    Verb,
+)
+
+T = TypeVar("T")
+
+# probabilities of constructions; together they make English sentences of about ten tokens
+PLURAL, ADJECTIVE, POSSESSOR, RELATIVE, PRONOUN, PAIR = 0.25, 0.3, 0.12, 0.1, 0.15, 0.1
+NEGATION, PLACE, ADVERB, FRONTED = 0.12, 0.35, 0.3, 0.4
+QUESTION, SUBORDINATE, COPULA = 0.15, 0.3, 0.08
+
+_TENSES = ("present", "present", "present", "past", "past", "perfect", "future", "future", "can", "must")
+_SINGULAR = tuple(DETERMINERS[word] for word in ("the", "the", "the", "a", "a", "this", "every"))
+_PLURAL = (*(DETERMINERS[word] for word in ("the", "the", "these", "two", "three", "nine")), BARE)
+_MASS = tuple(DETERMINERS[word] for word in ("the", "the", "this"))
+_SPEAKERS = tuple(PRONOUNS.values())
+_LITERAL = tuple(verb for name, verb in VERBS.items() if name != "be" and name not in CLAUSAL)
+_TRANSITIVE = tuple(verb for verb in _LITERAL if verb.cases == ("acc",))
+
+
+def pick(rng: random.Random, options: Sequence[T]) -> T:
+    """One option, all alike."""
+    return options[int(rng.random() * len(options))]
+
+
+@cache
+def nouns(classes: tuple[str, ...]) -> tuple[Noun, ...]:
+    """Nouns of any of these classes."""
+    return tuple(noun for noun in NOUNS.values() if any(name in classes for name in noun.classes))
+
+
+@cache
+def adjectives(noun: Noun) -> tuple[Adjective, ...]:
+    """Adjectives that suit a noun."""
+    return tuple(
+        adjective for adjective in ADJECTIVES.values() if any(name in adjective.classes for name in noun.classes)
+    )
+
+
+@cache
+def adverbs(tense: str) -> tuple[Adverb, ...]:
+    """Adverbs that suit a tense."""
+    return tuple(adverb for adverb in ADVERBS.values() if tense in adverb.tenses)
+
+
+_PERSONS = nouns(("person",))
+_FILLERS = tuple(noun for noun in nouns(("food",)) if "mass" in noun.classes)
+
+
+def noun_phrase(rng: random.Random, noun: Noun, adjective: float = ADJECTIVE) -> NounPhrase:
+    """A noun phrase without a relative clause, an adjective in it with the given probability."""
+    plural = noun.plural != "-" and rng.random() < PLURAL
+    determiner = pick(rng, _PLURAL if plural else _MASS if noun.plural == "-" else _SINGULAR)
+    suited = adjectives(noun)
+    chosen = pick(rng, suited) if suited and rng.random() < adjective else None
+    content = pick(rng, _FILLERS) if "measure" in noun.classes else None
+    possessor = None
+    if not content and rng.random() < (0.7 if "body" in noun.classes else POSSESSOR):
+        possessor = pick(rng, _SPEAKERS) if rng.random() < 0.5 else plain(rng, pick(rng, _PERSONS))
+    return NounPhrase(noun, determiner, plural, chosen, possessor, content)
+
+
+def plain(rng: random.Random, noun: Noun) -> NounPhrase:
+    """Determiner and singular noun, perhaps with an adjective: what a possessor, a pair or a slot takes."""
+    suited = adjectives(noun)
+    return NounPhrase(
+        noun, pick(rng, _SINGULAR), False, pick(rng, suited) if suited and rng.random() < ADJECTIVE / 2 else None
+    )
+
+
+def nominal(rng: random.Random, classes: tuple[str, ...], relative: bool = False) -> Nominal:
+    """A noun phrase or, for persons, a pronoun; with a relative clause at times where one may stand."""
+    if "person" in classes and rng.random() < PRONOUN:
+        return pick(rng, _SPEAKERS)
+    phrase = noun_phrase(rng, pick(rng, nouns(classes)))
+    if relative and not phrase.possessor and not phrase.content and rng.random() < RELATIVE:
+        return replace(phrase, relative=_relative(rng, phrase))
+    return phrase
+
+
+def _relative(rng: random.Random, phrase: NounPhrase) -> Clause | None:
+    """A relative clause with nothing after its object: what follows belongs to the clause around it, in both."""
+    able = _verbs(phrase.noun.classes)
+    return _with_objects(rng, Clause(phrase, pick(rng, able), _tense(rng)), relative=False) if able else None
+
+
+@cache
+def _verbs(classes: tuple[str, ...]) -> tuple[Verb, ...]:
+    """Verbs without a preposition whose subject may have one of these classes."""
+    return tuple(verb for verb in _LITERAL if not verb.preposition and any(name in verb.subjects for name in classes))
+
+
+def _tense(rng: random.Random) -> str:
+    return pick(rng, _TENSES)
+
+
+def _with_objects(rng: random.Random, clause: Clause, relative: bool) -> Clause:
+    """The clause with objects and a governed preposition as its verb asks for; a tense that its form cannot show
+    becomes the perfect."""
+    verb = clause.verb
+    last = len(verb.cases) - 1
+    objects = tuple(
+        _other(rng, clause.subject, verb.objects, relative)
+        if i == last
+        else _other(rng, clause.subject, ("person",), False)
+        for i in range(len(verb.cases))
+    )
+    complement = prepositional(rng, verb.preposition) if verb.preposition else None
+    return _unambiguous(replace(clause, objects=objects, complement=complement))
+
+
+def _other(rng: random.Random, subject: Nominal, classes: tuple[str, ...], relative: bool) -> Nominal:
+    """An object that is not the subject's own pronoun, which would have to be reflexive."""
+    drawn = nominal(rng, classes, relative)
+    return plain(rng, pick(rng, _PERSONS)) if drawn == subject else drawn
+
+
+def _unambiguous(clause: Clause) -> Clause:
+    """The phrase "they hit" can be present or past: the past says "they have hit"."""
+    english = clause.verb.english
+    same = english.base == english.past and agreement(clause.subject) != (3, False)
+    return replace(clause, tense="perfect", adverb=None) if same and clause.tense == "past" else clause
+
+
+def prepositional(rng: random.Random, preposition: Preposition) -> PrepositionalPhrase:
+    """The preposition with a nominal that suits it."""
+    return PrepositionalPhrase(preposition, nominal(rng, preposition.classes))
+
+
+def _subject(rng: random.Random, classes: tuple[str, ...]) -> Nominal:
+    if "person" in classes and rng.random() < PAIR:
+        return Pair(plain(rng, pick(rng, _PERSONS)), plain(rng, pick(rng, _PERSONS)))
+    return nominal(rng, classes, relative=True)
+
+
+def clause(rng: random.Random, idiom: str | None = None, ending: bool = True) -> Clause:
+    """A clause, with the idiom if one is named; `ending` lets it end in a place and an adverb."""
+    if idiom in VERB_IDIOMS:
+        drawn = _idiomatic(rng, idiom)
+    elif rng.random() < COPULA and idiom is None:
+        drawn = _copular(rng)
+    else:
+        verb = pick(rng, _LITERAL)
+        bare = Clause(_subject(rng, verb.subjects), verb, _tense(rng), rng.random() < NEGATION)
+        drawn = _with_objects(rng, bare, relative=idiom not in ADVERB_IDIOMS)
+    if idiom in NOUN_IDIOMS:
+        drawn = _unambiguous(replace(drawn, subject=_noun_idiom(rng, idiom), negated=False))
+    if idiom in ADVERB_IDIOMS:
+        adverb = ADVERB_IDIOMS[idiom]
+        tense = drawn.tense if drawn.tense in adverb.tenses else "present"
+        return replace(drawn, adverb=adverb, tense=tense, negated=False)
+    return _with_ending(rng, drawn) if ending else drawn
+
+
+def _with_ending(rng: random.Random, drawn: Clause) -> Clause:
+    """Perhaps a place and an adverb, but not after a relative clause, which would swallow them."""
+    if any(isinstance(phrase, NounPhrase) and phrase.relative for phrase in drawn.objects):
+        return drawn
+    if not drawn.complement and not drawn.idiom and rng.random() < PLACE:
+        drawn = replace(drawn, place=prepositional(rng, pick(rng, tuple(PREPOSITIONS.values()))))
+    suited = adverbs(drawn.tense)
+    return replace(drawn, adverb=pick(rng, suited)) if suited and rng.random() < ADVERB else drawn
+
+
+def _copular(rng: random.Random) -> Clause:
+    """Such as "the soup is hot", "the key is in the box"; not in the perfect, which is rare."""
+    phrase = noun_phrase(rng, pick(rng, tuple(NOUNS.values())), adjective=0)
+    suited = adjectives(phrase.noun)
+    where = PREPOSITIONS[pick(rng, ("in", "behind", "near", "on"))]
+    complement = pick(rng, suited) if suited and rng.random() < 0.6 else prepositional(rng, where)
+    return Clause(
+        phrase,
+        VERBS["be"],
+        pick(rng, ("present", "past", "future", "must")),
+        rng.random() < NEGATION,
+        complement=complement,
+    )
+
+
+def _idiomatic(rng: random.Random, name: str) -> Clause:
+    idiom = VERB_IDIOMS[name]
+    subject = _subject(rng, idiom.verb.subjects)
+    slot = None
+    if "{" in idiom.english:
+        slot = pick(rng, _SPEAKERS) if rng.random() < 2 * PRONOUN else plain(rng, pick(rng, _PERSONS))
+        slot = plain(rng, pick(rng, _PERSONS)) if slot == subject else slot
+    return _unambiguous(Clause(subject, idiom.verb, _tense(rng), rng.random() < NEGATION, idiom=idiom, slot=slot))
+
+
+def _noun_idiom(rng: random.Random, name: str) -> NounPhrase:
+    adjective, noun = NOUN_IDIOMS[name]
+    return NounPhrase(noun, pick(rng, _SINGULAR), False, adjective)
+
+
+def utterance(rng: random.Random, idiom: str | None = None) -> Utterance:
+    """A sentence: a question, one clause, or a main and a subordinate clause, the idiom in either."""
+    kind = rng.random()
+    if kind < QUESTION:
+        return _question(rng, idiom)
+    if kind < QUESTION + SUBORDINATE:
+        return _complex(rng, idiom)
+    main = clause(rng, idiom)
+    fronted = "adverb" if main.adverb and rng.random() < FRONTED else ""
+    return Utterance(main, fronted=fronted)
+
+
+def _question(rng: random.Random, idiom: str | None) -> Utterance:
+    kind = pick(rng, ("polar", "polar", "subject", "object"))
+    if kind == "object" and idiom is None:
+        verb = pick(rng, _TRANSITIVE)
+        person = "person" in verb.objects and rng.random() < 0.5
+        objects = (WHO if person else WHAT,)
+        return Utterance(
+            _with_ending(rng, Clause(nominal(rng, verb.subjects), verb, _tense(rng), objects=objects)), "object"
+        )
+    main = replace(clause(rng, idiom), negated=False)
+    if kind == "subject" and idiom not in NOUN_IDIOMS and "person" in main.verb.subjects:
+        return Utterance(_unambiguous(replace(main, subject=WHO)), "subject")
+    return Utterance(main, "polar")
+
+
+def _complex(rng: random.Random, idiom: str | None) -> Utterance:
+    """Two clauses. The first of two has no ending that the second could be taken for a part of."""
+    link = pick(rng, ("that", "because", "when"))
+    if link == "that":
+        saying = Clause(nominal(rng, ("person",)), VERBS[pick(rng, CLAUSAL)], _tense(rng), rng.random() < NEGATION)
+        return Utterance(saying, link=link, subordinate=clause(rng, idiom))
+    in_main = idiom is not None and rng.random() < 0.5
+    main = clause(rng, idiom if in_main else None, ending=False)
+    inner = clause(rng, None if in_main else idiom)
+    if link == "when":
+        tense = "past" if main.tense in ("past", "perfect") else "present"
+        adverb = inner.adverb if inner.adverb and tense in inner.adverb.tenses else None
+        inner = _unambiguous(replace(inner, tense=tense, adverb=adverb))
+    return Utterance(main, link=link, subordinate=inner, fronted="subordinate" if rng.random() < FRONTED else "")

@@ -1,0 +1,166 @@
+"""Entailment pairs by construction: a hypothesis is its premise with something dropped, changed or added.
+
+As in natural language inference on captions, both sentences are taken to be about one event, so another agent
+contradicts. Negation turns dropping and adding round: who did not sleep did not sleep in the garden. An idiom entails
+what it means, not what its words mean.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from phrasemodels.data.samples.abstract import Clause, Nominal, NounPhrase, Pair, PrepositionalPhrase, Utterance
+from phrasemodels.data.samples.derivations import adjectives, adverbs, clause, nouns, pick, prepositional
+from phrasemodels.data.samples.idioms import readings
+from phrasemodels.data.samples.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, PREPOSITIONS, VERBS, Adjective
+from phrasemodels.data.samples.sentences import Sentence, sentence
+from phrasemodels.data.samples.splits import disjoint
+
+LABELS = ("entailment", "contradiction", "neutral")
+IDIOMATIC = 0.15  # share of the pairs whose premise holds an idiom
+
+# idioms that a plain verb says too, and the object that makes of their own verb something else
+PARAPHRASES = {"give X a hand": ("help", "apple"), "hit the sack": ("sleep", "sack")}
+
+
+@dataclass(frozen=True, slots=True)
+class SentencePair:
+    premise: Sentence
+    hypothesis: Sentence
+    label: str  # one of LABELS
+
+
+def pairs(seed: int, sizes: Mapping[str, int]) -> dict[str, list[SentencePair]]:
+    """Disjoint splits of pairs, the labels in turn. Raises ValueError for sizes that cannot be met."""
+    return disjoint(
+        seed,
+        sizes,
+        lambda rng, i: _draw(rng, LABELS[i % len(LABELS)]),
+        lambda pair: (pair.premise.source, pair.hypothesis.source),
+    )
+
+
+def _draw(rng: random.Random, label: str) -> SentencePair | None:
+    idiom = pick(rng, tuple(PARAPHRASES)) if rng.random() < IDIOMATIC else None
+    premise = clause(rng, idiom)
+    if any(_is_universal(phrase) for phrase in _nominals(premise)):
+        return None  # in "every big dog", dropping "big" says more, not less
+    hypothesis = _without_idiom(premise, label) if premise.idiom else _hypothesis(rng, premise, label)
+    if hypothesis is None:
+        return None
+    pair = SentencePair(sentence(Utterance(premise), idiom), sentence(Utterance(hypothesis)), label)
+    expected = [idiom] if idiom else []
+    unread = readings(" ".join(pair.premise.source)) == expected and not readings(" ".join(pair.hypothesis.source))
+    return pair if unread else None
+
+
+def _nominals(clause: Clause) -> list[Nominal]:
+    inside = [phrase.nominal for phrase in (clause.place, clause.complement) if isinstance(phrase, PrepositionalPhrase)]
+    return [clause.subject, *clause.objects, *inside, *([clause.slot] if clause.slot else [])]
+
+
+def _is_universal(phrase: Nominal) -> bool:
+    if isinstance(phrase, Pair):
+        return _is_universal(phrase.first) or _is_universal(phrase.second)
+    if isinstance(phrase, NounPhrase):
+        return phrase.determiner.english == "every" or (
+            phrase.possessor is not None and _is_universal(phrase.possessor)
+        )
+    return False
+
+
+def _hypothesis(rng: random.Random, premise: Clause, label: str) -> Clause | None:
+    """One step that gives the label, then at times a part dropped that the step did not touch."""
+    if premise.negated:
+        steps = _under_negation(rng, premise, label)
+    elif label == "entailment":
+        steps = reduced(premise)
+    else:
+        steps = contradicted(rng, premise) if label == "contradiction" else extended(rng, premise)
+    if not steps:
+        return None
+    part = pick(rng, tuple(steps))
+    smaller = [clause for other, clause in reduced(steps[part]).items() if other != part]
+    if smaller and not premise.negated and rng.random() < 0.5:
+        return pick(rng, smaller)
+    return steps[part]
+
+
+def _under_negation(rng: random.Random, premise: Clause, label: str) -> dict[str, Clause]:
+    """Steps from a negated premise: more is entailed, less is not settled, the same without "not" contradicts."""
+    if label == "contradiction":
+        return {"negation": replace(premise, negated=False)}
+    places = extended(rng, premise) if label == "entailment" else reduced(premise)
+    return {part: clause for part, clause in places.items() if part == "place"}
+
+
+def reduced(premise: Clause) -> dict[str, Clause]:
+    """What a positive clause entails: by the part that says less, the clause without its modifier."""
+    steps = {"subject": replace(premise, subject=_less(premise.subject))}
+    if premise.objects:
+        steps["object"] = replace(premise, objects=(*premise.objects[:-1], _less(premise.objects[-1])))
+    steps |= {"place": replace(premise, place=None), "adverb": replace(premise, adverb=None)}
+    return {part: clause for part, clause in steps.items() if clause != premise}
+
+
+def _less(phrase: Nominal) -> Nominal:
+    if isinstance(phrase, Pair):
+        return phrase.first
+    return replace(phrase, adjective=None, relative=None) if isinstance(phrase, NounPhrase) else phrase
+
+
+def extended(rng: random.Random, premise: Clause) -> dict[str, Clause]:
+    """What a positive clause leaves open: by the part that says more, the clause with a modifier where it had none."""
+    steps = {"subject": replace(premise, subject=_more(rng, premise.subject))}
+    if premise.objects:
+        steps["object"] = replace(premise, objects=(*premise.objects[:-1], _more(rng, premise.objects[-1])))
+    if not any(isinstance(phrase, NounPhrase) and phrase.relative for phrase in premise.objects):
+        if not (premise.place or premise.complement):
+            steps["place"] = replace(premise, place=prepositional(rng, pick(rng, tuple(PREPOSITIONS.values()))))
+        suited = [
+            adverb for adverb in adverbs(premise.tense) if adverb != ADVERBS["once"]
+        ]  # the past says "once" already
+        if suited and not premise.adverb:
+            steps["adverb"] = replace(premise, adverb=pick(rng, suited))
+    return {
+        part: clause
+        for part, clause in steps.items()
+        if clause != premise and not any(map(_is_universal, _nominals(clause)))
+    }
+
+
+def _more(rng: random.Random, phrase: Nominal) -> Nominal:
+    if not isinstance(phrase, NounPhrase) or phrase.adjective or not (suited := adjectives(phrase.noun)):
+        return phrase
+    return replace(phrase, adjective=pick(rng, suited))
+
+
+def contradicted(rng: random.Random, premise: Clause) -> dict[str, Clause]:
+    """What a positive clause rules out: its negation, an opposite quality, another agent."""
+    steps = {"negation": replace(premise, negated=True)}
+    if isinstance(premise.complement, Adjective):
+        steps["complement"] = replace(premise, complement=ADJECTIVES[premise.complement.antonym])
+    if isinstance(premise.subject, NounPhrase):
+        steps["subject"] = replace(premise, subject=_other(rng, premise.subject))
+    return {part: clause for part, clause in steps.items() if clause != premise}
+
+
+def _other(rng: random.Random, phrase: NounPhrase) -> NounPhrase:
+    """The opposite quality, or another noun of the same kind."""
+    if phrase.adjective and rng.random() < 0.5:
+        return replace(phrase, adjective=ADJECTIVES[phrase.adjective.antonym])
+    alike = tuple(noun for noun in nouns(phrase.noun.classes) if noun.classes == phrase.noun.classes)
+    return replace(phrase, noun=pick(rng, alike), relative=None)
+
+
+def _without_idiom(premise: Clause, label: str) -> Clause | None:
+    """The idiom's meaning said plainly, that denied, or its words in their literal sense."""
+    if premise.idiom is None:
+        return None
+    verb, thing = PARAPHRASES[premise.idiom.name]
+    others = (premise.slot,) if premise.slot else ()
+    plain = replace(premise, verb=VERBS[verb], objects=others, idiom=None, slot=None)
+    if label == "neutral":
+        literal = VERBS[premise.idiom.verb.english.base]
+        return replace(plain, verb=literal, objects=(*others, NounPhrase(NOUNS[thing], DETERMINERS["a"])))
+    return replace(plain, negated=premise.negated != (label == "contradiction"))

@@ -1,0 +1,300 @@
+"""Words of the sample corpora: English beside German.
+
+Every table is a text block, one entry a line, because a reader checks words faster in columns than in constructor calls. German has the
+three cases nom, acc, dat (possession is said with "von"), three genders m, f, n, and p for the plural.
+"""
+
+from typing import NamedTuple
+
+
+class Noun(NamedTuple):
+    """A noun with the selectional classes (person, thing, ...) that verbs and prepositions ask for; plural "-" if it has none."""
+
+    singular: str
+    plural: str
+    gender: str
+    german: str
+    german_plural: str  # a trailing * marks the weak declension: every form but the nominative singular is the plural's
+    classes: tuple[str, ...]
+
+
+class Adjective(NamedTuple):
+    english: str
+    german: str  # predicative form
+    stem: str  # what the endings are added to
+    antonym: str
+    classes: tuple[str, ...]
+
+
+class Determiner(NamedTuple):
+    english: str
+    tag: str
+    relation: str
+    number: str  # the numbers it goes with: s, p or sp
+    german: str
+    declension: str  # article, der, ein, or none: which endings it takes and, with that, which ones the adjective takes
+
+
+class Pronoun(NamedTuple):
+    english: str
+    objective: str
+    possessive: str
+    person: int
+    plural: bool
+    nom: str
+    acc: str
+    dat: str
+    reflexive: str
+    german_possessive: str
+
+
+class EnglishVerb(NamedTuple):
+    base: str
+    third: str
+    past: str
+    participle: str
+
+
+class GermanVerb(NamedTuple):
+    """A verb without its separable particle: abgeben is geben, gibt, gegeben with the particle ab."""
+
+    infinitive: str
+    third: str
+    participle: str
+    auxiliary: str
+    particle: str
+
+
+class Preposition(NamedTuple):
+    english: str
+    german: str
+    case: str
+    classes: tuple[str, ...]
+
+
+class Verb(NamedTuple):
+    """A verb in both languages, the classes it selects, and the cases German gives its objects, in English order."""
+
+    english: EnglishVerb
+    german: GermanVerb
+    subjects: tuple[str, ...]
+    objects: tuple[str, ...]
+    cases: tuple[str, ...]
+    preposition: Preposition | None
+
+
+class Adverb(NamedTuple):
+    english: str  # annotated brackets, see phrasemodels.data.samples.english
+    german: str
+    tenses: tuple[str, ...]
+
+
+def rows(table: str) -> list[list[list[str]]]:
+    """Lines of a table as columns (split at |) of words."""
+    return [[column.split() for column in line.split("|")] for line in table.strip().splitlines()]
+
+
+def german_verb(words: list[str]) -> GermanVerb:
+    """Infinitive, third person, participle and auxiliary, then the particle if the verb has one."""
+    infinitive, third, participle, auxiliary, *particle = words
+    return GermanVerb(infinitive, third, participle, auxiliary, "".join(particle))
+
+
+NOUNS = {
+    words[0]: Noun._make([*words, tuple(classes)])
+    for words, classes in rows("""
+man men m mann männer | person
+woman women f frau frauen | person
+boy boys m junge jungen* | person
+girl girls n mädchen mädchen | person
+child children n kind kinder | person
+teacher teachers m lehrer lehrer | person
+doctor doctors m arzt ärzte | person
+farmer farmers m bauer bauern* | person
+friend friends m freund freunde | person
+neighbour neighbours m nachbar nachbarn* | person
+king kings m könig könige | person
+queen queens f königin königinnen | person
+dog dogs m hund hunde | animal
+cat cats f katze katzen | animal
+horse horses n pferd pferde | animal
+bird birds m vogel vögel | animal
+rat rats f ratte ratten | animal
+apple apples m apfel äpfel | food
+egg eggs n ei eier | food
+bean beans f bohne bohnen | food
+cake - m kuchen - | food mass
+cheese - m käse - | food
+soup - f suppe - | food
+water - n wasser - | drink
+milk - f milch - | drink
+tea - m tee - | drink
+piece pieces n stück stücke | measure
+ball balls m ball bälle | thing
+book books n buch bücher | thing
+hat hats m hut hüte | thing
+key keys m schlüssel schlüssel | thing
+stone stones m stein steine | thing
+rope ropes n seil seile | thing
+boot boots m stiefel stiefel | thing
+bucket buckets m eimer eimer | thing
+sack sacks m sack säcke | thing container
+box boxes f kiste kisten | thing container
+bag bags f tasche taschen | thing container
+letter letters m brief briefe | thing container
+door doors f tür türen | container surface
+wall walls f wand wände | surface high
+hill hills m hügel hügel | place high
+bridge bridges f brücke brücken | place high surface
+house houses n haus häuser | place inside surface
+garden gardens m garten gärten | place inside
+town towns f stadt städte | place inside surface
+school schools f schule schulen | place inside
+forest forests m wald wälder | place inside
+road roads f straße straßen | place
+leg legs n bein beine | body
+arm arms m arm arme | body
+hand hands f hand hände | body
+toe toes f zehe zehen | body
+car cars n auto autos | vehicle
+train trains m zug züge | vehicle
+bus buses m bus busse | vehicle
+boat boats n boot boote | vehicle
+song songs n lied lieder | event
+game games n spiel spiele | event
+ride rides f fahrt fahrten | event
+thunder - m donner - | sound
+dust - m staub - | sight
+cloud clouds f wolke wolken | sight
+moon - m mond - | sight
+""")
+}
+
+ADJECTIVES = {
+    words[0]: Adjective._make([*words, tuple(classes)])
+    for words, classes in rows("""
+big groß groß small | person animal thing place vehicle container
+small klein klein big | person animal thing place vehicle container body
+old alt alt young | person animal
+young jung jung old | person animal
+happy glücklich glücklich sad | person animal
+sad traurig traurig happy | person animal event
+good gut gut bad | food drink event person
+bad schlecht schlecht good | food drink event
+hot heiß heiß cold | food drink
+cold kalt kalt hot | food drink body
+dark dunkel dunkl bright | place sight
+bright hell hell dark | place sight
+red rot rot blue | thing vehicle surface
+blue blau blau red | thing vehicle surface
+""")
+}
+
+DETERMINERS = {
+    row[0]: Determiner(*row)
+    for (row,) in rows("""
+the DT det sp d article
+a DT det s ein ein
+this DT det s dies der
+every DT det s jed der
+these DT det p dies der
+two CD nummod p zwei none
+three CD nummod p drei none
+nine CD nummod p neun none
+""")
+}
+BARE = Determiner("", "", "", "p", "", "none")
+
+PRONOUNS = {
+    row[0]: Pronoun(row[0], row[1], row[2], int(row[3]), row[4] == "p", *row[5:])
+    for (row,) in rows("""
+i me my 1 s ich mich mir mich mein
+he him his 3 s er ihn ihm sich sein
+she her her 3 s sie sie ihr sich ihr
+we us our 1 p wir uns uns uns unser
+they them their 3 p sie sie ihnen sich ihr
+""")
+}
+WHO = Pronoun("who", "who", "", 3, False, "wer", "wen", "wem", "sich", "")
+WHAT = Pronoun("what", "what", "", 3, False, "was", "was", "was", "sich", "")
+
+PREPOSITIONS = {
+    words[0]: Preposition(words[0], words[1], words[2], tuple(classes))
+    for words, classes in rows("""
+in in dat | inside
+near bei dat | place
+behind hinter dat | surface place
+on auf dat | high
+with mit dat | person
+for für acc | person
+""")
+}
+
+_UP = Preposition("up", "auf", "acc", ("high",))
+_ON = Preposition("on", "auf", "acc", ("thing", "body"))
+_OUT = Preposition("out of", "aus", "dat", ("inside",))
+_WAIT = Preposition("for", "auf", "acc", ("person", "vehicle"))
+_GOVERNED = {"up": _UP, "on": _ON, "out": _OUT, "for": _WAIT}
+
+VERBS = {
+    english[0]: Verb(
+        EnglishVerb(*english),
+        german_verb(german),
+        tuple(subjects),
+        tuple(objects),
+        tuple(word for word in frame if word in ("acc", "dat")),
+        next((_GOVERNED[word] for word in frame if word in _GOVERNED), None),
+    )
+    for english, german, subjects, objects, frame in rows("""
+kick kicks kicked kicked | treten tritt getreten haben | person animal | thing animal | acc
+bite bites bit bitten | beißen beißt gebissen haben | animal | person animal food | acc
+spill spills spilled spilled | verschütten verschüttet verschüttet haben | person | drink food | acc
+hit hits hit hit | schlagen schlägt geschlagen haben | person | thing person | acc
+pull pulls pulled pulled | ziehen zieht gezogen haben | person animal | thing vehicle | acc
+give gives gave given | geben gibt gegeben haben | person | thing food | dat acc
+keep keeps kept kept | behalten behält behalten haben | person | thing animal | acc
+take takes took taken | nehmen nimmt genommen haben | person | thing food drink | acc
+steal steals stole stolen | stehlen stiehlt gestohlen haben | person animal | thing food | acc
+drive drives drove driven | fahren fährt gefahren haben | person | vehicle | acc
+smell smells smelled smelled | riechen riecht gerochen haben | person animal | food drink animal | acc
+paint paints painted painted | streichen streicht gestrichen haben | person | surface thing | acc
+miss misses missed missed | verpassen verpasst verpasst haben | person | vehicle event | acc
+see sees saw seen | sehen sieht gesehen haben | person animal | person animal thing body sight place | acc
+hear hears heard heard | hören hört gehört haben | person animal | person animal event sound | acc
+love loves loved loved | lieben liebt geliebt haben | person | person animal event food place | acc
+eat eats ate eaten | essen isst gegessen haben | person animal | food measure | acc
+drink drinks drank drunk | trinken trinkt getrunken haben | person animal | drink | acc
+buy buys bought bought | kaufen kauft gekauft haben | person | thing food measure vehicle | acc
+find finds found found | finden findet gefunden haben | person animal | thing person food | acc
+carry carries carried carried | tragen trägt getragen haben | person | thing animal | acc
+open opens opened opened | machen macht gemacht haben auf | person | container | acc
+close closes closed closed | machen macht gemacht haben zu | person | container | acc
+call calls called called | rufen ruft gerufen haben an | person | person | acc
+visit visits visited visited | besuchen besucht besucht haben | person | person place | acc
+help helps helped helped | helfen hilft geholfen haben | person | person animal | dat
+step steps stepped stepped | treten tritt getreten sein | person animal | | on
+climb climbs climbed climbed | klettern klettert geklettert sein | person animal | | up
+run runs ran run | rennen rennt gerannt sein | person animal | | out
+wait waits waited waited | warten wartet gewartet haben | person | | for
+sleep sleeps slept slept | schlafen schläft geschlafen haben | person animal | |
+laugh laughs laughed laughed | lachen lacht gelacht haben | person | |
+sing sings sang sung | singen singt gesungen haben | person animal | |
+say says said said | sagen sagt gesagt haben | person | |
+think thinks thought thought | denken denkt gedacht haben | person | |
+hope hopes hoped hoped | hoffen hofft gehofft haben | person | |
+be is was been | sein ist gewesen sein | person animal | |
+""")
+}
+CLAUSAL = ("say", "think", "hope")
+
+ADVERBS = {
+    words[1]: Adverb(f"({words[0]} ({words[2]} {words[1]}))", german[0], tuple(tenses))
+    for words, german, tenses in rows("""
+NP/obl:tmod today NN | heute | present future can must
+NP/obl:tmod tomorrow NN | morgen | future
+NP/obl:tmod yesterday NN | gestern | past
+ADVP/advmod now RB | jetzt | present can must
+ADVP/advmod often RB | oft | present past perfect
+ADVP/advmod once RB | einmal | past
+""")
+}

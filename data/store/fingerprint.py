@@ -1,0 +1,228 @@
+"""Which source a step can reach in this project, so that a change of it changes the step's key.
+
+Definitions are hashed by their syntax trees: comments, docstrings and layout don't count. From a function the walk
+follows every name to the definition that it means, through imports, but only inside the project, and takes along what
+the modules it comes to do when they are imported. Of a library, and of Python, only the version counts, and of the store
+its FORMAT: how things are kept is not what they are.
+"""
+
+import ast
+import hashlib
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+PROJECT = "phrasemodels"
+KEEPERS = tuple(f"phrasemodels.data.store.{name}" for name in ("store", "step", "fingerprint"))
+PARSED_AGAIN = 20
+PYTHON = ".".join(map(str, sys.version_info[:2]))
+DONE = "<module>"  # in place of a top-level name: what a module does when it is imported, or run
+
+Name = tuple[str, str]  # module, top-level name
+
+
+class Module:
+    """The top-level names of one file: definitions, and what imports bind."""
+
+    def __init__(self, name: str, tree: ast.Module) -> None:
+        self.definitions: dict[str, ast.AST] = {}
+        self.imports: dict[str, Name] = {}
+        for statement in tree.body:
+            for bound in _bound(statement):
+                self.definitions[bound] = statement
+        if done := [statement for statement in tree.body if _does(statement)]:
+            self.definitions[DONE] = ast.Module(done, [])
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    top = alias.asname or alias.name.split(".")[0]
+                    self.imports[top] = (alias.name if alias.asname else top, "")
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                for alias in node.names:
+                    self.imports[alias.asname or alias.name] = (node.module, alias.name)
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)]
+
+
+def _does(node: ast.stmt) -> bool:
+    """Whether a top-level statement does more than bind names: a call, or a decorator that registers what follows it."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return any(isinstance(decorator, ast.Call) and decorator.args for decorator in node.decorator_list)
+    return not isinstance(node, ast.Import | ast.ImportFrom) and not _bound(node) and not _bare_string(node)
+
+
+@cache
+def _module(name: str) -> Module | None:
+    """A module of the project by name; None if there is none such, or it is one of the store's."""
+    if name.split(".")[0] != PROJECT or name in KEEPERS:
+        return None
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return None
+    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+        return None
+    return Module(name, _parsed(Path(spec.origin)))
+
+
+def _parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file. Python 3.11 may lose count when threads parse at once (gh-106905): then once more."""
+    text = path.read_text(encoding="utf-8")
+    for _ in range(PARSED_AGAIN):
+        with suppress(SystemError):
+            return ast.parse(text, path)
+    return ast.parse(text, path)
+
+
+def _without_docstrings(node: ast.AST) -> str:
+    """The syntax tree as text; docstrings and every other bare string are left out."""
+
+    def dump(value: Any) -> str:
+        if isinstance(value, ast.AST):
+            inner = ",".join(f"{field}={dump(child)}" for field, child in ast.iter_fields(value))
+            return f"{type(value).__name__}({inner})"
+        if isinstance(value, list):
+            return "[" + ",".join(dump(child) for child in value if not _bare_string(child)) + "]"
+        return repr(value)
+
+    return dump(node)
+
+
+def _bare_string(node: Any) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _references(node: ast.AST) -> Iterable[list[str]]:
+    """Every dotted name in a definition, as its parts."""
+    for leaf in ast.walk(node):
+        if isinstance(leaf, ast.Name):
+            yield [leaf.id]
+        elif isinstance(leaf, ast.Attribute):
+            parts = [leaf.attr]
+            value: ast.expr = leaf.value
+            while isinstance(value, ast.Attribute):
+                parts.append(value.attr)
+                value = value.value
+            if isinstance(value, ast.Name):
+                yield [value.id, *reversed(parts)]
+        elif isinstance(leaf, ast.Constant) and isinstance(leaf.value, str) and leaf.value.isidentifier():
+            yield [leaf.value]  # a quoted annotation
+
+
+def _programs(node: ast.AST) -> Iterable[Name]:
+    """What the modules of the project do that strings name, as `python -m` takes them."""
+    strings = (leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str))
+    for name in strings:
+        if "." in name and name.replace(".", "_").isidentifier() and _module(name) is not None:
+            yield name, DONE
+
+
+def _resolve(module: str, parts: list[str]) -> Name | None:
+    """What a dotted name in a module means: (module, name) in the project, or (library, "")."""
+    here = _module(module)
+    if here is None:
+        return None
+    head, *rest = parts
+    if head in here.definitions:
+        return (module, head)
+    if head not in here.imports:
+        return None
+    target, attribute = here.imports[head]
+    path = [*target.split("."), *([attribute] if attribute else []), *rest]
+    if path[0] != PROJECT:
+        return (path[0], "")
+    for cut in range(len(path), 0, -1):
+        if (found := _module(".".join(path[:cut]))) is not None:
+            if cut < len(path) and (path[cut] in found.definitions or path[cut] in found.imports):
+                inner = ".".join(path[:cut])
+                return (inner, path[cut]) if path[cut] in found.definitions else _resolve(inner, path[cut:])
+            return None
+    return None
+
+
+def _roots(value: Any) -> Iterable[Name]:
+    """The functions and classes of the project in a value: itself, or in the fields of dataclasses and containers."""
+    if callable(value) and hasattr(value, "__qualname__"):
+        if value.__module__.split(".")[0] == PROJECT:
+            yield (value.__module__, value.__qualname__.split(".")[0])
+    elif isinstance(value, partial):
+        yield from _roots([value.func, value.args, value.keywords])
+    elif hasattr(value, "__dataclass_fields__"):
+        yield from _roots(type(value))
+        for field in value.__dataclass_fields__:
+            yield from _roots(getattr(value, field))
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _roots(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _roots(item)
+
+
+@cache
+def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
+    """Digest of a definition, and what it refers to; None if there is no such one."""
+    module, attribute = name
+    found = _module(module)
+    if found is None or attribute not in found.definitions:
+        return None
+    node = found.definitions[attribute]
+    digest = hashlib.sha256(_without_docstrings(node).encode()).hexdigest()[:16]
+    named = {target for parts in _references(node) if (target := _resolve(module, parts)) is not None}
+    return digest, frozenset({*named, *_programs(node), (module, DONE)})
+
+
+def closure(*values: Callable[..., Any] | Any) -> tuple[dict[str, str], dict[str, str]]:
+    """Digests of all definitions that the values can reach, by qualified name, and versions of the libraries."""
+    source, libraries = _closure(frozenset(root for value in values for root in _roots(value)))
+    return dict(source), dict(libraries)
+
+
+@cache
+def _closure(roots: frozenset[Name]) -> tuple[dict[str, str], dict[str, str]]:
+    queue = list(roots)
+    seen: set[Name] = set()
+    source: dict[str, str] = {}
+    libraries = {"python": PYTHON}
+    while queue:
+        name = queue.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        module, attribute = name
+        if not attribute:
+            libraries |= _version(module)
+        elif (definition := _definition(name)) is not None:
+            source[f"{module}:{attribute}"] = definition[0]
+            queue += definition[1]
+    return dict(sorted(source.items())), dict(sorted(libraries.items()))
+
+
+def forget() -> None:
+    """Read the project's files anew; for a process in which they change."""
+    for known in (_module, _definition, _closure):
+        known.cache_clear()
+
+
+@cache
+def _distributions() -> dict[str, list[str]]:
+    return dict(importlib.metadata.packages_distributions())
+
+
+@cache
+def _version(package: str) -> dict[str, str]:
+    """{distribution: version} of an imported package; nothing for the standard library."""
+    if package in sys.stdlib_module_names:
+        return {}
+    names = _distributions().get(package, [])
+    return {name: importlib.metadata.version(name).split("+")[0] for name in names[:1]}

@@ -1,0 +1,148 @@
+"""A step of the pipeline: a function, and everything that decides what it makes."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.fingerprint import closure
+
+if TYPE_CHECKING:
+    from phrasemodels.data.store.store import Store
+
+FORMAT = 1  # of keys and manifests; the source of this package is part of no key
+
+
+def jsonable(value: Any) -> Any:
+    """Return a settings value as JSON: a dataclass by its type and fields, a function or class by its qualified name.
+
+    ValueError: a callable without a name.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: jsonable(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"type": f"{type(value).__module__}:{type(value).__qualname__}", **fields}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, functools.partial):
+        return {"partial": jsonable([value.func, value.args, value.keywords])}
+    if callable(value):
+        if not hasattr(value, "__qualname__"):
+            raise ValueError(f"{value!r} in a configuration has no qualified name: use a function or a class")
+        return f"{value.__module__}:{value.__qualname__}"
+    return str(value) if isinstance(value, Path) else value
+
+
+def digest_of(value: Any) -> str:
+    """Return the sha256 of the canonical JSON of a value."""
+    return _digest(jsonable(value))
+
+
+def _digest(plain: Any) -> str:
+    text = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def key_of(manifest: Mapping[str, Any]) -> str:
+    """Return the key that belongs to the parts that a manifest lists, in the manifest's own format."""
+    return _digest({"format": manifest.get("format"), "step": manifest["step"], **manifest["parts"]})[:32]
+
+
+class HasKey(Protocol):
+    """What can be the input of a step: another step, an artifact, or a shard."""
+
+    @property
+    def key(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """One arrow of the pipeline: `make(job, settings) -> meta`, its settings and its inputs.
+
+    label: what people call it. about: for whom it is made (experiment, seed, ...), kept in the manifest. Neither is part
+    of the key: experiments that share a training share its artifact.
+    """
+
+    make: Callable[["Job", Any], dict[str, Any]]
+    label: str
+    settings: Any = None
+    inputs: Mapping[str, HasKey] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.make.__name__
+
+    @functools.cached_property
+    def parts(self) -> dict[str, Any]:
+        """The parts of the key: digests of source, versions of libraries, settings, and keys of inputs."""
+        source, libraries = closure(self.make, self.settings)
+        return {
+            "source": source,
+            "libraries": libraries,
+            "settings": jsonable(self.settings),
+            "inputs": {name: value.key for name, value in sorted(self.inputs.items())},
+        }
+
+    @functools.cached_property
+    def key(self) -> str:
+        return key_of({"format": FORMAT, "step": self.name, "parts": self.parts})
+
+
+def with_dependencies(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps and all that they depend on, each once, inputs before what is made from them."""
+    ordered: dict[str, Step] = {}
+
+    def visit(step: Step) -> None:
+        if step.key not in ordered:
+            for value in step.inputs.values():
+                if isinstance(value, Step):
+                    visit(value)
+            ordered[step.key] = step
+
+    for step in steps:
+        visit(step)
+    return list(ordered.values())
+
+
+def serial_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Call function(*item) for each item in this process, one after another."""
+    return [function(*item) for item in items]
+
+
+def call_here(function: Callable[..., None], *arguments: Any) -> None:
+    """Call function(*arguments) in this process."""
+    function(*arguments)
+
+
+@dataclass(frozen=True)
+class Executor:
+    """How a step runs its parts. The default runs everything in this process.
+
+    map(function, items): call function(*item) for each item and return the results in order.
+    launch(function, *arguments): call the function on every training worker, with torch.distributed set up if there are
+    several. report(history): receive the metrics measured so far. sources: where downloads come from.
+    """
+
+    map: Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], list[Any]] = serial_map
+    launch: Callable[..., None] = call_here
+    report: Callable[[list[dict[str, float]]], None] | None = None
+    sources: Any = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A step being run: its output folder, its inputs, and the executor of its parts."""
+
+    out: Path
+    checkpoints: Path
+    inputs: Mapping[str, Artifact]
+    store: "Store"
+    executor: Executor
+    key: str

@@ -1,0 +1,260 @@
+"""`phrasemodels corpora`: what there is, where it comes from, on what terms, and whether it is whole."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from phrasemodels.data.download.manifest import Manifest
+    from phrasemodels.data.download.mirrors import Sources
+    from phrasemodels.data.store.artifacts import Artifact
+    from phrasemodels.data.store.step import Step
+    from phrasemodels.data.store.store import Store
+
+app = typer.Typer(help="The corpora: list, fetch, verify, show, export, where.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="A corpus, as `phrasemodels corpora list` names it.")]
+Names = Annotated[list[str] | None, typer.Argument(help="Corpora; all, if none is named.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
+
+
+@app.command(name="list")
+def list_corpora(as_json: Json = False) -> None:
+    """Every corpus: its records, rows, terms, and whether it has been fetched."""
+    manifests, failed = _loaded([])
+    rows = [_summary(manifest) for manifest in manifests]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    else:
+        for row in rows:
+            marks = [mark for mark in ("fetched", "stand_in", "by_hand") if row[mark]]
+            terms = row["licence"] if row["redistributable"] else f"{row['licence']}, not passed on"
+            usual = [str(row["splits"].get(split) or "-") for split in ("train", "dev", "test")]
+            sizes = " / ".join(usual) if set(usual) != {"-"} else f"{len(row['splits'])} splits"
+            print(f"{row['name']:20} {row['schema']:9} {sizes:>21}  {', '.join([terms, *marks])}")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def fetch(names: Names = None) -> None:
+    """Download corpora, or take them from the mirror folder; every file is verified. Prints where they are.
+
+    Example: phrasemodels corpora fetch multi30k gum
+    """
+    manifests, failed = _loaded(names)
+    store, sources = _store(), _sources()
+    for manifest in manifests if names else [manifest for manifest in manifests if manifest.files]:
+        print(f"fetching {manifest.name}", file=sys.stderr, flush=True)
+        try:
+            print(f"{manifest.name}\t{_artifact(store, manifest, sources).path}", flush=True)
+        except (ValueError, OSError) as error:
+            failed.append(manifest.name)
+            print(f"{manifest.name}: {error}", file=sys.stderr)
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def verify(names: Names = None) -> None:
+    """Read every split of fetched corpora, compare with the manifest, and count what leaks from train to test."""
+    manifests, broken = _loaded(names)
+    store, sources, failed = _store(), _sources(), bool(broken)
+    for manifest in manifests:
+        artifact = store.find(_step(manifest, sources))
+        if artifact is None:
+            print(
+                f"{manifest.name}: not fetched, or damaged: phrasemodels corpora fetch {manifest.name}", file=sys.stderr
+            )
+            failed = failed or bool(names)
+            continue
+        failed = not _verify(manifest, artifact) or failed
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def show(
+    name: Name,
+    head: Annotated[int, typer.Option(min=0, help="Print so many records.")] = 0,
+    split: Annotated[str, typer.Option(help="Of this split; the first, if none is named.")] = "",
+    as_json: Json = False,
+) -> None:
+    """What a corpus is: title, terms, citation, splits; with --head, its first records, which are fetched if need be.
+
+    Example: phrasemodels corpora show gum --split test --head 2
+    """
+    from phrasemodels.data.download.manifest import load
+
+    manifest = load(name)
+    found = _summary(manifest) | _details(manifest)
+    if head or split:
+        chosen = split or next(iter(manifest.splits))
+        found["split"] = chosen
+        found["head"] = _table(_artifact(_store(), manifest, _sources()), manifest, chosen).slice(0, head).to_pylist()
+    if as_json:
+        print(json.dumps(found, indent=1, ensure_ascii=False))
+        return
+    for key in ("title", "licence", "licence_text", "citation", "homepage", "note"):
+        print(f"{key:13} {found[key]}")
+    for text in found["by_hand_instructions"]:
+        print(f"by hand       {text}")
+    for row in found["splits"]:
+        print(f"split         {row['split']:16} {row['schema']:9} {row['rows'] or '?':>6} rows  {row['licence']}")
+    for record in found.get("head", ()):
+        print(json.dumps(record, ensure_ascii=False))
+
+
+@app.command()
+def export(
+    name: Name,
+    to: Annotated[Path, typer.Argument(help="Folder for one Parquet file a split.")],
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; repeatable.")] = None,
+) -> None:
+    """The records of a corpus as Parquet, for other programs; the terms of the corpus go with them.
+
+    Example: phrasemodels corpora export gum gum-parquet && duckdb -c "select count(*) from 'gum-parquet/*.parquet'"
+    """
+    from phrasemodels.data.download.manifest import load
+    from phrasemodels.data.formats.shards import write_parquet
+
+    manifest = load(name)
+    artifact = _artifact(_store(), manifest, _sources())
+    to.mkdir(parents=True, exist_ok=True)
+    for chosen in split or list(manifest.splits):
+        terms = {key: str(value) for key, value in manifest.terms(chosen)._asdict().items()}
+        table = _table(artifact, manifest, chosen).replace_schema_metadata(terms)
+        write_parquet(to / f"{chosen}.parquet", table)
+        print(to / f"{chosen}.parquet")
+
+
+@app.command()
+def where(name: Name) -> None:
+    """The folder of the store that holds a corpus."""
+    from phrasemodels.data.download.manifest import load
+
+    artifact = _store().find(_step(load(name), _sources()), verify=False)
+    if artifact is None:
+        raise OSError(f"{name} has not been fetched: phrasemodels corpora fetch {name}")
+    print(artifact.path)
+
+
+def _summary(manifest: "Manifest") -> dict[str, Any]:
+    step = _step(manifest, _sources())
+    return {
+        "name": manifest.name,
+        "title": manifest.title,
+        "schema": manifest.schema_,
+        "splits": {name: split.rows for name, split in manifest.splits.items()},
+        "licence": manifest.licence,
+        "redistributable": manifest.redistributable,
+        "stand_in": manifest.stand_in,
+        "by_hand": not manifest.files,
+        "fetched": _store().find(step, verify=False) is not None,
+    }
+
+
+def _details(manifest: "Manifest") -> dict[str, Any]:
+    splits = []
+    for name, split in manifest.splits.items():
+        terms = manifest.terms(name)
+        schema = split.schema_ or manifest.schema_
+        splits.append({"split": name, "schema": schema, "rows": split.rows, **terms._asdict()})
+    return {
+        "licence_text": manifest.licence_text,
+        "citation": manifest.citation,
+        "homepage": manifest.homepage,
+        "note": manifest.note,
+        "by_hand_instructions": [f"{source.name}: {source.instructions}" for source in manifest.sources],
+        "splits": splits,
+    }
+
+
+def _verify(manifest: "Manifest", artifact: "Artifact") -> bool:
+    """Print a line for each split; whether all are as the manifest says."""
+    from phrasemodels.data.corpora.leakage import leakage
+    from phrasemodels.data.corpora.readers import reasons
+
+    tables: dict[str, pa.Table] = {}
+    whole = True
+    for name, split in manifest.splits.items():
+        if not all((artifact.path / file).exists() for file in split.files.values()):
+            print(f"{manifest.name}\t{name}\tnot put in by hand")
+            continue
+        try:
+            table = tables[name] = _table(artifact, manifest, name)
+        except ValueError as error:
+            whole = False
+            print(f"{manifest.name}\t{name}\t{error}")
+            continue
+        line = f"{manifest.name}\t{name}\t{table.num_rows} rows"
+        line += "".join(f", {count}: {reason}" for reason, count in reasons(table).items())
+        train = f"{name.rpartition('.')[0]}.train".removeprefix(".")
+        if name.rpartition(".")[2] in ("dev", "test") and train in tables and tables[train].schema == table.schema:
+            line += f", {leakage(tables[train], table)}"
+        print(line, flush=True)
+    return whole
+
+
+def _table(artifact: "Artifact", manifest: "Manifest", split: str) -> "pa.Table":
+    from phrasemodels.data.corpora.readers import read
+
+    return read(manifest, split, artifact.path)
+
+
+def _step(manifest: "Manifest", sources: "Sources") -> "Step":
+    """The step that fetches a corpus; what a user put in by hand decides its key too."""
+    from phrasemodels.data.download.user_files import digests
+    from phrasemodels.data.store.step import Step
+    from phrasemodels.tasks.prepare.corpora import Fetch, fetch_corpus
+
+    return Step(fetch_corpus, f"fetch {manifest.name}", Fetch(manifest.name, digests(manifest, sources)))
+
+
+def _loaded(names: list[str] | None) -> tuple[list["Manifest"], list[str]]:
+    """Manifests of some corpora, or of all; and the names of those that cannot be read, each said in a line."""
+    from phrasemodels.data.download.manifest import load
+    from phrasemodels.data.download.manifest import names as all_names
+
+    found, failed = [], []
+    for name in names or all_names():
+        try:
+            found.append(load(name))
+        except ValueError as error:
+            failed.append(name)
+            print(error, file=sys.stderr)
+    return found, failed
+
+
+def _artifact(store: "Store", manifest: "Manifest", sources: "Sources") -> "Artifact":
+    from phrasemodels.data.download.manifest import by_hand
+    from phrasemodels.data.download.user_files import digests
+    from phrasemodels.data.store.step import Executor
+
+    if not digests(manifest, sources):
+        raise OSError(by_hand(manifest, manifest.sources[0]))
+    return store.run(_step(manifest, sources), Executor(sources=sources))
+
+
+def _sources() -> "Sources":
+    from phrasemodels.data.download.mirrors import Sources
+    from phrasemodels.infra.settings import Settings
+
+    settings = Settings()
+    return Sources(settings.mirrors, settings.offline, settings.private)
+
+
+def _store() -> "Store":
+    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.infra.settings import Settings
+
+    return open_store(Settings())
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,98 @@
+"""The commands that use a trained parser: parse, labels."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phrasemodels.flows.cli.use import Name, find_model
+
+if TYPE_CHECKING:
+    from phrasemodels.tasks.prepare.tokenise import Tokeniser
+    from phrasemodels.tasks.problems.parsing.predict import TreeParser
+    from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
+
+app = typer.Typer()
+
+
+@app.command()
+def parse(
+    model: Name,
+    file: Annotated[Path, typer.Argument(help="A sentence a line, or CoNLL-U (FILE.conllu); - is stdin.")],
+    form: Annotated[str, typer.Option("--format", help="brackets, conllu or json (an object a line).")] = "brackets",
+    decode: Annotated[str, typer.Option(help="jointly; phrases or arcs alone; apart: the best of each.")] = "jointly",
+    tokenised: Annotated[bool, typer.Option("--tokenised", help="Words are separated by spaces.")] = False,
+    batch: Annotated[int, typer.Option(help="Sentences that are read before any is answered; 1 to stream.")] = 256,
+) -> None:
+    """Trees of sentences, by a trained parser: raw text in, phrase structure and dependencies out.
+
+    Example: echo "The red house doesn't sleep." | phrasemodels parse 004/parser/laptop/lal - --format conllu
+    """
+    from phrasemodels.data.download.manifest import closest
+    from phrasemodels.models.parser import DECODES
+    from phrasemodels.tasks.parsers.formats import FORMATS
+    from phrasemodels.tasks.prepare.tokenise import spaces
+
+    if form not in FORMATS:
+        raise ValueError(f"no format {form!r}: {closest(form, FORMATS)}")
+    if decode not in (known := ("jointly", *DECODES)):
+        raise ValueError(f"no decoder {decode!r}: {closest(decode, known)}")
+    if (form, decode) == ("brackets", "arcs"):
+        raise ValueError("arcs alone have no brackets: ask for --format conllu or json")
+    if batch < 1:
+        raise ValueError(f"--batch {batch}: at least one sentence has to be read")
+    recipe, parser = _parser(model)
+    if decode in DECODES:  # else as it was trained, with its weights of phrases and arcs
+        parser.problem = replace(parser.problem, decode=DECODES[decode])
+    sentences = _sentences(file, spaces if tokenised else recipe.tokeniser)
+    while chunk := list(islice(sentences, batch)):
+        found = iter(parser.parse([words for words in chunk if words], recipe.divide))
+        for words in chunk:
+            print(FORMATS[form](next(found)) if words else "", flush=batch == 1)
+
+
+@app.command()
+def labels(
+    model: Name,
+    sentence: Annotated[str, typer.Argument(help="A sentence.")],
+    to: Annotated[Path, typer.Option(help="The page to write.")] = Path("labels.html"),
+    most: Annotated[int, typer.Option(min=1, help="Labels that are shown: those that contribute most.")] = 24,
+) -> None:
+    """A page of what each label of a parser attends to in a sentence, and what it contributes to each phrase.
+
+    Example: phrasemodels labels 004/parser/laptop/lal "The red house sleeps."
+    """
+    from phrasemodels.flows.report.attention_pages import too_many, write_labels
+    from phrasemodels.tasks.problems.parsing.label_attention import view
+
+    recipe, parser = _parser(model)
+    words = recipe.tokeniser(sentence, "en")
+    if not words:
+        raise ValueError("an empty sentence: give one with words")
+    if said := too_many(len(words), len(words)):
+        raise ValueError(said)
+    print(write_labels(view(parser, words, recipe.divide), most, to))
+
+
+def _parser(name: str) -> "tuple[ParsingRecipe, TreeParser]":
+    from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
+
+    found = find_model(name)
+    recipe = found.experiment.recipe
+    if not isinstance(recipe, ParsingRecipe):
+        raise ValueError(f"{found.experiment.name} is no parser: name an experiment of paper 004")
+    return recipe, recipe.parser(found.experiment.model, found.weights, found.vocabulary)
+
+
+def _sentences(file: Path, tokenise: "Tokeniser") -> Iterator[list[str]]:
+    """The words of each sentence of a file; CoNLL-U has them already."""
+    from phrasemodels.data.formats.lines import lines, lines_or_stdin
+
+    if file.suffix == ".conllu":
+        from phrasemodels.data.formats.conllu import read_conllu
+
+        return (sentence.tokens for sentence in read_conllu(lines(file), str(file)))
+    return (tokenise(line.text.strip(), "en") for line in lines_or_stdin(file))

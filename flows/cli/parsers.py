@@ -1,0 +1,176 @@
+"""`phrasemodels parsers`: models that sentences are parsed with: what there is, where it is, how good and how fast."""
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from phrasemodels.data.store.artifacts import Artifact
+    from phrasemodels.data.store.step import Step
+    from phrasemodels.data.store.store import Store
+
+app = typer.Typer(help="Parsers' models: list, fetch, train, score.", no_args_is_help=True)
+
+DOWNLOADED = "stanza"
+TRAINED = "trained-"
+Name = Annotated[
+    str, typer.Argument(help="A parser: one with a manifest, `stanza` for Stanza's own, `trained-TREEBANK`.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
+
+
+@app.command(name="list")
+def list_parsers(as_json: Json = False) -> None:
+    """Every parser that can be had here without training, and whether it is there."""
+    from phrasemodels.data.download.parser_manifest import load, names
+
+    rows = [
+        {
+            "name": name,
+            "title": load(name).title,
+            "licence": load(name).licence,
+            "stand_in": load(name).stand_in,
+            "there": _store().find(step_of(name), verify=False) is not None,
+        }
+        for name in names()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        marks = [str(row["licence"]), *(mark for mark in ("there", "stand_in") if row[mark])]
+        print(f"{row['name']:12} {row['title']}  ({', '.join(marks)})")
+
+
+@app.command()
+def fetch(name: Name) -> None:
+    """Get a parser's models and verify them; prints the folder. `stanza` downloads Stanza's own, from its own server.
+
+    Example: PHRASEMODELS_PARSERS=~/models phrasemodels parsers fetch gum
+    """
+    if name.startswith(TRAINED):
+        raise ValueError(
+            f"{name} is trained, not fetched: phrasemodels parsers train --treebank {name.removeprefix(TRAINED)}"
+        )
+    print(_artifact(step_of(name)).path)
+
+
+@app.command()
+def train(
+    treebank: Annotated[str, typer.Option(help="A corpus of trees, such as gum or craft; or sample.")],
+    minutes: Annotated[
+        float, typer.Option(help="Of one processor, for each model; constituents take 2.5 times as long.")
+    ] = 10.0,
+) -> None:
+    """Train small Stanza models on a treebank with Stanza's own programs; prints scores and folder.
+
+    Example: phrasemodels parsers train --treebank gum --minutes 10
+    """
+    if not 0.1 <= minutes <= 1e5:  # NaN is neither
+        raise ValueError(f"--minutes {minutes}: at least 0.1, at most 100000")
+    artifact = _artifact(step_of(f"{TRAINED}{treebank}", minutes))
+    print(json.dumps(artifact.meta["agreement"], indent=1))
+    print(artifact.path)
+
+
+@app.command()
+def score(
+    name: Name,
+    treebank: Annotated[str, typer.Argument(help="A corpus of trees with gold tokens.")] = "gum",
+    split: Annotated[str, typer.Option(help="Which of its splits.")] = "test",
+    head: Annotated[int, typer.Option(min=1, help="At most so many sentences.")] = 1_000_000,
+    as_json: Json = False,
+) -> None:
+    """How often a parser agrees with a treebank, and how many sentences it parses a second, in this process."""
+    from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
+    from phrasemodels.tasks.parsers.stanza_parser import Stanza
+    from phrasemodels.tasks.prepare.corpora import Corpus
+    from phrasemodels.tasks.prepare.sharded import stage_table
+
+    gold = stage_table(_artifact(Corpus(treebank).split(split))).slice(0, head).combine_chunks()
+    models = _artifact(step_of(name))  # after the treebank, which may not be there: it may have to be trained
+    parser = Stanza()
+    parser.analyse(gold.slice(0, 2), "tokens", {"models": models.path})  # so that loading is not timed
+    start = time.perf_counter()
+    found = parser.analyse(gold, "tokens", {"models": models.path})
+    seconds = time.perf_counter() - start
+    result = treebank_scores(gold, found) | {"sentences_per_second": gold.num_rows / seconds}
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    for metric, value in result.items():
+        print(f"{metric:22} {value:8.2f}")
+
+
+@app.command()
+def levels(
+    corpus: Annotated[str, typer.Argument(help="A corpus with trees, or with text that is parsed.")],
+    split: Annotated[str, typer.Option(help="Which of its splits.")] = "test",
+    column: Annotated[str, typer.Option(help="The column that is parsed.")] = "tokens",
+    name: Annotated[str, typer.Option("--parser", help="A parser; the trees of the corpus, if none is named.")] = "",
+    head: Annotated[
+        int, typer.Option(min=0, help="Of so many rows, chosen at random but always the same; 0: all.")
+    ] = 0,
+    as_json: Json = False,
+) -> None:
+    """Phrases a sentence and words a phrase at each level, beside what paper 001's Table 1 prints.
+
+    Example: phrasemodels parsers levels senteval --split TREC.test --column text --parser gum
+    """
+    from phrasemodels.data.store.step import Step
+    from phrasemodels.flows.results.query import TABLE_1, query
+    from phrasemodels.infra.settings import Settings
+    from phrasemodels.infra.tracking import Tracker
+    from phrasemodels.tasks.parsers.parse import Gold, Parse, parse
+    from phrasemodels.tasks.parsers.stanza_parser import Stanza
+    from phrasemodels.tasks.prepare.constituents import Divide, divide
+    from phrasemodels.tasks.prepare.corpora import Corpus
+    from phrasemodels.tasks.prepare.held_out import Share, take_share
+
+    models = {"models": step_of(name)} if name else {}
+    label = f"{corpus} {split} {column} by {name or 'the corpus'}" + (f", {head} rows" if head else "")
+    rows = Corpus(corpus).split(split)
+    if head:
+        rows = Step(take_share, f"share {rows.label}", Share({"stop": head}), {"rows": rows})
+    settings = Parse(Stanza(processors=("pos", "constituency")) if name else Gold(), column)
+    trees = Step(parse, f"parse {label}", settings, {"rows": rows} | models)
+    divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
+    label = divided.manifest["label"].replace("'", "''")
+    sentence = f"select * exclude label from ({TABLE_1}) where label = '{label}'"
+    names, found = query(_store(), Tracker(Settings().tracking_uri), sentence)
+    if as_json:
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in found], indent=1))
+        return
+    for level, phrases, words, *published in found:
+        beside = f" (paper: {published[0]:.2f}, {published[1]:.2f})" if published[0] else ""
+        print(f"level {level}: {phrases:.2f} phrases a sentence, {words:.2f} words a phrase{beside}")
+
+
+def step_of(name: str, minutes: float = 10.0) -> "Step":
+    """The step that yields the models of a parser by name."""
+    from phrasemodels.tasks.parsers.models import DownloadParser, downloaded, fetched
+    from phrasemodels.tasks.parsers.stanza_training import TrainParser, trained
+
+    if name == DOWNLOADED:
+        return downloaded(DownloadParser())
+    return trained(name.removeprefix(TRAINED), TrainParser(minutes)) if name.startswith(TRAINED) else fetched(name)
+
+
+def _artifact(step: "Step") -> "Artifact":
+    from phrasemodels.data.download.mirrors import Sources
+    from phrasemodels.data.store.step import Executor
+    from phrasemodels.infra.settings import Settings
+
+    settings = Settings()
+    print(step.label, file=sys.stderr, flush=True)
+    return _store().run(step, Executor(sources=Sources(settings.mirrors, settings.offline, settings.private)))
+
+
+def _store() -> "Store":
+    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.infra.settings import Settings
+
+    return open_store(Settings())

@@ -1,0 +1,107 @@
+"""The commands that keep a store: du, gc, verify."""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from phrasemodels.data.store.store import Store
+
+app = typer.Typer(no_args_is_help=True, help="What the store holds, what may go, and whether it is whole.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
+
+
+@app.command()
+def du(as_json: Json = False) -> None:
+    """What takes how much: artifacts by step, and how many of them verdicts rest on; checkpoints, MLflow, reports."""
+    from phrasemodels.data.store.gc import usage
+    from phrasemodels.flows.cli.terminal import print_rows
+
+    rows = usage(_store())
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    print_rows("", ["what", "artifacts", "kept", "size"], [row | {"size": size(row["bytes"])} for row in rows])
+
+
+@app.command()
+def gc(
+    days: Annotated[float, typer.Option(min=0, help="Keep what was made or used within so many days.")] = 7.0,
+    newest: Annotated[
+        int, typer.Option("--verdicts", min=0, help="Keep so many verdicts of each table, the newest; 0: all.")
+    ] = 0,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove what no verdict and no run under way rests on; interrupted work too, once it is old, and the pages of runs,
+    but of each verdict that of the newest.
+
+    With a store on object storage, also there; and this node's folder shrinks to its limit.
+    """
+    from phrasemodels.flows.results.stores import collected
+    from phrasemodels.infra.settings import Settings
+
+    found = collected(_store(), Settings(), days, newest, dry)
+    rows = [{"path": str(thing.path), "label": thing.label, "bytes": thing.bytes} for thing in found]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        print(f"{size(row['bytes']):>9}  {row['label']}  {row['path']}")
+    print(f"{len(rows)} things, {size(sum(thing.bytes for thing in found))}" + (" would go" if dry else " removed"))
+
+
+@app.command()
+def verify(as_json: Json = False) -> None:
+    """Read every byte and compare it with its digest; exit status 1 if something is damaged. `reproduce` makes it anew.
+
+    With a store on object storage, also everything that is there.
+    """
+    from phrasemodels.data.store.gc import damage
+
+    store = _store()
+    found = damage(store)
+    rows = [{"key": a.key, "label": a.manifest["label"], "what": what, "verdicts": of} for a, what, of in found]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    else:
+        for row in rows:
+            resting = f"; verdicts rest on it: {', '.join(row['verdicts'])}" if row["verdicts"] else ""
+            print(f"DAMAGED  {row['label']}  [{row['key']}]: {row['what']}{resting}")
+        there = "" if store.shared is None else f" and {len(store.shared.artifacts())} in the shared storage"
+        print(f"{len(list(store.artifacts()))} artifacts{there}, {len(rows)} damaged")
+    raise typer.Exit(1 if rows else 0)
+
+
+@app.command()
+def runs(as_json: Json = False) -> None:
+    """Every run: when, how it ended, its page; a dead one goes on when the same is asked for again."""
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.results.records import records
+
+    found = records(_store())
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    columns = ["id", "title", "started", "ended", "state", "report", "error"]
+    print_rows("", columns, [{name: record.get(name) for name in columns} for record in found])
+
+
+def size(count: object) -> str:
+    """Bytes as people read them."""
+    number = float(str(count))
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} TiB"
+
+
+def _store() -> "Store":
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.infra.settings import Settings
+
+    return open_store(Settings())

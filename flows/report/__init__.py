@@ -1,0 +1,1 @@
+"""Reports: pages of a table and of all papers, plots, figures of attention."""

@@ -1,0 +1,1 @@
+"""Results: artifacts of the store, kept results, lineage, SQL, verdicts."""

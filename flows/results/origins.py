@@ -1,0 +1,37 @@
+"""Where the numbers of the page over all papers are from: runs, configuration, data and licences of each result."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.step import digest_of
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.results.results import Result
+
+
+def origins(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]:
+    """{id, experiment, seeds: [{seed, run, train, score}], config, test_set, licences, beside} of each result, once."""
+    artifacts = {artifact.key: artifact for artifact in store.artifacts()}
+    found = {(result.source, result.experiment.name): result for result in results}
+    return [_origin(result, artifacts) for result in found.values()]
+
+
+def _origin(result: Result, artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
+    run, row = result.runs[0], result.row
+    trained, scored = (artifacts.get(run[name]) for name in ("train", "score"))
+    settings = trained.manifest["parts"]["settings"] if trained else row.get("settings", {})
+    test_set = scored.meta["test_set"] if scored else row.get("test_set", [])
+    licences = scored.meta["licences"] if scored else row.get("licences", [])
+    return {
+        "id": f"{result.source}/{result.experiment.name}",
+        "experiment": result.experiment.name,
+        "title": result.title,
+        "source": result.source,
+        "commit": row.get("commit", ""),
+        "metric": row["metric"],
+        "seeds": [{**of, "value": value} for of, value in zip(result.runs, row["values"][row["metric"]], strict=True)],
+        "config": json.dumps({name: value for name, value in settings.items() if name != "seed"}, indent=1),
+        "test_set": digest_of([shard["content"] for shard in test_set])[:16],
+        "licences": licences,
+    }

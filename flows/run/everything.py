@@ -1,0 +1,63 @@
+"""The flow for a schedule: one table after another, so that one that fails does not keep the others from their end."""
+
+from typing import Any
+
+from prefect import flow, runtime
+
+import phrasemodels.infra.environment  # noqa: F401
+from phrasemodels.data.download.manifest import closest
+from phrasemodels.data.store.leases import lease
+from phrasemodels.flows.experiments.catalogue import TABLES
+from phrasemodels.flows.results.records import page_of, write
+from phrasemodels.flows.results.stores import open_store
+from phrasemodels.flows.run.attempts import recorded
+from phrasemodels.flows.run.reproduce import reproduce
+from phrasemodels.infra.services import services
+from phrasemodels.infra.settings import Settings
+
+
+@flow(name="everything", persist_result=False)
+def everything(
+    papers: list[str] | None = None,
+    profile: str = "sample",
+    seeds: int = 2,
+    set: list[str] | None = None,
+    tables: list[str] | None = None,
+) -> dict[str, Any]:
+    """Every table of some papers, or of all; a report for each, and a page of the run that leads to them. Fails at the end
+    if one of them did.
+
+    papers: like ["000"]. set: overrides of every experiment, like ["train.steps=200"]. tables: of these papers only some,
+    like ["1"].
+    """
+    wanted, run, settings = chosen(papers or [], tables or []), str(runtime.flow_run.id), Settings()
+    ended: dict[str, dict[str, str]] = {}
+    title = f"{len(wanted)} of {len(TABLES)} tables, profile {profile}"
+    asked, store = runtime.flow_run.parameters, open_store(settings)
+    with services(settings), lease(store, [], run), recorded(store, run, title, asked, {"tables": ended}) as record:
+        for paper, number in wanted:
+            told = ended[f"paper {paper}, table {number}"] = {}
+            try:
+                state = reproduce(paper=paper, table=number, profile=profile, seeds=seeds, set=set, return_state=True)
+                if page_of(store, part := str(state.state_details.flow_run_id)).exists():  # it was not refused at once
+                    told["run"] = part
+                told["report"] = state.result()["report"]
+            except Exception as error:
+                told["error"] = str(error).split("\n")[0]
+            write(store, record)
+        if failures := [f"{name}: {told['error']}" for name, told in ended.items() if "error" in told]:
+            raise OSError(f"{len(failures)} of {len(wanted)} tables failed: {'; '.join(failures)}")
+    return {name: told["report"] for name, told in ended.items()}
+
+
+def chosen(papers: list[str], tables: list[str]) -> list[tuple[str, str]]:
+    """(paper, table) of some papers, or of all; a ValueError names one that is not there."""
+    known = {paper for paper, _ in TABLES}
+    for paper in papers:
+        if paper not in known:
+            raise ValueError(f"no paper {paper!r}: {closest(paper, known)}")
+    found = [(paper, number) for paper, number in TABLES if not papers or paper in papers]
+    for number in tables:
+        if number not in (there := {table for _, table in found}):
+            raise ValueError(f"no table {number!r} of these papers: {closest(number, there)}")
+    return [(paper, number) for paper, number in found if not tables or number in tables]

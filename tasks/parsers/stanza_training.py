@@ -1,0 +1,220 @@
+"""Small Stanza models of a treebank, by Stanza's own training programs, for machines that cannot download its models.
+
+A program has no limit of time: it is stopped after some minutes of one processor, and the best model so far is taken. No pretrained
+language model is used. Words are their own lemmas. Sizes are those that one core trains in ten minutes a model; constituents,
+which are learned transition by transition, take two and a half times as long.
+"""
+
+import ctypes
+import hashlib
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from phrasemodels.data.formats.trees import brackets, parse
+from phrasemodels.data.samples.records import Treebank
+from phrasemodels.data.store.artifacts import write_durably
+from phrasemodels.data.store.step import Job, Step
+from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
+from phrasemodels.tasks.parsers.stanza_files import bracketed, conllu, running_text, write_vectors
+from phrasemodels.tasks.parsers.stanza_parser import Stanza
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.sharded import stage_table
+
+LANGUAGE, PACKAGE, VECTORS = "en", "own", "own"
+DEPENDS = {"dependencies": [{"model": "pretrain", "package": VECTORS}]}
+COMMON = ("--lang", LANGUAGE, "--shorthand", f"{LANGUAGE}_{PACKAGE}", "--cpu")
+LIMITED = 'ulimit -c 0 && ulimit -S -t "$0" && exec "$@"'  # for so many seconds of processor time
+# On Linux a program ends when we are killed: another one may be in its place by then, writing the same files.
+ENDS_WITH_US = partial(ctypes.CDLL(None).prctl, 1, signal.SIGKILL) if sys.platform == "linux" else None
+DROPOUT = ("--dropout", "0.25", "--word_dropout", "0.15")  # two or three epochs: less than what Stanza means for many
+Arguments = Callable[[Path, str, int], list[str]]  # (folder of the files, word vectors, updates between scores)
+
+
+@dataclass(frozen=True)
+class TrainParser:
+    """For how many minutes of one processor a model is trained at most; after how many updates, and on how many
+    sentences of dev, it is scored and perhaps kept."""
+
+    minutes: float = 10.0
+    every: int = 50
+    scored: int = 500
+
+
+def train_parser(job: Job, settings: TrainParser) -> dict[str, Any]:
+    """A folder of models, of job.inputs["train"] and ["dev"], both TREES; scores are on ["test"], by the pipeline.
+
+    Dependencies and constituents are learned from the tags that our tagger gives, because they will see no others.
+    A model that is done is kept in job.checkpoints.
+    """
+    files = job.checkpoints
+    files.mkdir(parents=True, exist_ok=True)
+    train, dev, test = (stage_table(job.inputs[name]) for name in ("train", "dev", "test"))
+    tables = {"train": train, "dev": dev.take(list(range(0, dev.num_rows, -(-dev.num_rows // settings.scored))))}
+    vectors = job.out / LANGUAGE / "pretrain" / f"{VECTORS}.pt"
+    vectors.parent.mkdir(parents=True)
+    write_vectors(train, files / "vectors.txt")
+    _program("stanza.models.common.convert_pretrain", [str(vectors), str(files / "vectors.txt"), "-1"], 600, files)
+    for name, table in tables.items():
+        write_files(table, files / name)
+    for processor, program in PROGRAMS.items():
+        if processor == AFTER_TAGS:
+            for name, table in tables.items():
+                write_files(tagged_by(table, job.out), files / name)
+        folder = job.out / LANGUAGE / processor
+        folder.mkdir()
+        shutil.copyfile(_model(processor, program, str(vectors), settings, files), folder / f"{PACKAGE}.pt")
+        write_durably(job.out / "resources.json", json.dumps(resources(job.out), indent=1))
+    scores = treebank_scores(test, Stanza().analyse(test, "tokens", {"models": job.out}))
+    return {"agreement": {name: round(value, 2) for name, value in scores.items()}, "stand_in": True}
+
+
+def _model(processor: str, program: "Program", vectors: str, settings: TrainParser, files: Path) -> Path:
+    """The trained model of a processor. A ValueError if none was kept yet."""
+    folder = files / processor
+    model, done = folder / f"{PACKAGE}.pt", folder / "done"
+    if not done.exists():
+        folder.mkdir(exist_ok=True)
+        place = ["--save_dir", str(folder), "--save_name", model.name]
+        options = program.options(files, vectors, settings.every)
+        _program(program.module, [*options, *place], 60 * settings.minutes * program.share, files)
+        if not model.is_file():
+            raise ValueError(f"no model of {processor} was good enough to keep yet: give it more minutes (see {files})")
+        if processor == "constituency":
+            _say_which_tags(model)
+        done.touch()
+    return model
+
+
+def tagged_by(table: pa.Table, models: Path) -> pa.Table:
+    """TREES with the tags of a tagger in place of their own."""
+    found = Stanza(processors=("pos",)).analyse(table, "tokens", {"models": models})
+    trees = [  # a sentence that is too long for the tagger keeps the tags of its tree
+        brackets(parse(tree)._replace(tags=tuple(tags))) if tree and tags else tree
+        for tree, tags in zip(table["tree"].to_pylist(), found["tags"].to_pylist(), strict=True)
+    ]
+    for name, column in (("tree", pa.array(trees)), ("tags", found["tags"]), ("universal", found["universal"])):
+        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
+    return table
+
+
+def trained(treebank: str, settings: TrainParser) -> Step:
+    """The step that yields models of a treebank by name; `sample` is the generated one."""
+    corpus = SampleCorpus(records=Treebank()) if treebank == "sample" else Corpus(treebank)
+    splits = {split: corpus.split(split) for split in ("train", "dev", "test")}
+    return Step(train_parser, f"train parser {treebank}", settings, splits)
+
+
+def write_files(table: pa.Table, path: Path) -> None:
+    """PATH.conllu, PATH.ptb, PATH.txt and the tokeniser's PATH.labels and PATH.mwt."""
+    for suffix, text in ((".conllu", conllu(table)), (".ptb", bracketed(table)), (".txt", running_text(table))):
+        path.with_suffix(suffix).write_text(text, encoding="utf-8")
+    wanted = [str(path.with_suffix(suffix)) for suffix in (".txt", ".conllu")]
+    made = ["-o", str(path.with_suffix(".labels")), "-m", str(path.with_suffix(".mwt"))]
+    _program("stanza.utils.datasets.prepare_tokenizer_data", [*wanted, *made], 600, path.parent)
+
+
+def _tokeniser(files: Path, vectors: str, every: int) -> list[str]:
+    given = {"--txt_file": "train.txt", "--label_file": "train.labels", "--mwt_json_file": "train.mwt"}
+    given |= {"--dev_txt_file": "dev.txt", "--dev_label_file": "dev.labels", "--dev_conll_gold": "dev.conllu"}
+    sizes = ["--max_seqlen", "300", "--steps", "50000", "--eval_steps", str(4 * every), "--no_use_mwt"]
+    paths = [part for option, name in given.items() for part in (option, str(files / name))]
+    return [*COMMON, *paths, "--conll_file", str(files / "answer.conllu"), *sizes]
+
+
+def _trained_on(files: Path, suffix: str, vectors: str) -> list[str]:
+    train, dev = (str(files / f"{name}.{suffix}") for name in ("train", "dev"))
+    return [*COMMON, "--train_file", train, "--eval_file", dev, "--wordvec_pretrain_file", vectors, "--no_bert_model"]
+
+
+def _tagger(files: Path, vectors: str, every: int) -> list[str]:
+    sizes = f"--batch_size 32 --eval_interval {every} --fix_eval_interval --hidden_dim 200 --deep_biaff_hidden_dim 200"
+    more = "--composite_deep_biaff_hidden_dim 100 --char_hidden_dim 200 --max_steps 50000"
+    return [*_trained_on(files, "conllu", vectors), "--charlm_shorthand", "", *DROPOUT, *sizes.split(), *more.split()]
+
+
+def _dependencies(files: Path, vectors: str, every: int) -> list[str]:
+    sizes = f"--batch_size 1500 --eval_interval {every} --hidden_dim 200 --deep_biaff_hidden_dim 200 --num_layers 2"
+    more = "--deep_biaff_output_dim 100 --char_hidden_dim 100 --no_checkpoint --max_steps 50000"
+    return [*_trained_on(files, "conllu", vectors), "--charlm_shorthand", "", *DROPOUT, *sizes.split(), *more.split()]
+
+
+def _constituency(files: Path, vectors: str, every: int) -> list[str]:
+    sizes = (
+        f"--train_batch_size 12 --epoch_size {12 * every} --epochs 400 --hidden_size 128 --transition_hidden_size 20"
+    )
+    # In five minutes of CRAFT: F1 of 55 on dev, against 38 to 41 with Stanza's own stages, rate and batches of 30.
+    optimiser = "--no_multistage --optim AdamW --learning_rate 0.002"
+    more = "--no_use_lattn --pattn_num_layers 0 --lattn_d_proj 0 --reduce_position 0 --no_checkpoint"
+    none = ["--charlm_forward_file", "", "--charlm_backward_file", "", "--no_retag", "--retag_method", "xpos"]
+    return [*_trained_on(files, "ptb", vectors), *none, *sizes.split(), *optimiser.split(), *more.split()]
+
+
+class Program(NamedTuple):
+    """A training program of Stanza, and its share of the minutes of a model."""
+
+    module: str
+    options: Arguments
+    share: float = 1.0
+
+
+AFTER_TAGS = "depparse"
+PROGRAMS: Mapping[str, Program] = {
+    "tokenize": Program("stanza.models.tokenizer", _tokeniser, 0.4),
+    "pos": Program("stanza.models.tagger", _tagger),
+    "depparse": Program("stanza.models.parser", _dependencies),
+    "constituency": Program("phrasemodels.tasks.parsers.stanza_constituency", _constituency, 2.5),
+}
+
+
+def _program(module: str, arguments: Sequence[str], seconds: float, files: Path) -> None:
+    """Run a program until it ends, or for so many seconds of processor time, which a busy machine does not shorten. A
+    ValueError shows how its messages end if it fails."""
+    log = files / f"{module}.log"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = ["sh", "-c", LIMITED, str(math.ceil(seconds)), sys.executable, "-m", module, *arguments]
+    with log.open("wb") as messages:
+        process = subprocess.Popen(
+            command, stdout=messages, stderr=messages, env=environment, cwd=files, preexec_fn=ENDS_WITH_US
+        )
+        try:
+            code = process.wait()
+        finally:
+            process.kill()
+            process.wait()
+    if code not in (0, -signal.SIGXCPU):
+        raise ValueError(f"{module} failed ({code}): ...{log.read_text(errors='replace').strip()[-600:]}")
+
+
+def _say_which_tags(path: Path) -> None:
+    """A model that was trained on the tags of the treebank has to be told that it will see those of a tagger, or Stanza
+    gives it universal tags."""
+    import torch
+
+    model = torch.load(path, map_location="cpu", weights_only=True)
+    model["params"]["config"]["retag_package"] = PACKAGE
+    torch.save(model, path)
+
+
+def resources(folder: Path) -> dict[str, Any]:
+    """What Stanza's pipeline wants to know of a folder of models."""
+    digests = {path: hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in folder.rglob("*.pt")}
+    found: dict[str, Any] = {"lang_name": "English", "packages": {"default": {"lemma": "identity"}}}
+    for path, digest in sorted(digests.items()):
+        kind = path.parent.name
+        needs = DEPENDS if kind not in ("tokenize", "pretrain") else {}
+        found[kind] = {path.stem: {"md5": digest, **needs}}
+        if kind != "pretrain":
+            found["packages"]["default"][kind] = path.stem
+    return {LANGUAGE: found}

@@ -1,0 +1,1 @@
+"""Steps from raw corpora to numbers: tokens, vocabularies, phrases."""

@@ -1,0 +1,221 @@
+# mypy: disallow-untyped-defs=False
+"""Constituency trees in brackets to the levels of phrases that paper 001 divides a sentence into.
+
+A level is a partition of the sentence, so it is enough to know where phrases begin: phrases of a level are numbered
+from 0 in every sentence, and every token is given the number of its phrase.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+from numpy.typing import NDArray
+
+from phrasemodels.data.formats.schemas import level_schema
+from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.store.step import Job
+from phrasemodels.tasks.prepare.heads import Ints
+from phrasemodels.tasks.prepare.phrases import lists
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
+
+MOST_WORDS = 3  # paper 001, footnote 1: a phrase of so many words or fewer is not divided further
+NEVER = 1 << 20  # deeper than any tree
+
+
+class Nodes(NamedTuple):
+    """All brackets of S trees, each before what it holds: tokens [start, end), the node around it (-1: none).
+
+    first (S+1): the nodes of sentence s are first[s] to first[s+1]. A sentence without a tree has none.
+    """
+
+    first: Ints
+    start: Ints
+    end: Ints
+    parent: Ints
+
+
+Partition = Callable[[pa.ChunkedArray, Ints, tuple[int, ...]], NDArray[np.int32]]
+
+
+def nodes(trees: pa.ChunkedArray, lengths: Ints) -> Nodes:
+    """The nodes of trees on one line each, with brackets in words escaped; an empty string is no tree. A ValueError
+    names the row of a tree that is misshapen or has another number of words than `lengths` (S) says."""
+    text = trees.combine_chunks().cast(pa.large_string())
+    offsets = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+    letters = np.frombuffer(text.buffers()[2] or b"", np.uint8)
+    first = np.zeros(len(text) + 1, np.int64)
+    np.cumsum(pc.count_substring(text, "(").to_numpy(), out=first[1:])
+    found = np.zeros((3, int(first[-1])), np.int64)
+    row = _read(letters, offsets, lengths, first, found)
+    if row < len(text):
+        raise ValueError(f"row {row}: {text[row].as_py()[:60]!r} is no tree of {lengths[row]} words")
+    return Nodes(first, *found)
+
+
+@njit(cache=True, nogil=True)
+def _read(letters, offsets, lengths, first, found):
+    """Fill in the nodes; the first row that is wrong, or the number of rows."""
+    start, end, parent = found
+    for row in range(len(lengths)):
+        node, around, words = first[row] - 1, -1, 0
+        for i in range(offsets[row], offsets[row + 1]):
+            if letters[i] == 40:  # (
+                if around < 0 and node >= first[row]:
+                    return row
+                node += 1
+                start[node], end[node], parent[node] = words, -1, around
+                around = node
+            elif letters[i] == 41:  # )
+                if around < 0:
+                    return row
+                words += around == node  # nothing was opened in it: a leaf
+                end[around] = words
+                around = parent[around]
+        if around >= 0 or (node >= first[row] and words != lengths[row]):
+            return row
+    return len(lengths)
+
+
+def nary(found: Nodes, lengths: Ints, most_words: int = MOST_WORDS) -> Ints:
+    """For every token the first level at which a phrase begins with it (tokens); NEVER where none does.
+
+    Level 1 holds the children of the first node that branches, level t+1 those of the nodes of level t that have more
+    than `most_words` words. Nodes that do not branch are passed over.
+    """
+    return _nary(*found, lengths, most_words)
+
+
+def binarised(found: Nodes, lengths: Ints, most_words: int = MOST_WORDS) -> Ints:
+    """The same where every node has at most two children: its first, and all others together."""
+    return _binarised(*found, lengths, most_words)
+
+
+@njit(cache=True, nogil=True)
+def _nary(first, start, end, parent, lengths, most_words):
+    begins = np.full(lengths.sum(), NEVER, np.int64)
+    level = np.zeros(len(start), np.int64)  # NEVER where a node around it is not divided
+    token = 0
+    for row, n in enumerate(lengths):
+        if n:
+            begins[token] = 0
+        for node in range(first[row], first[row + 1]):
+            around = parent[node]
+            if around < 0:
+                continue
+            size, outer = end[node] - start[node], end[around] - start[around]
+            if size == outer:
+                level[node] = level[around]
+            elif level[around] < NEVER and (outer > most_words or outer == n):
+                level[node] = level[around] + 1
+                begins[token + start[node]] = min(begins[token + start[node]], level[node])
+            else:
+                level[node] = NEVER
+        token += n
+    return begins
+
+
+@njit(cache=True, nogil=True)
+def _binarised(first, start, end, parent, lengths, most_words):
+    begins = np.full(lengths.sum(), NEVER, np.int64)
+    level = np.zeros(len(start), np.int64)
+    rest = np.zeros(len(start), np.int64)  # the level of a node's children that are still to come, taken together
+    token = 0
+    for row, n in enumerate(lengths):
+        if n:
+            begins[token] = 0
+        for node in range(first[row], first[row + 1]):
+            around = parent[node]
+            if around < 0:
+                continue
+            left = end[around] - start[node]  # words of the children from this one on
+            if end[node] - start[node] == end[around] - start[around]:
+                level[node] = rest[node] = level[around]
+                continue
+            if rest[around] == NEVER or (left <= most_words and left < n and end[node] < end[around]):
+                rest[around] = level[node] = rest[node] = NEVER
+                continue
+            last = end[node] == end[around]
+            level[node] = rest[around] if last else rest[around] + 1
+            begins[token + start[node]] = min(begins[token + start[node]], level[node])
+            if not last:
+                rest[around] += 1
+                begins[token + end[node]] = min(begins[token + end[node]], rest[around])
+            rest[node] = level[node]
+        token += n
+    return begins
+
+
+def numbered(begins: Ints, lengths: Ints, levels: tuple[int, ...]) -> NDArray[np.int32]:
+    """The number of every token's phrase at these levels (tokens, levels), from 0 in every sentence."""
+    begun = np.cumsum(begins[:, None] <= np.array(levels), 0, dtype=np.int32)
+    first = np.cumsum(lengths) - lengths
+    return begun - np.repeat(begun[np.minimum(first, max(len(begun) - 1, 0))], lengths, 0) if len(begun) else begun
+
+
+def blocks(numbers: NDArray[np.int32], lengths: Ints) -> NDArray[np.int32]:
+    """As many phrases in every sentence and level, but of equal size, or one word more (paper 001, Table 4, row 5)."""
+    position = np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    last = numbers[np.cumsum(lengths)[lengths > 0] - 1]
+    count = np.repeat(last + 1, lengths[lengths > 0], 0)
+    return (position[:, None] * count // np.repeat(lengths, lengths)[:, None]).astype(np.int32)
+
+
+def syntactic(trees: pa.ChunkedArray, lengths: Ints, levels: tuple[int, ...]) -> NDArray[np.int32]:
+    """Phrase numbers (tokens, levels) by constituents; a sentence without a tree is one phrase."""
+    return numbered(nary(nodes(trees, lengths), lengths), lengths, levels)
+
+
+def syntactic_binarised(trees: pa.ChunkedArray, lengths: Ints, levels: tuple[int, ...]) -> NDArray[np.int32]:
+    """The same by constituents of binarised trees."""
+    return numbered(binarised(nodes(trees, lengths), lengths), lengths, levels)
+
+
+def equal_blocks(trees: pa.ChunkedArray, lengths: Ints, levels: tuple[int, ...]) -> NDArray[np.int32]:
+    """As many phrases as there are constituents, but without regard to syntax."""
+    return blocks(syntactic(trees, lengths, levels), lengths)
+
+
+def bracketed(binary: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Binary trees of SNLI, whose words have no brackets of their own, `( ( A girl ) runs )`, as trees for `nodes`."""
+    spaced = pc.replace_substring_regex(binary, r"([^ ()]+)", r"(X \1)")
+    return pc.replace_substring(spaced, "( ", "(X ")
+
+
+@dataclass(frozen=True)
+class Divide:
+    """How sentences are divided, and which levels are kept."""
+
+    partition: Partition = syntactic
+    levels: tuple[int, ...] = (1, 2, 3)
+
+
+def divide(job: Job, settings: Divide) -> dict[str, Any]:
+    """Shards of the levels of TREES, row by row."""
+    return map_shards(job, divide_shard, settings)
+
+
+def divide_shard(job: Job, settings: Divide) -> dict[str, Any]:
+    """The numbers of the phrases of one TREES shard."""
+    table = read_shard(job.inputs["shard"].path)
+    lengths = pc.list_value_length(table["tokens"]).to_numpy().astype(np.int64)
+    numbers = settings.partition(table["tree"], lengths, settings.levels)
+    schema = level_schema(len(settings.levels))
+    columns = [table["id"], lists(lengths, numbers), table["group"], table["reason"]]
+    validate(numbers, lengths, str(job.inputs["shard"].path))
+    return {"dropped": 0, **write_shard(job.out / SHARD, pa.Table.from_arrays(columns, schema=schema))}
+
+
+def validate(numbers: NDArray[np.int32], lengths: Ints, where: str) -> None:
+    """Every level is a partition: it begins with phrase 0, and a token goes on with its phrase or begins the next."""
+    first = (np.cumsum(lengths) - lengths)[lengths > 0]
+    steps = np.diff(numbers, axis=0, prepend=0)
+    steps[first] = numbers[first]
+    wrong = np.any((steps < 0) | (steps > 1), 1)
+    wrong[first] |= numbers[first].any(1)
+    if wrong.any():
+        row = int(np.searchsorted(np.cumsum(lengths), np.flatnonzero(wrong)[0], "right"))
+        raise ValueError(f"{where}: a level of row {row} is no partition of the sentence")

@@ -1,0 +1,1 @@
+"""Semantic parsing: from questions to logical forms."""

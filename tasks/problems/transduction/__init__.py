@@ -1,0 +1,1 @@
+"""Tree transduction: from prefix to infix formulas."""

@@ -1,0 +1,1 @@
+"""Translation: from parallel sentences to BLEU."""

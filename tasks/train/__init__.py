@@ -1,0 +1,1 @@
+"""Training: the loop, its configuration, optimisers, batches, checkpoints."""

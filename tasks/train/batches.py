@@ -1,0 +1,142 @@
+"""Arrow to tensors, in this one place; and which rows make a batch. B is the number of its rows."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from phrasemodels.data.formats.shards import read_shard
+
+Rows = NDArray[np.int64]
+
+
+def stream(seed: int, *name: object) -> int:
+    """The seed of a named stream of random numbers: init, order, or the dropout of one step on one worker.
+
+    Because every stream is a function of its name, resuming needs no state of a generator.
+    """
+    digest = hashlib.sha256(repr((seed, *name)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tensors of some rows; each problem adds its own."""
+
+    def to(self, device: torch.device) -> Self:
+        moved = {f.name: getattr(self, f.name).to(device, non_blocking=True) for f in dataclasses.fields(self)}
+        return type(self)(**moved)
+
+
+class Examples(Protocol):
+    """What is trained on, or answered: rows that can be put into batches.
+
+    `lengths` (rows, sides) counts what the token budget counts.
+    """
+
+    lengths: Rows
+
+    def __len__(self) -> int: ...
+    def batch(self, rows: Rows) -> Batch: ...
+
+
+class Columns:
+    """Columns of shards, mapped into memory: lists of numbers, or of lists of one length; rows run through all shards."""
+
+    def __init__(self, paths: Sequence[Path], names: Sequence[str]) -> None:
+        self._hold([read_shard(path) for path in paths], names)
+
+    @classmethod
+    def of(cls, table: pa.Table, names: Sequence[str]) -> Self:
+        """The same of a table that is in memory already."""
+        columns = cls.__new__(cls)
+        columns._hold([table], names)
+        return columns
+
+    def _hold(self, tables: Sequence[pa.Table], names: Sequence[str]) -> None:
+        self.first = np.cumsum([0, *(table.num_rows for table in tables)])
+        self.lists = {name: [_ragged(table[name]) for table in tables] for name in names}
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    def lengths(self, name: str) -> Rows:
+        """How long each row's list is."""
+        return np.concatenate([np.diff(offsets) for offsets, _ in self.lists[name]]).astype(np.int64)
+
+    def row(self, name: str, row: int) -> NDArray[np.int32]:
+        """One list, as a view of the mapped file."""
+        shard = int(np.searchsorted(self.first, row, "right")) - 1
+        offsets, values = self.lists[name][shard]
+        row -= int(self.first[shard])
+        return values[offsets[row] : offsets[row + 1]]
+
+    def padded(self, name: str, rows: Rows, fill: int = 0) -> Tensor:
+        """The lists of some rows (B, longest, ...), filled up."""
+        lists = [self.row(name, row) for row in rows]
+        out = np.full((len(rows), max(len(x) for x in lists), *lists[0].shape[1:]), fill, np.int64)
+        for padded, values in zip(out, lists, strict=True):
+            padded[: len(values)] = values
+        return torch.from_numpy(out)
+
+
+def _ragged(column: object) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Offsets and values of a list column, as views of the mapped file; a list of lists has two-dimensional values."""
+    lists = column.combine_chunks()  # type: ignore[attr-defined]
+    values = lists.values
+    if hasattr(values.type, "list_size"):
+        return lists.offsets.to_numpy(), values.values.to_numpy().reshape(-1, values.type.list_size)
+    return lists.offsets.to_numpy(), values.to_numpy()
+
+
+def token_batches(data: Examples, budget: int, seed: int, epoch: int, most: int = 0) -> list[Rows]:
+    """The batches of one epoch: rows of similar length, as `cut` divides them, in random order.
+
+    The same for every number of workers; each takes its share of a batch with `share`.
+    """
+    rng = np.random.default_rng(stream(seed, "order", epoch))
+    length = data.lengths.sum(1)
+    order = np.argsort(length + rng.random(len(length)), kind="stable")  # random among equal lengths
+    batches = cut(data, order, budget, most)
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def cut(data: Examples, order: Rows, budget: int, most: int = 0) -> list[Rows]:
+    """Divide rows, in the given order, into batches of at most `budget` padded tokens of all sides and `most` rows (0:
+    any number), but at least one row."""
+    batches, first = [], 0
+    longest = np.zeros(data.lengths.shape[1], np.int64)
+    for index, row in enumerate(order):
+        longest = np.maximum(longest, data.lengths[row])
+        count = index - first + 1
+        if index > first and (count * longest.sum() > budget or 0 < most < count):
+            batches.append(order[first:index])
+            first, longest = index, data.lengths[row]
+    return [*batches, order[first:]]
+
+
+def in_order(data: Examples, budget: int) -> list[Rows]:
+    """Every row once, similar lengths together, nothing shuffled: for evaluation."""
+    return cut(data, np.argsort(data.lengths.sum(1), kind="stable"), budget)
+
+
+def share(rows: Rows, rank: int, world: int) -> Rows:
+    """The rows of a batch that belong to one of `world` workers; may be empty."""
+    return rows[rank::world]
+
+
+def from_step(data: Examples, budget: int, seed: int, step: int, most: int = 0) -> Iterator[tuple[int, Rows]]:
+    """Endless (epoch, batch), from the batch of the given step on: what has been seen is skipped, not read."""
+    epoch, skip = 0, step
+    while True:
+        batches = token_batches(data, budget, seed, epoch, most)
+        yield from ((epoch, rows) for rows in batches[skip:])
+        epoch, skip = epoch + 1, max(0, skip - len(batches))

@@ -1,0 +1,80 @@
+"""A process among those that train together: its rank and device, its clock, its memory."""
+
+import ctypes
+import os
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, distributed
+
+from phrasemodels.tasks.train.checkpoints import Progress
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+
+
+@dataclass
+class Worker:
+    """This process among those that train together."""
+
+    rank: int = field(default_factory=lambda: distributed.get_rank() if distributed.is_initialized() else 0)
+    world: int = field(default_factory=lambda: distributed.get_world_size() if distributed.is_initialized() else 1)
+
+    @property
+    def device(self) -> torch.device:
+        local = int(os.environ.get("LOCAL_RANK", self.rank))
+        return (
+            torch.device("cuda", local % torch.cuda.device_count())
+            if torch.cuda.is_available()
+            else torch.device("cpu")
+        )
+
+    def total(self, values: Tensor) -> Tensor:
+        """Their sums over all workers."""
+        summed = values.to(self.device, torch.float64)
+        if self.world > 1:
+            distributed.all_reduce(summed)
+        return summed
+
+
+class Clock:
+    """Loss and speed since the last row of the history."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.before = progress.history[-1]["seconds"] if progress.history else 0.0
+        self.started = self.last = time.monotonic()
+        self.losses: list[Tensor] = []
+        self.count = 0
+
+    def add(self, loss: Tensor, count: int) -> None:
+        self.losses.append(loss)
+        self.count += count
+
+    def row(
+        self, progress: Progress, dev_loss: float, optimiser: torch.optim.Optimizer, worker: Worker
+    ) -> dict[str, float]:
+        now = time.monotonic()
+        row = {
+            "step": progress.step,
+            "epoch": progress.epoch,
+            "loss": float(worker.total(torch.stack(self.losses).sum())) / self.count,
+            "dev_loss": dev_loss,
+            "learning_rate": optimiser.param_groups[0]["lr"],
+            "tokens_per_second": self.count / (now - self.last),
+            "workers": worker.world,
+            "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "seconds": self.before + now - self.started,
+        }
+        self.losses, self.count, self.last = [], 0, now
+        return row
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what tensors free. By default it returns large blocks to the kernel, and a step spends two thirds
+    of its time on getting the same pages again."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL("libc.so.6", use_errno=False)
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
