@@ -33,8 +33,26 @@ class Artifact:
         """What the step said of its result."""
         return self.manifest["meta"]
 
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """For whom the step was made: experiment, seed, paper, table, profile and row; empty for steps of data."""
+        return about(self.manifest)
+
     def file(self, name: str) -> Path:
         return self.path / name
+
+
+LABEL = re.compile(
+    r"\S+ (?P<experiment>\S+/\S+/\S+/\S+) seed (?P<seed>\d+)"
+)  # of a model's step, before `about` was kept
+
+
+def about(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return for whom a step was made. Manifests of older versions name experiment and seed in the label alone."""
+    if "about" in manifest:
+        return manifest["about"]
+    match = LABEL.fullmatch(manifest["label"])
+    return {"experiment": match["experiment"], "seed": int(match["seed"])} if match else {}
 
 
 def files_of(folder: Path) -> Iterator[str]:

@@ -65,8 +65,9 @@ class HasKey(Protocol):
 class Step:
     """One arrow of the pipeline: `make(job, settings) -> meta`, its settings and its inputs.
 
-    label: what people call it. about: for whom it is made (experiment, seed, ...), kept in the manifest. Neither is part
-    of the key: experiments that share a training share its artifact.
+    label: what people call it. about: for whom it is made (experiment, seed, ...), kept in the manifest. fans_out: it
+    divides its work with `executor.map`, so it runs in the driver process. None of them is part of the key: experiments
+    that share a training share its artifact.
     """
 
     make: Callable[["Job", Any], dict[str, Any]]
@@ -74,6 +75,7 @@ class Step:
     settings: Any = None
     inputs: Mapping[str, HasKey] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
+    fans_out: bool = False
 
     @property
     def name(self) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from phrasemodels.flows.cli.options import Json
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -20,7 +22,6 @@ app = typer.Typer(help="The corpora: list, fetch, verify, show, export, where.",
 
 Name = Annotated[str, typer.Argument(help="A corpus, as `phrasemodels corpora list` names it.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Corpora; all, if none is named.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
 
 
 @app.command(name="list")

@@ -1,19 +1,33 @@
-"""Import and start every part once, and say what is missing and how to get it."""
+"""The command that checks every part: doctor."""
 
 import importlib.metadata
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import phrasemodels.infra.environment  # noqa: F401
-from phrasemodels.infra.settings import Settings
+import typer
+
+if TYPE_CHECKING:
+    from phrasemodels.infra.settings import Settings
+
+app = typer.Typer()
 
 INSTALL = "make install (or: pip install -e . -c constraints.txt)"
 
 
+@app.command()
+def doctor() -> None:
+    """Import and start every part once; say what is missing and how to get it."""
+    raise typer.Exit(0 if examine() else 1)
+
+
 def examine() -> bool:
-    """Print a line for each part; true if all of them work."""
+    """Print a line for each part; return whether all of them work."""
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.infra.settings import Settings
+
     with tempfile.TemporaryDirectory(prefix="pm-doctor-") as folder:
         settings = Settings(store=folder)
         checks: list[tuple[str, Callable[[], str], str]] = [
@@ -76,6 +90,7 @@ def _torch() -> str:
 
 def _store() -> str:
     from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.infra.settings import Settings
 
     store = open_store(Settings())
     return f"{store.root}, {shutil.disk_usage(store.root).free >> 30} GiB free"
@@ -92,7 +107,7 @@ def _duckdb() -> str:
     return f"answers {total}"
 
 
-def _mlflow(settings: Settings) -> str:
+def _mlflow(settings: "Settings") -> str:
     from phrasemodels.infra.services import start_mlflow
     from phrasemodels.infra.tracking import Tracker
 
@@ -101,7 +116,7 @@ def _mlflow(settings: Settings) -> str:
     return f"made run {run[:8]}"
 
 
-def _ray(settings: Settings) -> str:
+def _ray(settings: "Settings") -> str:
     from phrasemodels.infra.runner import on_ray
     from phrasemodels.infra.services import start_ray, stop_ray
 
@@ -113,7 +128,7 @@ def _ray(settings: Settings) -> str:
             stop_ray()
 
 
-def _prefect(settings: Settings) -> str:
+def _prefect(settings: "Settings") -> str:
     from phrasemodels.infra.services import prefect_server, wait_for
 
     with prefect_server(settings.root / "prefect") as server:
@@ -123,6 +138,7 @@ def _prefect(settings: Settings) -> str:
 
 def _corpora() -> str:
     from phrasemodels.data.download.manifest import load, names
+    from phrasemodels.infra.settings import Settings
 
     mirror = Settings().mirror
     known = {name: load(name) for name in names()}

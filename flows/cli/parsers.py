@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from phrasemodels.flows.cli.options import Json
+
 if TYPE_CHECKING:
     from phrasemodels.data.store.artifacts import Artifact
     from phrasemodels.data.store.step import Step
@@ -19,7 +21,6 @@ TRAINED = "trained-"
 Name = Annotated[
     str, typer.Argument(help="A parser: one with a manifest, `stanza` for Stanza's own, `trained-TREEBANK`.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
 
 
 @app.command(name="list")

@@ -1,21 +1,21 @@
-"""The commands that keep a store: du, gc, verify."""
+"""`phrasemodels store`: its size, garbage collection, verification, and the runs that it knows."""
 
 import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from phrasemodels.flows.cli.options import Json
+
 if TYPE_CHECKING:
     from phrasemodels.data.store.store import Store
 
-app = typer.Typer(no_args_is_help=True, help="What the store holds, what may go, and whether it is whole.")
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
+app = typer.Typer(no_args_is_help=True, help="The store: its size, garbage collection, verification, runs.")
 
 
 @app.command()
 def du(as_json: Json = False) -> None:
-    """What takes how much: artifacts by step, and how many of them verdicts rest on; checkpoints, MLflow, reports."""
+    """Show sizes: artifacts by step, how many of them verdicts depend on, checkpoints, MLflow, reports."""
     from phrasemodels.data.store.gc import usage
     from phrasemodels.flows.cli.terminal import print_rows
 
@@ -32,18 +32,18 @@ def gc(
     newest: Annotated[
         int, typer.Option("--verdicts", min=0, help="Keep so many verdicts of each table, the newest; 0: all.")
     ] = 0,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, and remove nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what no verdict and no run under way rests on; interrupted work too, once it is old, and the pages of runs,
-    but of each verdict that of the newest.
+    """Remove what no verdict and no running run depends on, old interrupted work, and pages of old runs; the page of the
+    newest run of each verdict stays.
 
     With a store on object storage, also there; and this node's folder shrinks to its limit.
     """
-    from phrasemodels.flows.results.stores import collected
+    from phrasemodels.flows.results.stores import collect_garbage
     from phrasemodels.infra.settings import Settings
 
-    found = collected(_store(), Settings(), days, newest, dry)
+    found = collect_garbage(_store(), Settings(), days, newest, dry)
     rows = [{"path": str(thing.path), "label": thing.label, "bytes": thing.bytes} for thing in found]
     if as_json:
         print(json.dumps(rows, indent=1))
@@ -55,7 +55,7 @@ def gc(
 
 @app.command()
 def verify(as_json: Json = False) -> None:
-    """Read every byte and compare it with its digest; exit status 1 if something is damaged. `reproduce` makes it anew.
+    """Compare every file with its digest; exit status 1 if something is damaged, which `reproduce` makes again.
 
     With a store on object storage, also everything that is there.
     """
@@ -68,7 +68,7 @@ def verify(as_json: Json = False) -> None:
         print(json.dumps(rows, indent=1))
     else:
         for row in rows:
-            resting = f"; verdicts rest on it: {', '.join(row['verdicts'])}" if row["verdicts"] else ""
+            resting = f"; verdicts depend on it: {', '.join(row['verdicts'])}" if row["verdicts"] else ""
             print(f"DAMAGED  {row['label']}  [{row['key']}]: {row['what']}{resting}")
         there = "" if store.shared is None else f" and {len(store.shared.artifacts())} in the shared storage"
         print(f"{len(list(store.artifacts()))} artifacts{there}, {len(rows)} damaged")
@@ -77,7 +77,7 @@ def verify(as_json: Json = False) -> None:
 
 @app.command()
 def runs(as_json: Json = False) -> None:
-    """Every run: when, how it ended, its page; a dead one goes on when the same is asked for again."""
+    """List all runs: when they ran, how they ended, their pages. A dead run resumes when it is started again."""
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.records import records
 

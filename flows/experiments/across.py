@@ -12,7 +12,7 @@ from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.experiments import paper_000, paper_001
-from phrasemodels.flows.experiments.experiment import Answer, Experiment
+from phrasemodels.flows.experiments.experiment import Answer, Experiment, TableName
 from phrasemodels.layers.weights import Segments, Softmax
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.sentence_pair import SentencePairConfig
@@ -30,17 +30,17 @@ def _grams(heads: int) -> tuple[int, ...]:
     return tuple(SIZES[head * len(SIZES) // heads] for head in range(heads))
 
 
-def _row(base: Experiment, table: str, slug: str, paper: str, system: str, variant: str, model: object) -> Experiment:
-    """A row on the data and with the training of another."""
+def _row(base: Experiment, table: str, slug: str, origin: str, system: str, variant: str, model: object) -> Experiment:
+    """A row on the data and with the training of another; origin: the paper that the system is from."""
     return dataclasses.replace(
         base,
-        name=f"{PAPER}/{table}/{base.profile}/{slug}",
-        paper=paper,
+        table=TableName(PAPER, table, table),
+        row=slug,
+        origin=origin,
         system=system,
         variant=variant,
         model=model,
         comparable=False,
-        ray_train=(),
     )
 
 
@@ -80,7 +80,7 @@ def translation(profile: str) -> list[Experiment]:
     known = paper_000.table_1(profile)
     rows = [_row(e, "translation", e.row, e.paper, e.system, e.variant, e.model) for e in known]
     size = paper_000.PROFILES[profile].size
-    widths = dataclasses.asdict(size)
+    widths = size.encoder
     grams = NgramEncoderConfig(**widths, gram_sizes=_grams(size.heads), phrase_layers=tuple(range(1, size.layers + 1)))
     encoders = (
         ("ngrams", "002", "PhraseTransformer of n-grams", "", grams),

@@ -1,7 +1,7 @@
-"""Every table that can be run, by paper and number."""
+"""The catalogue: every table that can be run, by paper and number."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments import (
@@ -15,14 +15,12 @@ from phrasemodels.flows.experiments import (
     paper_003_syntax,
     paper_004,
 )
-from phrasemodels.flows.experiments.experiment import Experiment, override
-from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.experiments.overrides import CORPUS, overridden
 
-CORPUS = "recipe.corpus."  # overrides of it
 MOST_SEEDS = 1000
 PROFILES = ("sample", "laptop", "paper")
-MACHINE = ("train.workers=", "train.threads=", "train.gpus=", "train.checkpoint_every=")  # overrides that no score sees
-PAPERS = (
+FILES = (
     paper_000,
     paper_000_tagging,
     paper_001,
@@ -34,7 +32,7 @@ PAPERS = (
     across,
 )
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
-    (paper.PAPER, number): make for paper in PAPERS for number, make in paper.TABLES.items()
+    (file.PAPER, number): make for file in FILES for number, make in file.TABLES.items()
 }
 
 
@@ -53,55 +51,56 @@ class Table:
         place = f"Paper {self.paper}, Table {self.number}"
         if self.paper == across.PAPER:
             place = f"Across papers, {self.number}"
-        named = dict.fromkeys(text for e in self.experiments for text in e.changed if text.startswith(f"{CORPUS}name="))
-        return ", ".join((place, f"profile {self.profile}", *named))
-
-
-def table(
-    paper: str, number: str, profile: str, seeds: int, overrides: Sequence[str] = (), rows: Sequence[str] = ()
-) -> Table:
-    """A table, or only some rows of it, with overrides applied to each; a ValueError names what is unknown."""
-    papers = {p for p, _ in TABLES}
-    if paper not in papers:
-        raise ValueError(f"no paper {paper!r}: {closest(paper, papers)}")
-    if (paper, number) not in TABLES:
-        raise ValueError(
-            f"no table {number!r} of paper {paper}: {closest(number, {t for p, t in TABLES if p == paper})}"
+        corpora = dict.fromkeys(
+            text for e in self.experiments for text in e.changed if text.startswith(f"{CORPUS}name=")
         )
-    if profile not in PROFILES:
-        raise ValueError(f"no profile {profile!r}: {closest(profile, PROFILES)}")
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise ValueError(f"{seeds} seeds: at least one is needed, and at most {MOST_SEEDS}")
-    experiments = TABLES[paper, number](profile)
-    known = [experiment.row for experiment in experiments]
-    if unknown := [row for row in rows if row not in known]:
-        raise ValueError(f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}")
-    experiments = [e for e in experiments if not rows or e.row in rows]
-    for assignment in overrides:
-        experiments = [changed(experiment, assignment) for experiment in experiments]
-    return Table(paper, number, profile, tuple(experiments), tuple(range(seeds)))
+        return ", ".join((place, f"profile {self.profile}", *corpora))
 
 
-def changed(experiment: Experiment, assignment: str) -> Experiment:
-    """An experiment with an override, which it names unless only where it runs was changed; of another corpus than its
-    own the paper printed no number, but what is generated stands in for it at any size."""
-    made = override(experiment, assignment)
-    if made == experiment or assignment.startswith(MACHINE):
-        return made
-    made = replace(made, changed=(*made.changed, assignment))
-    if not assignment.startswith(CORPUS) or isinstance(made.recipe.corpus, SampleCorpus):
-        return made
-    return replace(made, answers=tuple(replace(answer, cell=None) for answer in made.answers))
+@dataclass(frozen=True)
+class Request:
+    """What a user asks to run: a table, its size and seeds, only some rows (none: all), and overrides of each row."""
+
+    paper: str = "000"
+    table: str = "1"
+    profile: str = "sample"
+    seeds: int = 2
+    set: Sequence[str] = ()
+    rows: Sequence[str] = ()
+
+    def resolve(self) -> Table:
+        """Return the table with its overrides. ValueError: a name is unknown (the nearest one is named), or a value wrong."""
+        papers = {paper for paper, _ in TABLES}
+        if self.paper not in papers:
+            raise ValueError(f"no paper {self.paper!r}: {closest(self.paper, papers)}")
+        if (self.paper, self.table) not in TABLES:
+            tables = {table for paper, table in TABLES if paper == self.paper}
+            raise ValueError(f"no table {self.table!r} of paper {self.paper}: {closest(self.table, tables)}")
+        if self.profile not in PROFILES:
+            raise ValueError(f"no profile {self.profile!r}: {closest(self.profile, PROFILES)}")
+        if not 1 <= self.seeds <= MOST_SEEDS:
+            raise ValueError(f"{self.seeds} seeds: must be from 1 to {MOST_SEEDS}")
+        experiments = TABLES[self.paper, self.table](self.profile)
+        known = [experiment.row for experiment in experiments]
+        if unknown := [row for row in self.rows if row not in known]:
+            raise ValueError(f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}")
+        chosen = [e for e in experiments if not self.rows or e.row in self.rows]
+        for assignment in self.set:
+            chosen = [overridden(experiment, assignment) for experiment in chosen]
+        return Table(self.paper, self.table, self.profile, tuple(chosen), tuple(range(self.seeds)))
 
 
 def experiments() -> list[Experiment]:
-    """All experiments of all tables and profiles."""
+    """Return all experiments of all tables and profiles."""
     return [experiment for make in TABLES.values() for profile in PROFILES for experiment in make(profile)]
 
 
-def experiment(name: str) -> Experiment:
-    """An experiment by name."""
-    found = {known.name: known for known in experiments()}
-    if name not in found:
-        raise ValueError(f"no experiment {name!r}: {closest(name, found)}")
-    return found[name]
+def experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
+    """Return an experiment by name, with overrides. ValueError: there is none of this name."""
+    known = {one.name: one for one in experiments()}
+    if name not in known:
+        raise ValueError(f"no experiment {name!r}: {closest(name, known)}")
+    chosen = known[name]
+    for assignment in overrides:
+        chosen = overridden(chosen, assignment)
+    return chosen

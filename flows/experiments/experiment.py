@@ -1,30 +1,22 @@
-"""An experiment: a problem on a corpus, a model, a training, and the published numbers that it answers."""
+"""An experiment: a row of a result table, with the published numbers that it answers."""
 
 import csv
 import dataclasses
-import math
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Any, get_args, get_origin
+from typing import Any
 
-from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.step import Step
 from phrasemodels.tasks.metrics.significance import Statistic
-from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
 from phrasemodels.tasks.train.loop import TrainConfig
-
-SET = ("recipe", "model", "train")  # what of an experiment is overridden; the rest says which row it is
-MAY_BE_0 = {"batch_rows", "patience", "workers", "seed", "merges", "max_tokens", "max_words", "linear_updates", "d_ff",
-            "extra"}  # of what they count there may be none  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number that a paper printed; it identifies one row of data/published_results.csv. What is empty is any."""
+    """A printed number, by the columns of data/published_results.csv that identify it; an empty field matches any value."""
 
     paper: str
     table: str
@@ -36,29 +28,32 @@ class Cell:
 
     @cached_property
     def wanted(self) -> dict[str, str]:
-        """What a row has to say to be this one."""
+        """The columns that have to match."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value}
 
     @cached_property
     def published(self) -> float:
-        """The value in the paper; a ValueError if there is no such row, or more than one."""
-        found = [row for row in published_results() if all(row[n] == value for n, value in self.wanted.items())]
-        if len(found) != 1:
-            raise ValueError(f"{len(found)} rows of data/published_results.csv are {self.wanted}: a cell names one")
-        return float(found[0]["value"])
+        """The printed value. ValueError: no row of the file matches, or several do."""
+        matching = [row for row in published_results() if all(row[n] == value for n, value in self.wanted.items())]
+        if len(matching) != 1:
+            raise ValueError(f"{len(matching)} rows of data/published_results.csv match {self.wanted}: one must")
+        return float(matching[0]["value"])
 
 
 @cache
 def published_results() -> list[dict[str, str]]:
-    """All numbers that the five papers printed, as strings."""
+    """Return all numbers that the five papers print, as rows of strings."""
     with (files("phrasemodels.data") / "published_results.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A metric of ours, and the published number that it answers, if there is one; with a statistic, rows are tested
-    against the first of their table. why_not: why nobody can reproduce the number, and what ours is instead."""
+    """A metric of ours and the printed number that it answers, if there is one.
+
+    statistic: with it, the row is tested against its baseline. why_not: why nobody can reproduce the printed number, and
+    what ours is instead.
+    """
 
     metric: str
     cell: Cell | None = None
@@ -67,54 +62,79 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """One row of a result table, at one size. `comparable` says whether corpus and size are the paper's own, so that a
-    verdict may be given at all; the first answer is the one that the row is known by. ray_train: the seeds whose
-    trainings go through Ray Train (None: all); the others, unless they are given more than a processor, are plain Ray
-    tasks, with the same loop. baseline: the row that it is tested against, by name; none: the first of the table.
-    changed: overrides that a score sees; with any, no verdict is given either."""
+class TableName:
+    """A result table: its paper, its name for `--table`, and the folder name that stands in experiment names."""
 
-    name: str
     paper: str
+    number: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A row of a result table at one size (profile).
+
+    answers: the first one is the number that the row is known by. comparable: corpus, size and training are the paper's,
+    so a verdict may be given. baseline: the row that this row is tested against; empty: the first of the table. changed:
+    overrides that change scores; with any of them no verdict is given. origin: the paper that the system is from, where
+    the table is of no paper.
+    """
+
+    table: TableName
+    profile: str
+    row: str
     system: str
     variant: str
     answers: tuple[Answer, ...]
-    profile: str
-    comparable: bool
     recipe: Recipe
     model: Any
     train: TrainConfig = field(default_factory=TrainConfig)
-    ray_train: tuple[int, ...] | None = None
+    comparable: bool = False
     baseline: str = ""
     changed: tuple[str, ...] = ()
+    origin: str = ""
+
+    @property
+    def name(self) -> str:
+        """PAPER/TABLE/PROFILE/ROW."""
+        return self.sibling(self.row)
+
+    def sibling(self, row: str) -> str:
+        """Return the name of another row of the same table and profile."""
+        return "/".join((self.table.paper, self.table.folder, self.profile, row))
+
+    @property
+    def paper(self) -> str:
+        """The paper that the system is from."""
+        return self.origin or self.table.paper
 
     def reason_not(self, answer: Answer) -> str:
-        """Why a published number cannot be compared with ours, or nothing."""
+        """Return why the printed number cannot be compared with ours; empty if it can."""
         smaller = "" if self.comparable else f"smaller than the paper's setting (profile {self.profile})"
         reasons = [answer.why_not or smaller] if answer.cell else []
         changed = ["changed: " + ", ".join(self.changed)] if self.changed else []
         return "; ".join(filter(None, reasons + changed))
 
-    @property
-    def row(self) -> str:
-        """Its name within the table."""
-        return self.name.rsplit("/", 1)[1]
-
     def steps(self, seed: int) -> "Pipeline":
-        """The steps of one seed."""
-        steps = steps_of(self.name, self.recipe, self.model, self.train, seed)
-        stages = self.recipe.stages(self.model, self.train, seed)
-        return Pipeline(self, seed, steps, frozenset(steps[name].key for name, stage in stages.items() if stage.spread))
+        """Return the steps of one seed."""
+        about = {
+            "paper": self.paper,
+            "table": self.table.number,
+            "profile": self.profile,
+            "row": self.row,
+            "experiment": self.name,
+            "seed": seed,
+        }
+        return Pipeline(self, seed, steps_of(self.name, self.recipe, self.model, self.train, seed, about))
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The stages of one experiment and seed; `spread` holds the keys of those that run where the flow runs."""
+    """The steps of one experiment with one seed, by stage."""
 
     experiment: Experiment
     seed: int
     stages: Mapping[str, Step]
-    spread: frozenset[str] = frozenset()
 
     @property
     def trained(self) -> Step:
@@ -127,68 +147,3 @@ class Pipeline:
     @property
     def scored(self) -> Step:
         return self.stages["scores"]
-
-
-def override(value: Any, assignment: str) -> Any:
-    """A copy of nested dataclasses with one field replaced: `train.steps=200`.
-
-    A ValueError names an unknown field, with the nearest known one, or a value of the wrong type or size.
-    """
-    path, separator, text = assignment.partition("=")
-    if not separator:
-        raise ValueError(f"{assignment!r}: an override reads field.field=value, like train.steps=200")
-    if path.split(".")[0] not in SET:
-        raise ValueError(f"{path!r}: only fields of {', '.join(SET)} are overridden, like train.steps=200")
-    return _replace(value, path.split("."), text, path)
-
-
-def _replace(value: Any, path: list[str], text: str, whole: str) -> Any:
-    head, *rest = path
-    known = {f.name for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
-    if head not in known:
-        raise ValueError(
-            f"{whole!r}: no field {head!r}; {closest(head, known) if known else 'there are none below it'}"
-        )
-    if isinstance(value, SampleCorpus) and head == "name":
-        raise ValueError(f"{whole}={text}: this profile generates its corpus; take profile laptop, which reads one")
-    current = getattr(value, head)
-    new = _replace(current, rest, text, whole) if rest else _parse(text, type(value), head, whole)
-    if not rest:
-        for number in new if isinstance(new, tuple) else (new,):
-            _check(number, current, head, f"{whole}={text}")
-    return dataclasses.replace(value, **{head: new})
-
-
-def _check(new: Any, known: Any, name: str, said: str) -> None:
-    """A ValueError for a number that is negative, or of which there is none, or 0 where a size is known."""
-    if isinstance(new, int | float) and not isinstance(new, bool):
-        least = int(isinstance(known, int) and known > 0 and name not in MAY_BE_0)
-        if not new >= least:  # NaN is not
-            raise ValueError(f"{said}: it is {least} or more")
-        if new == math.inf and name != "clip":
-            raise ValueError(f"{said}: it is finite")
-
-
-def _parse(text: str, owner: type, name: str, whole: str) -> Any:
-    """A value of a field's type: numbers, words, and tuples of them."""
-    kind = typing.get_type_hints(owner)[name]
-    try:
-        if get_origin(kind) is not tuple:
-            return _plain(text, kind)
-        first, *others = get_args(kind)
-        parts = tuple(_plain(part, first) for part in text.split(",") if part)
-        if others == [...] or len(parts) == 1 + len(others):
-            return parts
-    except (ValueError, KeyError):
-        pass
-    raise ValueError(
-        f"{whole}={text}: the field takes {getattr(kind, '__name__', kind)}, and parts cannot be given as text"
-    )
-
-
-def _plain(text: str, kind: Any) -> Any:
-    if kind is bool:
-        return {"true": True, "false": False}[text.lower()]
-    if kind in (int, float, str):
-        return kind(text)
-    raise ValueError(f"{kind} is not written as text")

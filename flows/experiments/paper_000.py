@@ -1,14 +1,14 @@
-"""Paper 000, Attention over Phrases: Table 1, translation of Multi30k; the question behind it."""
+"""Paper 000, Attention over Phrases: Table 1, translation of Multi30k, and grids of its switches."""
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, published_results
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName, published_results
+from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.attention import identity, sigma_on_projection, softmax_hadamard, softmax_within
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import LengthEmbedding, MeanInit
@@ -21,181 +21,113 @@ from phrasemodels.tasks.problems.translation.recipe import Text, TranslationReci
 from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
 
 PAPER = "000"
-
-
-@dataclass(frozen=True)
-class Size:
-    """Widths and depths shared by all rows, so that rows differ in attention alone."""
-
-    d: int
-    heads: int
-    layers: int
-    d_ff: int
-    dropout: float
+Encoder = Callable[[Size], EncoderConfig]
 
 
 def transformer(size: Size) -> EncoderConfig:
     """The baseline."""
-    return TransformerEncoderConfig(**dataclasses.asdict(size))
+    return TransformerEncoderConfig(**size.encoder)
 
 
-def phrase_transformer(longest: int) -> Callable[[Size], EncoderConfig]:
-    """Hypernodes for spans of 2 to `longest` tokens, σ in phase 2."""
-    return lambda size: HypernodeEncoderConfig(**dataclasses.asdict(size), longest=longest)
+def phrase_transformer(longest: int, **switches: Any) -> Encoder:
+    """Hypernodes for spans of 2 to `longest` tokens, with σ in phase 2 unless a switch replaces it."""
+    return lambda size: HypernodeEncoderConfig(**size.encoder, longest=longest, **switches)
 
 
-def linear(longest: int) -> Callable[[Size], EncoderConfig]:
-    """The same without σ."""
-    return lambda size: HypernodeEncoderConfig(**dataclasses.asdict(size), longest=longest, sigma=identity)
+def adjacent_row(system: str, k: int, **switches: Any) -> Row:
+    """A row with hypernodes over adjacent tokens; its model is the encoder alone, which each table completes."""
+    slug = f"{'linear' if switches else 'phrase'}-k{k}"
+    return Row(slug, system, f"k={k}", phrase_transformer(k, **switches), {"phrases": Phrases(adjacent, k)})
 
 
-@dataclass(frozen=True)
-class Row:
-    """A system of the paper: what it is called there, its encoder, its phrases."""
-
-    slug: str
-    system: str
-    variant: str
-    encoder: Callable[[Size], EncoderConfig]
-    phrases: Phrases
-
-
-TRANSFORMER = Row("transformer", "Transformer", "baseline", transformer, Phrases(no_phrases))
+TRANSFORMER = Row("transformer", "Transformer", "baseline", transformer, {"phrases": Phrases(no_phrases)})
 ADJACENT = (
-    Row("linear-k2", "Linear PhraseTransformer", "k=2", linear(2), Phrases(adjacent, 2)),
-    Row("linear-k3", "Linear PhraseTransformer", "k=3", linear(3), Phrases(adjacent, 3)),
-    Row("phrase-k2", "PhraseTransformer", "k=2", phrase_transformer(2), Phrases(adjacent, 2)),
-    Row("phrase-k3", "PhraseTransformer", "k=3", phrase_transformer(3), Phrases(adjacent, 3)),
+    adjacent_row("Linear PhraseTransformer", 2, sigma=identity),
+    adjacent_row("Linear PhraseTransformer", 3, sigma=identity),
+    adjacent_row("PhraseTransformer", 2),
+    adjacent_row("PhraseTransformer", 3),
 )
-
-
-@dataclass(frozen=True)
-class Profile:
-    """A size at which the table is run. Only the paper's own corpus and size are comparable with the paper."""
-
-    corpus: BitextCorpus | SampleCorpus
-    size: Size
-    train: TrainConfig
-    text: Text
-    comparable: bool = False
-    ray_train: str | None = None  # the row whose first seed goes through Ray Train; None: every training
-
+LINEAR_2, LINEAR_3, PHRASE_2, PHRASE_3 = ADJACENT
 
 PROFILES = {
-    # The generated corpus, for two cores and a few minutes. Starting Ray Train costs more than such a training, so one
-    # of them shows that way and the others are plain Ray tasks; the loop is the same.
+    # The generated corpus, for two cores and a few minutes.
     "sample": Profile(
-        corpus=SampleCorpus(),
-        size=Size(d=64, heads=2, layers=2, d_ff=128, dropout=0.0),
-        train=TrainConfig(
-            steps=600,
-            batch_tokens=1500,
-            learning_rate=4e-3,
-            warmup=120,
-            schedule=linear_decay,
-            evaluate_every=100,
-            checkpoint_every=100,
-        ),
-        text=Text(tokeniser=spaces, detokenise=join),
-        ray_train="phrase-k2",
+        Size(d=64, heads=2, layers=2, d_ff=128, dropout=0.0),
+        TrainConfig(steps=600, batch_tokens=1500, learning_rate=4e-3, warmup=120, schedule=linear_decay,
+                    evaluate_every=100, checkpoint_every=100),
+        TranslationRecipe(SampleCorpus(), Phrases(no_phrases), Text(tokeniser=spaces, detokenise=join)),
     ),
     # Real Multi30k at a size that two cores can train.
     "laptop": Profile(
-        corpus=BitextCorpus("multi30k"),
-        size=Size(d=128, heads=4, layers=2, d_ff=256, dropout=0.1),
-        train=TrainConfig(
-            steps=1000,
-            batch_tokens=2048,
-            learning_rate=2.5e-3,
-            warmup=200,
-            schedule=linear_decay,
-            evaluate_every=100,
-            checkpoint_every=100,
-        ),
-        text=Text(min_count=3, max_tokens=50),
+        Size(d=128, heads=4, layers=2, d_ff=256, dropout=0.1),
+        TrainConfig(steps=1000, batch_tokens=2048, learning_rate=2.5e-3, warmup=200, schedule=linear_decay,
+                    evaluate_every=100, checkpoint_every=100),
+        TranslationRecipe(BitextCorpus("multi30k"), Phrases(no_phrases), Text(min_count=3, max_tokens=50)),
     ),
-    # What the paper gives, and for the rest the defaults of the code that it was probably built on: 64 sentences a
+    # The paper's sizes; for what it leaves out, the defaults of the code that it was probably built on. 64 sentences a
     # batch are about 2,000 padded tokens of both sides, 10 epochs about 4,600 updates.
     "paper": Profile(
-        corpus=BitextCorpus("multi30k"),
-        size=Size(d=512, heads=8, layers=6, d_ff=2048, dropout=0.1),
-        train=TrainConfig(
-            steps=20_000, batch_tokens=4096, learning_rate=7e-4, warmup=4000, evaluate_every=500, checkpoint_every=500
-        ),
-        text=Text(min_count=6, max_tokens=50),
+        Size(d=512, heads=8, layers=6, d_ff=2048, dropout=0.1),
+        TrainConfig(steps=20_000, batch_tokens=4096, learning_rate=7e-4, warmup=4000, evaluate_every=500,
+                    checkpoint_every=500),
+        TranslationRecipe(BitextCorpus("multi30k"), Phrases(no_phrases), Text(min_count=6, max_tokens=50)),
         comparable=True,
     ),
-}
+}  # fmt: skip
 
 
-def translation(table: str, profile: str, chosen: Profile, row: Row, cell: Cell | None = None) -> Experiment:
-    """A system that translates English to German."""
-    return Experiment(
-        name=f"{PAPER}/{table}/{profile}/{row.slug}",
-        paper=PAPER,
-        system=row.system,
-        variant=row.variant,
-        answers=(Answer("bleu", cell, BLEU),),
-        profile=profile,
-        comparable=chosen.comparable,
-        recipe=TranslationRecipe(chosen.corpus, row.phrases, chosen.text),
-        model=TranslationConfig(row.encoder(chosen.size), 0, 0, chosen.size.layers, chosen.size.d_ff),
-        train=chosen.train,
-        ray_train=None if chosen.ray_train is None else (0,) if chosen.ray_train == row.slug else (),
-    )
+def translator(row: Row) -> Row:
+    """The row with a decoder on its encoder."""
+    return replace(row, model=lambda size: TranslationConfig(row.model(size), 0, 0, size.layers, size.d_ff))
 
 
 def printed(row: Row, table: str, metric: str) -> Cell | None:
-    """The paper's number for a row; None for a row of one's own."""
+    """The paper's number for a row; None if it prints none."""
     known = {(number["paper"], number["table"], number["system"], number["variant"]) for number in published_results()}
     theirs = (PAPER, table, row.system, row.variant) in known
     return Cell(PAPER, table, row.system, row.variant, metric) if theirs else None
 
 
+def no_number(row: Row) -> tuple[Answer, ...]:
+    """BLEU, without a printed number."""
+    return (Answer("bleu", None, BLEU),)
+
+
 def table_1(profile: str) -> list[Experiment]:
-    """Table 1 at one size: BLEU of five systems, English to German."""
-    return [
-        translation("table1", profile, PROFILES[profile], row, printed(row, "Table 1", "BLEU"))
-        for row in (TRANSFORMER, *ADJACENT)
-    ]
+    """Table 1: BLEU of five systems, English to German."""
+    rows = map(translator, (TRANSFORMER, *ADJACENT))
+    return experiments(
+        TableName(PAPER, "1", "table1"), profile, PROFILES[profile], rows,
+        lambda row: (Answer("bleu", printed(row, "Table 1", "BLEU"), BLEU),),
+    )  # fmt: skip
 
 
 SHORT = 2  # a short schedule has this fraction of the updates
 READINGS = {"neg_inf": softmax_within, "hadamard": softmax_hadamard}  # of Eq 5
+GRID = {"linear": ("Linear PhraseTransformer", {"sigma": identity}), "phrase": ("PhraseTransformer", {})}
 
 
 def sigmoid_grid(profile: str) -> list[Experiment]:
-    """What σ is worth: {Transformer, Linear, σ} × readings of Eq 5 × {short, converged} schedule, k=2. Every system has
-    the sizes, the learning rate and the updates of Table 1; none was tuned by itself. Each is tested against the row
-    `without` what it adds."""
-    long = PROFILES[profile].train
-    short = dataclasses.replace(long, steps=long.steps // SHORT, warmup=long.warmup // SHORT)
-    rows = []
+    """What σ is worth: {Transformer, Linear, σ} × readings of Eq 5 × {short, converged} schedule, k=2.
+
+    All systems have the sizes, the rate and the updates of Table 1; none was tuned by itself. Each row is tested against
+    the row that lacks one thing: σ, then hypernodes, then updates.
+    """
+    table, chosen = TableName(PAPER, "1-sigmoid", "table1-sigmoid"), PROFILES[profile]
+    long = chosen.train
+    short = replace(long, steps=long.steps // SHORT, warmup=long.warmup // SHORT)
+    made = []
     for schedule, train in (("short", short), ("converged", long)):
-        chosen = dataclasses.replace(PROFILES[profile], train=train, ray_train="", comparable=False)
-        rows.append((chosen, dataclasses.replace(TRANSFORMER, slug=f"transformer-{schedule}", variant=schedule)))
-        for row in (one for one in ADJACENT if one.slug in ("linear-k2", "phrase-k2")):
+        rows = [replace(TRANSFORMER, slug=f"transformer-{schedule}", variant=schedule, baseline="transformer-short")]
+        for name, (system, switches) in GRID.items():
             for reading, attend in READINGS.items():
-                encoder = varied(row.encoder, attend=attend)
-                name = f"{row.slug.removesuffix('-k2')}-{reading}-{schedule}"
-                chosen_row = Row(name, row.system, f"{reading}, {schedule}", encoder, row.phrases)
-                rows.append((chosen, chosen_row))
-    table = "table1-sigmoid"
-    found = {row.slug: translation(table, profile, chosen, row) for chosen, row in rows}
-    return [dataclasses.replace(e, baseline=found[without(slug)].name) for slug, e in found.items()]
-
-
-def without(slug: str) -> str:
-    """The row of the grid that lacks one thing: σ; then hypernodes; then updates."""
-    system, *rest = slug.split("-")
-    if system == "transformer":
-        return "transformer-short"
-    return f"transformer-{rest[-1]}" if system == "linear" else "-".join(["linear", *rest])
-
-
-def varied(encoder: Callable[[Size], EncoderConfig], **switches: Any) -> Callable[[Size], EncoderConfig]:
-    """An encoder with other switches of the specification."""
-    return lambda size: dataclasses.replace(encoder(size), **switches)  # type: ignore[type-var]
+                model = phrase_transformer(2, attend=attend, **switches)
+                without = f"transformer-{schedule}" if name == "linear" else f"linear-{reading}-{schedule}"
+                slug, variant = f"{name}-{reading}-{schedule}", f"{reading}, {schedule}"
+                rows.append(Row(slug, system, variant, model, PHRASE_2.recipe, without))
+        own = replace(chosen, train=train, comparable=False)
+        made += experiments(table, profile, own, map(translator, rows), no_number)
+    return made
 
 
 SWITCHES: dict[str, dict[str, Any]] = {
@@ -209,27 +141,25 @@ SWITCHES: dict[str, dict[str, Any]] = {
 
 def switches(profile: str) -> list[Experiment]:
     """PhraseTransformer k=2 with each switch of the specification turned by itself, and in the other direction."""
-    chosen = dataclasses.replace(PROFILES[profile], ray_train="", comparable=False)
-    base = next(row for row in ADJACENT if row.slug == "phrase-k2")
+    chosen = replace(PROFILES[profile], comparable=False)
+
+    def turned(parts: dict[str, Any]) -> Encoder:
+        return lambda size: replace(PHRASE_2.model(size), **parts)
+
     rows = [
-        translation(
-            "table1-switches",
-            profile,
-            chosen,
-            Row(f"switch-{index}", base.system, name, varied(base.encoder, **parts), base.phrases),
-        )
+        replace(PHRASE_2, slug=f"switch-{index}", variant=name, model=turned(parts))
         for index, (name, parts) in enumerate(SWITCHES.items())
     ]
-    if isinstance(chosen.corpus, BitextCorpus):
-        text = dataclasses.replace(chosen.text, source_language="de", target_language="en")
-        turned = BitextCorpus(chosen.corpus.name, Direction("de", "en"))
-        recipe = TranslationRecipe(turned, base.phrases, text)
-        rows.append(
-            dataclasses.replace(
-                rows[0], name=f"{PAPER}/table1-switches/{profile}/de-en", variant="German to English", recipe=recipe
-            )
-        )
-    return rows
+    recipe = chosen.recipe
+    if isinstance(recipe.corpus, BitextCorpus):
+        german = {
+            "corpus": BitextCorpus(recipe.corpus.name, Direction("de", "en")),
+            "text": replace(recipe.text, source_language="de", target_language="en"),
+        }
+        own = {**PHRASE_2.recipe, **german}
+        rows.append(replace(PHRASE_2, slug="de-en", variant="German to English", recipe=own))
+    table = TableName(PAPER, "1-switches", "table1-switches")
+    return experiments(table, profile, chosen, map(translator, rows), no_number)
 
 
 TABLES: dict[str, Callable[[str], list[Experiment]]] = {

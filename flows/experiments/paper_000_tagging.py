@@ -1,19 +1,12 @@
 """Paper 000, Table 2: part-of-speech tagging with the systems of Table 1, and hypernodes from dependency trees."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 from phrasemodels.data.samples.records import Treebank
-from phrasemodels.flows.experiments.experiment import Answer, Experiment
-from phrasemodels.flows.experiments.paper_000 import (
-    ADJACENT,
-    PAPER,
-    TRANSFORMER,
-    Row,
-    Size,
-    phrase_transformer,
-    printed,
-)
+from phrasemodels.flows.experiments.experiment import Answer, Experiment, TableName
+from phrasemodels.flows.experiments.paper_000 import ADJACENT, PAPER, TRANSFORMER, phrase_transformer, printed
+from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases
@@ -26,70 +19,62 @@ from phrasemodels.tasks.train.optimisers import adam_with_decay, constant
 PENN = Corpus("penn_treebank", "tagging")
 # The model is phrase_transformer's; its hypernodes are parts of dependency trees.
 SEMANTIC = tuple(
-    Row(f"semantic-k{k}", "Semantic PhraseTransformer", f"k={k}", phrase_transformer(k), Phrases(subtrees, k))
+    Row(
+        f"semantic-k{k}",
+        "Semantic PhraseTransformer",
+        f"k={k}",
+        phrase_transformer(k),
+        {"phrases": Phrases(subtrees, k)},
+    )
     for k in (2, 3)
 )
 
-
-@dataclass(frozen=True)
-class TaggingProfile:
-    """Table 2 at one size. Its own corpus has to be supplied: other treebanks are stand-ins."""
-
-    size: Size
-    train: TrainConfig
-    hidden: int = 200
-
-
-TAGGING = {
-    "sample": TaggingProfile(
-        Size(d=64, heads=2, layers=2, d_ff=128, dropout=0.1),
+PROFILES = {
+    "sample": Profile(
+        Size(d=64, heads=2, layers=2, d_ff=128, dropout=0.1, hidden=200),
         TrainConfig(steps=120, batch_tokens=1500, learning_rate=3e-3, warmup=30, schedule=linear_decay,
                     evaluate_every=40, checkpoint_every=40),
+        TaggingRecipe(SampleCorpus(train=2000, dev=200, test=400, records=Treebank())),
     ),
     # Ten epochs or so of a treebank of 180,000 words.
-    "laptop": TaggingProfile(
-        Size(d=120, heads=6, layers=2, d_ff=240, dropout=0.3),
+    "laptop": Profile(
+        Size(d=120, heads=6, layers=2, d_ff=240, dropout=0.3, hidden=200),
         TrainConfig(steps=600, batch_tokens=3000, learning_rate=3e-3, warmup=100, schedule=linear_decay,
                     evaluate_every=100, checkpoint_every=100, smoothing=0.0),
+        TaggingRecipe(Corpus("gum")),
     ),
     # The paper's widths; for the rest "we follow Guo et al. 2019". 38,219 sentences, 64 a batch, 25 epochs. Word vectors
     # are learned, not GloVe's.
-    "paper": TaggingProfile(
-        Size(d=300, heads=6, layers=2, d_ff=2048, dropout=0.3),
+    "paper": Profile(
+        Size(d=300, heads=6, layers=2, d_ff=2048, dropout=0.3, hidden=200),
         TrainConfig(steps=15_000, batch_tokens=1_000_000, batch_rows=64, learning_rate=3e-4, warmup=1, clip=5.0,
                     betas=(0.9, 0.999), epsilon=1e-8, schedule=constant, optimiser=adam_with_decay, smoothing=0.0,
                     evaluate_every=600, checkpoint_every=600),
+        TaggingRecipe(PENN),
     ),
 }  # fmt: skip
+
+
+def tagger(row: Row) -> Row:
+    """The row with a classifier of tags on its encoder."""
+    return replace(row, model=lambda size: TaggerConfig(row.model(size), 0, 0, size.hidden))
 
 
 def table_2(corpus: Corpus | None, tags: str) -> Callable[[str], list[Experiment]]:
     """Table 2 on a treebank (None: the profile's own): token accuracy of seven systems."""
 
-    def experiments(profile: str) -> list[Experiment]:
-        chosen = TAGGING[profile]
-        sample = SampleCorpus(train=2000, dev=200, test=400, records=Treebank())
-        own = PENN if profile == "paper" else Corpus("gum")
-        treebank = sample if profile == "sample" else corpus or own
-        table = "table2" if corpus is None else f"table2-{corpus.name}-{tags}"
-        return [
-            Experiment(
-                name=f"{PAPER}/{table}/{profile}/{row.slug}",
-                paper=PAPER,
-                system=row.system,
-                variant=row.variant,
-                answers=(Answer("accuracy", printed(row, "Table 2", "accuracy"), ACCURACY),),
-                profile=profile,
-                comparable=treebank == PENN,
-                recipe=TaggingRecipe(treebank, TagColumn(tags), row.phrases),
-                model=TaggerConfig(row.encoder(chosen.size), 0, 0, chosen.hidden),
-                train=chosen.train,
-                ray_train=() if profile == "sample" else None,
-            )
-            for row in (TRANSFORMER, *SEMANTIC, *ADJACENT)
-        ]
+    def make(profile: str) -> list[Experiment]:
+        chosen, number = PROFILES[profile], "2" if corpus is None else f"2-{corpus.name}-{tags}"
+        treebank = corpus if corpus and profile != "sample" else chosen.recipe.corpus
+        recipe = replace(chosen.recipe, corpus=treebank, tags=TagColumn(tags))
+        own = replace(chosen, recipe=recipe, comparable=treebank == PENN)
+        rows = map(tagger, (TRANSFORMER, *SEMANTIC, *ADJACENT))
+        return experiments(
+            TableName(PAPER, number, f"table{number}"), profile, own, rows,
+            lambda row: (Answer("accuracy", printed(row, "Table 2", "accuracy"), ACCURACY),),
+        )  # fmt: skip
 
-    return experiments
+    return make
 
 
 TABLES: dict[str, Callable[[str], list[Experiment]]] = {

@@ -8,7 +8,7 @@ to here: a batch of K "tokens" there counts the longer side, here both; a learni
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
 from phrasemodels.flows.experiments.paper_002_data import ATIS, GEO, MSPARS, SAMPLE, Data
 from phrasemodels.flows.experiments.paper_002_systems import (
     LAYERS,
@@ -17,12 +17,12 @@ from phrasemodels.flows.experiments.paper_002_systems import (
     PAPERS,
     PHRASE,
     TRANSFORMER,
+    Grams,
     Preset,
-    Row,
-    Size,
+    changed,
 )
+from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.ngrams import BiRNN
-from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.problems.semantic_parsing.recipe import SAME
@@ -39,40 +39,31 @@ def _stand_in(data: Data) -> Data:
     return replace(data, recipe=recipe)
 
 
-@dataclass(frozen=True)
-class Profile:
-    """A size at which the tables are run, and on what. Only the paper's own corpora and size can be compared with it."""
-
-    size: Size
-    data: Mapping[str, Data]
-    comparable: bool = False
-    ray_train: str | None = None  # the row whose first seed goes through Ray Train; None: every training
-
-
 SMALL = Size(d=128, heads=8, layers=2, d_ff=256)
-PROFILES = {
-    "sample": Profile(
-        Size(d=64, heads=8, layers=2, d_ff=128), dict.fromkeys(("geo", "atis", "mspars"), SAMPLE), ray_train="model-4"
-    ),
-    "laptop": Profile(
-        SMALL,
-        {
-            # Tried on Geo's hold-out, with model 4 and the Transformer alike: with this schedule and clipping 800 updates
-            # do what 2,000 did not. On Atis's dev set twice the rate costs the Transformer 20 points.
-            "geo": replace(GEO, tokens=1000, rate=0.23, steps=800, evaluate_every=800, schedule=linear_decay, clip=1.0),
-            "atis": replace(
-                ATIS, tokens=2000, rate=0.23, steps=800, evaluate_every=200, patience=0, schedule=linear_decay, clip=1.0
-            ),
-            "mspars": _stand_in(replace(MSPARS, tokens=4000, rate=0.5, warmup=400, steps=4000, evaluate_every=400)),
-        },
-    ),
-    "paper": Profile(Size(), {"geo": GEO, "atis": ATIS, "mspars": MSPARS}, comparable=True),
+SIZES = {
+    "sample": Size(d=64, heads=8, layers=2, d_ff=128),
+    "laptop": SMALL,
+    "paper": Size(d=512, heads=8, layers=6, d_ff=2048),
+}
+# Tried on Geo's hold-out, with model 4 and the Transformer alike: with this schedule and clipping 800 updates do what 2,000
+# did not. On Atis's dev set twice the rate costs the Transformer 20 points.
+CORPORA: dict[str, Mapping[str, Data]] = {
+    "sample": dict.fromkeys(("geo", "atis", "mspars"), SAMPLE),
+    "laptop": {
+        "geo": replace(GEO, tokens=1000, rate=0.23, steps=800, evaluate_every=800, schedule=linear_decay, clip=1.0),
+        "atis": replace(
+            ATIS, tokens=2000, rate=0.23, steps=800, evaluate_every=200, patience=0, schedule=linear_decay, clip=1.0
+        ),
+        "mspars": _stand_in(replace(MSPARS, tokens=4000, rate=0.5, warmup=400, steps=4000, evaluate_every=400)),
+    },
+    "paper": {"geo": GEO, "atis": ATIS, "mspars": MSPARS},
 }
 
 
-def training(data: Data, size: Size, preset: Preset) -> TrainConfig:
-    """What the trainer is told."""
-    return TrainConfig(
+def profile_of(name: str, data: Data, preset: Preset) -> Profile:
+    """The profile on a corpus: the size, the text and the training that a preset reads in the paper."""
+    size = replace(SIZES[name], dropout=data.dropout)
+    train = TrainConfig(
         steps=round(data.steps * preset.updates),
         batch_tokens=data.tokens * preset.batches,
         learning_rate=data.rate * (size.d * data.warmup) ** -0.5,
@@ -85,31 +76,29 @@ def training(data: Data, size: Size, preset: Preset) -> TrainConfig:
         checkpoint_every=data.evaluate_every,
         patience=data.patience,
     )
-
-
-def experiment(
-    table: str, profile: str, data: Data, row: Row, answers: tuple[Answer, ...], slug: str, preset: Preset = PAPERS
-) -> Experiment:
-    """A row of a table on one corpus."""
-    chosen = PROFILES[profile]
     forms = replace(data.recipe.forms, min_count=preset.min_count, joint=preset.shared)
-    size = chosen.size
-    return Experiment(
-        name=f"{PAPER}/{table}/{profile}/{slug}",
-        paper=PAPER,
-        system=row.system,
-        variant=row.variant,
-        answers=answers,
-        profile=profile,
-        comparable=chosen.comparable,
-        recipe=replace(data.recipe, forms=forms),
-        model=TranslationConfig(
-            row.encoder(size, preset, data.dropout), 0, 0, size.layers, size.d_ff,
-            shared=preset.shared, output_bias=True, residual=preset.residual,
-        ),
-        train=training(data, size, preset),
-        ray_train=None if chosen.ray_train is None else (0,) if chosen.ray_train == row.slug else (),
-    )  # fmt: skip
+    return Profile(size, train, replace(data.recipe, forms=forms), comparable=name == "paper")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where experiments stand: a table, its folder in experiment names, and the profile."""
+
+    table: str
+    folder: str
+    profile: str
+
+    @property
+    def corpora(self) -> Mapping[str, Data]:
+        return CORPORA[self.profile]
+
+
+def experiment(place: Place, data: Data, row: Row, answers: tuple[Answer, ...], slug: str) -> Experiment:
+    """A row of a table on one corpus."""
+    assert isinstance(row.model, Grams)
+    chosen = profile_of(place.profile, data, row.model.preset)
+    name = TableName(PAPER, place.table, place.folder)
+    return experiments(name, place.profile, chosen, [replace(row, slug=slug)], lambda _: answers)[0]
 
 
 def _answers(table: str, row: Row, dataset: str, split: str, prefix: str = "", why_not: str = "") -> tuple[Answer, ...]:
@@ -127,14 +116,15 @@ def _answers(table: str, row: Row, dataset: str, split: str, prefix: str = "", w
 
 def table_2(profile: str) -> list[Experiment]:
     """Table 2: six models, exact and logic match on dev and test, and the Transformer, with its cells of Table 3."""
+    place = Place("2", "table2", profile)
     made = []
     for name in ("atis",) if profile == "sample" else ("atis", "mspars"):
-        data = PROFILES[profile].data[name]
+        data = place.corpora[name]
         why_not = NO_TEST_FORMS if name == "mspars" else ""
         cell = _table_3_cell(TRANSFORMER, data, "ours")
         logic, exact = _ours()
         baseline = (replace(logic, cell=cell, why_not=why_not), exact)
-        made.append(experiment("table2", profile, data, TRANSFORMER, baseline, f"{name}-transformer"))
+        made.append(experiment(place, data, TRANSFORMER, baseline, f"{name}-transformer"))
         for row in MODELS:
             if name == "mspars":
                 answers = _answers("Table 2", row, data.name, "dev")
@@ -142,20 +132,21 @@ def table_2(profile: str) -> list[Experiment]:
             else:
                 answers = _answers("Table 2", row, data.name, "test")
                 answers += _answers("Table 2", row, data.name, "dev", "dev/")
-            made.append(experiment("table2", profile, data, row, answers, f"{name}-{row.slug}"))
+            made.append(experiment(place, data, row, answers, f"{name}-{row.slug}"))
     return made
 
 
 def geo(profile: str) -> list[Experiment]:
     """The rows of Table 2 on Geo, where the paper has cells for two of them (Table 3)."""
-    data = PROFILES[profile].data["geo"]
+    place = Place("2-geo", "table2-geo", profile)
+    data = place.corpora["geo"]
     made = []
     for row in (TRANSFORMER, *MODELS):
         named = {TRANSFORMER.slug: "ours", MODELS[3].slug: f"Model 4, {MODELS[3].variant}"}.get(row.slug)
         cell = _table_3_cell(row, data, named) if named and data is not SAMPLE else None
         logic, *more = _ours("structure", "logic/new")
         answers = (replace(logic, cell=cell), *more)
-        made.append(experiment("table2-geo", profile, data, row, answers, row.slug))
+        made.append(experiment(place, data, row, answers, row.slug))
     return made
 
 
@@ -165,43 +156,45 @@ def _table_3_cell(row: Row, data: Data, variant: str) -> Cell:
 
 def table_3(profile: str) -> list[Experiment]:
     """Table 3: logic match of our own rows on all corpora; the rows of others are not systems to build."""
+    place = Place("3", "table3", profile)
     made = []
     _, _, _, four, five, _ = MODELS
-    rows = {"geo": (TRANSFORMER, four), "atis": (TRANSFORMER, four, five), "mspars": (TRANSFORMER, four, five)}
-    for name, data in PROFILES[profile].data.items():
+    ours, fourth, fifth = (TRANSFORMER, "ours"), (four, f"Model 4, {four.variant}"), (five, f"Model 5, {five.variant}")
+    rows = {"geo": (ours, fourth), "atis": (ours, fourth, fifth), "mspars": (ours, fourth, fifth)}
+    for name, data in place.corpora.items():
         if profile == "sample" and name != "atis":
             continue
-        for row in rows[name]:
-            number = row.slug.removeprefix("model-")
-            variant = "ours" if row is TRANSFORMER else f"Model {number}, {row.variant}"
+        for row, variant in rows[name]:
             why_not = NO_TEST_FORMS if name == "mspars" else ""
             answer = Answer("logic", _table_3_cell(row, data, variant), Statistic("logic", accuracy_of), why_not)
             more = (Answer("exact"), Answer("structure"), Answer("logic/new"))
-            made.append(experiment("table3", profile, data, row, (answer, *more), f"{name}-{row.slug}"))
+            made.append(experiment(place, data, row, (answer, *more), f"{name}-{row.slug}"))
     return made
 
 
 def table_4(profile: str) -> list[Experiment]:
     """Table 4: model 4 with n-grams in some layers only, on Atis; layers that a small size does not have drop out."""
-    data, size = PROFILES[profile].data["atis"], PROFILES[profile].size
+    place = Place("4", "table4", profile)
+    data, size = place.corpora["atis"], SIZES[profile]
     made = []
     for name, layers in LAYERS.items():
         if max(layers) > size.layers and name != "[1 - 6]":  # which is all of them, however many there are
             continue
-        row = replace(MODELS[3], layers=layers)
+        row = changed(MODELS[3], layers=layers)
         cells = [
             Answer(ours, Cell(PAPER, "Table 4", PHRASE, f"layers={name}", "logic match", "Atis", split), test)
             for ours, split, test in (("logic", "test", Statistic("logic", accuracy_of)), ("dev/logic", "dev", None))
         ]
         parameters = Answer("parameters", Cell(PAPER, "Table 4", PHRASE, f"layers={name}", "parameters", "Atis"))
         slug = "layers-" + name.strip("[]").replace(" ", "")
-        made.append(experiment("table4", profile, data, row, (*cells, parameters), slug))
+        made.append(experiment(place, data, row, (*cells, parameters), slug))
     return made
 
 
 def table_5(profile: str) -> list[Experiment]:
     """Table 5: parameters and speed of training on MSParS."""
-    data = PROFILES[profile].data["mspars"]
+    place = Place("5", "table5", profile)
+    data = place.corpora["mspars"]
     made = []
     for row in (TRANSFORMER, MODELS[3], MODELS[4]):
         cell = Cell(PAPER, "Table 5", row.system, row.variant, "", "MSParS")
@@ -209,7 +202,7 @@ def table_5(profile: str) -> list[Experiment]:
             Answer(ours, replace(cell, metric=theirs))
             for ours, theirs in (("parameters", "parameters"), ("speed", "training_speed"))
         )
-        made.append(experiment("table5", profile, data, row, answers, row.slug))
+        made.append(experiment(place, data, row, answers, row.slug))
     return made
 
 
@@ -219,17 +212,18 @@ def _ours(*more: str) -> tuple[Answer, ...]:
     return (*both, *(Answer(name) for name in more))
 
 
-def _said(made: Experiment, what: str) -> Experiment:
-    """A row with what sets it apart from others of the same system."""
-    return replace(made, variant=f"{made.variant}, {what}")
+def _named(row: Row, what: str) -> Row:
+    """The row with what sets it apart from others of the same system."""
+    return replace(row, variant=f"{row.variant}, {what}")
 
 
 def presets(profile: str) -> list[Experiment]:
     """The paper's text against the released scripts on Atis, and RNN against LSTM with the rest alike."""
-    data = PROFILES[profile].data["atis"]
+    place = Place("presets", "presets", profile)
+    data = place.corpora["atis"]
     rnn = replace(PAPERS, slug="paper-rnn", recurrent=BiRNN)
     return [
-        _said(experiment("presets", profile, data, row, _ours(), f"{row.slug}-{preset.slug}", preset), preset.slug)
+        experiment(place, data, _named(changed(row, preset=preset), preset.slug), _ours(), f"{row.slug}-{preset.slug}")
         for preset in (PAPERS, OFFICIAL_CODE, rnn)
         for row in ((TRANSFORMER, MODELS[3]) if preset is not rnn else (MODELS[3],))
     ]
@@ -238,12 +232,10 @@ def presets(profile: str) -> list[Experiment]:
 def rates(profile: str) -> list[Experiment]:
     """Atis with half the learning rate of Table 2 and with the whole: rows of different kinds want different ones. All are
     tested against the Transformer with half of it."""
-    data = PROFILES[profile].data["atis"]
+    place = Place("rates", "rates", profile)
+    data = place.corpora["atis"]
     return [
-        _said(
-            experiment("rates", profile, own, row, _ours("structure", "logic/new"), f"{row.slug}-{name}"),
-            f"{name} rate",
-        )
+        experiment(place, own, _named(row, f"{name} rate"), _ours("structure", "logic/new"), f"{row.slug}-{name}")
         for name, own in (("half", replace(data, rate=data.rate / 2)), ("whole", data))
         for row in (TRANSFORMER, MODELS[3], MODELS[5])
     ]
@@ -251,28 +243,28 @@ def rates(profile: str) -> list[Experiment]:
 
 def merges(profile: str) -> list[Experiment]:
     """Figure 3: how many merges of the byte-pair encoding; 0 is whole words."""
-    data = PROFILES[profile].data["mspars"]
+    place = Place("figure3", "figure3", profile)
+    data = place.corpora["mspars"]
     made = []
     for count in (0, 300, 600, 1200) if profile == "sample" else (0, 1000, 2000, 4000, 6000, 8000, 10_000):
         forms = replace(data.recipe.forms, merges=count)
         own = replace(data, recipe=replace(data.recipe, forms=forms))
-        made.append(
-            experiment("figure3", profile, own, MODELS[3], (Answer("logic"), Answer("exact")), f"merges-{count}")
-        )
+        made.append(experiment(place, own, MODELS[3], (Answer("logic"), Answer("exact")), f"merges-{count}"))
     return made
 
 
 def updates(profile: str) -> list[Experiment]:
     """Figure 4: matches on Geo's test set after each quarter of the updates. Each is a training of its own, so that nothing
     is chosen on test and schedules that know their end are whole."""
-    data = PROFILES[profile].data["geo"]
+    place = Place("figure4", "figure4", profile)
+    data = place.corpora["geo"]
     made = []
     for row in (TRANSFORMER, MODELS[3]):
         for quarters in (1, 2, 3, 4):
             steps = data.steps * quarters // 4
             own = replace(data, steps=steps, evaluate_every=min(steps, data.evaluate_every))
             answers = tuple(Answer(name) for name in ("logic", "exact"))
-            made.append(experiment("figure4", profile, own, row, answers, f"{row.slug}-{steps}"))
+            made.append(experiment(place, own, row, answers, f"{row.slug}-{steps}"))
     return made
 
 

@@ -15,9 +15,10 @@ NEVER = 1e9  # a norm that no gradient reaches: no clipping
 
 @dataclass(frozen=True)
 class Data:
-    """A corpus, and how the paper trains on it: `tokens` of both sides of a batch, `rate` the factor of the schedule."""
+    """A corpus by its name in the paper, and how the paper trains on it. tokens: of both sides of a batch. rate: the factor
+    of the schedule."""
 
-    name: str  # in the paper
+    name: str
     recipe: SemanticParsingRecipe
     tokens: int
     rate: float

@@ -4,20 +4,18 @@ The tables of the slides are called nmt, babi and snli; trees is one that only t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from torch import nn
-
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
+from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.weights import Segments, Sigmoid, Softmax
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.tasks.metrics.significance import BLEU
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
-from phrasemodels.tasks.prepare.held_out import Divided
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
-from phrasemodels.tasks.prepare.tokenise import Tokeniser, characters, join, letters, spaces
+from phrasemodels.tasks.prepare.tokenise import characters, join, letters, spaces
 from phrasemodels.tasks.problems.translation.objective import TranslationBySentence
 from phrasemodels.tasks.problems.translation.recipe import Text, TranslationRecipe
 from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
@@ -40,55 +38,30 @@ def rows_of(steps: int, rows: int, learning_rate: float, **others: Any) -> Train
     )
 
 
-@dataclass(frozen=True)
-class TranslationProfile:
-    """A corpus, its two ways of dividing sources, widths, and a training."""
-
-    corpus: Divided
-    languages: tuple[str, str]
-    by_character: Tokeniser
-    d: int
-    layers: int
-    min_count: int
-    max_tokens: int
-    train: TrainConfig
-    comparable: bool = False
+def sentences(corpus: Any, languages: tuple[str, str], min_count: int = 1, max_tokens: int = 0) -> TranslationRecipe:
+    """Translation with a loss of whole sentences; rows say how the source is tokenised."""
+    text = Text(spaces, join, *languages, min_count, max_tokens)
+    return TranslationRecipe(corpus, Phrases(no_phrases), text, problem=TranslationBySentence())
 
 
 TRANSLATION = {
     # English to German-like sentences; letters in place of Japanese characters.
-    "sample": TranslationProfile(
-        SampleCorpus(train=1500, dev=100, test=200),
-        ("en", "de"),
-        letters,
-        d=48,
-        layers=1,
-        min_count=1,
-        max_tokens=0,
-        train=rows_of(250, 32, 1e-2, schedule=linear_decay, evaluate_every=50, checkpoint_every=250),
+    "sample": Profile(
+        Size(d=48, layers=1),
+        rows_of(250, 32, 1e-2, schedule=linear_decay, evaluate_every=50, checkpoint_every=250),
+        sentences(SampleCorpus(train=1500, dev=100, test=200), ("en", "de")),
     ),
     # In place of ASPEC: 50,000 pairs of everyday sentences, seen one and a half times. Batches of 32: in 80 s dev loss came
     # to 28 nats a sentence with them, to 31 with 64; with 128, at a rate of 2e-3, to 39.
-    "laptop": TranslationProfile(
-        BitextCorpus("small_parallel_enja", Direction("ja", "en")),
-        ("ja", "en"),
-        characters,
-        d=128,
-        layers=1,
-        min_count=3,
-        max_tokens=50,
-        train=rows_of(2400, 32, 5e-3, schedule=linear_decay, evaluate_every=300, checkpoint_every=600),
+    "laptop": Profile(
+        Size(d=128, layers=1),
+        rows_of(2400, 32, 5e-3, schedule=linear_decay, evaluate_every=300, checkpoint_every=600),
+        sentences(BitextCorpus("small_parallel_enja", Direction("ja", "en")), ("ja", "en"), 3, 50),
     ),
     # As published: 500,000 pairs, 3907 batches an epoch, 30 epochs, halved each epoch from the first rise on.
-    "paper": TranslationProfile(
-        Corpus("aspec"),
-        ("ja", "en"),
-        characters,
-        d=500,
-        layers=2,
-        min_count=10,
-        max_tokens=50,
-        train=rows_of(
+    "paper": Profile(
+        Size(d=500, layers=2),
+        rows_of(
             30 * 3907,
             128,
             1.0,
@@ -98,11 +71,11 @@ TRANSLATION = {
             evaluate_every=3907,
             checkpoint_every=3907,
         ),
+        sentences(Corpus("aspec"), ("ja", "en"), 10, 50),
         comparable=True,
     ),
 }
-
-WEIGHTS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
+WEIGHTS = {
     "simple": ("Simple attention", Softmax),
     "sigmoid": ("Sigmoid attention", Sigmoid),
     "structured": ("Structured attention", Segments),
@@ -111,36 +84,27 @@ WEIGHTS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
 
 def table_nmt(profile: str) -> list[Experiment]:
     """BLEU of three kinds of weights, from characters and from words."""
-    chosen = TRANSLATION[profile]
-    sources = {"char": ("CHAR to WORD", chosen.by_character), "word": ("WORD to WORD", spaces)}
-    return [
-        Experiment(
-            name=f"{PAPER}/tablenmt/{profile}/{source}-{slug}",
-            paper=PAPER,
-            system="NMT",
-            variant=f"{variant}, {direction}",
-            answers=(Answer("bleu", _translation_cell(variant, direction), BLEU),),
-            profile=profile,
-            comparable=chosen.comparable,
-            recipe=TranslationRecipe(
-                chosen.corpus,
-                Phrases(no_phrases),
-                Text(tokeniser, join, *chosen.languages, chosen.min_count, chosen.max_tokens),
-                problem=TranslationBySentence(),
-            ),
-            model=RecurrentConfig(LSTMEncoderConfig(chosen.d, chosen.layers), layers=chosen.layers, weights=weights),
-            train=chosen.train,
-            ray_train=(),
-            baseline="" if slug == "simple" else f"{PAPER}/tablenmt/{profile}/{source}-simple",
-        )
-        for source, (direction, tokeniser) in sources.items()
-        for slug, (variant, weights) in WEIGHTS.items()
-    ]
+    chosen, table = TRANSLATION[profile], "Slide: Segmental Attention for NMT"
+    sources = {
+        "char": ("CHAR to WORD", letters if profile == "sample" else characters),
+        "word": ("WORD to WORD", spaces),
+    }
+    rows: list[Row] = []
+    answers: dict[str, tuple[Answer, ...]] = {}
+    for source, (direction, tokeniser) in sources.items():
+        recipe = {"text": replace(chosen.recipe.text, tokeniser=tokeniser)}
+        for name, (variant, weights) in WEIGHTS.items():
+            baseline = "" if name == "simple" else f"{source}-simple"
+            row = Row(f"{source}-{name}", "NMT", f"{variant}, {direction}", translator(weights), recipe, baseline)
+            cell = Cell(PAPER, table, "NMT", variant, "BLEU", f"WAT 2015 Japanese-English, {direction}")
+            rows.append(row)
+            answers[row.slug] = (Answer("bleu", cell, BLEU),)
+    return experiments(TableName(PAPER, "nmt", "tablenmt"), profile, chosen, rows, lambda row: answers[row.slug])
 
 
-def _translation_cell(variant: str, direction: str) -> Cell:
-    table, dataset = "Slide: Segmental Attention for NMT", f"WAT 2015 Japanese-English, {direction}"
-    return Cell(PAPER, table, "NMT", variant, "BLEU", dataset)
+def translator(weights: Callable[[], Any]) -> Callable[[Size], RecurrentConfig]:
+    """The LSTM translator with these attention weights."""
+    return lambda size: RecurrentConfig(LSTMEncoderConfig(size.d, size.layers), layers=size.layers, weights=weights)
 
 
 TABLES = {"nmt": table_nmt}

@@ -1,15 +1,13 @@
 """Paper 003: sequential attention for question answering (bAbI)."""
 
-import dataclasses
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-
-from torch import nn
-from torch.optim import Optimizer
+from dataclasses import dataclass, replace
+from typing import Any
 
 from phrasemodels.data.samples.records import Stories
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, published_results
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName, published_results
 from phrasemodels.flows.experiments.paper_003 import PAPER, rows_of
+from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.models.memory import ChainConfig, Encode, HopsConfig, Unary, bag_of_words, by_position
 from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
@@ -23,36 +21,30 @@ THREE_FACTS = ("03", "16")
 QUESTIONS = 900  # in training, after 100 are held out
 
 
-Optimise = Callable[[Iterable[nn.Parameter], TrainConfig], Optimizer]
-
-
 @dataclass(frozen=True)
-class AnsweringProfile:
-    """Starts of each training, epochs, and rows of a batch; published: 20, 100 and 1, by SGD. How words make a sentence
-    is not said."""
+class Starts:
+    """How each task is trained: `restarts` starts of so many epochs in batches of `rows` questions, and how models begin.
+
+    Published: 20 starts, 100 epochs, one question an update, by SGD. How words make a sentence is not said.
+    deviation: of a chain's parameters at the start; published: 1/√10.
+    """
 
     restarts: int
     epochs: int
     rows: int
     learning_rate: float
-    optimiser: Optimise = adam
+    optimiser: Any = adam
     encode: Encode = bag_of_words
-    deviation: float = 0.1  # of a chain's parameters at the start; published: 1/√10
-    comparable: bool = False
+    deviation: float = 0.1
 
     @property
     def updates(self) -> int:
-        """Of an epoch."""
+        """Updates of an epoch."""
         return -(-QUESTIONS // self.rows)
 
     @property
-    def linear(self) -> int:
-        """Updates before the hops' softmax: 20 of 100 epochs."""
-        return self.updates * self.epochs // 5
-
-    @property
     def train(self) -> TrainConfig:
-        """Halved after every quarter, gradients clipped at 40 as a sum over the batch."""
+        """Halved after every quarter of the updates, with the sum of a batch's gradients clipped at 40."""
         return rows_of(
             self.epochs * self.updates,
             self.rows,
@@ -65,26 +57,33 @@ class AnsweringProfile:
         )
 
 
-ANSWERING = {
-    "sample": AnsweringProfile(restarts=2, epochs=40, rows=32, learning_rate=0.01),
+STARTS = {
+    "sample": Starts(restarts=2, epochs=40, rows=32, learning_rate=0.01),
     # Adam in larger batches: an eightieth of the updates, and a start in half a minute.
-    "laptop": AnsweringProfile(restarts=4, epochs=40, rows=32, learning_rate=0.01),
-    "paper": AnsweringProfile(20, 100, 1, 0.01, optimiser=sgd, encode=by_position, deviation=10**-0.5, comparable=True),
+    "laptop": Starts(restarts=4, epochs=40, rows=32, learning_rate=0.01),
+    "paper": Starts(20, 100, 1, 0.01, optimiser=sgd, encode=by_position, deviation=10**-0.5),
 }
 
-Memory = Callable[[int, AnsweringProfile], HopsConfig | ChainConfig]
-MEMORIES: dict[str, tuple[str, str, Memory]] = {
-    "memn2n": ("MemN2N", "Simple attention", lambda K, p: HopsConfig(K, encode=p.encode, linear_updates=p.linear)),
-    "binary": (
-        "Binary CRF",
-        "Structured attention",
-        lambda K, p: ChainConfig(K, encode=p.encode, deviation=p.deviation),
-    ),
-    "unary": (
-        "Unary CRF",
-        "Structured attention",
-        lambda K, p: ChainConfig(K, encode=p.encode, deviation=p.deviation, potentials=Unary),
-    ),
+
+def memn2n(K: int, starts: Starts) -> HopsConfig:
+    """Hops of simple attention; the softmax of hops begins after 20 of 100 epochs."""
+    return HopsConfig(K, encode=starts.encode, linear_updates=starts.updates * starts.epochs // 5)
+
+
+def binary(K: int, starts: Starts) -> ChainConfig:
+    """A chain of facts with potentials of pairs."""
+    return ChainConfig(K, encode=starts.encode, deviation=starts.deviation)
+
+
+def unary(K: int, starts: Starts) -> ChainConfig:
+    """A chain of facts with potentials of single facts, which is not on the slides."""
+    return replace(binary(K, starts), potentials=Unary)
+
+
+MEMORIES: dict[str, tuple[str, str, Callable[[int, Starts], Any]]] = {
+    "memn2n": ("MemN2N", "Simple attention", memn2n),
+    "binary": ("Binary CRF", "Structured attention", binary),
+    "unary": ("Unary CRF", "Structured attention", unary),
 }
 
 
@@ -95,35 +94,31 @@ def table_babi(profile: str) -> list[Experiment]:
         return [_answering(profile, slug, "facts2", corpus, 2) for slug in ("memn2n", "binary")]
     return [
         _answering(
-            profile, slug, f"qa{task}", HeldOut(Corpus("babi", f"qa{task}"), 100, "story"), 2 + (task in THREE_FACTS)
+            profile,
+            slug,
+            f"qa{task}",
+            HeldOut(Corpus("babi", f"qa{task}"), 100, "story"),
+            2 + (task in THREE_FACTS),
+            task,
         )
         for task in TASKS
         for slug in MEMORIES
     ]
 
 
-def _answering(profile: str, slug: str, task: str, corpus: Divided, K: int) -> Experiment:
-    chosen, (system, variant, model) = ANSWERING[profile], MEMORIES[slug]
-    cell = Cell(PAPER, "Slide: bAbI", system, variant, "answer accuracy", f"bAbI 1k TASK {task[2:]}")
-    # the sample's stories are no task of bAbI, and the unary chain is not on the slides
-    answer = None if profile == "sample" or slug == "unary" else cell
-    fact = answer and dataclasses.replace(answer, metric="fact sequence accuracy")
-    return Experiment(
-        name=f"{PAPER}/tablebabi/{profile}/{slug}-{task}",
-        paper=PAPER,
-        system=system,
-        variant=f"{variant}, {task}, {chosen.restarts} starts",
-        answers=(
-            Answer("answer", answer, Statistic("answer_right", accuracy_of)),
-            Answer("fact", fact, Statistic("facts_right", accuracy_of)),
-        ),
-        profile=profile,
-        comparable=chosen.comparable,
-        recipe=AnsweringRecipe(corpus, chosen.restarts),
-        model=model(K, chosen),
-        train=chosen.train,
-        ray_train=(),
+def _answering(profile: str, slug: str, name: str, corpus: Divided, K: int, task: str = "") -> Experiment:
+    """A system on one task of bAbI, or on generated stories, which answer no printed number."""
+    starts, (system, variant, model) = STARTS[profile], MEMORIES[slug]
+    cell = Cell(PAPER, "Slide: bAbI", system, variant, "answer accuracy", f"bAbI 1k TASK {task}")
+    answer = cell if task and slug != "unary" else None
+    fact = answer and replace(answer, metric="fact sequence accuracy")
+    answers = (
+        Answer("answer", answer, Statistic("answer_right", accuracy_of)),
+        Answer("fact", fact, Statistic("facts_right", accuracy_of)),
     )
+    chosen = Profile(Size(0), starts.train, AnsweringRecipe(corpus, starts.restarts), comparable=profile == "paper")
+    row = Row(f"{slug}-{name}", system, f"{variant}, {name}, {starts.restarts} starts", lambda _: model(K, starts))
+    return experiments(TableName(PAPER, "babi", "tablebabi"), profile, chosen, [row], lambda _: answers)[0]
 
 
 def listed_average(system: str, metric: str) -> tuple[float, float]:

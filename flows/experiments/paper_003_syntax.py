@@ -1,13 +1,13 @@
 """Paper 003: syntactic attention, for natural language inference (SNLI) and, as in the full version, formulas."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 from phrasemodels.data.samples.records import Entailment, Formulas
-from phrasemodels.data.store.step import Step
 from phrasemodels.encoders.parents import HardParentsConfig, NoParentsConfig, ParentsConfig, SoftParentsConfig
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
 from phrasemodels.flows.experiments.paper_003 import PAPER, rows_of
+from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.weights import Softmax, Trees
 from phrasemodels.models.decomposable import DecomposableConfig, Learned
 from phrasemodels.models.recurrent import RecurrentConfig
@@ -15,68 +15,43 @@ from phrasemodels.models.search import BeamSearch
 from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
 from phrasemodels.tasks.parsers.plant import by_stanza
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.held_out import Divided
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
 from phrasemodels.tasks.prepare.tokenise import join, spaces
 from phrasemodels.tasks.problems.decomposition.recipe import DecompositionRecipe
-from phrasemodels.tasks.problems.entailment.recipe import as_they_are
 from phrasemodels.tasks.problems.transduction.recipe import TransductionRecipe
 from phrasemodels.tasks.problems.translation.objective import TranslationBySentence
 from phrasemodels.tasks.problems.translation.recipe import Text
-from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
+from phrasemodels.tasks.train.loop import linear_decay
 from phrasemodels.tasks.train.optimisers import adagrad, constant, halved_after_rise, sgd
 
 RIGHT = Statistic("right", accuracy_of)
 
-Parents = Callable[[int, int], ParentsConfig]
-PARENTS: dict[str, tuple[str, Parents]] = {
-    "none": ("No Attention", lambda d, h: NoParentsConfig(d)),
-    "hard": ("Hard parent", lambda d, h: HardParentsConfig(d)),
-    "simple": ("Simple Attention", lambda d, h: SoftParentsConfig(d, h, Softmax)),
-    "structured": ("Structured Attention", lambda d, h: SoftParentsConfig(d, h, Trees)),
+PARENTS: dict[str, tuple[str, Callable[[Size], ParentsConfig]]] = {
+    "none": ("No Attention", lambda size: NoParentsConfig(size.d)),
+    "hard": ("Hard parent", lambda size: HardParentsConfig(size.d)),
+    "simple": ("Simple Attention", lambda size: SoftParentsConfig(size.d, size.parents, Softmax)),
+    "structured": ("Structured Attention", lambda size: SoftParentsConfig(size.d, size.parents, Trees)),
 }
 
-
-@dataclass(frozen=True)
-class SyntacticProfile:
-    """A corpus, widths of words and of the parser, and a training. Words seen fewer than min_count times are unknown.
-
-    parsed: who plants trees for the hard parents, where the corpus has none.
-    """
-
-    corpus: Divided
-    d: int
-    h: int
-    train: TrainConfig
-    min_count: int = 1
-    initial: float = 0.01
-    parsed: Callable[[Step], Step] = as_they_are
-
-
+INITIAL = {"sample": 0.1, "laptop": 0.01, "paper": 0.01}  # deviation of the weights at the start
 ENTAILMENT = {
-    "sample": SyntacticProfile(
-        SampleCorpus(1500, 150, 300, records=Entailment()),
-        d=32,
-        h=16,
-        train=rows_of(200, 32, 3e-3, schedule=linear_decay, evaluate_every=50, checkpoint_every=200),
-        initial=0.1,
+    "sample": Profile(
+        Size(d=32, parents=16),
+        rows_of(200, 32, 3e-3, schedule=linear_decay, evaluate_every=50, checkpoint_every=200),
+        DecompositionRecipe(SampleCorpus(1500, 150, 300, records=Entailment())),
     ),
     # In place of SNLI's training set a part of its development set. It has no parses, so hard parents are Stanza's.
-    "laptop": SyntacticProfile(
-        Corpus("snli"),
-        d=100,
-        h=50,
-        train=rows_of(
+    "laptop": Profile(
+        Size(d=100, parents=50),
+        rows_of(
             10 * 277, 32, 0.05, schedule=constant, optimiser=adagrad, clip=5.0, evaluate_every=277, checkpoint_every=277
         ),
-        parsed=by_stanza,
+        DecompositionRecipe(Corpus("snli")),
     ),
     # 17,200 batches an epoch. With word vectors learned, not GloVe's.
-    "paper": SyntacticProfile(
-        Corpus("snli_official"),
-        d=300,
-        h=100,
-        train=rows_of(
+    "paper": Profile(
+        Size(d=300, parents=100),
+        rows_of(
             100 * 17_200,
             32,
             0.05,
@@ -86,56 +61,51 @@ ENTAILMENT = {
             evaluate_every=17_200,
             checkpoint_every=17_200,
         ),
+        DecompositionRecipe(Corpus("snli_official")),
     ),
 }
 
 
 def table_snli(profile: str) -> list[Experiment]:
     """Accuracy of decomposable attention with no, hard, simple and structured parents."""
-    chosen = ENTAILMENT[profile]
-    return [
-        Experiment(
-            name=f"{PAPER}/tablesnli/{profile}/{slug}",
-            paper=PAPER,
-            system="Decomposable attention",
-            variant=variant,
-            answers=(
-                Answer("accuracy", Cell(PAPER, "Slide: SNLI", "Decomposable attention", variant, "accuracy"), RIGHT),
-            ),
-            profile=profile,
-            comparable=False,
-            recipe=DecompositionRecipe(
-                chosen.corpus, chosen.min_count, chosen.parsed if slug == "hard" else as_they_are
-            ),
-            model=DecomposableConfig(parents(chosen.d, chosen.h), embed=Learned, initial=chosen.initial),
-            train=chosen.train,
-            ray_train=(),
-        )
+    system, initial = "Decomposable attention", INITIAL[profile]
+
+    def classifier(parents: Callable[[Size], ParentsConfig]) -> Callable[[Size], Any]:
+        return lambda size: DecomposableConfig(parents(size), embed=Learned, initial=initial)
+
+    parsed = {"parsed": by_stanza} if profile == "laptop" else {}
+    rows = [
+        Row(slug, system, variant, classifier(parents), parsed if slug == "hard" else {})
         for slug, (variant, parents) in PARENTS.items()
     ]
+    return experiments(
+        TableName(PAPER, "snli", "tablesnli"), profile, ENTAILMENT[profile], rows,
+        lambda row: (Answer("accuracy", Cell(PAPER, "Slide: SNLI", system, row.variant, "accuracy"), RIGHT),),
+    )  # fmt: skip
 
 
+def formulas(corpus: SampleCorpus) -> TransductionRecipe:
+    """Prefix to infix formulas, answered greedily."""
+    text = Text(spaces, join, "prefix", "infix")
+    return TransductionRecipe(corpus, Phrases(no_phrases), text, BeamSearch(1), TranslationBySentence())
+
+
+START = {"sample": 0.3, "laptop": 0.1, "paper": 0.1}
 TRANSDUCTION = {
-    "sample": SyntacticProfile(
-        SampleCorpus(2000, 100, 200, records=Formulas(3)),
-        d=32,
-        h=16,
-        train=rows_of(1200, 32, 4e-3, schedule=linear_decay, evaluate_every=200, checkpoint_every=1200),
-        initial=0.3,
+    "sample": Profile(
+        Size(d=32, parents=16),
+        rows_of(1200, 32, 4e-3, schedule=linear_decay, evaluate_every=200, checkpoint_every=1200),
+        formulas(SampleCorpus(2000, 100, 200, records=Formulas(3))),
     ),
-    "laptop": SyntacticProfile(
-        SampleCorpus(15_000, 1000, 1000, records=Formulas(6)),
-        d=50,
-        h=25,
-        train=rows_of(4000, 20, 5e-3, schedule=linear_decay, evaluate_every=500, checkpoint_every=1000),
-        initial=0.1,
+    "laptop": Profile(
+        Size(d=50, parents=25),
+        rows_of(4000, 20, 5e-3, schedule=linear_decay, evaluate_every=500, checkpoint_every=1000),
+        formulas(SampleCorpus(15_000, 1000, 1000, records=Formulas(6))),
     ),
-    # 15,000 formulas, 13 epochs; the rest as in translation, which the full paper does not say otherwise.
-    "paper": SyntacticProfile(
-        SampleCorpus(15_000, 1000, 1000, records=Formulas(6)),
-        d=50,
-        h=50,
-        train=rows_of(
+    # 15,000 formulas, 13 epochs; the rest as in translation, since the full paper says nothing else.
+    "paper": Profile(
+        Size(d=50, parents=50),
+        rows_of(
             13 * 750,
             20,
             1.0,
@@ -145,36 +115,25 @@ TRANSDUCTION = {
             evaluate_every=750,
             checkpoint_every=750,
         ),
-        initial=0.1,
+        formulas(SampleCorpus(15_000, 1000, 1000, records=Formulas(6))),
     ),
 }
 
 
 def table_trees(profile: str) -> list[Experiment]:
-    """Average length to failure by depth, with no, simple and structured parents. Greedy."""
-    chosen = TRANSDUCTION[profile]
-    return [
-        Experiment(
-            name=f"{PAPER}/tabletrees/{profile}/{slug}",
-            paper=PAPER,
-            system="Tree transduction",
-            variant=PARENTS[slug][0],
-            answers=(Answer("failure", None, Statistic("failure", accuracy_of)),),
-            profile=profile,
-            comparable=False,
-            recipe=TransductionRecipe(
-                chosen.corpus,
-                Phrases(no_phrases),
-                Text(spaces, join, "prefix", "infix"),
-                BeamSearch(1),
-                TranslationBySentence(),
-            ),
-            model=RecurrentConfig(PARENTS[slug][1](chosen.d, chosen.h), layers=1, initial=chosen.initial),
-            train=chosen.train,
-            ray_train=(),
-        )
+    """Average length to failure by depth, with no, simple and structured parents."""
+    initial = START[profile]
+
+    def translator(parents: Callable[[Size], ParentsConfig]) -> Callable[[Size], Any]:
+        return lambda size: RecurrentConfig(parents(size), layers=1, initial=initial)
+
+    rows = [
+        Row(slug, "Tree transduction", PARENTS[slug][0], translator(PARENTS[slug][1]))
         for slug in ("none", "simple", "structured")
     ]
+    answers = (Answer("failure", None, Statistic("failure", accuracy_of)),)
+    table = TableName(PAPER, "trees", "tabletrees")
+    return experiments(table, profile, TRANSDUCTION[profile], rows, lambda _: answers)
 
 
 TABLES = {"snli": table_snli, "trees": table_trees}

@@ -1,11 +1,14 @@
 """Paper 004, the Label Attention Layer parser: Tables 1 to 3, constituency and dependency parsing of the Penn Treebank."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, PretrainedConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
+from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.labels import LabelAttentionConfig, released_query
 from phrasemodels.models.parser import Jointly, ParserConfig
 from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of, f1_of
@@ -31,256 +34,192 @@ XLNET, BERT = "xlnet-large-cased", "bert-large-cased"
 
 
 @dataclass(frozen=True)
-class Size:
-    """Widths shared by all rows."""
+class Parts:
+    """Parts of the parser that a profile decides: the label layer, dropouts, how words begin, pretrained weights."""
 
-    d: int = 1024
-    heads: int = 8
-    d_kv: int = 64
-    d_ff: int = 1024
-    hidden: int = 250
-    arc_hidden: int = 1024
+    label: LabelAttentionConfig = field(default_factory=LabelAttentionConfig)
+    arc_dropout: float = 0.33
+    word_dropout: float = 0.4
+    word_std: float = 1.0
+    pretrained: bool = False
 
 
 @dataclass(frozen=True)
-class Row:
-    """A system of the paper: `variant` is what it is called there; residual: whether the label layer has dropout before
-    its residual; label: whether there is a label layer at all. A row without a variant is ours."""
+class Parser:
+    """The model of a row. residual: the label layer has dropout before its residual. label: there is a label layer.
+    released: labels are paired with queries as in the released code. weight: of labels against arcs in joint decoding."""
 
-    slug: str
-    system: str
-    variant: str
     layers: int = 3
     feed_forward: bool = True
     residual: bool = True
     label: bool = True
     released: bool = False
-    pretrained: str = XLNET
+    encoder: str = XLNET
     weight: float = 0.5
+    parts: Parts = field(default_factory=Parts)
+
+    def __call__(self, size: Size) -> ParserConfig:
+        label = replace(
+            self.parts.label,
+            dropout=size.dropout,
+            d_ff=self.parts.label.d_ff if self.feed_forward else 0,
+            residual_dropout=size.dropout if self.residual else 0.0,
+        )
+        if self.released:
+            label = replace(label, align=released_query)
+        top = label if self.label else None
+        encoder = PartitionedEncoderConfig(size.d, size.heads, self.layers, size.d_kv, size.d_ff, size.dropout, top=top)
+        parts = {"hidden": size.hidden, "arc_hidden": size.arc_hidden, "arc_dropout": self.parts.arc_dropout}
+        return ParserConfig(encoder, self.inputs, **parts)  # type: ignore[arg-type]
+
+    @property
+    def inputs(self) -> tuple[InputConfig, ...]:
+        """Words and their characters, or a pretrained encoder. The paper reads tags of another program; here they are
+        predicted, so that nothing gold is read, and raw text can be parsed."""
+        if self.parts.pretrained:  # the released script has no word embeddings beside these, whatever the text says
+            return (PretrainedConfig(self.encoder),)
+        return WordsConfig(dropout=self.parts.word_dropout, std=self.parts.word_std), CharactersConfig()
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The fields of the recipe that follow from the model."""
+        divide: Divide = Pieces(self.encoder) if self.parts.pretrained else no_pieces
+        return {"problem": Parsing(Jointly(self.weight), tagged=False), "divide": divide}
 
 
 def _lal(slug: str, layers: int, feed_forward: bool, residual: bool) -> Row:
     answer = {True: "yes", False: "no"}
     variant = f"{layers} self-attention layers; PWFF {answer[feed_forward]}; residual dropout {answer[residual]}"
-    return Row(slug, LAL, variant, layers, feed_forward, residual)
+    return Row(slug, LAL, variant, Parser(layers, feed_forward, residual))
 
 
 TWO_YES_YES = _lal("2-ff-drop", 2, True, True)
 THREE_YES_YES = _lal("3-ff-drop", 3, True, True)
 TABLE_1 = (TWO_YES_YES, _lal("2-drop", 2, False, True), _lal("2", 2, False, False))
 TABLE_2 = (TWO_YES_YES, THREE_YES_YES, _lal("3", 3, False, False), _lal("12-ff-drop", 12, True, True))
-# the printed 12 layers of the baseline are 2 in its own scripts, which weigh labels by 0.8: both are run, and one that
-# differs from the row above it in nothing but the label layer
+# The printed 12 layers of the baseline are 2 in its own scripts, which weigh labels by 0.8: both are run, and one that
+# differs from the row above it in nothing but the label layer. Rows without a variant are ours.
+HPSG_BERT = Row("hpsg-bert", HPSG, "12 self-attention + BERT", Parser(12, label=False, encoder=BERT))
 TABLE_3 = (
-    Row("hpsg-bert", HPSG, "12 self-attention + BERT", 12, label=False, pretrained=BERT),
-    Row("hpsg-xlnet", HPSG, "12 self-attention + XLNet", 12, label=False),
+    HPSG_BERT,
+    Row("hpsg-xlnet", HPSG, "12 self-attention + XLNet", Parser(12, label=False)),
     THREE_YES_YES,
-    Row("hpsg-3", HPSG, "", label=False),
-    Row("hpsg-2", HPSG, "", 2, label=False, weight=0.8),
-    replace(THREE_YES_YES, slug="3-ff-drop-released", variant="", released=True),
+    Row("hpsg-3", HPSG, "", Parser(label=False)),
+    Row("hpsg-2", HPSG, "", Parser(2, label=False, weight=0.8)),
+    Row("3-ff-drop-released", LAL, "", Parser(released=True)),
 )
 COMPLETE, SUMMARY = ("F1", "precision", "recall", "UAS", "LAS"), ("F1", "UAS", "LAS")
 
-
-@dataclass(frozen=True)
-class Profile:
-    """A size at which the tables are run. The paper's corpus is not free, so only a run on it is comparable.
-
-    gold: what table `craft` is run on.
-    """
-
-    corpus: Corpus | SampleCorpus
-    size: Size
-    label: LabelAttentionConfig
-    train: TrainConfig
-    dropout: float = 0.2
-    arc_dropout: float = 0.33
-    word_dropout: float = 0.4
-    word_std: float = 1.0
-    pretrained: bool = False
-    comparable: bool = False
-    max_words: int = 0
-    gold: Corpus | SampleCorpus = field(default_factory=lambda: Corpus("craft"))
-    vocabulary: TreebankVocabulary = field(default_factory=TreebankVocabulary)
-
-
-GENERATED = SampleCorpus(train=1500, dev=150, test=300, records=Treebank())
+GENERATED, PENN, GOLD = (
+    SampleCorpus(train=1500, dev=150, test=300, records=Treebank()),
+    Corpus("penn_treebank", "joint"),
+    Corpus("craft"),
+)
+PARTS = {
+    "sample": Parts(LabelAttentionConfig(d_kv=16, d_out=16, d_ff=64)),
+    # all labels share one projection of the words to d_out features: a narrow one loses what arcs and labels need
+    "laptop": Parts(LabelAttentionConfig(d_kv=32, d_out=48, d_ff=128), 0.2, 0.2),
+    "paper": Parts(pretrained=True),
+}
 PROFILES = {
     # the generated treebank, a minute a row on two cores
     "sample": Profile(
-        corpus=GENERATED,
-        gold=GENERATED,
-        size=Size(d=64, heads=4, d_kv=16, d_ff=64, hidden=48, arc_hidden=48),
-        label=LabelAttentionConfig(d_kv=16, d_out=16, d_ff=64),
-        train=TrainConfig(
-            steps=300,
-            batch_tokens=600,
-            learning_rate=4e-3,
-            warmup=40,
-            schedule=linear_decay,
-            clip=5.0,
-            smoothing=0.0,
-            evaluate_every=60,
-            checkpoint_every=60,
-        ),
-        dropout=0.1,
+        Size(d=64, heads=4, d_kv=16, d_ff=64, hidden=48, arc_hidden=48, dropout=0.1),
+        TrainConfig(steps=300, batch_tokens=600, learning_rate=4e-3, warmup=40, schedule=linear_decay, clip=5.0,
+                    smoothing=0.0, evaluate_every=60, checkpoint_every=60),
+        ParsingRecipe(GENERATED),
     ),
     # GUM in place of the Penn Treebank, without pretrained weights: phrases by a parser, dependencies and tags gold. Five
-    # minutes of one core a row, of which there are nine.
+    # minutes of one core a row, of which there are nine. A short training does without much dropout.
     "laptop": Profile(
-        corpus=Corpus("gum"),
-        size=Size(d=192, heads=6, d_kv=32, d_ff=256, hidden=128, arc_hidden=192),
-        # all labels share one projection of the words to d_out features: a narrow one loses what arcs and labels need
-        label=LabelAttentionConfig(d_kv=32, d_out=48, d_ff=128),
-        train=TrainConfig(
-            steps=600,
-            batch_tokens=400,
-            learning_rate=1.5e-3,
-            warmup=60,
-            schedule=linear_decay,
-            clip=5.0,
-            smoothing=0.0,
-            evaluate_every=300,
-            checkpoint_every=300,
-        ),
-        dropout=0.1,  # a short training does without much of it
-        arc_dropout=0.2,
-        word_dropout=0.2,
-        max_words=60,
-        vocabulary=TreebankVocabulary(min_label=5),
+        Size(d=192, heads=6, d_kv=32, d_ff=256, hidden=128, arc_hidden=192, dropout=0.1),
+        TrainConfig(steps=600, batch_tokens=400, learning_rate=1.5e-3, warmup=60, schedule=linear_decay, clip=5.0,
+                    smoothing=0.0, evaluate_every=300, checkpoint_every=300),
+        ParsingRecipe(Corpus("gum"), max_words=60, vocabulary=TreebankVocabulary(min_label=5)),
     ),
-    # what the paper gives; its batches are 100 sentences, some 2,700 positions, 40 epochs of which are about 16,000
-    # updates. The Penn Treebank has to be put in by hand.
+    # The paper's setting; its batches are 100 sentences, some 2,700 positions, 40 epochs of which are about 16,000
+    # updates. Users supply the Penn Treebank.
     "paper": Profile(
-        corpus=Corpus("penn_treebank", "joint"),
-        size=Size(),
-        label=LabelAttentionConfig(),
-        train=TrainConfig(
-            steps=40_000,
-            batch_tokens=4000,
-            batch_rows=100,
-            learning_rate=5e-5,
-            warmup=160,
-            schedule=linear_warmup,
-            decay=halved_on_plateau,
-            clip=1e9,
-            smoothing=0.0,
-            evaluate_every=100,
-            checkpoint_every=500,
-            patience=80,
-        ),
-        pretrained=True,
+        Size(d=1024, heads=8, d_kv=64, d_ff=1024, hidden=250, arc_hidden=1024, dropout=0.2),
+        TrainConfig(steps=40_000, batch_tokens=4000, batch_rows=100, learning_rate=5e-5, warmup=160,
+                    schedule=linear_warmup, decay=halved_on_plateau, clip=1e9, smoothing=0.0, evaluate_every=100,
+                    checkpoint_every=500, patience=80),
+        ParsingRecipe(PENN),
         comparable=True,
     ),
-}
+}  # fmt: skip
 
-# Of the parser that is to be used. Chosen on dev in trials of three minutes: batches of 300 words in place of 1,200, less
-# dropout, a higher rate and words that begin near 0 are worth 10 points of F1 there; a label layer of 32 features is as good as
-# one of 48, and faster.
-PARSERS = PROFILES | {
-    "laptop": replace(
-        PROFILES["laptop"],
-        label=LabelAttentionConfig(d_kv=32, d_out=32, d_ff=128),
-        dropout=0.05,
-        arc_dropout=0.1,
-        word_std=0.05,
-        train=replace(
-            PROFILES["laptop"].train,
-            steps=20_000,
-            batch_tokens=300,
-            learning_rate=2e-3,
-            warmup=200,
-            evaluate_every=1000,
-            checkpoint_every=1000,
-        ),
-    )
-}
+# The parser for use. Chosen on dev in trials of three minutes: batches of 300 words in place of 1,200, less dropout, a higher
+# rate and words that begin near 0 are worth 10 points of F1 there; a label layer of 32 features is as good as one of 48, and
+# faster.
+LONG = replace(
+    PROFILES["laptop"].train,
+    steps=20_000, batch_tokens=300, learning_rate=2e-3, warmup=200, evaluate_every=1000, checkpoint_every=1000,
+)  # fmt: skip
+LONG_PARTS = Parts(LabelAttentionConfig(d_kv=32, d_out=32, d_ff=128), 0.1, 0.2, 0.05)
+
+
+def _rows(
+    table: TableName,
+    printed: str,
+    profile: str,
+    rows: Iterable[Row],
+    metrics: tuple[str, ...],
+    chosen: Profile,
+    parts: Parts,
+) -> list[Experiment]:
+    """The rows of a table; printed: the paper's name of the table, empty for a table of ours."""
+
+    def answers(row: Row) -> tuple[Answer, ...]:
+        cells = {
+            m: Cell(PAPER, printed, row.system, row.variant, m) if printed and named[row.slug] else None
+            for m in metrics
+        }
+        return tuple(Answer(METRICS[metric], cell, STATISTICS.get(metric)) for metric, cell in cells.items())
+
+    own = [replace(row, model=replace(row.model, parts=parts)) for row in rows]  # type: ignore[type-var]
+    named = {row.slug: row.variant for row in own}
+    full = [replace(row, variant=row.variant or row.slug, recipe=row.model.recipe) for row in own]  # type: ignore[attr-defined]
+    return experiments(table, profile, chosen, full, answers)
+
+
+def _printed(number: str, profile: str, rows: Iterable[Row], metrics: tuple[str, ...]) -> list[Experiment]:
+    table = TableName(PAPER, number, f"table{number}")
+    return _rows(table, f"Table {number}", profile, rows, metrics, PROFILES[profile], PARTS[profile])
 
 
 def table_1(profile: str) -> list[Experiment]:
     """Table 1: the feed-forward layer and residual dropout of the label attention layer, with 2 layers below it."""
-    return [_experiment("table1", "Table 1", row, profile, COMPLETE) for row in TABLE_1]
+    return _printed("1", profile, TABLE_1, COMPLETE)
 
 
 def table_2(profile: str) -> list[Experiment]:
     """Table 2: the number of self-attention layers."""
-    return [_experiment("table2", "Table 2", row, profile, COMPLETE) for row in TABLE_2]
+    return _printed("2", profile, TABLE_2, COMPLETE)
 
 
 def table_3(profile: str) -> list[Experiment]:
     """Table 3: against the parser without the layer; beside it, as released: each label with another label's query."""
-    rows = [row for row in TABLE_3 if row.pretrained == XLNET or PROFILES[profile].pretrained]  # else two are the same
-    return [_experiment("table3", "Table 3", row, profile, SUMMARY) for row in rows]
+    rows = [row for row in TABLE_3 if row is not HPSG_BERT or PARTS[profile].pretrained]  # else two are the same
+    return _printed("3", profile, rows, SUMMARY)
 
 
 def craft(profile: str) -> list[Experiment]:
     """The rows of Tables 1 to 3, but for one that differs in pretrained weights only, on the free treebank with gold trees."""
-    rows = {row.slug: row for row in (*TABLE_1, *TABLE_2, *TABLE_3) if row.pretrained == XLNET}
-    chosen = replace(PROFILES[profile], corpus=PROFILES[profile].gold, comparable=False)
-    return [_experiment("craft", "", row, profile, SUMMARY, chosen) for row in rows.values()]
+    rows = {row.slug: row for row in (*TABLE_1, *TABLE_2, *TABLE_3) if row is not HPSG_BERT}
+    corpus = GENERATED if profile == "sample" else GOLD
+    chosen = PROFILES[profile]
+    own = replace(chosen, recipe=replace(chosen.recipe, corpus=corpus), comparable=False)
+    return _rows(TableName(PAPER, "craft", "craft"), "", profile, rows.values(), SUMMARY, own, PARTS[profile])
 
 
 def parser(profile: str) -> list[Experiment]:
     """The parser for other work, such as phrases for paper 001, trained until it is good."""
-    return [_experiment("parser", "", replace(TWO_YES_YES, slug="lal"), profile, SUMMARY, PARSERS[profile])]
-
-
-def _experiment(
-    slug: str, table: str, row: Row, profile: str, metrics: tuple[str, ...], chosen: Profile | None = None
-) -> Experiment:
-    """A row of a table, or of one of ours that has no printed numbers; chosen: other sizes than the profile's."""
-    chosen = chosen or PROFILES[profile]
-    inputs, divide = _inputs(chosen, row)
-    printed = table and row.variant
-    cells = {metric: Cell(PAPER, table, row.system, row.variant, metric) if printed else None for metric in metrics}
-    return Experiment(
-        name=f"{PAPER}/{slug}/{profile}/{row.slug}",
-        paper=PAPER,
-        system=row.system,
-        variant=row.variant or row.slug,
-        answers=tuple(Answer(METRICS[metric], cell, STATISTICS.get(metric)) for metric, cell in cells.items()),
-        profile=profile,
-        comparable=chosen.comparable,
-        recipe=ParsingRecipe(
-            chosen.corpus,
-            Parsing(Jointly(row.weight), tagged=False),
-            vocabulary=chosen.vocabulary,
-            max_words=chosen.max_words,
-            divide=divide,
-        ),
-        model=_model(chosen, row, inputs),
-        train=chosen.train,
-        ray_train=None if chosen.comparable else (0,) if row.slug == "3-ff-drop" else (),
-    )
-
-
-def _inputs(chosen: Profile, row: Row) -> tuple[tuple[InputConfig, ...], Divide]:
-    # The paper reads the tags of another program. Here tags are found, so that nothing gold is read, and raw text can be.
-    if chosen.pretrained:  # the released script has no word embeddings beside these, whatever the text says
-        return (PretrainedConfig(row.pretrained),), Pieces(row.pretrained)
-    return (WordsConfig(dropout=chosen.word_dropout, std=chosen.word_std), CharactersConfig()), no_pieces
-
-
-def _model(chosen: Profile, row: Row, inputs: tuple[InputConfig, ...]) -> ParserConfig:
-    size, dropout = chosen.size, chosen.dropout
-    label = replace(
-        chosen.label,
-        dropout=dropout,
-        d_ff=chosen.label.d_ff if row.feed_forward else 0,
-        residual_dropout=dropout if row.residual else 0.0,
-    )
-    if row.released:
-        label = replace(label, align=released_query)
-    encoder = PartitionedEncoderConfig(
-        size.d, size.heads, row.layers, size.d_kv, size.d_ff, dropout, top=label if row.label else None
-    )
-    return ParserConfig(
-        encoder,
-        inputs,
-        hidden=size.hidden,
-        arc_hidden=size.arc_hidden,
-        arc_dropout=chosen.arc_dropout,
-    )
+    row, table = replace(TWO_YES_YES, slug="lal"), TableName(PAPER, "parser", "parser")
+    chosen, parts = PROFILES[profile], PARTS[profile]
+    if profile == "laptop":
+        chosen, parts = replace(chosen, train=LONG, size=replace(chosen.size, dropout=0.05)), LONG_PARTS
+    return _rows(table, "", profile, [row], SUMMARY, chosen, parts)
 
 
 TABLES = {"1": table_1, "2": table_2, "3": table_3, "craft": craft, "parser": parser}

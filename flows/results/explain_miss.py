@@ -1,4 +1,4 @@
-"""Why a step is not in the store."""
+"""Explain a cache miss: which part of a step's key changed."""
 
 from typing import Any
 
@@ -8,7 +8,8 @@ from phrasemodels.infra.tracking import flatten
 
 
 def explain(store: Store, step: Step) -> tuple[bool, str]:
-    """Whether a step is in the store; if not, which part of its key differs from what was last made under its label."""
+    """Return whether a step is in the store and, if not, why: which parts of its key differ from the newest artifact with
+    its label."""
     if store.find(step) is not None:
         return True, ""
     path = store.where(step.name, step.key)
@@ -19,7 +20,7 @@ def explain(store: Store, step: Step) -> tuple[bool, str]:
 
 
 def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """The first few entries in which two keys differ."""
+    """Name the first entries in which two keys differ."""
     before, now = flatten(old), flatten(new)
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     return "changed: " + ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")

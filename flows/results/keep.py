@@ -1,7 +1,8 @@
-"""Results of long runs, kept with the project: results/NAME/result.json, and statistics of each sentence, not its text."""
+"""Kept results of long runs: results/NAME/result.json, with statistics of each sentence beside it, but not its text."""
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -10,45 +11,47 @@ import pyarrow as pa
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.catalogue import Table
+from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.results.results import KEPT
-from phrasemodels.flows.run.session import Session
 
 MEANS = ("train_seconds", "peak_memory_mib")
 SAME = ("parameters", "steps")
-AGAIN = {"against", "intervals"}  # made again from what is kept
+AGAIN = {"against", "intervals"}  # computed again from the rest
 
 
-def keep(session: Session, folder: Path, note: str) -> Path:
-    """What a table's trainings in the store found, into a folder: scores, seeds, configuration, commit, libraries, and
-    the per-sentence statistics that tests need. A ValueError names a training that is not there."""
+def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: Step, folder: Path, note: str) -> Path:
+    """Write the results of a table's trainings in the store into a folder: scores, seeds, configurations, commit, library
+    versions, and the per-sentence statistics that tests need. ValueError: a training is not in the store."""
     scored: dict[str, list[tuple[int, Artifact, Artifact]]] = {}
-    for one in session.pipelines:
-        name, score = one.experiment.name, session.store.find(one.scored)
+    for pipeline in pipelines:
+        name, score = pipeline.experiment.name, store.find(pipeline.scored)
         if score is None:
             raise ValueError(
-                f"{name} seed {one.seed} is not in the store: `phrasemodels train {name} --seed {one.seed} --local`, "
-                "or leave it out by --row or --seeds"
+                f"{name} seed {pipeline.seed} is not in the store: `phrasemodels train {name} --seed {pipeline.seed} "
+                "--local`, or leave it out by --row or --seeds"
             )
-        scored.setdefault(name, []).append((one.seed, session.store.run(one.trained), score))
+        scored.setdefault(name, []).append((pipeline.seed, store.run(pipeline.trained), score))
     folder.mkdir(parents=True, exist_ok=True)
-    by_name = {experiment.name: experiment for experiment in session.table.experiments}
-    parts = {name: _training(folder, by_name[name], found) for name, found in scored.items()}
+    by_name = {experiment.name: experiment for experiment in table.experiments}
+    parts = {name: _training(folder, by_name[name], seeds) for name, seeds in scored.items()}
     rows = [
         {name: value for name, value in row.items() if name not in AGAIN} | parts[row["experiment"]]
-        for row in session.store.run(session.verdicts).meta["rows"]
+        for row in store.run(comparison).meta["rows"]
     ]
-    result = {"title": session.table.title, "commit": _commit(), "note": note, "rows": rows}
+    result = {"title": table.title, "commit": _commit(), "note": note, "rows": rows}
     write_durably(folder / "result.json", json.dumps(result, indent=1) + "\n")
     return folder / "result.json"
 
 
-def _training(folder: Path, experiment: Experiment, found: list[tuple[int, Artifact, Artifact]]) -> dict[str, Any]:
-    """What all seeds of a row share, and the files of their sentences."""
-    _, trained, score = found[0]
+def _training(folder: Path, experiment: Experiment, seeds: list[tuple[int, Artifact, Artifact]]) -> dict[str, Any]:
+    """Return what all seeds of a row share, and write a file of statistics for each seed."""
+    _, trained, score = seeds[0]
     columns = {answer.statistic.column for answer in experiment.answers if answer.statistic}
     files = []
-    for seed, _, scores in found if columns else []:
+    for seed, _, scores in seeds if columns else []:
         files.append(f"{experiment.row}-s{seed}.sentences.arrow")
         table = read_shard(scores.file("sentences.arrow")).select(["id", "group", *sorted(columns)])
         options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -60,7 +63,7 @@ def _training(folder: Path, experiment: Experiment, found: list[tuple[int, Artif
     settings = {name: value for name, value in trained.manifest["parts"]["settings"].items() if name != "seed"}
     return {
         "training": {name: trained.meta[name] for name in SAME}
-        | {name: fmean(model.meta[name] for _, model, _ in found) for name in MEANS},
+        | {name: fmean(model.meta[name] for _, model, _ in seeds) for name in MEANS},
         "settings": settings,
         "libraries": trained.manifest["parts"]["libraries"],
         "test_set": score.meta["test_set"],
@@ -70,7 +73,7 @@ def _training(folder: Path, experiment: Experiment, found: list[tuple[int, Artif
 
 
 def _commit() -> str:
-    """That of the code at hand; marked where it was changed since."""
+    """Return the commit of the code, marked `-dirty` if files were changed since."""
     command = ["git", "-C", str(KEPT.parent), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"

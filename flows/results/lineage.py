@@ -1,4 +1,4 @@
-"""Where a number is from, down to the bytes of an archive; and everything that was made from a file."""
+"""Lineage: the inputs of an artifact, down to digests of archives, and everything that was made from it."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ FEWEST_DIGITS = 6
 
 
 class Lineage:
-    """The artifacts of a store by key, and what was made from each."""
+    """The artifacts of a store by key, with what was made from each."""
 
     def __init__(self, store: Store) -> None:
         self.artifacts = {artifact.key: artifact for artifact in store.artifacts()}
@@ -23,42 +23,43 @@ class Lineage:
                 self.made_from.setdefault(key, []).append(artifact)
 
     def find(self, what: str, run_ids: Mapping[str, str]) -> Artifact:
-        """An artifact by the beginning of its key, its label (the newest of it), or its MLflow run.
+        """Return an artifact by the first digits of its key, its label (the newest artifact), or its MLflow run.
 
-        "000/table1/sample/phrase-k2 seed 0" means the score. A ValueError says what is not there.
+        "EXPERIMENT seed N" means the score. ValueError: there is none.
         """
         run = next((key for key, run_id in run_ids.items() if run_id == what), what)
         if len(run) >= FEWEST_DIGITS and (found := [a for key, a in self.artifacts.items() if key.startswith(run)]):
             return found[0]
         labelled = {a.manifest["label"]: a for a in self.artifacts.values()}
-        named = {a.manifest["label"].partition(" ")[2]: a for a in self.artifacts.values() if "scores" in a.meta}
+        scored = (a for a in self.artifacts.values() if "scores" in a.meta and "experiment" in a.about)
+        named = {f"{a.about['experiment']} seed {a.about['seed']}": a for a in scored}
         if what in labelled or what in named:
             return labelled.get(what) or named[what]
         raise ValueError(f"{what!r} is neither a store key, an MLflow run nor a label: {closest(what, {*named})}")
 
     def holding(self, digest: str) -> list[Artifact]:
-        """The artifacts with a file of this sha256, or of one that begins so."""
+        """Return the artifacts that hold a file whose sha256 begins with these digits."""
         if len(digest) < FEWEST_DIGITS:
             return []
         files = ((a, file) for a in self.artifacts.values() for file in a.manifest["files"].values())
         return list({a.key: a for a, file in files if file["sha256"].startswith(digest)}.values())
 
     def back(self, artifact: Artifact) -> Iterator[tuple[int, str, Artifact | str, bool]]:
-        """(depth, role, artifact, whether it was told before) of all that it rests on; a lost one is its key alone."""
-        told: set[str] = set()
+        """Yield (depth, role, artifact, seen before) of everything that an artifact depends on; a lost one is its key alone."""
+        seen: set[str] = set()
 
         def walk(key: str, role: str, depth: int) -> Iterator[tuple[int, str, Artifact | str, bool]]:
             found = self.artifacts.get(key)
-            yield depth, role, found or key, key in told
-            if found is not None and key not in told:
-                told.add(key)
+            yield depth, role, found or key, key in seen
+            if found is not None and key not in seen:
+                seen.add(key)
                 for name, parent in found.manifest["parts"]["inputs"].items():
                     yield from walk(parent, name, depth + 1)
 
         yield from walk(artifact.key, "", 0)
 
     def forward(self, artifact: Artifact) -> list[Artifact]:
-        """Everything that rests on it, oldest first."""
+        """Return everything that depends on an artifact, oldest first."""
         found: dict[str, Artifact] = {}
         queue = [artifact.key]
         while queue:
@@ -70,13 +71,13 @@ class Lineage:
 
 
 def setting(trained: Artifact) -> dict[str, Any]:
-    """How a model was trained and on what, whatever the seed."""
+    """Return how and on what a model was trained, without the seed."""
     parts = trained.manifest["parts"]
     return {"inputs": parts["inputs"], "settings": {**parts["settings"], "seed": None}}
 
 
 def described(artifact: Artifact | str) -> str:
-    """One line: label, key, and what matters of it: scores, licences, digests of what was fetched."""
+    """Describe an artifact in one line: label, key, scores, licences, digests of fetched files."""
     if isinstance(artifact, str):
         return f"{artifact}  (no longer in the store)"
     scores = ", ".join(f"{name} {score['value']:.2f}" for name, score in artifact.meta.get("scores", {}).items())
@@ -88,7 +89,7 @@ def described(artifact: Artifact | str) -> str:
 
 
 def difference(ours: Artifact, theirs: Artifact) -> list[tuple[str, Any, Any]]:
-    """(name, in one, in the other) of all in which keys and results of two artifacts differ."""
+    """Return (name, in one, in the other) of every difference between keys and results of two artifacts."""
     before, now = (flatten({**a.manifest["parts"], "result": _plain(a.meta)}) for a in (ours, theirs))
     names = sorted(before.keys() | now.keys(), key=lambda name: (_order(name), name))
     return [(name, before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)]
@@ -103,7 +104,7 @@ def _order(name: str) -> int:
 
 
 def as_json(artifact: Artifact | str) -> dict[str, Any]:
-    """What a script wants to know of an artifact."""
+    """Return an artifact as JSON for scripts."""
     if isinstance(artifact, str):
         return {"key": artifact}
     manifest = artifact.manifest

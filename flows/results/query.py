@@ -139,7 +139,7 @@ def _predictions(store: Store, tracker: Tracker) -> pa.Table:
         table = read_shard(artifact.file(file))
         asked = next(((a, b) for a, b in ANSWERS if {a, b} <= set(table.column_names)), None)
         names = {"grp": "group", **(dict(zip(("reference", "hypothesis"), asked, strict=True)) if asked else {})}
-        known: dict[str, Any] = {"experiment": artifact.manifest["label"].partition(" ")[2], "train_key": model}
+        known: dict[str, Any] = {"experiment": _training_name(artifact), "train_key": model}
         known |= {"licences": ", ".join(artifact.meta["licences"]), "redistributable": artifact.meta["redistributable"]}
         made = [
             pa.array([known[name]] * table.num_rows, kind)
@@ -149,6 +149,11 @@ def _predictions(store: Store, tracker: Tracker) -> pa.Table:
         ]
         tables.append(pa.table(made, schema=pa.schema(list(columns.items()))))
     return pa.concat_tables(tables)
+
+
+def _training_name(artifact: Artifact) -> str:
+    """EXPERIMENT seed N of what was made by a model."""
+    return f"{artifact.about['experiment']} seed {artifact.about['seed']}" if artifact.about else artifact.manifest["label"]
 
 
 def _column(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
@@ -205,7 +210,7 @@ def _seeds(store: Store, tracker: Tracker) -> pa.Table:
     values: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     lineage = Lineage(store)
     for artifact in lineage.artifacts.values():
-        name, _, seed = artifact.manifest["label"].partition(" ")[2].rpartition(" seed ")
+        name, seed = artifact.about.get("experiment", ""), str(artifact.about.get("seed", ""))
         settings = _training(lineage, artifact) if "scores" in artifact.meta else ""
         for metric, score in artifact.meta.get("scores", {}).items():
             of = values.setdefault((name, metric), {})

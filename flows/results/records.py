@@ -1,7 +1,7 @@
-"""Records of runs: what each was asked for, when, how it ended, and a page of it for people.
+"""Records of runs: what each was asked for, when it ran, and how it ended.
 
 ROOT/runs/ID.json    state: running, completed, failed, dead
-ROOT/runs/ID.html    the report of its table; of a run without one, or of several tables, what the record says
+ROOT/runs/ID.html    a page for people: the report of the run's table, or the record itself
 """
 
 import datetime
@@ -17,63 +17,63 @@ from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.gc import DAY, Waste
 from phrasemodels.data.store.leases import held
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.report.templates import render
 
 RUNNING, COMPLETED, FAILED, DEAD, DAMAGED = "running", "completed", "failed", "dead", "damaged"
 
 
 def page_of(store: Store, run: str) -> Path:
-    """Where the page of a run is, or will be."""
+    """Return the path of the page of a run."""
     return store.root / "runs" / f"{run}.html"
 
 
-def write(store: Store, record: dict[str, Any]) -> None:
-    """A record, with its page unless that is the report of a table."""
+def write(store: Store, record: dict[str, Any], page: str | None) -> None:
+    """Write a record and its page; None: the page is there already."""
     path = page_of(store, record["id"])
     path.parent.mkdir(exist_ok=True)
-    if record["state"] != COMPLETED or "verdicts" not in record:
-        write_durably(path, render("run.html.jinja", record=record))
+    if page is not None:
+        write_durably(path, page)
     write_durably(path.with_suffix(".json"), json.dumps(record | {"report": str(path)}, indent=1))
 
 
 def records(store: Store) -> list[dict[str, Any]]:
-    """The records of all runs, oldest first; one that runs no longer, but was never marked, is dead."""
-    found = [_read(path) for path in (store.root / "runs").glob("*.json")]
-    found = [r | {"state": DEAD} if r["state"] == RUNNING and not held(store, r["id"]) else r for r in found]
-    return sorted(found, key=lambda record: str(record["started"]))
+    """Return the records of all runs, oldest first; a run that has ended without saying so is dead."""
+    read = [_read(path) for path in (store.root / "runs").glob("*.json")]
+    read = [r | {"state": DEAD} if r["state"] == RUNNING and not held(store, r["id"]) else r for r in read]
+    return sorted(read, key=lambda record: str(record["started"]))
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A record; of one that is damaged only its name."""
-    known = {"id": path.stem, "title": "", "started": "", "state": DAMAGED}
+    """Return a record; of a damaged one only its name."""
+    damaged = {"id": path.stem, "title": "", "started": "", "state": DAMAGED}
     try:
-        found = json.loads(path.read_bytes())
-        UUID(found["id"])
-        return found if all(isinstance(found[name], str) for name in known) else known
+        record = json.loads(path.read_bytes())
+        UUID(record["id"])
+        return record if all(isinstance(record[name], str) for name in damaged) else damaged
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return known
+        return damaged
 
 
-def forgotten(store: Store, days: float, verdicts: Collection[str], dry: bool = False) -> list[Waste]:
-    """Remove the records and pages of runs that ended so many days ago; of each of these verdicts the newest run stays."""
+def remove_old(store: Store, days: float, verdicts: Collection[str], dry: bool = False) -> list[Waste]:
+    """Remove the records and pages of runs that ended so many days ago, but keep the newest run of each of these verdicts.
+
+    dry: only return what would be removed.
+    """
     known = records(store)
     newest = {str(record.get("verdicts")): record["id"] for record in known if record["state"] == COMPLETED}
     stay = {run for verdict, run in newest.items() if verdict in verdicts}
-    before, gone = time.time() - days * DAY, []
+    before, removed = time.time() - days * DAY, []
     for record in known:
         if record["id"] not in stay and _ended(record) < before:
             page = page_of(store, record["id"])
-            paths = [
-                path for path in (page, page.with_suffix(".json")) if path.exists()
-            ]  # the record last: it leads here
-            gone.append(Waste(paths[-1], sum(path.stat().st_size for path in paths), f"run of {record['title']}"))
+            paths = [path for path in (page, page.with_suffix(".json")) if path.exists()]  # the record leads here: last
+            removed.append(Waste(paths[-1], sum(path.stat().st_size for path in paths), f"run of {record['title']}"))
             for path in () if dry else paths:
                 path.unlink(missing_ok=True)
-    return gone
+    return removed
 
 
 def _ended(record: dict[str, Any]) -> float:
-    """When a run ended or was found dead; one that does not say so has not."""
+    """When a run ended or was found dead; infinity if the record does not say."""
     try:
         return datetime.datetime.fromisoformat(record.get("marked") or record["ended"]).timestamp()
     except (KeyError, ValueError, TypeError, ArithmeticError):

@@ -1,4 +1,4 @@
-"""One verdict for each number that the papers printed, with its reason and the runs it rests on."""
+"""Verdicts: one for each printed number, with its reason and the runs that it depends on."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -88,8 +88,8 @@ def _why_not(row: dict[str, str], same: Sequence[dict[str, str]]) -> str:
         return "describes the paper's own corpus"
     if asked := _asked(same):
         experiment, answer = asked
-        number = experiment.name.split("/")[1].removeprefix("table")
-        command = f"no run: phrasemodels reproduce --paper {experiment.paper} --table {number} --row {experiment.row}"
+        table = experiment.table
+        command = f"no run: phrasemodels reproduce --paper {table.paper} --table {table.number} --row {experiment.row}"
         return "; ".join(filter(None, (answer.why_not, command)))
     return "no experiment answers it"
 

@@ -1,4 +1,4 @@
-"""The flow for a schedule: one table after another, so that one that fails does not keep the others from their end."""
+"""The flow `everything`: one table after another, for schedules; a table that fails does not stop the others."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ import phrasemodels.infra.environment  # noqa: F401
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.leases import lease
 from phrasemodels.flows.experiments.catalogue import TABLES
-from phrasemodels.flows.results.records import page_of, write
+from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.results.stores import open_store
-from phrasemodels.flows.run.attempts import recorded
+from phrasemodels.flows.run.attempts import recorded, write
 from phrasemodels.flows.run.reproduce import reproduce
 from phrasemodels.infra.services import services
 from phrasemodels.infra.settings import Settings
@@ -24,11 +24,11 @@ def everything(
     set: list[str] | None = None,
     tables: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Every table of some papers, or of all; a report for each, and a page of the run that leads to them. Fails at the end
-    if one of them did.
+    """Run every table of some papers, or of all, with a report for each and a page that links to them. The run fails at
+    the end if one of the tables failed.
 
-    papers: like ["000"]. set: overrides of every experiment, like ["train.steps=200"]. tables: of these papers only some,
-    like ["1"].
+    papers: like ["000"]. set: overrides of every experiment, like ["train.steps=200"]. tables: only these tables, like
+    ["1"].
     """
     wanted, run, settings = chosen(papers or [], tables or []), str(runtime.flow_run.id), Settings()
     ended: dict[str, dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""What a run is doing: bars on a terminal, plain lines elsewhere, always on stderr."""
+"""Progress of a run on stderr: bars on a terminal, plain lines elsewhere; and progress artifacts in Prefect."""
 
 import contextlib
 import contextvars
@@ -25,33 +25,33 @@ from rich.progress import (
 )
 
 from phrasemodels.data.store.step import Step
-from phrasemodels.flows.run.session import Session
+from phrasemodels.flows.run.execute import Execution
 from phrasemodels.tasks.train.loop import PROGRESS, train
 
 LINES_EVERY = 15.0  # seconds between plain lines of one step
-GRACE = 2.0  # seconds after which a worker that is gone did not just end its work
-ARTIFACTS_EVERY = 5.0  # seconds between what Prefect is told of one step
+GRACE = 2.0  # seconds after which a missing worker has not just finished
+ARTIFACTS_EVERY = 5.0  # seconds between updates of one progress artifact
 
 
 class Watch:
-    """Follows the steps of a session. Trainings write how far they are beside their checkpoints, wherever they run."""
+    """Follows the steps of an execution. Trainings write their progress beside their checkpoints, wherever they run."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, execution: Execution) -> None:
+        self.execution = execution
+        self.total = len(execution.plan.steps)
         self.console = Console(stderr=True)
         self.seconds: dict[str, float] = {}
         self.running: dict[str, Step] = {}
         self.bars: dict[str, TaskID] = {}
-        self.spoken: dict[str, float] = {}
-        self.since: dict[str, tuple[int, float]] = {}  # how far a step was when it was first seen, and when
-        self.artifacts: dict[str, tuple[UUID | None, float]] = {}  # Prefect's, and when they were last told
+        self.printed: dict[str, float] = {}  # when the last line of a step was printed
+        self.since: dict[str, tuple[int, float]] = {}  # the first progress that was seen of a step, and when
+        self.artifacts: dict[str, tuple[UUID | None, float]] = {}  # Prefect's, and when they were last updated
         self.workers: dict[str, int] = {}  # process of each training
-        self.missing: dict[str, float] = {}  # since when it has been gone
+        self.missing: dict[str, float] = {}  # since when a training's process has been missing
         self.lost: set[str] = set()
         self.finished = 0
         self.done = threading.Event()
         self.lock = threading.Lock()
-        total = len(session.steps)
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -61,11 +61,11 @@ class Watch:
             console=self.console,
             disable=not sys.stderr.isatty(),
         )
-        self.all = self.bar.add_task("steps", total=total)
+        self.all = self.bar.add_task("steps", total=self.total)
 
     def __enter__(self) -> "Watch":
         self.bar.start()
-        context = contextvars.copy_context()  # Prefect's: what it is told belongs to this run
+        context = contextvars.copy_context()  # Prefect's: its artifacts belong to this run
         self.thread = threading.Thread(target=context.run, args=(self._follow,), daemon=True)
         self.thread.start()
         return self
@@ -73,22 +73,22 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self.done.set()
         self.thread.join()
-        self._tell(*self._all())
+        self._update_artifact(*self._overall())
         self.bar.stop()
 
     @contextlib.contextmanager
     def step(self, step: Step) -> Iterator[None]:
-        """While a step is under way."""
+        """While a step is under way: show its progress, and measure how long it takes."""
         started = time.monotonic()
         with self.lock:
             self.running[step.key] = step
-        ended = "failed after "
+        outcome = "failed after "
         try:
             yield
-            ended = ""
+            outcome = ""
         finally:
             took = time.monotonic() - started
-            said = f"{step.label}: {ended}{took:.1f} s"
+            text = f"{step.label}: {outcome}{took:.1f} s"
             with self.lock:
                 self.running.pop(step.key)
                 self.seconds[step.name] = self.seconds.get(step.name, 0.0) + took
@@ -98,57 +98,58 @@ class Watch:
                 self.finished += 1
             made, _ = self.artifacts.get(step.key[:12], (None, 0.0))
             if made is not None:
-                self._tell(step.key[:12], said, 100.0)
-            if self.bar.disable and (ended or took > 1):
-                self._say(said)
+                self._update_artifact(step.key[:12], text, 100.0)
+            if self.bar.disable and (outcome or took > 1):
+                self._print(text)
 
     def stages(self) -> dict[str, float]:
-        """Seconds by kind of step, added up over steps that may have run side by side."""
+        """Return seconds by kind of step, summed over steps that may have run side by side."""
         return {name: round(seconds, 1) for name, seconds in self.seconds.items()}
 
     def _follow(self) -> None:
         while not self.done.wait(0.5):
-            told = []
+            updates = []
             with self.lock:
                 for step in self.running.values():
                     if step.make is not train:
-                        done, total = self.session.shards.get(step.key, (0, 0))
-                    elif state := _read(self.session.store.workspace(step.key) / "checkpoints" / PROGRESS):
-                        self._look(step, state)
+                        done, total = self.execution.shards.get(step.key, (0, 0))
+                    elif state := _read(self.execution.store.workspace(step.key) / "checkpoints" / PROGRESS):
+                        self._check_worker(step, state)
                         done, total = state["step"], state["steps"]
                     else:
                         continue
                     if total:
-                        told.append(self._show(step, done, total))
-                told.append(self._all())
-            for news in told:
-                self._tell(*news)
+                        updates.append(self._show(step, done, total))
+                updates.append(self._overall())
+            for update in updates:
+                self._update_artifact(*update)
 
-    def _all(self) -> tuple[str, str, float]:
-        """What Prefect is told of all steps together."""
-        total = len(self.session.steps)
-        return "steps", f"step {self.finished} of {total}", 100 * self.finished / total
+    def _overall(self) -> tuple[str, str, float]:
+        """Name, text and percentage of the artifact of all steps together."""
+        return "steps", f"step {self.finished} of {self.total}", 100 * self.finished / self.total
 
-    def _look(self, step: Step, state: dict[str, Any]) -> None:
-        """Say at once that a worker died, and where another goes on."""
+    def _check_worker(self, step: Step, state: dict[str, Any]) -> None:
+        """Print at once that a worker died, and where another one continues."""
         pid, at, now = state["pid"], state["step"], time.monotonic()
-        alive = bool(self.session.settings.ray_address) or _alive(pid)  # of other machines nothing is known
+        alive = bool(self.execution.settings.ray_address) or _alive(pid)  # of other machines nothing is known
         if (known := self.workers.get(step.key)) != pid:
-            if not alive:  # of a run before this one
+            if not alive:  # of an earlier run
                 return
             if known is not None:
-                self._say(f"{step.label}: worker {known} was lost; worker {pid} goes on, at step {at}")
+                self._print(f"{step.label}: worker {known} was lost; worker {pid} continues at step {at}")
             self.workers[step.key] = pid
             self.since.pop(step.key, None)
         if alive:
             self.missing.pop(step.key, None)
             self.lost.discard(step.key)
         elif now - self.missing.setdefault(step.key, now) > GRACE and step.key not in self.lost:
-            self._say(f"{step.label}: worker {pid} was lost at step {at}; another will go on from its checkpoint")
+            self._print(
+                f"{step.label}: worker {pid} was lost at step {at}; another one will continue from its checkpoint"
+            )
             self.lost.add(step.key)
 
-    def _left(self, key: str, done: int, total: int) -> str:
-        """About how long a step still takes, from its speed since it was first seen to move."""
+    def _time_left(self, key: str, done: int, total: int) -> str:
+        """The estimated remaining time of a step, by its speed since it was first seen to move."""
         began, since = self.since.setdefault(key, (done, time.monotonic()))
         if done <= began:
             return ""
@@ -156,39 +157,39 @@ class Watch:
         return f", about {datetime.timedelta(seconds=round(seconds))} left"
 
     def _show(self, step: Step, done: int, total: int) -> tuple[str, str, float]:
-        """Bars or lines; returns what Prefect is told."""
+        """Update the bar or print a line; return name, text and percentage for the artifact."""
         lost = " (worker lost)" if step.key in self.lost else ""
-        left = self._left(step.key, done, total)
-        what = "step" if step.make is train else "shard"
+        left = self._time_left(step.key, done, total)
+        text = f"{step.label}: {'step' if step.make is train else 'shard'} {done} of {total}{left}{lost}"
         if not self.bar.disable:
             if step.key not in self.bars:
                 self.bars[step.key] = self.bar.add_task(step.label, total=total)
             self.bar.update(self.bars[step.key], completed=done, total=total, description=step.label + lost)
-        elif time.monotonic() - self.spoken.get(step.key, 0) > LINES_EVERY:
-            self.spoken[step.key] = time.monotonic()
-            self._say(f"{step.label}: {what} {done} of {total}{left}{lost}")
-        return step.key[:12], f"{step.label}: {what} {done} of {total}{left}{lost}", 100 * done / total
+        elif time.monotonic() - self.printed.get(step.key, 0) > LINES_EVERY:
+            self.printed[step.key] = time.monotonic()
+            self._print(text)
+        return step.key[:12], text, 100 * done / total
 
-    def _tell(self, name: str, said: str, percent: float) -> None:
-        """A progress artifact of Prefect, told anew every few seconds, and at its end."""
+    def _update_artifact(self, name: str, text: str, percent: float) -> None:
+        """Create or update a progress artifact in Prefect, every few seconds and at the end."""
         made, when = self.artifacts.get(name, (None, 0.0))
         if time.monotonic() - when < ARTIFACTS_EVERY and percent < 100:
             return
         try:
             if made is None:
-                made = cast(UUID, create_progress_artifact(percent, f"progress-{name}", said))
+                made = cast(UUID, create_progress_artifact(percent, f"progress-{name}", text))
             else:
-                update_progress_artifact(made, percent, said)
-        except Exception as error:  # whoever watches never ends what is watched
-            self._say(f"Prefect was not told of {said}: {error}")
+                update_progress_artifact(made, percent, text)
+        except Exception as error:  # progress must never end the run
+            self._print(f"Prefect did not take the progress of {text}: {error}")
         self.artifacts[name] = (made, time.monotonic())
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """The progress of a training; None while there is none, or it is being written."""
+    """Return the progress of a training; None while there is none."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -196,7 +197,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _alive(pid: int) -> bool:
-    """Whether a process of this machine is there, and no zombie."""
+    """Whether a process of this machine exists and is no zombie; without /proc, nothing is known and it counts as alive."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -1,10 +1,12 @@
-"""The flow: every step of a table as a Prefect task, the table compared with the paper, a report."""
+"""The flow `reproduce`: every step of a table as a Prefect task, then the comparison with the paper and a report."""
 
 import json
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
+from phrasemodels.flows.results.finished import FinishedTable
 from prefect import flow, runtime, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
@@ -12,19 +14,27 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
 from phrasemodels.data.store.artifacts import write_durably
-from phrasemodels.flows.experiments.catalogue import table as find_table
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.report.table import write_report
+from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.run.attempts import attempt
+from phrasemodels.flows.run.execute import Execution
+from phrasemodels.flows.run.plan import Plan
+from phrasemodels.flows.run.preflight import planned
 from phrasemodels.flows.run.progress import Watch
-from phrasemodels.flows.run.session import Session
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import Stopped, stoppable
 
-RUNNER: Any = ThreadPoolTaskRunner(max_workers=12)
+OPTIONS: dict[str, Any] = {
+    "name": "reproduce",
+    "task_runner": ThreadPoolTaskRunner(max_workers=12),
+    "persist_result": False,
+}
 
 
-@flow(name="reproduce", task_runner=RUNNER, persist_result=False)
+@flow(**OPTIONS)
 def reproduce(
     paper: str = "000",
     table: str = "1",
@@ -39,26 +49,41 @@ def reproduce(
     set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"].
     """
     settings = Settings()
-    attempted = str(runtime.flow_run.id or "")
-    session = Session(find_table(paper, table, profile, seeds, set or [], rows or []), settings, attempted)
+    request = Request(paper, table, profile, seeds, set or [], rows or [])
+    return run_table(request, *planned(request, settings), settings)
+
+
+def reproduce_plan(request: Request, plan: Plan, store: Store, settings: Settings) -> dict[str, Any]:
+    """Run a plan that has been made already as a flow run of `reproduce`, for the command line."""
+
+    @flow(**OPTIONS)
+    def run(paper: str, table: str, profile: str, seeds: int, set: list[str], rows: list[str]) -> dict[str, Any]:
+        return run_table(request, plan, store, settings)
+
+    return run(**asdict(request))
+
+
+def run_table(request: Request, plan: Plan, store: Store, settings: Settings) -> dict[str, Any]:
+    """Inside a flow run: run all steps of a plan, write the report, and return what the command prints."""
     started = time.monotonic()
-    if missing := session.missing_files():
-        raise OSError("offline, and these files are missing; put each at the place named:\n  " + "\n  ".join(missing))
-    with services(settings), attempt(session, runtime.flow_run.parameters) as record, Watch(session) as watch:
+    execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""))
+    record = execution.record
+    asked = runtime.flow_run.parameters
+    with services(settings), attempt(record, settings, asked) as entry, Watch(execution) as watch:
         ready = time.monotonic() - started
-        session.check()
-        run_steps(session, watch)
-        with watch.step(session.verdicts):
-            verdicts = session.store.run(session.verdicts)
-        report = write_report(session, verdicts)
-        record |= {"verdicts": verdicts.key, "stages": watch.stages()}
-        session.close(verdicts, report)
-        found = verdicts.meta["rows"]
-        create_table_artifact(key=f"verdicts-{paper}-table{table}-{profile}", table=[_flat(row) for row in found])
+        execution.check()
+        run_steps(execution, watch)
+        finished = FinishedTable(plan.table, plan.pipelines, store, store.run(plan.comparison), record.tracker.keys())
+        report = write_report(finished, page_of(store, record.attempt) if record.attempt else None)
+        entry |= {"verdicts": finished.comparison.key, "stages": watch.stages()}
+        record.close(finished.comparison, report)
+        rows = finished.comparison.meta["rows"]
+        name = f"verdicts-{request.paper}-table{request.table}-{request.profile}"
+        create_table_artifact(key=name, table=[_flat(row) for row in rows])
     result = {
-        "title": session.table.title,
-        "rows": found,
-        "leaks": session.leaks(),
+        "title": plan.table.title,
+        "rows": rows,
+        "leaks": finished.leaks,
         "report": str(report),
         "stages": watch.stages(),
         "seconds": round(time.monotonic() - started, 1),
@@ -68,17 +93,16 @@ def reproduce(
     return result
 
 
-def run_steps(session: Session, watch: Watch) -> None:
-    """Submit every step that is not the last, each after those that it rests on; the first failure is raised."""
+def run_steps(execution: Execution, watch: Watch) -> None:
+    """Submit every step as a Prefect task after the steps that it depends on; raise the first failure."""
+    steps = {step.key: step for step in execution.plan.steps}
 
     @task(task_run_name="{label}", cache_policy=NO_CACHE, persist_result=False)
-    def execute(key: str, label: str) -> None:
+    def run_step(key: str, label: str) -> None:
         with watch.step(steps[key]):
-            session.execute(steps[key])
+            execution.run(steps[key])
 
-    submit: Callable[..., Any] = execute.submit
-
-    steps = {step.key: step for step in session.steps if step is not session.verdicts}
+    submit: Callable[..., Any] = run_step.submit
     futures: dict[str, Any] = {}
     for key, step in steps.items():
         before = [futures[value.key] for value in step.inputs.values() if value.key in futures]

@@ -46,12 +46,14 @@ class Recipe(Protocol):
         """The same without what needs more than torch, pyarrow and sacrebleu."""
 
 
-def steps_of(name: str, recipe: Recipe, model: Any, config: TrainConfig, seed: int) -> dict[str, Step]:
+def steps_of(
+    name: str, recipe: Recipe, model: Any, config: TrainConfig, seed: int, about: Mapping[str, Any] | None = None
+) -> dict[str, Step]:
     """Return the steps of the stages of one training, by stage; `name` and seed make their labels."""
     known = recipe.data()
     stages = recipe.stages(model, config, seed)
     for stage_name, stage in stages.items():
         inputs = {ours: known[theirs] for ours, theirs in stage.inputs.items()}
         label = f"{stage.make.__name__} {name} seed {seed}"
-        known[stage_name] = Step(stage.make, label, stage.settings, inputs)
+        known[stage_name] = Step(stage.make, label, stage.settings, inputs, about or {}, stage.spread)
     return {stage_name: known[stage_name] for stage_name in stages}

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from phrasemodels.flows.cli.options import Json
+
 if TYPE_CHECKING:
     from phrasemodels.flows.results.models import Model
 
@@ -18,7 +20,6 @@ Name = Annotated[
         metavar="MODEL", help="An experiment (its best seed is taken), a folder of `export`, a store key or MLflow run."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""What a user puts in by hand, in experiments: it is known by its digests, so that it is part of the keys."""
+"""Files that users supply (corpora, word vectors, pretrained encoders), resolved in experiments to their digests."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -13,34 +13,42 @@ from phrasemodels.data.download.user_files import digests
 from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.data.store.step import digest_of
 from phrasemodels.encoders.inputs import Found, PretrainedConfig, pretrained
+from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.problems.entailment.data import VectorFile
 
 READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # of a folder of an encoder
-LEARNED = "word vectors are learned: the paper's were not put in"
-Find = Callable[[Any, Sources], Any]  # what was found in place of what was named
+LEARNED = "word vectors are learned: the paper's were not supplied"
+Find = Callable[[Any, Sources], Any]  # from a part that names a file to one that has its digest
 
 
-def with_supplied(experiment: Experiment, sources: Sources) -> Experiment:
-    """The experiment with what lies in folders of the sources: corpora, word vectors, pretrained encoders. Where word
-    vectors are not there they are learned, and the number is not comparable with the paper's."""
+def with_user_files(table: Table, sources: Sources) -> Table:
+    """Return the table with all its experiments resolved."""
+    return dataclasses.replace(table, experiments=tuple(resolved(e, sources) for e in table.experiments))
+
+
+def resolved(experiment: Experiment, sources: Sources) -> Experiment:
+    """Return the experiment with its corpora, word vectors and encoders resolved to files in folders of the sources.
+
+    Word vectors that are not there are learned, and then the number is not comparable with the paper's.
+    """
     recipe = _replaced(experiment.recipe, FINDERS, sources)
-    found = dataclasses.replace(experiment, recipe=recipe, model=_replaced(experiment.model, FINDERS, sources))
+    made = dataclasses.replace(experiment, recipe=recipe, model=_replaced(experiment.model, FINDERS, sources))
     if not getattr(experiment.recipe, "vectors", None) or recipe.vectors:
-        return found
+        return made
     answers = tuple(dataclasses.replace(a, why_not=a.why_not or LEARNED) for a in experiment.answers)
-    return dataclasses.replace(found, answers=answers, comparable=False)
+    return dataclasses.replace(made, answers=answers, comparable=False)
 
 
 def with_encoders(part: Any, sources: Sources) -> Any:
-    """A recipe or a model with the folders of pretrained encoders alone, for a model that is trained."""
+    """Return a recipe or a model with only its pretrained encoders resolved, for a model that is trained already."""
     return _replaced(part, ENCODERS, sources)
 
 
 def missing_encoders(experiment: Experiment) -> set[str]:
-    """Pretrained encoders that have no folder and cannot be had from the hub."""
+    """Return the pretrained encoders that have no folder here and that the hub does not offer."""
     parts = getattr(experiment.model, "inputs", ())
     return {part.name for part in parts if isinstance(part, PretrainedConfig) and not _there(part.name)}
 
@@ -55,7 +63,7 @@ def _there(name: str) -> bool:
 
 
 def _replaced(value: Any, finders: Mapping[type, Find], sources: Sources) -> Any:
-    """A value of nested dataclasses and tuples, with what was found in place of what was named."""
+    """Return a value of nested dataclasses and tuples with its parts resolved."""
     if find := finders.get(type(value)):
         return find(value, sources)
     if type(value) is tuple:
@@ -75,7 +83,7 @@ def _corpus(corpus: Corpus, sources: Sources) -> Corpus:
 
 @cache
 def _digests(corpus: str, sources: Sources) -> dict[str, str]:
-    """Of what was put in for a corpus, if it has any such files."""
+    """Digests of the files that the user supplied for a corpus."""
     manifest = load(corpus)
     known = {file.name for file in manifest.files}
     return {name: digest for name, digest in digests(manifest, sources).items() if name not in known}
@@ -90,7 +98,7 @@ def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedCon
 
 
 def _found(name: str, sources: Sources) -> str:
-    """A pretrained encoder in its folder, or of the hub, which is not asked where the sources are offline."""
+    """Return an encoder in its folder, or on the hub, which is not asked if the sources are offline."""
     folders = (folder / name for folder in (*sources.mirrors, Path()))
     folder = next((folder for folder in folders if (folder / "config.json").is_file()), None)
     found = Found(name if folder is None else f"{folder.name}@{_content(folder)}")
@@ -105,7 +113,7 @@ def _content(folder: Path) -> str:
 
 @cache
 def _digest(files: tuple[tuple[Path, int], ...]) -> str:
-    """Of names and contents of files, read again when one was changed."""
+    """Digest of names and contents of files; read again when one of them changes."""
     return digest_of({path.name: sha256_of(path) for path, _ in files})
 
 

@@ -1,0 +1,18 @@
+"""The store and the tracker that the settings name."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from phrasemodels.data.store.store import Store
+    from phrasemodels.infra.tracking import Tracker
+
+
+def opened() -> tuple["Store", "Tracker"]:
+    """Open both."""
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.infra.settings import Settings
+    from phrasemodels.infra.tracking import Tracker
+
+    settings = Settings()
+    return open_store(settings), Tracker(settings.tracking_uri)

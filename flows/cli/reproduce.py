@@ -1,0 +1,107 @@
+"""The commands that run a table or show what a run would do: reproduce, plan, keep."""
+
+import json
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from phrasemodels.flows.cli.options import Json, Overrides, Paper, Profile, Rows, Seeds, TableNumber
+
+app = typer.Typer()
+
+
+@app.command()
+def reproduce(
+    paper: Paper = "000",
+    table: TableNumber = "1",
+    profile: Profile = "sample",
+    seeds: Seeds = 2,
+    set: Overrides = None,
+    row: Rows = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Never fetch from a URL; list at once the files that are missing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a table of a paper from raw corpora to verdicts and a report; resumes where it was interrupted.
+
+    Example: phrasemodels reproduce --paper 000 --table 1 --profile laptop --seeds 2
+    """
+    if offline:
+        os.environ["PHRASEMODELS_OFFLINE"] = "true"
+    import phrasemodels.infra.environment  # noqa: F401  before prefect
+    from phrasemodels.flows.cli.terminal import print_table
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.run.preflight import planned
+    from phrasemodels.infra.services import services
+    from phrasemodels.infra.settings import Settings
+
+    settings, request = Settings(), Request(paper, table, profile, seeds, set or [], row or [])
+    plan, store = planned(request, settings)
+    print("starting Prefect, Ray and MLflow", file=sys.stderr, flush=True)
+    with services(settings):
+        from phrasemodels.flows.run.reproduce import reproduce_plan
+
+        result = reproduce_plan(request, plan, store, settings)
+    if as_json:
+        print(json.dumps(result, indent=1))
+    else:
+        print_table(result)
+
+
+@app.command()
+def plan(
+    paper: Paper = "000",
+    table: TableNumber = "1",
+    profile: Profile = "sample",
+    seeds: Seeds = 2,
+    set: Overrides = None,
+    row: Rows = None,
+    as_json: Json = False,
+) -> None:
+    """Show what `reproduce` would do: each step, hit or miss, and which part of its key changed."""
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.results.explain_miss import explain
+    from phrasemodels.flows.run.preflight import planned
+    from phrasemodels.infra.settings import Settings
+
+    made, store = planned(Request(paper, table, profile, seeds, set or [], row or []), Settings())
+    rows: list[dict[str, Any]] = []
+    for step in made.steps:
+        hit, why = explain(store, step)
+        rows.append({"step": step.name, "label": step.label, "key": step.key, "hit": hit, "why": why})
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for item in rows:
+        print(f"{'hit ' if item['hit'] else 'MISS'}  {item['label']}" + (f"  ({item['why']})" if item["why"] else ""))
+    print(f"{sum(item['hit'] for item in rows)} of {len(rows)} steps are in the store", file=sys.stderr)
+
+
+@app.command()
+def keep(
+    name: Annotated[str, typer.Argument(help="Folder to make under results/.")],
+    paper: Paper = "000",
+    table: TableNumber = "1",
+    profile: Profile = "laptop",
+    seeds: Seeds = 3,
+    set: Overrides = None,
+    row: Rows = None,
+    note: Annotated[str, typer.Option(help="What a reader has to know: machine, what else ran, why this size.")] = "",
+) -> None:
+    """Keep the results of a table's trainings in the store with the project: verdicts and report read results/.
+
+    Example: phrasemodels keep 000-table1-laptop --table 1 --profile laptop --seeds 3
+    """
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.results.keep import keep as write
+    from phrasemodels.flows.results.results import KEPT
+    from phrasemodels.flows.run.preflight import planned
+    from phrasemodels.infra.settings import Settings
+
+    made, store = planned(Request(paper, table, profile, seeds, set or [], row or []), Settings())
+    print(write(store, made.table, made.pipelines, made.comparison, KEPT / name, note))

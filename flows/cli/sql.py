@@ -1,0 +1,51 @@
+"""The command that answers SQL."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phrasemodels.flows.cli.opened import opened
+from phrasemodels.flows.cli.options import Json
+
+app = typer.Typer()
+
+
+@app.command()
+def sql(
+    question: Annotated[
+        str,
+        typer.Argument(
+            help="SQL of DuckDB, over: runs, metrics, seeds, predictions, phrases, levels, leaks, shards, lineage, verdicts, published."
+        ),
+    ],
+    to: Annotated[Path | None, typer.Option(help="Write the answer into this file, as Parquet.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Ask anything of runs, metrics, predictions, shards and verdicts.
+
+    Example: phrasemodels sql "select system, ours, half_width, verdict from verdicts order by ours desc"
+    """
+    import pyarrow as pa
+
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.data.formats.shards import write_parquet
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.results.query import query
+    from phrasemodels.infra.services import start_mlflow
+    from phrasemodels.infra.settings import Settings
+
+    if to is not None and to.suffix != ".parquet":
+        raise ValueError(f"{to}: answers are written as Parquet; name a file that ends with .parquet")
+    start_mlflow(Settings())
+    columns, rows = query(*opened(), question)
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    if to is not None:
+        values = [pa.array([row[place] for row in rows]) for place in range(len(columns))]
+        write_parquet(to, pa.Table.from_arrays(values, names=columns))
+        print(to)
+    elif as_json:
+        print(json.dumps(found, indent=1, default=str))
+    else:
+        print_rows("", columns, found)

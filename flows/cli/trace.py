@@ -1,0 +1,62 @@
+"""The commands that follow a result to its origins: trace, diff."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from phrasemodels.flows.cli.opened import opened
+from phrasemodels.flows.cli.options import Json
+
+app = typer.Typer()
+
+What = Annotated[
+    str, typer.Argument(help="A store key (its first six digits are enough), a label, or a run of MLflow.")
+]
+
+
+@app.command()
+def trace(what: What, as_json: Json = False) -> None:
+    """Where a result is from, down to the digests of archives; and all that was made from it, or from a file's sha256.
+
+    Example: phrasemodels trace "000/table1/sample/phrase-k2 seed 0"
+    """
+    from phrasemodels.flows.results.lineage import Lineage, described
+    from phrasemodels.flows.results.lineage import as_json as plain
+
+    store, tracker = opened()
+    lineage = Lineage(store)
+    holding = lineage.holding(what)
+    artifact = holding[0] if holding else lineage.find(what, tracker.keys())
+    back, forward = list(lineage.back(artifact)), lineage.forward(artifact)
+    if as_json:
+        steps = [{"depth": depth, "role": role, **plain(found)} for depth, role, found, again in back if not again]
+        print(json.dumps({"back": steps, "forward": [plain(found) for found in forward]}, indent=1))
+        return
+    for depth, role, found, again in back:
+        name = f"{role}: " if role else ""
+        print("  " * depth + name + (f"{found.manifest['label']}  (above)" if again else described(found)))  # type: ignore[union-attr]
+    print(f"\nmade from it: {len(forward) or 'nothing'}")
+    for found in forward:
+        print("  " + described(found))
+
+
+@app.command()
+def diff(one: What, other: What, as_json: Json = False) -> None:
+    """In what two trainings, scores or stages differ: settings, inputs, libraries, source, results.
+
+    Example: phrasemodels diff "train 000/table1/sample/transformer seed 0" "train 000/table1/sample/phrase-k2 seed 0"
+    """
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.results.lineage import Lineage, difference
+
+    store, tracker = opened()
+    lineage, run_ids = Lineage(store), tracker.keys()
+    first, second = (lineage.find(what, run_ids) for what in (one, other))
+    rows = [{"": name, "one": mine, "other": theirs} for name, mine, theirs in difference(first, second)]
+    if as_json:
+        print(json.dumps([dict(zip(("name", "one", "other"), row.values(), strict=True)) for row in rows], indent=1))
+    elif rows:
+        print_rows(f"{first.manifest['label']} | {second.manifest['label']}", ["", "one", "other"], rows)
+    else:
+        print("nothing")

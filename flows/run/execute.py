@@ -1,0 +1,120 @@
+"""Execution: where each step of a plan runs, and how a training gets to its workers."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.step import Executor, Step, call_here
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.experiment import Pipeline
+from phrasemodels.flows.run.nodes import NodeLaunch, NodeMap, run_on_node
+from phrasemodels.flows.run.plan import Plan
+from phrasemodels.flows.run.preflight import sources_of
+from phrasemodels.flows.run.record import Record
+from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, on_ray, ray_map
+from phrasemodels.infra.settings import Settings
+from phrasemodels.infra.tracking import Tracker
+from phrasemodels.tasks.parsers.parse import parse, plant
+from phrasemodels.tasks.prepare.sharded import history
+from phrasemodels.tasks.train.loop import train
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Runs the steps of a plan.
+
+    shards: of steps under way, how many shards are done, of how many begun.
+    """
+
+    plan: Plan
+    store: Store
+    record: Record
+    settings: Settings
+    sources: Sources
+    shards: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan, store: Store, settings: Settings, attempt: str = "") -> "Execution":
+        """Return the execution of a plan, recorded in the MLflow of the settings; attempt: the id of the Prefect run."""
+        tracker = Tracker(settings.tracking_uri, settings.artifact_location)
+        return cls(plan, store, Record(plan, store, tracker, attempt), settings, sources_of(settings))
+
+    def run(self, step: Step) -> Artifact:
+        """Run one step: a training on its workers, other steps of a model in one Ray task, the rest in this process, with
+        their shards fanned out over Ray."""
+        pipeline = self.plan.owners.get(step.key)
+        if pipeline is not None and step.make is train:
+            return self._train(step, pipeline)
+        if step.make is train or (pipeline is not None and not step.fans_out):
+            artifact = self.store.find(step) or self._on_ray(step, Executor())
+        else:
+            artifact = self.store.run(step, Executor(map=self._map(step), sources=self.sources))
+        if pipeline is not None and step.key == pipeline.scored.key:
+            self.record.finish(pipeline, artifact)
+        return artifact
+
+    def _train(self, step: Step, pipeline: Pipeline) -> Artifact:
+        """Find or run a training, recorded in MLflow."""
+        with self.record.training(pipeline) as report:
+            artifact = self.store.find(step) or self.launch_training(step, pipeline, report)
+            report(history(artifact))
+        if shared := self.store.shared:
+            with contextlib.suppress(ValueError):  # a damaged lease may belong to another run of the same training
+                if shared.leased()[step.key] <= 1:
+                    shared.remove("checkpoints", step.key)
+        return artifact
+
+    def launch_training(self, step: Step, pipeline: Pipeline, report: Callable[[Any], None]) -> Artifact:
+        """Run a training on its workers: as one Ray task, or as a Ray Train group. The workers fetch the data and share
+        checkpoints if nodes have folders of their own."""
+        group = self.workers_of(pipeline)
+        launch: Callable[..., None] = group or call_here
+        if self.store.shared is not None:
+            launch = NodeLaunch(launch, self.store, self.settings.cache_bytes)
+        executor = Executor(launch=launch, report=report)
+        if group is None:
+            return self._on_ray(step, executor)
+        group.check()
+        return self.store.run(step, executor)
+
+    def workers_of(self, pipeline: Pipeline) -> TorchTrainerLaunch | None:
+        """Return the Ray Train group of a training; None: it runs as a plain Ray task.
+
+        Starting a group takes longer than a small training. So only trainings that ask for several processors, for a GPU
+        or for a number of workers get one, those at the paper's size, and the first of a run, which shows at once whether
+        the cluster can start groups.
+        """
+        config, experiment = pipeline.experiment.train, pipeline.experiment
+        asks = self.settings.workers or config.workers or config.threads > 1 or config.gpus
+        if not asks and experiment.profile != "paper" and pipeline is not self.plan.pipelines[0]:
+            return None
+        name = f"{pipeline.trained.key[:12]}-{experiment.name.replace('/', '-')}-s{pipeline.seed}"
+        workers = self.settings.workers or max(1, config.workers)
+        return TorchTrainerLaunch(name, workers, config.threads, config.gpus)
+
+    def check(self) -> None:
+        """ValueError, before anything is made: the cluster can never hold a training of the plan."""
+        for pipeline in self.plan.pipelines:
+            if (group := self.workers_of(pipeline)) and not self.store.find(pipeline.trained, verify=False):
+                group.check()
+
+    def _map(self, step: Step) -> Any:
+        """The fan-out over the cluster: in actors where a parser stays loaded, else in tasks. If nodes have folders of
+        their own, inputs and results travel through the shared store."""
+        spread = actor_map if step.make in (parse, plant) else ray_map
+        over_ray = partial(spread, told=partial(self._on_progress, step.key))
+        if self.store.shared is None:
+            return over_ray
+        return NodeMap(over_ray, self.store, self.settings.cache_bytes)
+
+    def _on_progress(self, key: str, done: int, begun: int) -> None:
+        self.shards[key] = (done, begun)
+
+    def _on_ray(self, step: Step, executor: Executor) -> Artifact:
+        """Run one step in a Ray task on any node; return its result on this node."""
+        made = on_ray(run_on_node, self.store, self.settings.cache_bytes, step, executor)
+        return made if self.store.shared is None else self.store.run(step)

@@ -1,0 +1,67 @@
+"""The plan of a table: the steps that lead from corpora to verdicts. Nothing runs here and nothing is read or written."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
+
+from phrasemodels.data.store.step import Step, with_dependencies
+from phrasemodels.flows.experiments.catalogue import Table
+from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
+from phrasemodels.tasks.prepare.leaks import leaks
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a table whose experiments already refer to the files that the user supplied."""
+
+    table: Table
+
+    @cached_property
+    def pipelines(self) -> list[Pipeline]:
+        """One for each seed and experiment; all experiments of a seed come before the next seed."""
+        return [experiment.steps(seed) for seed in self.table.seeds for experiment in self.table.experiments]
+
+    @cached_property
+    def comparison(self) -> Step:
+        """The last step: the table compared with the paper."""
+        rows = tuple(row for experiment in self.table.experiments for row in _rows(experiment))
+        inputs = {f"{p.experiment.name} seed {p.seed}": p.scored for p in self.pipelines}
+        return Step(compare, self.table.title, CompareSettings(self.table.title, rows, self.table.seeds), inputs)
+
+    @cached_property
+    def leaks(self) -> dict[str, Step]:
+        """By experiment, the step that counts test records that stand verbatim in the training set."""
+        return {experiment.name: _leak(experiment) for experiment in self.table.experiments}
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """All steps, inputs first; the comparison comes last."""
+        return with_dependencies([*self.leaks.values(), self.comparison])
+
+    @cached_property
+    def owners(self) -> dict[str, Pipeline]:
+        """The pipeline that each step of a model belongs to, by key; steps that prepare data have none."""
+        return {step.key: pipeline for pipeline in self.pipelines for step in pipeline.stages.values()}
+
+
+def _rows(experiment: Experiment) -> list[RowSettings]:
+    return [
+        RowSettings(
+            experiment.name,
+            experiment.system,
+            experiment.variant,
+            answer.cell.published if answer.cell else None,
+            answer.metric,
+            experiment.reason_not(answer),
+            answer.statistic,
+            experiment.sibling(experiment.baseline) if experiment.baseline else "",
+            experiment.changed,
+        )
+        for answer in experiment.answers
+    ]
+
+
+def _leak(experiment: Experiment) -> Step:
+    corpus = experiment.recipe.corpus
+    return Step(leaks, f"leaks {corpus.name}", None, {split: corpus.split(split) for split in ("train", "test")})

@@ -1,0 +1,120 @@
+"""The record of a table in MLflow: a run of the table, a run of each training below it, and the registered models."""
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from phrasemodels.data.store.artifacts import MANIFEST, Artifact
+from phrasemodels.data.store.step import digest_of
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.experiment import Pipeline
+from phrasemodels.flows.run.plan import Plan
+from phrasemodels.infra.registry import register
+from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, flatten
+from phrasemodels.tasks.prepare.sharded import history
+
+SERVED = Path(__file__).with_name("served.py")
+FINAL = ("parameters", "dev_loss", "train_seconds", "peak_memory_mib")  # metrics of a training that has ended
+
+
+@dataclass(frozen=True)
+class Record:
+    """Writes a table and its trainings to MLflow; attempt: the id of the Prefect run, if there is one."""
+
+    plan: Plan
+    store: Store
+    tracker: Tracker
+    attempt: str = ""
+
+    @cached_property
+    def table_run(self) -> str:
+        """The id of the MLflow run of the table, in the experiment of its problem and corpus."""
+        key = digest_of([self.plan.table.title, [p.scored.key for p in self.plan.pipelines]])
+        tags = {"phrasemodels.kind": "table", ATTEMPT: self.attempt}
+        return self.tracker.open_run(self.plan.table.experiments[0].recipe.name, self.plan.table.title, key, tags)
+
+    def training_run(self, pipeline: Pipeline) -> str:
+        """The id of the MLflow run of one experiment and seed, with its parameters."""
+        e = pipeline.experiment
+        tags = {
+            "mlflow.parentRunId": self.table_run,
+            "phrasemodels.kind": "training",
+            ATTEMPT: self.attempt,
+            "paper": e.paper,
+            "system": f"{e.system} {e.variant}",
+            "corpus": e.recipe.corpus.name,
+            "profile": e.profile,
+            "experiment": e.name,
+            "seed": str(pipeline.seed),
+        }
+        run_id = self.tracker.open_run(e.recipe.name, f"{e.name} seed {pipeline.seed}", pipeline.trained.key, tags)
+        self.tracker.parameters(run_id, flatten(pipeline.trained.parts["settings"]))
+        return run_id
+
+    @contextlib.contextmanager
+    def training(self, pipeline: Pipeline) -> Iterator[Callable[[Any], None]]:
+        """While a training runs: yield what its metrics are reported to; mark its MLflow run if it fails."""
+        run_id = self.training_run(pipeline)
+        try:
+            yield StepMetrics(self.tracker, run_id, self.attempt)
+        except BaseException as error:
+            self.tracker.fail(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
+            raise
+
+    def finish(self, pipeline: Pipeline, scored: Artifact) -> None:
+        """Log final metrics with the digest of their test set, configuration, predictions and learning curve."""
+        from phrasemodels.flows.report.plots import learning_curve
+
+        trained, predicted = self.store.find(pipeline.trained), self.store.find(pipeline.predicted)
+        assert trained is not None and predicted is not None, "a score depends on weights and predictions"
+        metrics = {f"test/{name}": score["value"] for name, score in scored.meta["scores"].items()}
+        metrics |= {name: float(trained.meta[name]) for name in FINAL}
+        tags = {
+            "test_set": digest_of([s["content"] for s in scored.meta["test_set"]]),
+            "score": scored.key,
+            "licences": ", ".join(scored.meta["licences"]),
+            "workers": " then ".join(map(str, trained.meta["workers"])),
+        }
+        files = [trained.file("config.json"), *sorted(scored.path.glob("*.json")), *sorted(scored.path.glob("*.arrow"))]
+        files = [file for file in files if file.name != MANIFEST]
+        if scored.meta["redistributable"]:
+            files += sorted(predicted.path.glob("*.arrow"))
+        with tempfile.TemporaryDirectory() as folder:
+            files.append(Path(folder) / "learning-curve.png")
+            learning_curve(history(trained), files[-1])
+            run_id = self.training_run(pipeline)
+            StepMetrics(self.tracker, run_id, self.attempt)(history(trained))  # if another attempt had the run before
+            self.tracker.finish(run_id, metrics, files, tags)
+
+    def close(self, comparison: Artifact, report: Path) -> None:
+        """End the run of the table with its means, verdicts and report, and register the best model of each row."""
+        short = {e.name: e.row for e in self.plan.table.experiments}
+        metrics = {
+            f"{short[row['experiment']]}/{row['metric']}": row["intervals"][row["metric"]]["mean"]
+            for row in comparison.meta["rows"]
+        }
+        files = [comparison.file("verdicts.json"), report]
+        self.tracker.finish(self.table_run, metrics, files, {"verdicts": comparison.key})
+        self._register()
+
+    def _register(self) -> None:
+        """Register the best seed of each row, if models of its problem can answer single inputs."""
+        from phrasemodels.flows.results.lineage import Lineage
+        from phrasemodels.flows.results.models import best_of, stored
+
+        lineage, runs = Lineage(self.store), self.tracker.keys()
+        for experiment in self.plan.table.experiments:
+            if not experiment.recipe.answers_inputs:
+                continue
+            own = [p for p in self.plan.pipelines if p.experiment == experiment]
+            model = stored(lineage, best_of([a for p in own if (a := self.store.find(p.trained))]))
+            tags = {KEY: model.weights.key, "licences": ", ".join(model.weights.meta["licences"])}
+            with tempfile.TemporaryDirectory() as folder:
+                exported = model.export(Path(folder) / "exported")
+                register(
+                    self.tracker, experiment.name.replace("/", "-"), exported, SERVED, runs[model.weights.key], tags
+                )
