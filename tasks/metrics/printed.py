@@ -1,0 +1,78 @@
+"""Printed numbers: which values a number with so many digits stands for, and which numbers cannot be what they say.
+
+A printed number is its text ("47.1", "2.00"), because its digits are its precision.
+"""
+
+import math
+from collections.abc import Sequence
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
+
+
+def half_unit(printed: str) -> float:
+    """Return half a unit of the last digit: 0.05 for "47.1", 0.5 for "29"."""
+    exponent = Decimal(printed).as_tuple().exponent
+    assert isinstance(exponent, int), f"{printed} is not a number"
+    return 0.5 * 10.0**exponent
+
+
+def prints_as(printed: str, value: float) -> bool:
+    """Return whether a value, rounded to the digits of a printed number, is that number; a tie may go either way."""
+    return abs(float(printed) - value) <= half_unit(printed) * (1 + 1e-9)
+
+
+def counts_of(percent: str, n: int) -> list[int]:
+    """Return every k for which k of n, rounded, is a printed percentage."""
+    return [k for k in _near(percent, n) if _percent(k, n, percent, ROUND_HALF_UP) == Decimal(percent)]
+
+
+def no_share(percent: str, n: int) -> str:
+    """Say why a printed percentage is no share k of n; empty if it is one."""
+    if counts_of(percent, n):
+        return ""
+    below = math.floor(float(percent) * n / 100)
+    shares = ", ".join(f"{k} of {n} is {100 * k / n:.{_digits(percent) + 1}f}" for k in (below, below + 1) if k <= n)
+    cut = [k for k in _near(percent, n) if _percent(k, n, percent, ROUND_DOWN) == Decimal(percent)]
+    said = f"{percent} % is no share of {n}: {shares}"
+    return said + (f"; {cut[0]} of {n} cut off instead of rounded gives it" if cut else "")
+
+
+def no_mean(printed: str, values: Sequence[str]) -> str:
+    """Say why a printed mean is not the mean of the printed values; empty if it may be, whatever their rounding hid."""
+    mean = math.fsum(map(float, values)) / len(values)
+    slack = half_unit(printed) + math.fsum(map(half_unit, values)) / len(values)
+    if abs(float(printed) - mean) <= slack * (1 + 1e-9):
+        return ""
+    return f"{printed} is not the mean of the {len(values)} values that it stands below: they give {mean:.2f}"
+
+
+def exchanged(printed: tuple[str, str], values: tuple[float, float]) -> str:
+    """Say that two printed numbers stand in each other's place; empty if they do not."""
+    one, other = printed
+    here = prints_as(one, values[0]) or prints_as(other, values[1])
+    there = prints_as(one, values[1]) and prints_as(other, values[0])
+    return f"{one} and {other} are exchanged: each is the other's count" if there and not here else ""
+
+
+def no_sum(printed: str, step: float, base: float, parts: int) -> str:
+    """Say why a printed number is not `base + parts * step`, with the number of parts that it does fit, if any."""
+    expected = base + parts * step
+    if prints_as(printed, expected):
+        return ""
+    fits = [k for k in range(1, 2 * parts + 1) if prints_as(printed, base + k * step)]
+    return f"{parts} layers have {expected:.2f}, not {printed}" + (f", which {fits[0]} have" if fits else "")
+
+
+def _digits(printed: str) -> int:
+    exponent = Decimal(printed).as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def _near(percent: str, n: int) -> range:
+    """The counts whose share may round to a percentage."""
+    middle = float(percent) * n / 100
+    reach = half_unit(percent) * 2 * n / 100 + 1
+    return range(max(0, math.floor(middle - reach)), min(n, math.ceil(middle + reach)) + 1)
+
+
+def _percent(k: int, n: int, printed: str, rounding: str) -> Decimal:
+    return (Decimal(100 * k) / n).quantize(Decimal(1).scaleb(-_digits(printed)), rounding)

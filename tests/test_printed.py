@@ -1,0 +1,53 @@
+"""What printed digits stand for, and which printed numbers cannot be what they say."""
+
+import math
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phrasemodels.tasks.metrics.printed import counts_of, exchanged, half_unit, no_mean, no_share, no_sum, prints_as
+
+
+@pytest.mark.parametrize(("printed", "unit"), [("47.1", 0.05), ("2.00", 0.005), ("29", 0.5), ("-1.5", 0.05)])
+def test_half_a_unit_of_the_last_digit(printed: str, unit: float) -> None:
+    assert half_unit(printed) == pytest.approx(unit)
+
+
+def test_a_number_is_every_value_that_rounds_to_it() -> None:
+    assert prints_as("47.1", 47.142) and prints_as("47.1", 47.05) and prints_as("47.1", 47.15)
+    assert not prints_as("47.1", 47.151) and not prints_as("47.10", 47.142)
+    assert not prints_as("47.1", math.nan) and not prints_as("47.1", math.inf)
+
+
+@given(st.integers(1, 2000), st.data(), st.integers(0, 3))
+def test_every_share_is_found_again_rounded_or_cut_off(n: int, data: st.DataObject, digits: int) -> None:
+    k = data.draw(st.integers(0, n))
+    share, unit = Decimal(100 * k) / n, Decimal(1).scaleb(-digits)
+    assert k in counts_of(str(share.quantize(unit, ROUND_HALF_UP)), n)
+    refusal = no_share(str(share.quantize(unit, ROUND_DOWN)), n)
+    assert not refusal or f"{k} of {n} cut off instead of rounded" in refusal
+
+
+def test_shares_that_do_not_exist() -> None:
+    assert counts_of("89.0", 500) == [445] and no_share("89.0", 500) == ""
+    assert no_share("89.1", 500) == "89.1 % is no share of 500: 445 of 500 is 89.00, 446 of 500 is 89.20"
+    assert no_share("86.96", 491).endswith("427 of 491 cut off instead of rounded gives it")
+    assert no_share("100.0", 3) == "" and no_share("100.1", 3) != ""
+
+
+def test_means_that_are_not_their_rows() -> None:
+    facts = ["46.8", "1.4", "38.2", "14.8", "77.6", "59.3", "91.0", "23.9", "3.3", "10.2"]
+    assert no_mean("39.6", facts) == "39.6 is not the mean of the 10 values that it stands below: they give 36.65"
+    assert no_mean("36.6", facts) == no_mean("36.7", facts) == ""
+
+
+def test_exchanged_numbers() -> None:
+    assert exchanged(("433", "120"), (120.0, 433.0)) == "433 and 120 are exchanged: each is the other's count"
+    assert exchanged(("120", "433"), (120.0, 433.0)) == exchanged(("5", "5"), (5.0, 5.0)) == ""
+
+
+def test_sums_of_layers() -> None:
+    assert no_sum("44.9", 0.2, 44.33, 4) == "4 layers have 45.13, not 44.9, which 3 have"
+    assert no_sum("45.1", 0.2, 44.33, 4) == ""
