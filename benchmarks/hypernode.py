@@ -18,9 +18,14 @@ import torch
 from structs import peak_memory
 from torch import Tensor, nn
 
-from phrasemodels.encoders.hypernode import HypernodeEncoder, HypernodeEncoderConfig
+from phrasemodels.encoders.hypernode import (
+    HypernodeEncoder,
+    HypernodeEncoderConfig,
+    softmax_hadamard,
+    softmax_within,
+)
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.layers.attention import MultiHeadAttention, softmax_hadamard, softmax_within
+from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.band import band
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import PhraseGraph, phrase_graph

@@ -21,7 +21,7 @@ from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.step import Executor
 from phrasemodels.data.store.store import Store
-from phrasemodels.encoders.bilstm import BiLstmConfig
+from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.sharded import stage_table
@@ -42,7 +42,7 @@ SETTINGS = {
 def vectors(texts: list[str]) -> Tensor:
     """(n, 2 UNITS) of an untrained encoder, some sentences at a time."""
     torch.manual_seed(0)
-    words, encoder = nn.Embedding(WORDS, D), BiLstmConfig(D, UNITS).build().eval()
+    words, encoder = nn.Embedding(WORDS, D), BiLSTMMaxConfig(D, UNITS).build().eval()
     rows = [torch.tensor([zlib.crc32(word.encode()) % WORDS for word in text.lower().split()]) for text in texts]
     found = []
     for first in range(0, len(rows), 100):

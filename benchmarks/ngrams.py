@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig, TransformerEncoderLayer
 from phrasemodels.flows.experiments.paper_002_systems import LAYERS, MODELS, PAPERS, TRANSFORMER, Size
-from phrasemodels.layers.ngrams import BiLSTM, Readout, Sum, final_states, residual_gate
+from phrasemodels.layers.ngrams import NgramBiLSTM, NgramSum, Readout, final_states, residual_gate
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.train.worker import keep_freed_memory
 
@@ -50,7 +50,7 @@ ENCODERS = {
     "released": dataclasses.replace(OURS, gram_encoder=Unfolded),
     "ours": OURS,
     "ours, gate": dataclasses.replace(OURS, gate=residual_gate),
-    "ours, sum": dataclasses.replace(OURS, gram_encoder=Sum),
+    "ours, sum": dataclasses.replace(OURS, gram_encoder=NgramSum),
     "ours, layer 1 only": dataclasses.replace(OURS, phrase_layers=(1,)),
 }
 
@@ -107,7 +107,7 @@ def peak(name: str) -> None:
     """Print by how many MiB three steps of a layer raise the peak of this process."""
     torch.set_num_threads(1)
     step = layer_step(name)
-    BiLSTM(8, final_states)(torch.ones(4, 2, 8, requires_grad=True), 2).sum().backward()  # compiles the kernels
+    NgramBiLSTM(8, final_states)(torch.ones(4, 2, 8, requires_grad=True), 2).sum().backward()  # compiles the kernels
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak is that from here on
     for _ in range(3):

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from phrasemodels.encoders.disan import DisanConfig
 from phrasemodels.encoders.multihead import MultiHeadConfig
-from phrasemodels.encoders.psan import PsanConfig, recomputed
+from phrasemodels.encoders.psan import PsanConfig, recompute_activations
 from phrasemodels.layers.multidim import attend_blocks, attend_within, boundaries
 from phrasemodels.models.sentence_pair import SentencePairConfig
 
@@ -67,7 +67,7 @@ def attention_runs(B: int, mean: int) -> dict[str, Callable[[], object]]:
 
 MODELS = {
     "PSAN": PsanConfig(D),
-    "PSAN recomputed": PsanConfig(D, run=recomputed),
+    "PSAN recomputed": PsanConfig(D, run=recompute_activations),
     "DiSAN": DisanConfig(D),
     "Multi-head": MultiHeadConfig(D),
 }

@@ -16,7 +16,7 @@ from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.experiments.paper_003 import TRANSLATION, WEIGHTS
 from phrasemodels.flows.experiments.paper_003_answering import ANSWERING, MEMORIES
 from phrasemodels.flows.experiments.paper_003_syntax import ENTAILMENT, PARENTS
-from phrasemodels.models.decomposable import DecomposableConfig, Learned
+from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.tasks.train.worker import keep_freed_memory
 
@@ -79,7 +79,9 @@ def snli(profile: str, rows: int) -> dict[str, Run]:
         return torch.nn.functional.cross_entropy(model(*sides), label)
 
     return {
-        name: update(DecomposableConfig(PARENTS[name][1](chosen.d, chosen.h), WORDS, embed=Learned).build(), loss)
+        name: update(
+            DecomposableConfig(PARENTS[name][1](chosen.d, chosen.h), WORDS, embed=LearnedEmbedding).build(), loss
+        )
         for name in ("simple", "none", "structured")
     }
 

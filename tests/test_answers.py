@@ -32,7 +32,7 @@ from phrasemodels.flows.run.session import Session
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.record import recorded
+from phrasemodels.layers.attention_probe import attention_probe
 
 SMALL = ("train.steps=20", "train.evaluate_every=10", "train.batch_tokens=600",
          "recipe.corpus.train=200", "recipe.corpus.dev=20", "recipe.corpus.test=40")  # fmt: skip
@@ -317,7 +317,7 @@ def test_recorded_weights_are_those_that_were_used():
     torch.manual_seed(0)
     attention = MultiHeadAttention(8, 2)
     x, valid = torch.randn(1, 5, 8), torch.tensor([True, True, True, True, False])[None, None, None]
-    with recorded(attention) as found:
+    with attention_probe(attention) as found:
         out = attention(x, x, valid)
     assert torch.equal(out, attention(x, x, valid))
     values = attention.split(attention.value(x))

@@ -6,7 +6,7 @@ import plain_004 as plain
 import pytest
 import torch
 
-from phrasemodels.encoders.inputs import CharactersConfig, Sentences, TagsConfig, WordsConfig
+from phrasemodels.encoders.inputs import CharactersConfig, SentenceBatch, TagsConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.layers.labels import (
     AsSelfAttention,
@@ -20,15 +20,15 @@ from phrasemodels.layers.labels import (
 from phrasemodels.layers.partitioned import SharedDropout, by_head_width, by_model_width
 from phrasemodels.layers.scorers import from_head, from_itself
 from phrasemodels.models.parser import (
-    Gold,
+    GoldTrees,
     Jointly,
+    JointParser,
     LearnedPositions,
-    Parser,
     ParserConfig,
     Sinusoids,
-    apart,
     arcs_alone,
     phrases_alone,
+    separately,
 )
 
 SIZES = {"words": 30, "characters": 12, "tags": 6, "labels": 5, "relations": 4}
@@ -43,7 +43,7 @@ SMALL = ParserConfig(
 LENGTHS = (5, 3, 1)
 
 
-def build(config: ParserConfig = SMALL, seed: int = 0) -> Parser:
+def build(config: ParserConfig = SMALL, seed: int = 0) -> JointParser:
     torch.manual_seed(seed)
     parser = config.sized(SIZES).build()
     for parameter in parser.parameters():  # zeros and ones would hide what is left out
@@ -51,7 +51,7 @@ def build(config: ParserConfig = SMALL, seed: int = 0) -> Parser:
     return parser.double().eval()
 
 
-def sentences(lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> Sentences:
+def sentences(lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> SentenceBatch:
     """Random words, each sentence the same whatever it is padded to."""
     N, B = max(lengths) + 2, len(lengths)
     words, tags, forms = (torch.zeros(B, N, dtype=torch.int64) for _ in range(3))
@@ -63,12 +63,12 @@ def sentences(lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> Sentences:
     characters = torch.randint(1, SIZES["characters"], (7, 4), generator=torch.Generator().manual_seed(seed))
     characters[::2, 2:] = 0
     none = torch.zeros(B, 0, dtype=torch.int64)
-    return Sentences(
+    return SentenceBatch(
         words, forms, characters, tags, torch.tensor(lengths), none, torch.zeros(B, dtype=torch.int64), none
     )
 
 
-def one(batch: Sentences, row: int) -> Sentences:
+def one(batch: SentenceBatch, row: int) -> SentenceBatch:
     n = int(batch.lengths[row])
     cut = {f: getattr(batch, f)[row : row + 1, : n + 2] for f in ("words", "forms", "tags")}
     return dataclasses.replace(batch, **cut, lengths=batch.lengths[row : row + 1])
@@ -82,7 +82,7 @@ TREES = (
 )
 
 
-def gold() -> Gold:
+def gold() -> GoldTrees:
     n, m = max(LENGTHS), max(len(cells) for cells, _ in TREES)
     cells = torch.full((len(TREES), m, 3), -1)
     heads, relations, tags = (torch.full((len(TREES), n + 1), -1) for _ in range(3))
@@ -91,7 +91,7 @@ def gold() -> Gold:
         heads[row, 1 : len(own) + 1] = torch.tensor(own)
         relations[row, 1 : len(own) + 1] = torch.tensor(own) % SIZES["relations"]
         tags[row, 1 : len(own) + 1] = torch.tensor(own) % SIZES["tags"]
-    return Gold(cells, heads, relations, tags)
+    return GoldTrees(cells, heads, relations, tags)
 
 
 def config(**changes: object) -> ParserConfig:
@@ -110,7 +110,7 @@ SWITCHES = {
 }
 
 
-def plain_posts(parser: Parser, options: ParserConfig, batch: Sentences, row: int) -> torch.Tensor:
+def plain_posts(parser: JointParser, options: ParserConfig, batch: SentenceBatch, row: int) -> torch.Tensor:
     """Fenceposts of one sentence of a batch, from its embedding on."""
     w, top = plain.f64(dict(parser.named_parameters())), options.encoder.top
     x = plain.encoder(parser.embed(one(batch, row))[0], w, options.encoder.heads, options.encoder.d**-0.5)
@@ -209,7 +209,8 @@ def test_padding_and_company_change_nothing(name: str) -> None:
     parser, batch, truth = build(SWITCHES[name]), sentences(), gold()
     alone = sum(
         parser.loss(
-            one(batch, row), Gold(*(x[row : row + 1, : n + 1] if x.dim() == 2 else x[row : row + 1] for x in truth))
+            one(batch, row),
+            GoldTrees(*(x[row : row + 1, : n + 1] if x.dim() == 2 else x[row : row + 1] for x in truth)),
         )
         for row, n in enumerate(LENGTHS)
     )
@@ -240,7 +241,7 @@ def test_sizes_are_those_of_the_paper() -> None:
         (Jointly(), 40),
         (phrases_alone, 350),
         (arcs_alone, 350),
-        (apart, 30),
+        (separately, 30),
         pytest.param(Jointly(), 500, marks=pytest.mark.slow),
     ],
 )
@@ -258,7 +259,11 @@ def test_long_and_short_sentences_are_parsed(decode, n: int, positions) -> None:
 
 
 def test_gradients_are_those_of_differences() -> None:
-    parser, batch, truth = build(), sentences((3,)), Gold(*(x[1:2, :4] if x.dim() == 2 else x[1:2] for x in gold()))
+    parser, batch, truth = (
+        build(),
+        sentences((3,)),
+        GoldTrees(*(x[1:2, :4] if x.dim() == 2 else x[1:2] for x in gold())),
+    )
     parser.loss(batch, truth).backward()
     for name, parameter in parser.named_parameters():
         if "table" in name:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from phrasemodels.encoders.adasent import AdaSentConfig
-from phrasemodels.encoders.bilstm import BiLstmConfig
+from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
 from phrasemodels.encoders.disan import DisanConfig
 from phrasemodels.encoders.hconvnet import HConvNetConfig
 from phrasemodels.encoders.multihead import MultiHeadConfig
@@ -20,7 +20,7 @@ from phrasemodels.encoders.psan import (
     Stacked,
     as_numbered,
     fine_to_coarse,
-    recomputed,
+    recompute_activations,
 )
 from phrasemodels.encoders.tbcnn import TbcnnConfig
 from phrasemodels.layers.dense import dropout
@@ -119,7 +119,7 @@ def test_disan_adasent_and_tbcnn_equal_their_plain_transcriptions():
 ENCODERS = {
     "psan": PsanConfig(D),
     "psan-self": PsanConfig(D, alone=itself, memory=HighwayMemory),
-    "bilstm": BiLstmConfig(D, 5),
+    "bilstm": BiLSTMMaxConfig(D, 5),
     "adasent": AdaSentConfig(D, 5),
     "hconvnet": HConvNetConfig(D, 4),
     "tbcnn": TbcnnConfig(D, relations=3),
@@ -160,7 +160,7 @@ def test_a_vector_does_not_depend_on_its_batch(name):
 
 
 def test_the_first_infersent_did_depend_on_it():
-    encoder = spread(BiLstmConfig(D, 5, max_with_padding).build())
+    encoder = spread(BiLSTMMaxConfig(D, 5, max_with_padding).build())
     x, lengths = words(), torch.tensor(LENGTHS)
     alone = encoder(x[2:3, :4], lengths[2:3])
     assert not torch.allclose(alone[0], encoder(x, lengths)[2])
@@ -175,7 +175,7 @@ def test_parameter_counts():
         "psan": PsanConfig(),
         "disan": DisanConfig(),
         "tbcnn": TbcnnConfig(),
-        "bilstm": BiLstmConfig(),
+        "bilstm": BiLSTMMaxConfig(),
         "hconvnet": HConvNetConfig(),
     }
     pair = {name: SentencePairConfig(config) for name, config in counts.items()}
@@ -251,7 +251,7 @@ def test_dropout_keeps_its_share_and_the_mean(p):
 
 def test_recomputed_activations_give_the_same_gradients():
     grads = []
-    for run in ({}, {"run": recomputed}):
+    for run in ({}, {"run": recompute_activations}):
         torch.manual_seed(0)
         encoder = PsanConfig(D, **run).build()
         torch.manual_seed(1)  # of dropout

@@ -9,20 +9,20 @@ import torch
 
 from phrasemodels.encoders.parents import HardParentsConfig, NoParentsConfig, SoftParentsConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
-from phrasemodels.layers.arcs import twice
-from phrasemodels.layers.weights import (
-    Hard,
-    MarginalSegments,
-    Segments,
-    SegmentsByEdge,
-    Sigmoid,
-    SingleRootTrees,
-    Softmax,
-    Trees,
-    indicated,
+from phrasemodels.layers.attention_weights import (
+    EdgeSegmentWeights,
+    HardWeights,
+    MarginalSegmentWeights,
+    SegmentWeights,
+    SigmoidWeights,
+    SingleRootTreeWeights,
+    SoftmaxWeights,
+    TreeWeights,
+    scores_of_heads,
 )
-from phrasemodels.models.decomposable import DecomposableConfig, Learned
-from phrasemodels.models.memory import BinaryOnce, ChainConfig, HopsConfig, Unary, bag_of_words
+from phrasemodels.layers.scorers import tanh_twice
+from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
+from phrasemodels.models.memory import BinaryPotentialsOnce, ChainConfig, HopsConfig, UnaryPotentials, bag_of_words
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch, translate
 
@@ -59,9 +59,9 @@ def tensor(rows):
 # --- weights -------------------------------------------------------------------------------------------------------
 
 PLAIN_SEGMENTS = [
-    (Segments, plain.segments),
-    (SegmentsByEdge, partial(plain.segments, by_edge=True)),
-    (MarginalSegments, partial(plain.segments, normalise=False)),
+    (SegmentWeights, plain.segments),
+    (EdgeSegmentWeights, partial(plain.segments, by_edge=True)),
+    (MarginalSegmentWeights, partial(plain.segments, normalise=False)),
 ]
 
 
@@ -76,7 +76,7 @@ def test_segments_are_sums_over_all_sequences(part, expected):
             assert not found[b, q, n:].any()
 
 
-@pytest.mark.parametrize(("part", "single"), [(Trees, False), (SingleRootTrees, True)])
+@pytest.mark.parametrize(("part", "single"), [(TreeWeights, False), (SingleRootTreeWeights, True)])
 def test_trees_are_sums_over_all_projective_trees(part, single):
     scores = normal(3, 5, 5)
     found, best = part()(scores, LENGTHS), part().best(scores, LENGTHS)
@@ -91,17 +91,19 @@ def test_trees_are_sums_over_all_projective_trees(part, single):
 
 def test_selections_ignore_what_is_not_there():
     scores = normal(3, 2, 5)
-    for part, want in ((Softmax(), lambda s: s.softmax(-1)), (Sigmoid(), torch.sigmoid)):
+    for part, want in ((SoftmaxWeights(), lambda s: s.softmax(-1)), (SigmoidWeights(), torch.sigmoid)):
         found = part(scores, LENGTHS)
         for b, n in enumerate(LENGTHS.tolist()):
             torch.testing.assert_close(found[b, :, :n], want(scores[b, :, :n]))
             assert not found[b, :, n:].any()
-    chosen = Hard()(indicated(HEADS), LENGTHS)
+    chosen = HardWeights()(scores_of_heads(HEADS), LENGTHS)
     assert torch.equal(chosen.sum(-1) > 0, HEADS >= 0) and (chosen.argmax(-1)[HEADS >= 0] == HEADS[HEADS >= 0]).all()
-    assert torch.equal(Hard()(scores, LENGTHS)[1, 0, :3].argmax(), scores[1, 0, :3].argmax())
+    assert torch.equal(HardWeights()(scores, LENGTHS)[1, 0, :3].argmax(), scores[1, 0, :3].argmax())
 
 
-@pytest.mark.parametrize("part", [Softmax, Sigmoid, Segments, SegmentsByEdge, Trees, SingleRootTrees])
+@pytest.mark.parametrize(
+    "part", [SoftmaxWeights, SigmoidWeights, SegmentWeights, EdgeSegmentWeights, TreeWeights, SingleRootTreeWeights]
+)
 def test_gradients_of_weights(part):
     weights = part().double()
     parameters = [torch.nn.init.normal_(p) for p in weights.parameters()]
@@ -112,13 +114,13 @@ def test_gradients_of_weights(part):
 
 
 def test_the_penalty_is_in_the_gradient_alone():
-    weights = spread(Segments())
+    weights = spread(SegmentWeights())
     weights(normal(1, 1, 3), torch.tensor([3])).mul(0).sum().backward()
     torch.testing.assert_close(weights.transitions.grad, 0.005 * weights.transitions.detach())
 
 
 def test_extreme_scores_give_finite_weights_and_gradients():
-    for part in (Softmax, Sigmoid, Segments, Trees):
+    for part in (SoftmaxWeights, SigmoidWeights, SegmentWeights, TreeWeights):
         scores = (1000 * torch.randn(3, 5, 5)).requires_grad_()
         found = part()(scores, LENGTHS)
         found.square().sum().backward()
@@ -130,14 +132,14 @@ def test_extreme_scores_give_finite_weights_and_gradients():
 D, SOURCE, TARGET = 6, 11, 13
 KINDS = {
     "none": NoParentsConfig(D),
-    "softmax": SoftParentsConfig(D, 3, Softmax),
-    "tree": SoftParentsConfig(D, 3, Trees),
+    "softmax": SoftParentsConfig(D, 3, SoftmaxWeights),
+    "tree": SoftParentsConfig(D, 3, TreeWeights),
 }
 WEIGHTS = {
-    "softmax": (Softmax, lambda w: plain.softmax),
-    "sigmoid": (Sigmoid, lambda w: lambda s: list(map(torch.sigmoid, s))),
+    "softmax": (SoftmaxWeights, lambda w: plain.softmax),
+    "sigmoid": (SigmoidWeights, lambda w: lambda s: list(map(torch.sigmoid, s))),
 }
-WEIGHTS["segments"] = (Segments, lambda w: lambda s: plain.segments(s, w["weights.transitions"]))
+WEIGHTS["segments"] = (SegmentWeights, lambda w: lambda s: plain.segments(s, w["weights.transitions"]))
 DECODERS = [
     *(("lstm", LSTMEncoderConfig(D, 2), kind) for kind in WEIGHTS),
     *((name, encoder, "softmax") for name, encoder in KINDS.items()),
@@ -218,7 +220,7 @@ def test_parameters_of_translation_are_those_of_the_specification():
                 p.numel()
                 for p in RecurrentConfig(LSTMEncoderConfig(), source, target, weights=part).build().parameters()
             )
-            for kind, part in (("softmax", Softmax), ("sigmoid", Sigmoid), ("segments", Segments))
+            for kind, part in (("softmax", SoftmaxWeights), ("sigmoid", SigmoidWeights), ("segments", SegmentWeights))
         }
     simple = (source + target) * d + 4 * lstm(d) + d * d + 2 * d * d + target * (d + 1)
     assert sizes == {"softmax": simple, "sigmoid": simple, "segments": simple + 4}
@@ -228,8 +230,8 @@ def test_parameters_of_translation_are_those_of_the_specification():
 
 CHAINS = {
     "binary": lambda K: ChainConfig(K, 4, 6, 9),
-    "once": lambda K: ChainConfig(K, 4, 6, 9, potentials=BinaryOnce),
-    "unary": lambda K: ChainConfig(K, 4, 6, 9, potentials=Unary),
+    "once": lambda K: ChainConfig(K, 4, 6, 9, potentials=BinaryPotentialsOnce),
+    "unary": lambda K: ChainConfig(K, 4, 6, 9, potentials=UnaryPotentials),
 }
 
 
@@ -318,7 +320,7 @@ def test_parameters_of_memory_networks_are_those_of_the_specification():
         assert size(HopsConfig(K, d, slots, V)) == (K + 1) * table
         chain = 2 * K * table + d * V
         assert size(ChainConfig(K, d, slots, V)) == chain + (K - 1) * (d * d + d)
-        assert size(ChainConfig(K, d, slots, V, potentials=Unary)) == chain + slots * slots
+        assert size(ChainConfig(K, d, slots, V, potentials=UnaryPotentials)) == chain + slots * slots
 
 
 # --- decomposable attention ----------------------------------------------------------------------------------------
@@ -333,7 +335,7 @@ def pairs():
 
 @pytest.mark.parametrize("kind", PARENTS)
 def test_decomposable_attention_equals_the_plain_transcription(kind):
-    model = spread(DecomposableConfig(PARENTS[kind], SOURCE, embed=Learned).build())
+    model = spread(DecomposableConfig(PARENTS[kind], SOURCE, embed=LearnedEmbedding).build())
     premise, hypothesis, lengths, heads = pairs()
     found, w = model((premise, LENGTHS, HEADS), (hypothesis, lengths, heads)), weights_of(model)
     for row, (n, m) in enumerate(zip(LENGTHS.tolist(), lengths.tolist(), strict=True)):
@@ -344,7 +346,7 @@ def test_decomposable_attention_equals_the_plain_transcription(kind):
 
 @pytest.mark.parametrize("kind", PARENTS)
 def test_a_pair_does_not_depend_on_its_batch_and_gradients_are_finite(kind):
-    model = spread(DecomposableConfig(PARENTS[kind], SOURCE, embed=Learned).build())
+    model = spread(DecomposableConfig(PARENTS[kind], SOURCE, embed=LearnedEmbedding).build())
     premise, hypothesis, lengths, heads = pairs()
     together = model((premise, LENGTHS, HEADS), (hypothesis, lengths, heads))
     for row, (n, m) in enumerate(zip(LENGTHS.tolist(), lengths.tolist(), strict=True)):
@@ -359,7 +361,9 @@ def test_a_pair_does_not_depend_on_its_batch_and_gradients_are_finite(kind):
 
 
 def test_the_second_tanh_is_another_reading():
-    one, other = (dataclasses.replace(KINDS["tree"], squash=s).build() for s in (SoftParentsConfig().squash, twice))
+    one, other = (
+        dataclasses.replace(KINDS["tree"], squash=s).build() for s in (SoftParentsConfig().squash, tanh_twice)
+    )
     other.load_state_dict(one.state_dict())
     x = 9 * torch.randn(1, 5, D)
     scores = [model.scores(x, torch.tensor([5])) for model in (one, other)]
@@ -378,11 +382,11 @@ def test_parameters_of_decomposable_attention_are_those_of_the_specification():
     parents = 300 * 300 + mlp(600) + mlp(1200) + mlp(600) + 300 * 3 + 3
     parser = 2 * 4 * 100 * (300 + 100 + 2) + 2 * 200 * 200 + 200 + 200
     assert size(NoParentsConfig()) == words and size(HardParentsConfig()) == parents
-    assert size(SoftParentsConfig()) == size(SoftParentsConfig(weights=Softmax)) == parents + parser
+    assert size(SoftParentsConfig()) == size(SoftParentsConfig(weights=SoftmaxWeights)) == parents + parser
 
 
 def test_six_pairs_are_learned_by_heart():
-    config = DecomposableConfig(SoftParentsConfig(16, 8), SOURCE, dropout=0.0, embed=Learned, initial=0.1)
+    config = DecomposableConfig(SoftParentsConfig(16, 8), SOURCE, dropout=0.0, embed=LearnedEmbedding, initial=0.1)
     model = config.build()
     premise, hypothesis = torch.randint(0, SOURCE, (6, 5)), torch.randint(0, SOURCE, (6, 4))
     sides = [(x, torch.full((6,), x.shape[1]), torch.full_like(x, -1)) for x in (premise, hypothesis)]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from phrasemodels.encoders import EncoderConfig
-from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
+from phrasemodels.encoders.hypernode import HypernodeEncoderConfig, softmax_hadamard, softmax_within
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, published_results
-from phrasemodels.layers.attention import identity, sigma_on_projection, softmax_hadamard, softmax_within
+from phrasemodels.layers.attention import identity, sigma_on_projection
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import LengthEmbedding, MeanInit
 from phrasemodels.models.translation import TranslationConfig

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from phrasemodels.encoders.adasent import AdaSentConfig
-from phrasemodels.encoders.bilstm import BiLstmConfig
+from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
 from phrasemodels.encoders.disan import DisanConfig
 from phrasemodels.encoders.hconvnet import HConvNetConfig
 from phrasemodels.encoders.multihead import MultiHeadConfig
 from phrasemodels.encoders.psan import Concatenated, HighwayMemory, PsanConfig, Stacked, as_numbered
 from phrasemodels.encoders.tbcnn import TbcnnConfig
 from phrasemodels.layers.multidim import itself
-from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConfig, difference
+from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConfig, signed_difference
 from phrasemodels.tasks.prepare.constituents import equal_blocks, syntactic_binarised
 from phrasemodels.tasks.prepare.levels import AtRandom, Dependencies, Levels, Structure, none, right_branching
 
@@ -41,13 +41,15 @@ def psan(size: Size) -> PsanConfig:
 
 def bilstm_max(size: Size) -> SentencePairConfig:
     return SentencePairConfig(
-        BiLstmConfig(size.d, size.lstm), hidden=min(512, 2 * size.lstm), dropout=0.0, classifier=LinearClassifier
+        BiLSTMMaxConfig(size.d, size.lstm), hidden=min(512, 2 * size.lstm), dropout=0.0, classifier=LinearClassifier
     )
 
 
 def disan(size: Size) -> SentencePairConfig:
     dropout = size.dropout / 2  # its authors keep 0.75
-    return SentencePairConfig(DisanConfig(size.d, dropout), hidden=size.hidden, dropout=dropout, compare=difference)
+    return SentencePairConfig(
+        DisanConfig(size.d, dropout), hidden=size.hidden, dropout=dropout, compare=signed_difference
+    )
 
 
 @dataclass(frozen=True)

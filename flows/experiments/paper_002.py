@@ -21,7 +21,7 @@ from phrasemodels.flows.experiments.paper_002_systems import (
     Row,
     Size,
 )
-from phrasemodels.layers.ngrams import BiRNN
+from phrasemodels.layers.ngrams import NgramBiRNN
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
 from phrasemodels.tasks.prepare.corpora import Corpus
@@ -227,7 +227,7 @@ def _said(made: Experiment, what: str) -> Experiment:
 def presets(profile: str) -> list[Experiment]:
     """The paper's text against the released scripts on Atis, and RNN against LSTM with the rest alike."""
     data = PROFILES[profile].data["atis"]
-    rnn = replace(PAPERS, slug="paper-rnn", recurrent=BiRNN)
+    rnn = replace(PAPERS, slug="paper-rnn", recurrent=NgramBiRNN)
     return [
         _said(experiment("presets", profile, data, row, _ours(), f"{row.slug}-{preset.slug}", preset), preset.slug)
         for preset in (PAPERS, OFFICIAL_CODE, rnn)

@@ -11,7 +11,7 @@ from torch import nn
 
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
-from phrasemodels.layers.weights import Segments, Sigmoid, Softmax
+from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights, SoftmaxWeights
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.tasks.metrics.significance import BLEU
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
@@ -103,9 +103,9 @@ TRANSLATION = {
 }
 
 WEIGHTS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
-    "simple": ("Simple attention", Softmax),
-    "sigmoid": ("Sigmoid attention", Sigmoid),
-    "structured": ("Structured attention", Segments),
+    "simple": ("Simple attention", SoftmaxWeights),
+    "sigmoid": ("Sigmoid attention", SigmoidWeights),
+    "structured": ("Structured attention", SegmentWeights),
 }
 
 

@@ -10,7 +10,14 @@ from torch.optim import Optimizer
 from phrasemodels.data.samples.records import Stories
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, published_results
 from phrasemodels.flows.experiments.paper_003 import PAPER, rows_of
-from phrasemodels.models.memory import ChainConfig, Encode, HopsConfig, Unary, bag_of_words, by_position
+from phrasemodels.models.memory import (
+    ChainConfig,
+    EmbedSentence,
+    HopsConfig,
+    UnaryPotentials,
+    bag_of_words,
+    by_position,
+)
 from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.held_out import Divided, HeldOut
@@ -36,7 +43,7 @@ class AnsweringProfile:
     rows: int
     learning_rate: float
     optimiser: Optimise = adam
-    encode: Encode = bag_of_words
+    encode: EmbedSentence = bag_of_words
     deviation: float = 0.1  # of a chain's parameters at the start; published: 1/√10
     comparable: bool = False
 
@@ -83,7 +90,7 @@ MEMORIES: dict[str, tuple[str, str, Memory]] = {
     "unary": (
         "Unary CRF",
         "Structured attention",
-        lambda K, p: ChainConfig(K, encode=p.encode, deviation=p.deviation, potentials=Unary),
+        lambda K, p: ChainConfig(K, encode=p.encode, deviation=p.deviation, potentials=UnaryPotentials),
     ),
 }
 

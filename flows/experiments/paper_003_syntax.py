@@ -8,8 +8,8 @@ from phrasemodels.data.store.step import Step
 from phrasemodels.encoders.parents import HardParentsConfig, NoParentsConfig, ParentsConfig, SoftParentsConfig
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
 from phrasemodels.flows.experiments.paper_003 import PAPER, rows_of
-from phrasemodels.layers.weights import Softmax, Trees
-from phrasemodels.models.decomposable import DecomposableConfig, Learned
+from phrasemodels.layers.attention_weights import SoftmaxWeights, TreeWeights
+from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
@@ -32,8 +32,8 @@ Parents = Callable[[int, int], ParentsConfig]
 PARENTS: dict[str, tuple[str, Parents]] = {
     "none": ("No Attention", lambda d, h: NoParentsConfig(d)),
     "hard": ("Hard parent", lambda d, h: HardParentsConfig(d)),
-    "simple": ("Simple Attention", lambda d, h: SoftParentsConfig(d, h, Softmax)),
-    "structured": ("Structured Attention", lambda d, h: SoftParentsConfig(d, h, Trees)),
+    "simple": ("Simple Attention", lambda d, h: SoftParentsConfig(d, h, SoftmaxWeights)),
+    "structured": ("Structured Attention", lambda d, h: SoftParentsConfig(d, h, TreeWeights)),
 }
 
 
@@ -107,7 +107,7 @@ def table_snli(profile: str) -> list[Experiment]:
             recipe=DecompositionRecipe(
                 chosen.corpus, chosen.min_count, chosen.parsed if slug == "hard" else as_they_are
             ),
-            model=DecomposableConfig(parents(chosen.d, chosen.h), embed=Learned, initial=chosen.initial),
+            model=DecomposableConfig(parents(chosen.d, chosen.h), embed=LearnedEmbedding, initial=chosen.initial),
             train=chosen.train,
             ray_train=(),
         )

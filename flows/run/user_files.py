@@ -12,7 +12,7 @@ from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.download.user_files import digests
 from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.data.store.step import digest_of
-from phrasemodels.encoders.inputs import Found, PretrainedConfig, pretrained
+from phrasemodels.encoders.inputs import Found, PretrainedConfig, load_pretrained
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.pieces import Pieces
@@ -49,7 +49,7 @@ def _there(name: str) -> bool:
     if getattr(name, "where", name) != name:
         return True
     try:
-        return bool(pretrained("AutoConfig", name))
+        return bool(load_pretrained("AutoConfig", name))
     except ValueError:
         return False
 

@@ -1,4 +1,4 @@
-"""Encoders: embedded tokens (and phrases) to token states."""
+"""Encoders: embedded tokens (and phrases) to token states or sentence vectors."""
 
 from typing import Any, Protocol
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class EncoderConfig(Protocol):
-    """A configuration that builds an encoder: (x (B, n, d), lengths (B), members (B, m, k)) -> (B, n, d)."""
+    """A configuration that builds an encoder: x (B, n, d), lengths (B), members (B, m, k) -> states (B, n, d)."""
 
     @property
     def d(self) -> int: ...
@@ -21,9 +21,9 @@ class EncoderConfig(Protocol):
     def build(self) -> nn.Module: ...
 
 
-def promised(states: Any, encoder: nn.Module, names: str, *shape: int) -> Tensor:
-    """What an encoder gave, which every model asks for by its shape; a ValueError names the encoder if it is another."""
+def check_output(states: Any, encoder: nn.Module, names: str, *shape: int) -> Tensor:
+    """Return the output of an encoder. ValueError: it is no tensor of this shape, whose dimensions `names` lists."""
     if not isinstance(states, Tensor) or states.shape != shape:
-        gave = tuple(states.shape) if isinstance(states, Tensor) else f"a {type(states).__name__}"
-        raise ValueError(f"encoder {type(encoder).__name__} gave {gave}, ({names}) = {shape} is wanted")
+        output = tuple(states.shape) if isinstance(states, Tensor) else f"a {type(states).__name__}"
+        raise ValueError(f"encoder {type(encoder).__name__} returned {output}, not ({names}) = {shape}")
     return states

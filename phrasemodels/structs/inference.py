@@ -11,21 +11,21 @@ from torch import Tensor
 
 from phrasemodels.structs.semiring import Entropy, Log, Max, Sample
 
-Inside = Callable[..., Tensor]
+InsidePass = Callable[..., Tensor]
 
 
-def log_partition(inside: Inside, *scores: Tensor) -> Tensor:
+def log_partition(inside: InsidePass, *scores: Tensor) -> Tensor:
     """log Z, (B,); -inf where every structure is forbidden."""
     return _run(inside, Log(), scores)
 
 
-def marginals(inside: Inside, *scores: Tensor) -> tuple[Tensor, ...]:
+def marginals(inside: InsidePass, *scores: Tensor) -> tuple[Tensor, ...]:
     """∂ log Z / ∂ scores, one tensor in the shape of each; 0 where every structure is forbidden."""
     keep_graph = torch.is_grad_enabled() and any(s.requires_grad for s in scores)
     return _gradient(inside, Log(), scores, keep_graph)
 
 
-def argmax(inside: Inside, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+def argmax(inside: InsidePass, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Score (B,), no gradient, and indicators (0 or 1) of a best structure's parts, in the shape of each score tensor.
 
     Where every structure is forbidden the score is -inf and the parts are of no meaning.
@@ -36,23 +36,23 @@ def argmax(inside: Inside, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]
         return best.detach(), torch.autograd.grad(best.sum(), leaves, materialize_grads=True)
 
 
-def sample(inside: Inside, *scores: Tensor, k: int, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+def sample(inside: InsidePass, *scores: Tensor, k: int, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
     """Indicators of k independent samples, (k, B, ...) for each score tensor (B, ...)."""
     repeated = tuple(s.detach().repeat(k, *(1 for _ in s.shape[1:])) for s in scores)
     parts = _gradient(inside, Sample(generator), repeated, keep_graph=False)
     return tuple(p.view(k, *s.shape) for p, s in zip(parts, scores, strict=True))
 
 
-def entropy(inside: Inside, *scores: Tensor) -> Tensor:
+def entropy(inside: InsidePass, *scores: Tensor) -> Tensor:
     """−Σ p log p over structures, in nats, (B,); 0 where every structure is forbidden."""
     return _run(inside, Entropy(), scores)
 
 
-def _run(inside: Inside, semiring: Log, scores: tuple[Tensor, ...]) -> Tensor:
+def _run(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...]) -> Tensor:
     return semiring.lower(inside(semiring, *scores))
 
 
-def _gradient(inside: Inside, semiring: Log, scores: tuple[Tensor, ...], keep_graph: bool) -> tuple[Tensor, ...]:
+def _gradient(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...], keep_graph: bool) -> tuple[Tensor, ...]:
     with torch.inference_mode(False), torch.enable_grad():
         leaves = tuple(s if keep_graph and s.requires_grad else _leaf(s) for s in scores)
         total = _run(inside, semiring, leaves).sum()

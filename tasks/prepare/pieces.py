@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from phrasemodels.encoders.inputs import pretrained
+from phrasemodels.encoders.inputs import load_pretrained
 
 Divide = Callable[[Sequence[str]], dict[str, list[int]]]
 
@@ -47,7 +47,7 @@ def reunited(tokens: Sequence[str]) -> list[str]:
 
 @cache
 def _tokeniser(name: str) -> Any:
-    found = pretrained("AutoTokenizer", name, add_prefix_space=True)  # a word is never in another
+    found = load_pretrained("AutoTokenizer", name, add_prefix_space=True)  # a word is never in another
     if None in (found.cls_token_id, found.sep_token_id, found.unk_token_id):
         raise ValueError(
             f"{name}: its tokeniser has no CLS, SEP or unknown piece; take an encoder such as BERT or XLNet"

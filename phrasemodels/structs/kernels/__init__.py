@@ -64,12 +64,12 @@ def scratch(items: int, size: int) -> np.ndarray:
     buffer = getattr(_kept, "buffer", None)
     if buffer is None or len(buffer) < wanted:
         buffer = np.empty(wanted)
-        if wanted <= KEPT:
+        if wanted <= LARGEST_SCRATCH:
             _kept.buffer = buffer
     return buffer[:wanted].reshape(threads, size)
 
 
-KEPT = 2**22  # numbers: 32 MiB
+LARGEST_SCRATCH = 2**22  # numbers: 32 MiB
 _kept = local()
 
 

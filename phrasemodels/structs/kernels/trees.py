@@ -28,7 +28,7 @@ from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, above, loa
 
 RIGHT, RIGHT_T, LEFT, LEFT_T, OPEN_RIGHT, OPEN_LEFT_T, MEET, ARC = range(8)
 NEGLIGIBLE = 1e-120  # as a probability; products of smaller ones would be subnormal, which processors are slow at
-KINDS = 6  # of which a chart of p, e or d has cells
+CELL_KINDS = 6  # of which a chart of p, e or d has cells
 
 
 class Layout(NamedTuple):
@@ -49,8 +49,17 @@ def layout(N):
     """For sentences of N-1 words."""
     n = N * N * LANES
     p = 16 * n
-    lengths = p + (3 * KINDS + 1) * n
-    return Layout(N, p, p + KINDS * n, p + 2 * KINDS * n, p + 3 * KINDS * n, lengths, lengths + LANES, lengths + WEIGHT)
+    lengths = p + (3 * CELL_KINDS + 1) * n
+    return Layout(
+        N,
+        p,
+        p + CELL_KINDS * n,
+        p + 2 * CELL_KINDS * n,
+        p + 3 * CELL_KINDS * n,
+        lengths,
+        lengths + LANES,
+        lengths + WEIGHT,
+    )
 
 
 @njit(**INLINE)
@@ -138,7 +147,7 @@ def _end(w, at, j, one_root, log_z):
 @njit(**COMPILE)
 def _begin(w, at, p):
     """A chart of p with 1 where sentences end, and 0 elsewhere."""
-    for i in range(p, p + KINDS * at.N * at.N * LANES):
+    for i in range(p, p + CELL_KINDS * at.N * at.N * LANES):
         w[i] = 0.0
     for lane in range(LANES):
         if w[at.lengths + lane] > 0.0:

@@ -14,11 +14,12 @@ from torch import Tensor
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
-from phrasemodels.layers.record import recorded
+from phrasemodels.layers.attention_probe import attention_probe
+from phrasemodels.layers.blocks import BEGIN
 from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.models.search import translate as search_batch
-from phrasemodels.models.translation import BEGIN, TranslationConfig, Translator
+from phrasemodels.models.translation import TranslationConfig, Translator
 from phrasemodels.tasks.prepare.sharded import shards, stage_table
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.attention import ATTENTION, attention_rows
@@ -170,7 +171,7 @@ def _attended(model: Model, batch: PhraseBatch, search: BeamSearch) -> tuple[dic
     inputs = (batch.source, batch.lengths, batch.members)
     ((written, _),) = search_batch(model, *inputs, search)
     target = torch.tensor([[BEGIN, *written]], device=batch.source.device)
-    with recorded(model) as found:
+    with attention_probe(model) as found:
         model(*inputs, target)
     if isinstance(model, RecurrentTranslator):
         found["decoder.weights"] = model.attention(*inputs, target)[:, None]
