@@ -6,7 +6,7 @@ import plain_004 as plain
 import pytest
 import torch
 
-from phrasemodels.encoders.inputs import CharactersConfig, SentenceBatch, TagsConfig, WordsConfig
+from phrasemodels.encoders.inputs import CharactersConfig, ParserInput, TagsConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.layers.labels import (
     AsSelfAttention,
@@ -51,7 +51,7 @@ def build(config: ParserConfig = SMALL, seed: int = 0) -> JointParser:
     return parser.double().eval()
 
 
-def sentences(lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> SentenceBatch:
+def sentences(lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> ParserInput:
     """Return random sentences; a sentence depends on its length and the seed, not on the batch."""
     N, B = max(lengths) + 2, len(lengths)
     words, tags, forms = (torch.zeros(B, N, dtype=torch.int64) for _ in range(3))
@@ -63,12 +63,12 @@ def sentences(lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> SentenceBatc
     characters = torch.randint(1, SIZES["characters"], (7, 4), generator=torch.Generator().manual_seed(seed))
     characters[::2, 2:] = 0
     no_pieces = torch.zeros(B, 0, dtype=torch.int64)
-    return SentenceBatch(
+    return ParserInput(
         words, forms, characters, tags, torch.tensor(lengths), no_pieces, torch.zeros(B, dtype=torch.int64), no_pieces
     )
 
 
-def one(batch: SentenceBatch, row: int) -> SentenceBatch:
+def one(batch: ParserInput, row: int) -> ParserInput:
     n = int(batch.lengths[row])
     cut = {f: getattr(batch, f)[row : row + 1, : n + 2] for f in ("words", "forms", "tags")}
     return dataclasses.replace(batch, **cut, lengths=batch.lengths[row : row + 1])
@@ -110,7 +110,7 @@ SWITCHES = {
 }
 
 
-def plain_posts(parser: JointParser, options: ParserConfig, batch: SentenceBatch, row: int) -> torch.Tensor:
+def plain_posts(parser: JointParser, options: ParserConfig, batch: ParserInput, row: int) -> torch.Tensor:
     """Return the fenceposts of one sentence of a batch by the transcription, from the embedding on."""
     w, top = plain.f64(dict(parser.named_parameters())), options.encoder.top
     x = plain.encoder(parser.embed(one(batch, row))[0], w, options.encoder.heads, options.encoder.d**-0.5)

@@ -10,7 +10,7 @@ import torch
 
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Store
-from phrasemodels.encoders.inputs import PretrainedConfig, SentenceBatch, TagsConfig
+from phrasemodels.encoders.inputs import ParserInput, PretrainedConfig, TagsConfig
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.models.parser import Jointly
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -94,7 +94,7 @@ def test_missing_special_pieces_and_too_long_sentences_are_refused(tmp_path: Pat
     with pytest.raises(ValueError, match="no CLS"):
         Pieces(name)(["a"])
     long = torch.zeros(1, 513, dtype=torch.int64)
-    sentence = SentenceBatch(*[long[:, :3]] * 4, torch.tensor([1]), long, torch.tensor([513]), long[:, :3])
+    sentence = ParserInput(*[long[:, :3]] * 4, torch.tensor([1]), long, torch.tensor([513]), long[:, :3])
     with pytest.raises(ValueError, match="513 pieces, but this encoder reads 512"):
         PretrainedConfig(name).build(4)(sentence)
 

@@ -8,7 +8,7 @@ from test_hypernode import members
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.layers.blocks import BEGIN, END
-from phrasemodels.models.search import BeamSearch, translate
+from phrasemodels.models.search import BeamSearch, beam_search
 from phrasemodels.models.translation import TranslationConfig
 
 VOCABULARY = 6  # PAD, UNKNOWN, BEGIN, END and two words
@@ -55,7 +55,7 @@ def exhaustive(model, source, limit: int, penalty: float) -> tuple[list[int], fl
 def test_a_wide_beam_finds_the_best_hypothesis(model, inputs, penalty):
     source, lengths, phrases = inputs
     search = BeamSearch(beam=64, length_penalty=penalty, growth=0.0, extra=5)
-    for row, (tokens, score) in enumerate(translate(model, source, lengths, phrases, search)):
+    for row, (tokens, score) in enumerate(beam_search(model, source, lengths, phrases, search)):
         expected, total = exhaustive(model, source[row : row + 1, : LENGTHS[row]], 5, penalty)
         assert tokens == expected
         assert score == pytest.approx(total)
@@ -65,16 +65,16 @@ def test_a_wide_beam_finds_the_best_hypothesis(model, inputs, penalty):
 def test_a_translation_does_not_depend_on_the_batch(model, inputs, beam):
     source, lengths, phrases = inputs
     search = BeamSearch(beam=beam, extra=4)
-    together = translate(model, source, lengths, phrases, search)
+    together = beam_search(model, source, lengths, phrases, search)
     for row, n in enumerate(LENGTHS):
-        alone = translate(model, source[row : row + 1, :n], lengths[row : row + 1], members((n,), 2), search)[0]
+        alone = beam_search(model, source[row : row + 1, :n], lengths[row : row + 1], members((n,), 2), search)[0]
         assert alone[0] == together[row][0]
         assert alone[1] == pytest.approx(together[row][1])
 
 
 def test_a_beam_of_one_is_greedy_search(model, inputs):
     source, lengths, phrases = inputs
-    best, _ = translate(model, source[:1], lengths[:1], phrases[:1], BeamSearch(beam=1, growth=0.0, extra=6))[0]
+    best, _ = beam_search(model, source[:1], lengths[:1], phrases[:1], BeamSearch(beam=1, growth=0.0, extra=6))[0]
     tokens = [BEGIN]
     while len(tokens) <= 6:
         scores = model(source[:1], lengths[:1], phrases[:1], torch.tensor([tokens]))[0, -1]

@@ -24,7 +24,7 @@ from phrasemodels.layers.scorers import tanh_twice
 from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
 from phrasemodels.models.memory import BinaryPotentialsOnce, ChainConfig, HopsConfig, UnaryPotentials, bag_of_words
 from phrasemodels.models.recurrent import RecurrentConfig
-from phrasemodels.models.search import BeamSearch, translate
+from phrasemodels.models.search import BeamSearch, beam_search
 
 LENGTHS = torch.tensor([5, 3, 2])
 HEADS = torch.tensor([[-1, 2, 0, 2, 3], [-1, 0, 1, -1, -1], [-1, 0, -1, -1, -1]])
@@ -205,7 +205,7 @@ def test_four_sources_are_memorised_and_beam_search_finds_them():
         loss.backward()
         optimiser.step()
     assert loss < 0.05
-    translations = translate(model.eval(), source, lengths, phrases, BeamSearch(beam=3))
+    translations = beam_search(model.eval(), source, lengths, phrases, BeamSearch(beam=3))
     assert [ids for ids, _ in translations] == words.tolist()
 
 

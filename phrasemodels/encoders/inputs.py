@@ -16,7 +16,7 @@ from phrasemodels.layers.blocks import UNKNOWN
 
 
 @dataclass(frozen=True)
-class SentenceBatch:
+class ParserInput:
     """Sentences as ids, with START at position 0 and STOP after the last word; fields that no input reads may be empty."""
 
     words: Tensor  # (B, N)
@@ -28,12 +28,12 @@ class SentenceBatch:
     piece_lengths: Tensor  # (B,) pieces
     last: Tensor  # (B, N) the position of each word's last piece
 
-    def to(self, device: torch.device, non_blocking: bool = False) -> "SentenceBatch":
-        return SentenceBatch(*(getattr(self, f.name).to(device, non_blocking=non_blocking) for f in fields(self)))
+    def to(self, device: torch.device, non_blocking: bool = False) -> "ParserInput":
+        return ParserInput(*(getattr(self, f.name).to(device, non_blocking=non_blocking) for f in fields(self)))
 
 
 class InputConfig(Protocol):
-    """A configuration of one input, built as a module: SentenceBatch -> (B, N, d). `sized` sets the vocabulary's sizes."""
+    """A configuration of one input, built as a module: ParserInput -> (B, N, d). `sized` sets the vocabulary's sizes."""
 
     def sized(self, sizes: Mapping[str, int]) -> "InputConfig": ...
     def build(self, d: int) -> nn.Module: ...
@@ -73,7 +73,7 @@ class WordInput(nn.Module):
             nn.init.normal_(self.table.weight, std=config.std)
         self.dropout = config.dropout
 
-    def forward(self, sentences: SentenceBatch) -> Tensor:
+    def forward(self, sentences: ParserInput) -> Tensor:
         return self.table(_replace_by_unknown(sentences.words, self.dropout if self.training else 0.0))
 
 
@@ -106,7 +106,7 @@ class TagInput(nn.Module):
         self.table = nn.Embedding(config.size, d)
         self.dropout = config.dropout
 
-    def forward(self, sentences: SentenceBatch) -> Tensor:
+    def forward(self, sentences: ParserInput) -> Tensor:
         tags = sentences.tags
         if self.training and self.dropout:
             tags = torch.where(torch.rand(len(tags), 1, device=tags.device) < self.dropout, UNKNOWN, tags)
@@ -144,7 +144,7 @@ class CharacterInput(nn.Module):
         self.filters = nn.Conv1d(config.d, config.filters, config.width, padding=config.width // 2)
         self.project = nn.Linear(config.filters, d)
 
-    def forward(self, sentences: SentenceBatch) -> Tensor:
+    def forward(self, sentences: ParserInput) -> Tensor:
         """Read each form of the batch once, however often it occurs."""
         filtered = self.filters(self.table(sentences.characters).transpose(1, 2)).relu()
         filtered = filtered.masked_fill((sentences.characters == 0)[:, None], 0.0)
@@ -179,7 +179,7 @@ class PretrainedInput(nn.Module):
         self.encoder = load_pretrained("AutoModel", config.name)
         self.project = nn.Linear(self.encoder.config.hidden_size, d, bias=False)
 
-    def forward(self, sentences: SentenceBatch) -> Tensor:
+    def forward(self, sentences: ParserInput) -> Tensor:
         longest, most = sentences.pieces.shape[1], getattr(self.encoder.config, "max_position_embeddings", -1)
         if 0 < most < longest:
             raise ValueError(

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 
 class Edges(NamedTuple):
-    """The lists of a band for every head, over rows in the order of `flat`: B·R·h rows of queries, B·K·h of keys."""
+    """The lists of a band for every head, over rows in the order of `_flat`: B·R·h rows of queries, B·K·h of keys."""
 
     keys: Tensor  # (B·R·h, c) the key rows of each query row
     start: Tensor  # (B·R·h) the number of edges before those of a query row
@@ -120,7 +120,7 @@ class _Mix(Function):
         return _dots(edges, grad, v), _mix(edges.queries, edges.by_key(weights), grad), None
 
 
-def flat(x: Tensor) -> Tensor:
+def _flat(x: Tensor) -> Tensor:
     """Put the rows of all heads one after another: (B, h, n, dk) -> (B·n·h, dk)."""
     return x.transpose(1, 2).reshape(-1, x.shape[-1])
 
@@ -128,10 +128,10 @@ def flat(x: Tensor) -> Tensor:
 def dots(q: Tensor, k: Tensor, edges: Edges) -> Tensor:
     """Return the scores of neighbours: q (B, h, R, dk), k (B, h, K, dk) -> (B, R, h, c)."""
     B, h, R, _ = q.shape
-    return _Dots.apply(flat(q), flat(k), edges).view(B, R, h, -1)
+    return _Dots.apply(_flat(q), _flat(k), edges).view(B, R, h, -1)
 
 
 def mix(weights: Tensor, v: Tensor, edges: Edges) -> Tensor:
     """Return the weighted sums of neighbours: weights (B, R, h, c), v (B, h, K, dk) -> (B, R, h, dk)."""
     B, R, h, c = weights.shape
-    return _Mix.apply(weights.reshape(-1, c).to(v.dtype), flat(v), edges).view(B, R, h, -1)
+    return _Mix.apply(weights.reshape(-1, c).to(v.dtype), _flat(v), edges).view(B, R, h, -1)

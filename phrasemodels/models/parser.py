@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, SentenceBatch, TagsConfig, WordsConfig
+from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, ParserInput, TagsConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoder, PartitionedEncoderConfig
 from phrasemodels.layers import checks
 from phrasemodels.layers.blocks import sinusoids
@@ -177,13 +177,13 @@ class JointParser(nn.Module):
         self.look = config.look
         self.dependency_weight, self.tag_weight = config.dependency_weight, config.tag_weight
 
-    def embed(self, sentences: SentenceBatch) -> Tensor:
+    def embed(self, sentences: ParserInput) -> Tensor:
         """Return [content; position] of START, words and STOP, (B, N, d)."""
         content = torch.stack([part(sentences) for part in self.inputs]).sum(0)
         position = self.positions(content.shape[1], content.device).to(content.dtype).expand_as(content)
         return self.norm(self.dropout(torch.cat([content, position], -1)))
 
-    def encode(self, sentences: SentenceBatch) -> tuple[Tensor, Tensor]:
+    def encode(self, sentences: ParserInput) -> tuple[Tensor, Tensor]:
         """Return the states below the label layer (B, N, d), from which tags are predicted, and fenceposts (B, n+1, D)."""
         states, valid = self.encoder.below(self.embed(sentences), sentences.lengths + 2)
         top = self.encoder.top(states, valid) if self.encoder.top is not None else states
@@ -200,7 +200,7 @@ class JointParser(nn.Module):
         scores[sentence, 0, lengths - 1, : GROUP_LABEL + 1] = -torch.inf
         return scores
 
-    def loss(self, sentences: SentenceBatch, gold: GoldTrees) -> Tensor:
+    def loss(self, sentences: ParserInput, gold: GoldTrees) -> Tensor:
         """Return Σ over sentences of margin + dependency_weight (arcs + relations) + tag_weight tags, in nats (Eq 12)."""
         states, posts = self.encode(sentences)
         loss = self.margin(posts, sentences.lengths, gold.cells).sum()
@@ -238,7 +238,7 @@ class JointParser(nn.Module):
         return (scores[0].sum(1) + wrong - scores[1].sum(1)).relu()
 
     @torch.no_grad()
-    def parse(self, sentences: SentenceBatch, decode: Decode) -> ParsedTrees:
+    def parse(self, sentences: ParserInput, decode: Decode) -> ParsedTrees:
         """Return the best trees. The search runs on the CPU, for which it is compiled."""
         states, posts = self.encode(sentences)
         cells, heads = decode(

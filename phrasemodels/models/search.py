@@ -58,7 +58,7 @@ class FinishedHypotheses:
 
 
 @torch.inference_mode()
-def translate(
+def beam_search(
     model: IncrementalDecoder, source: Tensor, lengths: Tensor, members: Tensor, search: BeamSearch
 ) -> list[tuple[list[int], float]]:
     """Return the best translation of each sentence, without BEGIN and END, with its normalised log probability.

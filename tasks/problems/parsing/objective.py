@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.encoders.inputs import SentenceBatch
+from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.models.parser import GROUP_LABEL, Decode, GoldTrees, Jointly, JointParser, ParsedTrees, ParserConfig
 from phrasemodels.tasks.problems.parsing.data import UNKNOWN
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
@@ -22,7 +22,7 @@ COLUMNS = ("words", "characters", "tags", "pieces", "last", "cells", "heads", "r
 class ParseBatch(Batch):
     """Sentences, and their trees where they are known."""
 
-    sentences: SentenceBatch
+    sentences: ParserInput
     gold: GoldTrees
 
 
@@ -42,7 +42,7 @@ class ParseExamples:
         lengths = torch.from_numpy(self.lengths[rows, 0] - 2)
         pieces = torch.tensor([len(self.columns.row("pieces", row)) for row in rows])
         forms, characters = _forms(self.columns.padded("characters", rows).numpy())
-        sentences = SentenceBatch(
+        sentences = ParserInput(
             words,
             forms,
             characters,
