@@ -65,7 +65,7 @@ WRONG = [
     (WordsConfig(), {"size": (-1,), "dropout": (1,), "std": (0, -1)}),
     (TagsConfig(), {"size": (-1,), "dropout": (1,)}),
     (CharactersConfig(), {"size": (-1,), "d": (0,), "filters": (0,), "width": (0, 4)}),
-    (PretrainedConfig(), {"name": ("",)}),
+    (PretrainedConfig(), {"name": ("",), "folder": None}),
     (
         LabelAttentionConfig(),
         {"labels": (-1,), "d_kv": (0, 7), "d_out": (1,), "d_ff": (-1,), "dropout": (1,), "residual_dropout": (1,)},

@@ -229,6 +229,7 @@ def restored(template: Any, saved: Any, where: str) -> Any:
         values = {
             f.name: restored(getattr(template, f.name), saved[f.name], f"{where}.{f.name}")
             for f in dataclasses.fields(template)
+            if f.compare
         }
         return dataclasses.replace(template, **values)
     if isinstance(template, tuple) and any(map(dataclasses.is_dataclass, template)):

@@ -5,7 +5,7 @@ P word pieces, d width.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import torch
@@ -17,7 +17,7 @@ from phrasemodels.layers.blocks import UNKNOWN
 
 @dataclass(frozen=True)
 class ParserInput:
-    """Sentences as ids, with START at position 0 and STOP after the last word; fields that no input reads may be empty."""
+    """The sentences of a batch as ids, START at position 0 and STOP after the last word; unread fields may be empty."""
 
     words: Tensor  # (B, N)
     forms: Tensor  # (B, N) rows of `characters`
@@ -155,10 +155,13 @@ class CharacterInput(nn.Module):
 class PretrainedConfig:
     """An encoder of the transformers library, which is trained further. A word is its last piece (paper 004, section 4.2).
 
-    name: a folder, or the name of a model on the Hugging Face hub.
+    name: a folder, or the name of a model on the Hugging Face hub. folder: where the files of a named encoder are, if not
+    on the hub. offline: the hub must not be asked. Neither is part of the identity of a model.
     """
 
     name: str = "xlnet-large-cased"
+    folder: str = field(default="", compare=False)
+    offline: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -176,7 +179,7 @@ class PretrainedInput(nn.Module):
 
     def __init__(self, config: PretrainedConfig, d: int) -> None:
         super().__init__()
-        self.encoder = load_pretrained("AutoModel", config.name)
+        self.encoder = load_pretrained("AutoModel", config.name, config.folder, config.offline)
         self.project = nn.Linear(self.encoder.config.hidden_size, d, bias=False)
 
     def forward(self, sentences: ParserInput) -> Tensor:
@@ -192,18 +195,10 @@ class PretrainedInput(nn.Module):
         return self.project(states.gather(1, last))
 
 
-class Found(str):
-    """A pretrained encoder by what keys are made of: its name, and the digest of its folder if it has one. Beside it:
-    where it is, a folder or a name of the hub, and whether the hub may not be asked."""
-
-    where: str
-    offline: bool
-
-
-def load_pretrained(part: str, name: str, **options: Any) -> Any:
+def load_pretrained(part: str, name: str, folder: str = "", offline: bool = False, **options: Any) -> Any:
     """Load the AutoModel, AutoTokenizer or AutoConfig of an encoder, without running code that comes with it.
 
-    ValueError: transformers is not installed, or the encoder cannot be found or read.
+    name, folder, offline: as in PretrainedConfig. ValueError: transformers is not installed, or the encoder cannot be found or read.
     """
     try:
         import transformers
@@ -212,9 +207,8 @@ def load_pretrained(part: str, name: str, **options: Any) -> Any:
             "pretrained encoders need the transformers library: pip install 'phrasemodels[pretrained]'"
         ) from error
     try:
-        known = {"local_files_only": name.offline} if isinstance(name, Found) else {}
         load = getattr(transformers, part).from_pretrained
-        return load(getattr(name, "where", name), trust_remote_code=False, **known, **options)
+        return load(folder or name, trust_remote_code=False, local_files_only=offline, **options)
     except Exception as error:  # transformers has no common type for files that are missing, damaged or code
         reason = (str(error).splitlines() or [repr(error)])[0]
         raise ValueError(
