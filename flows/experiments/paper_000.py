@@ -195,7 +195,7 @@ def without(slug: str) -> str:
 
 def varied(encoder: Callable[[Size], EncoderConfig], **switches: Any) -> Callable[[Size], EncoderConfig]:
     """An encoder with other switches of the specification."""
-    return lambda size: dataclasses.replace(encoder(size), **switches)  # type: ignore[type-var]
+    return lambda size: dataclasses.replace(encoder(size), **switches)
 
 
 SWITCHES: dict[str, dict[str, Any]] = {

@@ -71,25 +71,18 @@ class PooledEncoder(nn.Module):
 
 
 @dataclass(frozen=True)
-class PsanTokenEncoderConfig:
+class PsanTokenEncoderConfig(EncoderConfig):
     """The levels of PSAN as an encoder of token states. heads, layers: those of the decoder that reads the states.
 
     sizes: number of words of the phrases of each level, in the order of attention; 0: the whole sentence. Phrases of two
     words are of little use, as each word can only attend to the other.
     """
 
-    d: int = 512
-    heads: int = 8
-    layers: int = 6
-    d_ff: int = 2048
-    dropout: float = 0.1
     sizes: tuple[int, ...] = (3, 6, 0)
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 1, "d", "heads", "layers")
-        checks.at_least(self, 0, "d_ff", "sizes")
-        checks.share(self, "dropout")
-        checks.divides(self, "heads", "d")
+        super().__post_init__()
+        checks.at_least(self, 0, "sizes")
 
     def build(self) -> "PsanTokenEncoder":
         return PsanTokenEncoder(self)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.encoders import hypernode_fast
+from phrasemodels.encoders import EncoderConfig, hypernode_fast
 from phrasemodels.layers import checks
 from phrasemodels.layers.attention import Activation, Attend, MultiHeadAttention, sigma_on_heads
 from phrasemodels.layers.blocks import AddNorm, feed_forward
@@ -42,7 +42,7 @@ def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Ten
 
 
 @dataclass(frozen=True)
-class HypernodeEncoderConfig:
+class HypernodeEncoderConfig(EncoderConfig):
     """The switches of paper 000; each is a function or class that does one reading of the text.
 
     attend: softmax_within (`neg_inf`) or softmax_hadamard. sigma: torch.sigmoid, or identity (the Linear variant).
@@ -50,11 +50,6 @@ class HypernodeEncoderConfig:
     initialise: ZeroInit, MeanInit or LengthEmbedding. longest: number of words of the longest phrase.
     """
 
-    d: int = 512
-    heads: int = 8
-    layers: int = 6
-    d_ff: int = 2048
-    dropout: float = 0.1
     longest: int = 2
     attend: Attend = softmax_within
     sigma: Activation = torch.sigmoid
@@ -63,11 +58,8 @@ class HypernodeEncoderConfig:
     initialise: Callable[[int, int], nn.Module] = ZeroInit
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 1, "d", "heads", "layers")
-        checks.at_least(self, 0, "d_ff")
+        super().__post_init__()
         checks.at_least(self, 2, "longest")
-        checks.share(self, "dropout")
-        checks.divides(self, "heads", "d")
 
     def build(self) -> "HypernodeEncoder":
         return HypernodeEncoder(self)

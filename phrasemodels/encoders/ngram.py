@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoder
 from phrasemodels.layers import checks
 from phrasemodels.layers.attention import MultiHeadAttention
@@ -18,7 +19,7 @@ from phrasemodels.layers.ngrams import (
 
 
 @dataclass(frozen=True)
-class NgramEncoderConfig:
+class NgramEncoderConfig(EncoderConfig):
     """The switches of paper 002; each is a function or class that does one reading of the text.
 
     gram_sizes: number of words in the n-grams of each head, 0 for the word itself. phrase_layers: the layers with
@@ -27,11 +28,6 @@ class NgramEncoderConfig:
     PreNorm (the released code).
     """
 
-    d: int = 512
-    heads: int = 8
-    layers: int = 6
-    d_ff: int = 2048
-    dropout: float = 0.1
     gram_sizes: tuple[int, ...] = (0, 0, 2, 2, 3, 3, 4, 4)
     phrase_layers: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
     gram_encoder: GramEncoder = NgramBiLSTM
@@ -40,10 +36,9 @@ class NgramEncoderConfig:
     residual: type[Residual] = AddNorm
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 1, "d", "heads", "layers", "phrase_layers")
-        checks.at_least(self, 0, "d_ff", "gram_sizes")
-        checks.share(self, "dropout")
-        checks.divides(self, "heads", "d")
+        super().__post_init__()
+        checks.at_least(self, 0, "gram_sizes")
+        checks.at_least(self, 1, "phrase_layers")
         if len(self.gram_sizes) != self.heads:
             raise ValueError(
                 f"gram_sizes={self.gram_sizes}: must be {self.heads} sizes, one per head; 0 is the word itself"

@@ -31,47 +31,36 @@ class NoParentsConfig:
         """Width of the states."""
         return self.d
 
-    def build(self) -> "NoParents":
+    def build(self) -> nn.Module:
         return NoParents()
 
 
 @dataclass(frozen=True)
-class HardParentsConfig:
+class HardParentsConfig(NoParentsConfig):
     """Parents from a parser's heads."""
-
-    d: int = 300
-
-    def __post_init__(self) -> None:
-        checks.at_least(self, 1, "d")
 
     @property
     def width(self) -> int:
-        """Width of the states."""
         return 2 * self.d
 
-    def build(self) -> "HardParents":
+    def build(self) -> nn.Module:
         return HardParents()
 
 
 @dataclass(frozen=True)
-class SoftParentsConfig:
+class SoftParentsConfig(HardParentsConfig):
     """Parents by attention. h: units per direction of the parser's LSTM. weights: SoftmaxWeights for simple attention,
     TreeWeights for structured attention. squash: tanh_once or tanh_twice."""
 
-    d: int = 300
     h: int = 100
     weights: Callable[[], nn.Module] = TreeWeights
     squash: Squash = tanh_once
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 1, "d", "h")
+        super().__post_init__()
+        checks.at_least(self, 1, "h")
 
-    @property
-    def width(self) -> int:
-        """Width of the states."""
-        return 2 * self.d
-
-    def build(self) -> "SoftParents":
+    def build(self) -> nn.Module:
         return SoftParents(self)
 
 

@@ -5,27 +5,16 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from phrasemodels.layers import checks
+from phrasemodels.encoders import EncoderConfig
 from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.blocks import AddNorm, Residual, feed_forward, token_mask
 
 
 @dataclass(frozen=True)
-class TransformerEncoderConfig:
-    """Widths and depths as in Vaswani et al. (2017). residual: AddNorm, or another style in `layers.blocks`."""
+class TransformerEncoderConfig(EncoderConfig):
+    """residual: AddNorm, or another style in `layers.blocks`."""
 
-    d: int = 512
-    heads: int = 8
-    layers: int = 6
-    d_ff: int = 2048
-    dropout: float = 0.1
     residual: type[Residual] = AddNorm
-
-    def __post_init__(self) -> None:
-        checks.at_least(self, 1, "d", "heads", "layers")
-        checks.at_least(self, 0, "d_ff")
-        checks.share(self, "dropout")
-        checks.divides(self, "heads", "d")
 
     def attention(self, layer: int) -> MultiHeadAttention:
         """Return the self-attention of a layer: the same kind in all layers."""
