@@ -1,9 +1,10 @@
-"""Training steps of phrase attention beside plain attention: `python benchmarks/hypernode.py [section ...]`.
+"""Training steps of phrase attention (paper 000) beside plain attention: `python benchmarks/hypernode.py [section ...]`.
 
-Every number is a ratio to a stack of torch.nn.MultiheadAttention over the words alone, as deep: medians of ratios over
-interleaved rounds, one thread, CPU time of the process, so that what else runs matters little. d=512, 8 heads, float32.
-`plain` is the equations of paper 000 as they are written, with all N² scores, and its masks made beforehand; `ours` makes
-its lists in every step. Attention alone is compared (Algorithm 1 to the letter); section `encoder` has whole layers.
+Every number is the time of a step divided by that of as many layers of torch.nn.MultiheadAttention over the words alone:
+the median of ratios over interleaved rounds, on one thread, in CPU time, which other processes hardly change. d=512, 8
+heads, float32. `plain` computes the equations of paper 000 with all N² scores, and gets its masks for free; `ours` is the
+encoder, which makes its lists in every step. Attention alone is compared (Algorithm 1 as printed), whole layers in the
+section `encoder`.
 """
 
 import copy
@@ -18,9 +19,14 @@ import torch
 from structs import peak_memory
 from torch import Tensor, nn
 
-from phrasemodels.encoders.hypernode import HypernodeEncoder, HypernodeEncoderConfig
+from phrasemodels.encoders.hypernode import (
+    HypernodeEncoder,
+    HypernodeEncoderConfig,
+    softmax_hadamard,
+    softmax_within,
+)
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.layers.attention import MultiHeadAttention, softmax_hadamard, softmax_within
+from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.band import band
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import PhraseGraph, phrase_graph
@@ -35,7 +41,7 @@ MINIMUM = 7  # rounds
 
 
 def compare(title: str, runs: dict[str, Run], seconds: float = 8.0) -> None:
-    """Print how many times longer each takes than the first."""
+    """Print the time of the first run, and the ratio of each other run to it."""
     taken: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run()
@@ -53,14 +59,14 @@ def compare(title: str, runs: dict[str, Run], seconds: float = 8.0) -> None:
 
 
 def step(model: Callable[[Tensor], Tensor], parameters: Iterable[nn.Parameter], words: Tensor) -> Run:
-    """Forward, and the gradient of a loss to words and parameters."""
+    """Return a run of the forward pass and of the gradients of a loss to words and parameters."""
     wanted = [words, *parameters]
     weight = torch.randn(words.shape)
     return lambda: torch.autograd.grad((model(words) * weight).sum(), wanted, allow_unused=True)
 
 
 def plain_attention(attention: MultiHeadAttention, x: Tensor, weights: Callable[[Tensor], Tensor]) -> Tensor:
-    """Eq 2, 3, 5 and 7, all scores."""
+    """Compute Eq 2, 3, 5 and 7 with all scores; `weights` masks the scores and applies softmax."""
     q, k, v = (attention.split(project(x)) for project in (attention.query, attention.key, attention.value))
     heads = weights(q @ k.transpose(2, 3) / (D // HEADS) ** 0.5) @ v
     return attention.output(attention.sigma(heads).transpose(1, 2).flatten(2))
@@ -75,17 +81,17 @@ def hadamard(scores: Tensor, graph: PhraseGraph) -> Tensor:
 
 
 def plain(encoder: HypernodeEncoder, graph: PhraseGraph, mask: Mask, words: Tensor) -> Tensor:
-    """Algorithm 1."""
-    everyone = graph.valid[:, None, None]
+    """Compute Algorithm 1."""
+    valid = graph.valid[:, None, None]
     nodes = torch.cat([words, words.new_zeros(len(words), graph.incidence.shape[1], D)], 1)
     for layer in encoder.layers:
-        nodes = plain_attention(layer.across, nodes, lambda s: s.masked_fill(~everyone, float("-inf")).softmax(-1))
+        nodes = plain_attention(layer.across, nodes, lambda s: s.masked_fill(~valid, float("-inf")).softmax(-1))
         nodes = plain_attention(layer.inside, nodes, lambda s: mask(s, graph))
     return nodes[:, : words.shape[1]]
 
 
 class Stack(nn.Module):
-    """Plain attention, layer upon layer."""
+    """Layers of torch's multi-head attention."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()
@@ -98,29 +104,29 @@ class Stack(nn.Module):
 
 
 def sentences(n: int, k: int, B: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Words (B, n, d), lengths and adjacent spans of sentences of the same length."""
+    """Return words (B, n, d), lengths (B) and adjacent spans (B, m, k) of sentences of n words."""
     _, members = adjacent(Sentences(np.array([n])), k)
     words = torch.randn(B, n, D, requires_grad=True)
     return words, torch.full((B,), n), torch.from_numpy(members).long().expand(B, -1, -1)
 
 
 def steps(n: int, k: int, layers: int, B: int, attend=softmax_within, mask: Mask = neg_inf) -> dict[str, Run]:
-    """torch's, plain and ours; the latter two with the same weights."""
+    """Return a step of torch, plain and ours; plain and ours have the same weights."""
     words, lengths, members = sentences(n, k, B)
     encoder = HypernodeEncoderConfig(**{**vars(LITERAL), "layers": layers, "attend": attend}).build()
     stack, graph = Stack(layers), phrase_graph(members, lengths, n)
-    written = partial(plain, encoder, graph, mask)
+    by_equations = partial(plain, encoder, graph, mask)
 
     def ours(words: Tensor) -> Tensor:
         return encoder(words, lengths, members)
 
     with torch.no_grad():
         exact = plain(copy.deepcopy(encoder).double(), graph, mask, words.double())
-        gaps = [float((model(words) - exact).abs().max()) for model in (written, ours)]
+        gaps = [float((model(words) - exact).abs().max()) for model in (by_equations, ours)]
     print(f"largest difference from float64: plain {gaps[0]:.0e}, ours {gaps[1]:.0e}")
     return {
         "torch": step(stack, stack.parameters(), words),
-        "plain": step(written, encoder.parameters(), words),
+        "plain": step(by_equations, encoder.parameters(), words),
         "ours": step(ours, encoder.parameters(), words),
     }
 
@@ -139,7 +145,7 @@ def readings_section() -> None:
 
 
 def encoder_section() -> None:
-    """Whole layers, d_ff 2048, with residuals, and dropout 0.1 (which tells hypernodes apart) or 0."""
+    """Compare whole layers with d_ff 2048, residuals, and dropout 0.1 (which makes hypernodes unequal) or 0."""
     for n, B in ((13, 32), (30, 16)):
         for k in (2, 3):
             for dropout in (0.1, 0.0):
@@ -161,7 +167,7 @@ def memory_section() -> None:
 
 
 def lists_section() -> None:
-    """Phase 2 alone, by nodes for each neighbour: where lists begin to pay. Random relations."""
+    """Compare phase 2 with and without lists, by the number of nodes per neighbour, to set NODES_PER_NEIGHBOUR."""
     for attend in (softmax_within, softmax_hadamard):
         for N in (24, 96, 384):
             for c in (N // 2, N // 3, N // 4, N // 6, N // 12):

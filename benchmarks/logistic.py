@@ -1,8 +1,8 @@
-"""Logistic regression of problems/entailment/logistic.py beside scikit-learn on one SentEval task: `python benchmarks/logistic.py`.
+"""Our logistic regression beside scikit-learn's on one SentEval task: `python benchmarks/logistic.py`.
 
-TREC's questions as vectors of a BiLSTM-Max that nobody has trained, words hashed. Both choose the penalty on the same
-folds and are tested on the official test set. Ours is stopped early, on 5 % that it is not trained on, as SentEval's;
-scikit-learn's goes on to the minimum. Needs scikit-learn, and PHRASEMODELS_MIRROR for the corpus.
+The questions of TREC are vectors of an untrained BiLSTM-Max with hashed words. Both classifiers choose the penalty by the
+same folds, and are tested on the official test set. Ours stops early on 5 % of the training set, as SentEval does;
+scikit-learn's goes on to the minimum. Needs scikit-learn, and the corpus in PHRASEMODELS_MIRROR.
 """
 
 import tempfile
@@ -21,7 +21,7 @@ from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.step import Executor
 from phrasemodels.data.store.store import Store
-from phrasemodels.encoders.bilstm import BiLstmConfig
+from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.sharded import stage_table
@@ -40,20 +40,20 @@ SETTINGS = {
 
 @torch.inference_mode()
 def vectors(texts: list[str]) -> Tensor:
-    """(n, 2 UNITS) of an untrained encoder, some sentences at a time."""
+    """Return the vectors (n, 2 UNITS) of texts by an untrained encoder, 100 texts at a time."""
     torch.manual_seed(0)
-    words, encoder = nn.Embedding(WORDS, D), BiLstmConfig(D, UNITS).build().eval()
+    words, encoder = nn.Embedding(WORDS, D), BiLSTMMaxConfig(D, UNITS).build().eval()
     rows = [torch.tensor([zlib.crc32(word.encode()) % WORDS for word in text.lower().split()]) for text in texts]
-    found = []
+    parts = []
     for first in range(0, len(rows), 100):
         some = rows[first : first + 100]
         padded = nn.utils.rnn.pad_sequence(some, batch_first=True)
-        found.append(encoder(words(padded), torch.tensor([len(row) for row in some])))
-    return torch.cat(found)
+        parts.append(encoder(words(padded), torch.tensor([len(row) for row in some])))
+    return torch.cat(parts)
 
 
 def place(folder: Path, name: str, table: pa.Table) -> Place:
-    """A split as the protocol finds it."""
+    """Write a split in the form that the protocol reads."""
     save_file({"text": vectors(table["text"].to_pylist())}, folder / f"{name}.safetensors")
     columns = {"label": table["label"], "score": pa.array(np.zeros(table.num_rows)), "group": table["group"]}
     write_shard(folder / f"{name}.arrow", pa.table(columns))
@@ -61,26 +61,26 @@ def place(folder: Path, name: str, table: pa.Table) -> Place:
 
 
 def scikit(train: Place, test: Place) -> dict[str, float]:
-    """The penalty by the same folds, then all of train."""
+    """Choose the penalty by the same folds, train on all of train, and return the accuracies in percent."""
     from sklearn.linear_model import LogisticRegression
 
     classes = train.classes()
-    given, asked = train.read(classes), test.read(classes)
-    x, y = load_file(train.vectors)["text"].numpy(), given.labels
+    learned, tested = train.read(classes), test.read(classes)
+    x, y = load_file(train.vectors)["text"].numpy(), learned.labels
     parts = stratified(y, FOLDS, SEED)
 
     def accuracy(strength: float) -> float:
         right = []
         for part in parts:
             others = np.setdiff1d(np.arange(len(y)), part)
-            made = LogisticRegression(C=strength, max_iter=300).fit(x[others], y[others])
-            right.append(made.score(x[part], y[part]))
+            fitted = LogisticRegression(C=strength, max_iter=300).fit(x[others], y[others])
+            right.append(fitted.score(x[part], y[part]))
         return float(np.mean(right))
 
     dev = {strength: accuracy(strength) for strength in STRENGTHS}
     best = max(dev, key=lambda strength: dev[strength])
-    made = LogisticRegression(C=best, max_iter=300).fit(x, y)
-    return {"accuracy": 100 * made.score(asked.features.numpy(), asked.labels), "dev": 100 * dev[best]}
+    fitted = LogisticRegression(C=best, max_iter=300).fit(x, y)
+    return {"accuracy": 100 * fitted.score(tested.features.numpy(), tested.labels), "dev": 100 * dev[best]}
 
 
 def main() -> None:
@@ -100,9 +100,9 @@ def main() -> None:
         }
         for title, run in {**runs, "scikit-learn": lambda: scikit(train, test)}.items():
             start = time.process_time()
-            found = run()
+            scores = run()
             seconds = time.process_time() - start
-            print(f"{title:<42} test {found['accuracy']:5.1f}  dev {found['dev']:5.1f}  {seconds:5.1f} s", flush=True)
+            print(f"{title:<42} test {scores['accuracy']:5.1f}  dev {scores['dev']:5.1f}  {seconds:5.1f} s", flush=True)
 
 
 if __name__ == "__main__":

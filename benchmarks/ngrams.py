@@ -1,9 +1,9 @@
-"""Parameters, speed and memory of the n-gram encoder against the plain Transformer, in one run: `python benchmarks/ngrams.py`.
+"""Parameters, speed and memory of the n-gram encoder (paper 002) beside the Transformer: `python benchmarks/ngrams.py`.
 
-Every number is a ratio, the plain Transformer's time over ours, of medians over interleaved rounds of one training step
-(forward and backward, no optimiser, no dropout), one thread, CPU time of the process; `--threads 2` takes wall time.
-`released` does what the published code does: copies every window (unfold) and runs one torch LSTM over them. Memory is
-the growth of the peak of one encoder layer's step, each in a process of its own.
+Every ratio is the Transformer's time over ours: medians over interleaved rounds of one training step (forward and backward,
+without optimiser and dropout), on one thread, in CPU time; with `--threads 2` in wall time. `released` does what the
+published code does: it copies every window (unfold), and runs a torch LSTM over the copies. Memory is the growth of the
+peak in a step of one encoder layer, each in its own process.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig, TransformerEncoderLayer
 from phrasemodels.flows.experiments.paper_002_systems import LAYERS, MODELS, PAPERS, TRANSFORMER, Size
-from phrasemodels.layers.ngrams import BiLSTM, Readout, Sum, final_states, residual_gate
+from phrasemodels.layers.ngrams import NgramBiLSTM, NgramSum, Readout, final_states, residual_gate
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.train.worker import keep_freed_memory
 
@@ -31,7 +31,7 @@ B, SOURCE, TARGET, V, D = 64, 13, 24, 5854, 512
 
 
 class Unfolded(nn.Module):
-    """What the released code does, as a gram encoder: every window copied, one torch LSTM over all of them."""
+    """A gram encoder that does what the released code does: copy every window, and run a torch LSTM over all of them."""
 
     def __init__(self, width: int, readout: Readout) -> None:
         super().__init__()
@@ -50,13 +50,13 @@ ENCODERS = {
     "released": dataclasses.replace(OURS, gram_encoder=Unfolded),
     "ours": OURS,
     "ours, gate": dataclasses.replace(OURS, gate=residual_gate),
-    "ours, sum": dataclasses.replace(OURS, gram_encoder=Sum),
+    "ours, sum": dataclasses.replace(OURS, gram_encoder=NgramSum),
     "ours, layer 1 only": dataclasses.replace(OURS, phrase_layers=(1,)),
 }
 
 
 def layer_step(name: str) -> Callable[[], None]:
-    """A training step of the first encoder layer over 64 sentences of 16 words."""
+    """Return a training step of the first encoder layer over 64 sentences of 16 words."""
     torch.manual_seed(0)
     layer = TransformerEncoderLayer(ENCODERS[name], 1)
     x, valid = torch.randn(B, 16, D, requires_grad=True), torch.ones(B, 1, 1, 16, dtype=torch.bool)
@@ -70,14 +70,14 @@ def layer_step(name: str) -> Callable[[], None]:
 
 
 def model_step(name: str) -> Callable[[], None]:
-    """A training step of the whole model, six layers on both sides."""
+    """Return a training step of the whole model, six layers on both sides."""
     torch.manual_seed(0)
     model = TranslationConfig(ENCODERS[name], V, V, shared=True, output_bias=True).build()
     source, target = torch.randint(4, V, (B, SOURCE)), torch.randint(4, V, (B, TARGET + 1))
-    lengths, nothing = torch.full((B,), SOURCE), torch.empty(B, 0, 2, dtype=torch.long)
+    lengths, no_phrases = torch.full((B,), SOURCE), torch.empty(B, 0, 2, dtype=torch.long)
 
     def step() -> None:
-        scores = model(source, lengths, nothing, target[:, :-1])
+        scores = model(source, lengths, no_phrases, target[:, :-1])
         (model.loss(scores, target[:, 1:], 0.0) / (B * TARGET)).backward()
         model.zero_grad(set_to_none=True)
 
@@ -85,7 +85,7 @@ def model_step(name: str) -> Callable[[], None]:
 
 
 def compare(title: str, make: Callable[[str], Callable[[], None]], names: list[str], threads: int, rounds: int) -> None:
-    """Interleave the steps and print the plain one's median over each."""
+    """Run the steps in turn, and print the median time of the plain one over that of each."""
     torch.set_num_threads(threads)
     clock = time.process_time if threads == 1 else time.perf_counter
     steps = {name: make(name) for name in names}
@@ -104,19 +104,19 @@ def compare(title: str, make: Callable[[str], Callable[[], None]], names: list[s
 
 
 def peak(name: str) -> None:
-    """Print by how many MiB three steps of a layer raise the peak of this process."""
+    """Print the growth of the peak memory of this process in three steps of a layer, MiB."""
     torch.set_num_threads(1)
     step = layer_step(name)
-    BiLSTM(8, final_states)(torch.ones(4, 2, 8, requires_grad=True), 2).sum().backward()  # compiles the kernels
+    NgramBiLSTM(8, final_states)(torch.ones(4, 2, 8, requires_grad=True), 2).sum().backward()  # compiles the kernels
     before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is that from here on
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     for _ in range(3):
         step()
     print(f"{resident('VmHWM') - before:.0f}")
 
 
 def parameters() -> None:
-    """Print the parameters of the paper's rows at its size, which nothing has to be trained for (Tables 4 and 5)."""
+    """Print the numbers of parameters of the paper's rows at its size (Tables 4 and 5)."""
     print(f"parameters, six layers on both sides, {V} words in one vocabulary")
     rows = (TRANSFORMER, *MODELS, *(dataclasses.replace(MODELS[3], slug=n, layers=at) for n, at in LAYERS.items()))
     for row in rows:
@@ -129,12 +129,12 @@ def parameters() -> None:
 
 
 def count(module: nn.Module) -> int:
-    """Numbers that are trained."""
+    """Return the number of parameters."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def resident(line: str) -> float:
-    """A line of what the kernel says of this process, MiB (Linux)."""
+    """Return a line of /proc/self/status in MiB (Linux)."""
     return int(re.search(rf"{line}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024  # type: ignore[index]
 
 
@@ -144,24 +144,23 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--section", choices=["parameters", "layer", "model", "memory"], action="append")
     parser.add_argument("--peak", choices=list(ENCODERS))
-    given = parser.parse_args()
-    if given.peak:
-        peak(given.peak)
+    options = parser.parse_args()
+    if options.peak:
+        peak(options.peak)
         sys.exit()
     keep_freed_memory()
-    chosen = given.section or ["parameters", "layer", "model", "memory"]
+    chosen = options.section or ["parameters", "layer", "model", "memory"]
     if "parameters" in chosen:
         parameters()
     if "layer" in chosen:
-        compare("encoder layer", layer_step, list(ENCODERS)[:-1], given.threads, 3 * given.rounds)
+        compare("encoder layer", layer_step, list(ENCODERS)[:-1], options.threads, 3 * options.rounds)
     if "model" in chosen:
-        compare("model, 6 + 6 layers", model_step, list(ENCODERS), given.threads, given.rounds)
+        compare("model, 6 + 6 layers", model_step, list(ENCODERS), options.threads, options.rounds)
     if "memory" in chosen:
         print("peak of a layer's step, MiB")
         for name in ("plain", "released", "ours"):
             command = [sys.executable, __file__, "--peak", name]
-            malloc = os.environ | {
-                "MALLOC_MMAP_THRESHOLD_": "65536"
-            }  # freed blocks go back, so the peak is of live ones
+            # freed blocks return to the kernel, so the peak counts live blocks alone
+            malloc = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
             done = subprocess.run(command, capture_output=True, text=True, check=True, env=malloc)
             print(f"  {name:22} {done.stdout.strip()}")

@@ -1,9 +1,9 @@
-"""Our parser against Stanza's: `python benchmarks/parsers.py 004/parser/laptop/lal [trained-]gum [SENTENCES]`.
+"""Our parser beside Stanza: `python benchmarks/parsers.py 004/parser/laptop/lal [trained-]gum [SENTENCES]`.
 
-Tokens of GUM's test set to trees, in one process and on one thread, in batches of 100 as the parse step does it, rounds
-interleaved, medians of processor time; loading is not timed. Phrases alone: Stanza's tagger and constituency parser
-against ours without arcs. All: Stanza's tagger, lemmatiser, dependency and constituency parsers against ours as it is, which
-finds tags, phrases, heads and relations at once and no lemmas. Scores are those of what was timed.
+Both parse the tokens of GUM's test set on one thread, in batches of 100 as the parse step does; medians of CPU time over
+interleaved rounds, without loading. Phrases: Stanza's tagger and constituency parser, ours without arcs. All: Stanza's
+tagger, lemmatiser, dependency and constituency parsers, ours as trained, which predicts tags, phrases, heads and relations
+jointly, and no lemmas. The scores are those of the timed parses.
 """
 
 import statistics
@@ -12,12 +12,12 @@ import time
 from dataclasses import replace
 
 import pyarrow as pa
+from phrasemodels.flows.cli.use import find_model
 
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.store.step import Executor
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.cli.parsers import step_of
-from phrasemodels.flows.cli.use import find_model
 from phrasemodels.infra.settings import Settings
 from phrasemodels.models.parser import phrases_alone
 from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
@@ -31,18 +31,18 @@ ROUNDS = 5
 
 
 def main(experiment: str, parser: str = "gum", count: str = "400") -> None:
-    """Sentences a second and scores of both."""
+    """Print sentences per second and scores of both parsers."""
     settings = Settings()
     store, executor = Store(settings.root).open(), Executor(sources=Sources(settings.mirrors, settings.offline))
     gold = stage_table(store.run(Corpus("gum").split("test"), executor)).slice(0, int(count)).combine_chunks()
     models = {"models": store.run(step_of(parser), executor).path}
-    found = find_model(experiment)
-    recipe = found.experiment.recipe
+    model = find_model(experiment)
+    recipe = model.experiment.recipe
     if not isinstance(recipe, ParsingRecipe):
         sys.exit(f"{experiment} is no parser: name an experiment of paper 004")
-    joint = Trained(recipe.problem, found.experiment.model, recipe.divide)
+    joint = Trained(recipe.problem, model.experiment.model, recipe.divide)
     alone = replace(joint, problem=replace(recipe.problem, decode=phrases_alone))
-    trained = {"weights": found.weights.path, "vocabulary": found.vocabulary.path}
+    trained = {"weights": model.weights.path, "vocabulary": model.vocabulary.path}
     parsers = {
         "Stanza, phrases": lambda rows: Stanza(processors=("pos", "constituency")).analyse(rows, "tokens", models),
         "ours, phrases": lambda rows: alone.analyse(rows, "tokens", trained),
@@ -62,8 +62,8 @@ def main(experiment: str, parser: str = "gum", count: str = "400") -> None:
     for name, median in medians.items():
         scores = "  ".join(f"{metric} {value:.2f}" for metric, value in treebank_scores(gold, parses[name]).items())
         print(f"{name:15} {gold.num_rows / median:6.1f} sentences/s  {scores}")
-    for what in ("phrases", "all"):
-        print(f"{what}: ours is {medians[f'Stanza, {what}'] / medians[f'ours, {what}']:.2f} times as fast")
+    for task in ("phrases", "all"):
+        print(f"{task}: ours is {medians[f'Stanza, {task}'] / medians[f'ours, {task}']:.2f} times as fast")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Sentences that are parsed a second, by one worker and by two: `python benchmarks/parsing.py [trained-]gum`.
+"""Sentences per second of the parse step, by one worker and by two: `python benchmarks/parsing.py [trained-]gum`.
 
-Test sentences of GUM, 100 at a time, through Stanza's whole pipeline in actors of Ray of one torch thread each, as the
-parse step runs them. The first batch of an actor, which loads the models, is not timed.
+Test sentences of GUM, 100 at a time, go through the whole pipeline of Stanza in Ray actors of one torch thread each, as in
+the parse step. The first batch of an actor, which loads the models, is not timed.
 """
 
 import sys
@@ -29,28 +29,28 @@ BATCH, BATCHES = 100, 12
 
 
 def timed(table: pa.Table, models: Path) -> tuple[int, float]:
-    """(process, seconds) of one batch."""
+    """Parse one batch; return the process and the seconds."""
     start = time.perf_counter()
     Stanza().analyse(table, "tokens", {"models": models})
     return getpid(), time.perf_counter() - start
 
 
 def rate(workers: int, batches: list[pa.Table], models: Path) -> float:
-    """Sentences a second of all workers together."""
+    """Return the sentences per second of all workers together."""
     with tempfile.TemporaryDirectory() as folder:
         start_ray(Settings(store=folder, cpus=workers))
         try:
-            found = actor_map(timed, [(batch, models) for batch in batches])
+            times = actor_map(timed, [(batch, models) for batch in batches])
         finally:
             stop_ray()
     seconds: dict[int, list[float]] = defaultdict(list)
-    for process, one in found:
+    for process, one in times:
         seconds[process].append(one)
     return sum(BATCH * len(each[1:]) / sum(each[1:]) for each in seconds.values() if each[1:])
 
 
 def main(parser: str = "gum") -> None:
-    """One worker, two, and how many times faster they are."""
+    """Print the rates of one and of two workers, and their ratio."""
     settings = Settings()
     store, executor = Store(settings.root).open(), Executor(sources=Sources(settings.mirrors, settings.offline))
     models = store.run(step_of(parser), executor).path

@@ -1,9 +1,9 @@
 """Speed and memory of attention inside phrases (paper 001, Table 5): `python benchmarks/phrase_attention.py`.
 
-First the attention alone, forward and backward over three levels of phrases, against what computes every pair of words
-of a sentence. Then a training step of whole models, PSAN against DiSAN and multi-head attention; what the scores of each
-would take if they were kept; and what parts of PSAN take. One thread; ratios are of one run, side by side. Memory is the
-growth of the resident set in one step, Linux with glibc only.
+First attention alone, forward and backward over three levels of phrases, beside attention over every pair of words of a
+sentence. Then a training step of whole models: PSAN, DiSAN and multi-head attention; the memory that the scores of each
+would take if they were saved; and the time of the parts of PSAN. One thread, interleaved rounds. Memory is the growth of
+the resident set in one step (Linux with glibc only).
 """
 
 from collections.abc import Callable
@@ -16,29 +16,31 @@ from torch.nn import functional as F
 
 from phrasemodels.encoders.disan import DisanConfig
 from phrasemodels.encoders.multihead import MultiHeadConfig
-from phrasemodels.encoders.psan import PsanConfig, recomputed
+from phrasemodels.encoders.psan import PsanConfig, recompute_activations
 from phrasemodels.layers.multidim import attend_blocks, attend_within, boundaries
 from phrasemodels.models.sentence_pair import SentencePairConfig
 
 D = 300
-SHARES = (0.17, 0.32, 0.5)  # phrases a word on each level, about as in Table 1 of the paper
+SHARES = (0.17, 0.32, 0.5)  # phrases per word on each level, about as in Table 1 of the paper
 
 
 def every_pair(u: Tensor, w: Tensor, p: Tensor, valid: Tensor) -> Tensor:
-    """Attention over whole sentences with their padding, (B, n, n, d): what phrases as a mask cost too."""
+    """Attend over whole sentences with padding, (B, n, n, d); phrases as a mask would take the same time."""
     hidden = torch.eye(u.shape[1], dtype=torch.bool) | ~valid.unsqueeze(1)
     logits = F.elu(u.unsqueeze(2) + w.unsqueeze(1)).masked_fill(hidden.unsqueeze(-1), -1e9)
     return (logits.softmax(2) * p.unsqueeze(1)).sum(2)
 
 
 def sentences(B: int, mean: int) -> tuple[Tensor, Tensor]:
-    """Lengths (B) from half the mean to one and a half, and levels (B, 3, n) cut at random places."""
+    """Return lengths (B) from half the mean to 1.5 times the mean, and levels (B, 3, n) cut at random places."""
     generator = torch.Generator().manual_seed(0)
     lengths = torch.randint(mean // 2, mean * 3 // 2 + 1, (B,), generator=generator)
     n = int(lengths.max())
     levels = torch.zeros(B, 3, n, dtype=torch.long)
     for row, length in enumerate(lengths.tolist()):
-        order = torch.randperm(length - 1, generator=generator) + 1  # coarse cuts are fine cuts too
+        order = (
+            torch.randperm(length - 1, generator=generator) + 1
+        )  # a cut of a coarse level is one of all finer levels
         for level, share in enumerate(SHARES):
             levels[row, level, order[: max(1, round(share * length) - 1)]] = 1
     return lengths, levels.cumsum(-1)
@@ -67,35 +69,35 @@ def attention_runs(B: int, mean: int) -> dict[str, Callable[[], object]]:
 
 MODELS = {
     "PSAN": PsanConfig(D),
-    "PSAN recomputed": PsanConfig(D, run=recomputed),
+    "PSAN recomputed": PsanConfig(D, run=recompute_activations),
     "DiSAN": DisanConfig(D),
     "Multi-head": MultiHeadConfig(D),
 }
 
 
 def score_bytes(B: int, n: int) -> str:
-    """Of the scores of B pairs alone, float32 as published, whether they are kept or not: Σ l² d over phrases, 2 n² d, h n²."""
+    """Return the memory of the scores of B pairs in float32, if all were saved: Σ l² d over phrases, 2 n² d, h n²."""
     lengths, levels = sentences(2 * B, n)
     pairs = lengths.square().sum().item()
     valid = torch.arange(levels.shape[2]) < lengths.unsqueeze(1)
     inside = sum(boundaries(level, valid).diff().square().sum().item() for level in levels.unbind(1))
-    found = {"PSAN": inside * D, "DiSAN": 2 * pairs * D, "Multi-head": pairs * MultiHeadConfig(D).heads}
-    return "  ".join(f"{name} {4 * count / 2**20:.1f} MB" for name, count in found.items())
+    counts = {"PSAN": inside * D, "DiSAN": 2 * pairs * D, "Multi-head": pairs * MultiHeadConfig(D).heads}
+    return "  ".join(f"{name} {4 * count / 2**20:.1f} MB" for name, count in counts.items())
 
 
 def parts_runs(B: int, n: int) -> dict[str, Callable[[], object]]:
-    """Forward and backward of PSAN on B pairs, and of what it is made of: its linear maps, three levels of weights within
-    phrases, the summary (whose maps are among the maps)."""
+    """Return forward and backward passes of PSAN on B pairs, and of its parts: the linear maps, three levels of attention
+    inside phrases, and the pooling, whose maps are among the linear maps."""
     lengths, levels = sentences(2 * B, n)
     valid = torch.arange(levels.shape[2]) < lengths.unsqueeze(1)
     encoder = PsanConfig(D).build()
     words = torch.randn(*valid.shape, D, requires_grad=True)
     inputs = {width: torch.randn(int(lengths.sum()), width, requires_grad=True) for width in (D, 2 * D)}
     linear = [layer for layer in encoder.modules() if isinstance(layer, torch.nn.Linear)]
-    again = [encoder.memory.gate, encoder.memory.write] * 2  # of the second and third level
+    repeated = [encoder.memory.gate, encoder.memory.write] * 2  # by the second and third level
 
     def maps() -> None:
-        for layer in linear + again:
+        for layer in linear + repeated:
             F.linear(inputs[layer.in_features], layer.weight, layer.bias).sum().backward()
 
     return {
@@ -107,7 +109,7 @@ def parts_runs(B: int, n: int) -> dict[str, Callable[[], object]]:
 
 
 def training_runs(B: int, n: int) -> dict[str, Callable[[], object]]:
-    """One step on B pairs whose sentences have n words on average."""
+    """Return a training step of each model on B pairs whose sentences have n words on average."""
     lengths, levels = sentences(2 * B, n)
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(0, 1000, levels[:, 0].shape, generator=generator)
@@ -132,7 +134,7 @@ def main() -> None:
         for n in (10, 20, 40, 80):
             print(f"{f'scores, {B} pairs of {n}':<46}      {score_bytes(B, n)}")
             runs = training_runs(B, n)
-            if (B, n) != (64, 80):  # every pair of 80 words of 128 sentences takes minutes
+            if (B, n) != (64, 80):  # DiSAN takes minutes for 128 sentences of 80 words
                 compare(f"training step, {B} pairs of {n}", runs, 1)
             if 128 * n * n * (B // 16) < 1_000_000:
                 peak_memory(f"training step, {B} pairs of {n}", runs)

@@ -1,8 +1,7 @@
-"""Phrases per second, side by side with a plain loop and with writing them: `python benchmarks/phrases.py`.
+"""Enumeration of phrases beside a loop in Python and beside writing the phrases: `python benchmarks/phrases.py`.
 
-Shards of 10,000 sentences of 19.6 words in the mean, as in a million sentences of news; random trees. CPU time of this
-process, one thread, medians over interleaved rounds, in millions of phrases a second. A loop is timed on part of the
-sentences. Memory is bounded by a shard: nothing else is kept.
+Shards of 10,000 sentences of 19.6 words on average, as in a million sentences of news, with random trees. Millions of
+phrases per second of CPU time on one thread, medians over interleaved rounds. The loop is timed on part of the sentences.
 """
 
 import statistics
@@ -22,12 +21,12 @@ from phrasemodels.tasks.prepare.subtrees import subtrees
 
 ROUNDS = 15
 LOOPED = 1000  # sentences
-SHARDS = 5  # one after another, as a step takes them
+SHARDS = 5  # per round
 LEVELS = (1, 2, 3)
 
 
 def plain_adjacent(lengths: list[int], longest: int) -> list[list[tuple[int, ...]]]:
-    """All spans of 2 to `longest` tokens, sentence by sentence."""
+    """Return all spans of 2 to `longest` tokens, sentence by sentence."""
     return [
         [tuple(range(first, first + size)) for size in range(2, longest + 1) for first in range(n - size + 1)]
         for n in lengths
@@ -35,22 +34,22 @@ def plain_adjacent(lengths: list[int], longest: int) -> list[list[tuple[int, ...
 
 
 def plain_subtrees(trees: list[list[int]], longest: int) -> list[list[tuple[int, ...]]]:
-    """Edges, and three connected words."""
-    made = []
+    """Return all edges, and for longest > 2 all connected subtrees of three words, sentence by sentence."""
+    sentences = []
     for head in trees:
-        found = [(word, up) for word, up in enumerate(head) if up >= 0]
+        phrases = [(word, up) for word, up in enumerate(head) if up >= 0]
         if longest > 2:
             for word, up in enumerate(head):
                 if up >= 0:
-                    found += [(word, up, head[up])] if head[up] >= 0 else []
-                    found += [(word, up, other) for other in range(word + 1, len(head)) if head[other] == up]
-        made.append(found)
-    return made
+                    phrases += [(word, up, head[up])] if head[up] >= 0 else []
+                    phrases += [(word, up, other) for other in range(word + 1, len(head)) if head[other] == up]
+        sentences.append(phrases)
+    return sentences
 
 
 def plain_levels(trees: list[str]) -> list[list[list[tuple[int, int]]]]:
-    """The levels of parsed trees, by expanding phrase after phrase."""
-    made = []
+    """Return the levels of parsed trees, by dividing phrase after phrase."""
+    sentences = []
     for text in trees:
         tree = parse(text)
         n = len(tree.tokens)
@@ -64,16 +63,16 @@ def plain_levels(trees: list[str]) -> list[list[list[tuple[int, int]]]]:
             if stack:
                 below.setdefault(stack[-1], []).append(span)
             stack.append(span)
-        level, found = [(0, n)], []
+        level, levels = [(0, n)], []
         for depth in range(len(LEVELS)):
             level = [p for s in level for p in (below.get(s, [s]) if not depth or s[1] - s[0] > 3 else [s])]
-            found.append(level)
-        made.append(found)
-    return made
+            levels.append(level)
+        sentences.append(levels)
+    return sentences
 
 
 def random_tree(rng: np.random.Generator, n: int) -> tuple[str, list[int]]:
-    """A bracketing and a dependency tree of n words."""
+    """Return a random bracketing and a random dependency tree of n words."""
 
     def brackets(size: int) -> str:
         if size == 1:
@@ -85,7 +84,7 @@ def random_tree(rng: np.random.Generator, n: int) -> tuple[str, list[int]]:
 
 
 def rate(run: Callable[[], int], seconds: list[float]) -> int:
-    """Time one run; how many phrases it made."""
+    """Time one run; return the number of its phrases."""
     start = time.process_time()
     count = run()
     seconds.append(time.process_time() - start)
@@ -93,7 +92,7 @@ def rate(run: Callable[[], int], seconds: list[float]) -> int:
 
 
 def compare(title: str, runs: dict[str, Callable[[], int]]) -> None:
-    """Print millions of phrases a second of each, and how many times the loop each is."""
+    """Print the millions of phrases per second of each run, and their ratio to the loop."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     counts = {name: run() for name, run in runs.items()}
     for _ in range(ROUNDS):
@@ -106,7 +105,7 @@ def compare(title: str, runs: dict[str, Callable[[], int]]) -> None:
 
 
 def main() -> None:
-    """Adjacent spans, subtrees, levels."""
+    """Compare adjacent spans, subtrees and levels."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.poisson(19.6, SHARD_ROWS), 1, None).astype(np.int64)
     made = [random_tree(rng, n) for n in lengths.tolist()]

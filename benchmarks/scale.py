@@ -1,9 +1,9 @@
-"""What a sentence and a shard cost as there are more of them: python benchmarks/scale.py [FOLDER]
+"""Time per sentence and per shard as their number grows: `python benchmarks/scale.py [FOLDER [SENTENCES]]`.
 
-Sentences of 5 to 20 words in shards of 10,000 go through the step that numbers words and enumerates phrases, each shard
-a step of its own in a store. Writes scale.json and scale.png; memory is the most that this process ever held, cost is
-its processor time (and what a clock says beside it). What the store adds to a shard is the difference from the step
-called by itself. Then the same shards as tasks of a Ray cluster of two processors, by the clock.
+Sentences of 5 to 20 words, in shards of 10,000, go through the step that numbers words and enumerates phrases; each shard is
+a step of its own in a store. Times are CPU times, with wall times beside them; memory is the peak of the process. The step
+called without a store shows what the store adds. Then the same shards run as tasks of a Ray cluster of two processors, in
+wall time. Writes scale.json and scale.png.
 """
 
 import json
@@ -38,7 +38,7 @@ WORDS = 1000
 
 
 def sentences(first: int, count: int) -> pa.Table:
-    """TOKENS of made-up sentences."""
+    """Return `count` random sentences with ids from `first` on, as a TOKENS table."""
     chance = np.random.default_rng(first)
     lengths = chance.integers(5, 21, count)
     words = pa.array([f"w{i}" for i in range(WORDS)]).take(pa.array(chance.integers(0, WORDS, lengths.sum())))
@@ -49,29 +49,31 @@ def sentences(first: int, count: int) -> pa.Table:
 
 
 def stage(folder: Path, shards: int, rows: int) -> Artifact:
-    """A stage of so many shards of so many rows each."""
+    """Write a stage of `shards` shards of `rows` rows each."""
     folder.mkdir(parents=True)
-    made = []
+    written = []
     for index in range(shards):
         name = f"{index:05d}.arrow"
-        made.append({"file": name, **write_shard(folder / name, sentences(index * rows, rows))})
+        written.append({"file": name, **write_shard(folder / name, sentences(index * rows, rows))})
     terms = {"licences": ["MIT"], "redistributable": True, "stand_in": False}
-    return Artifact(folder, {"key": f"rows {shards} {rows}", "meta": {"shards": made, "rows": shards * rows, **terms}})
+    return Artifact(
+        folder, {"key": f"rows {shards} {rows}", "meta": {"shards": written, "rows": shards * rows, **terms}}
+    )
 
 
 def words(job: Job, settings: None) -> dict[str, Any]:
-    """A vocabulary."""
+    """Write the vocabulary of both sides."""
     for side in ("source", "target"):
         write_durably(job.out / f"{side}.txt", "".join(f"{w}\n" for w in [*SPECIAL, *(f"w{i}" for i in range(WORDS))]))
     return {"licences": ["MIT"], "redistributable": True, "stand_in": False}
 
 
 def measured(folder: Path, shards: int, rows: int, executor: Executor | None = None) -> dict[str, float]:
-    """Seconds of the step, with what it keeps on disk, and the memory of this process after it."""
-    given = stage(folder / "rows", shards, rows)
+    """Return the seconds of the step in a store, and the peak memory of this process after it."""
+    rows_stage = stage(folder / "rows", shards, rows)
     store = Store(folder / "store").open()
     vocabulary = store.run(Step(words, "words"))
-    step = Step(phrases, f"phrases {shards}", Phrases(longest=2), {"rows": given, "vocabulary": vocabulary})
+    step = Step(phrases, f"phrases {shards}", Phrases(longest=2), {"rows": rows_stage, "vocabulary": vocabulary})
     began, clock = time.process_time(), time.perf_counter()
     store.run(step, executor)
     seconds, elapsed = time.process_time() - began, time.perf_counter() - clock
@@ -81,10 +83,10 @@ def measured(folder: Path, shards: int, rows: int, executor: Executor | None = N
 
 
 def alone(folder: Path, shards: int) -> float:
-    """Seconds of what the step does to so many shards of one sentence, without a store."""
-    given = stage(folder / "rows", shards, 1)
+    """Return the seconds of the step on `shards` shards of one sentence, without a store."""
+    rows_stage = stage(folder / "rows", shards, 1)
     store = Store(folder / "store").open()
-    inputs = [{"shard": shard, "vocabulary": store.run(Step(words, "words"))} for shard in shards_of(given)]
+    inputs = [{"shard": shard, "vocabulary": store.run(Step(words, "words"))} for shard in shards_of(rows_stage)]
     out = folder / "out"
     out.mkdir()
     began = time.process_time()
@@ -96,7 +98,7 @@ def alone(folder: Path, shards: int) -> float:
 
 
 def through_ray(work: Path) -> list[dict[str, float]]:
-    """What shards of one sentence cost as tasks of Ray."""
+    """Return the times and memory for shards of one sentence as tasks of Ray."""
     work.mkdir()
     start_ray(Settings(store=work, cpus=2))
     try:
@@ -107,19 +109,19 @@ def through_ray(work: Path) -> list[dict[str, float]]:
         stop_ray()
 
 
-def plot(found: list[dict[str, float]], path: Path) -> None:
-    """Cost of a sentence and memory against the number of sentences."""
+def plot(rows: list[dict[str, float]], path: Path) -> None:
+    """Plot the time per sentence and the memory against the number of sentences."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
-    counts = [row["rows"] for row in found]
-    axes.plot(counts, [1e6 * row["seconds"] / row["rows"] for row in found], "o-", color="black", label="µs a sentence")
+    counts = [row["rows"] for row in rows]
+    axes.plot(counts, [1e6 * row["seconds"] / row["rows"] for row in rows], "o-", color="black", label="µs a sentence")
     axes.set(xscale="log", xlabel="sentences", ylabel="µs a sentence")
     beside = axes.twinx()
-    beside.plot(counts, [row["memory_mib"] for row in found], "s--", color="#777777", label="memory")
+    beside.plot(counts, [row["memory_mib"] for row in rows], "s--", color="#777777", label="memory")
     beside.set(ylabel="memory of the process, MiB (dashed)")
     for each in (axes, beside):
         each.set_ylim(0, 1.1 * each.get_ylim()[1])
@@ -127,9 +129,9 @@ def plot(found: list[dict[str, float]], path: Path) -> None:
 
 
 def main(folder: str = ".", most: str = "10000000") -> None:
-    """Few sentences in many shards, then many in full ones; sizes grow, so that memory shows what each adds."""
+    """Measure many small shards, then many full shards, in growing numbers, as the peak memory never falls."""
     work = Path(tempfile.mkdtemp(prefix="pm-scale-"))
-    measured(work / "warm", 2, 10)  # compiles
+    measured(work / "warm", 2, 10)  # compiles kernels
     result: dict[str, Any] = {"shards": [], "sentences": []}
     for count in SHARDS:
         result["shards"].append(row := measured(work / f"shards {count}", count, 1))
@@ -142,7 +144,7 @@ def main(folder: str = ".", most: str = "10000000") -> None:
         print(f"{count} sentences: {1e6 * row['seconds'] / count:.2f} µs each ({1e6 * row['elapsed'] / count:.2f} by the "
               f"clock), {row['memory_mib']:.0f} MiB", flush=True)  # fmt: skip
         (Path(folder) / "scale.json").write_text(json.dumps(result, indent=1))
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:  # whose memory is its own
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:  # a process with its own peak memory
         result["ray"] = process.submit(through_ray, work / "ray").result()
     for row in result["ray"]:
         print(f"{row['shards']} shards through Ray on two cores: {1000 * row['elapsed'] / row['shards']:.2f} ms each by the "

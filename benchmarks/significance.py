@@ -1,10 +1,8 @@
-"""Speed and errors of the tests of significance.
+"""Speed and error rates of the significance tests: `python benchmarks/significance.py`.
 
-    python benchmarks/significance.py
-
-Prints the seconds of a BLEU comparison (1,000 sentences, 1,000 resamples, bootstrap and randomisation), beside sacreBLEU's,
-and how often systems that differ by chance alone are called different at α = 0.05: by the two-level bootstrap, by
-plain resampling of seeds and sentences, and by randomisation, which knows of sentences alone.
+Prints the seconds of a BLEU comparison (1,000 sentences, 1,000 resamples, bootstrap and randomisation) beside sacreBLEU's,
+and how often each test calls systems that differ by chance alone different at α = 0.05: the two-level bootstrap, plain
+resampling of seeds and sentences, and randomisation, which resamples sentences alone.
 """
 
 import time
@@ -18,13 +16,13 @@ from phrasemodels.tasks.metrics.significance import approximate_randomisation, b
 
 
 def seconds(function, times=5):
-    """Median over a few calls."""
-    found = []
+    """Return the median seconds of a few calls."""
+    taken = []
     for _ in range(times):
         started = time.perf_counter()
         function()
-        found.append(time.perf_counter() - started)
-    return float(np.median(found))
+        taken.append(time.perf_counter() - started)
+    return float(np.median(taken))
 
 
 def speed():
@@ -48,7 +46,7 @@ def speed():
 
 
 def plain(ours, base, resamples, rng):
-    """Percentile interval of seeds, then sentences, drawn with replacement: does it leave out 0?"""
+    """Return whether the percentile interval of resampled seeds and sentences leaves out 0."""
     S, n = ours.shape
     weights = np.stack([np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(resamples)]) / n
     drawn = [np.take_along_axis(weights @ x.T, rng.integers(0, S, (resamples, S)), 1).mean(1) for x in (ours, base)]

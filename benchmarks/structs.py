@@ -1,8 +1,8 @@
-"""Speed of structured inference against peers, side by side in one run: `python benchmarks/structs.py [section ...]`.
+"""Speed of structured inference beside other libraries: `python benchmarks/structs.py [section ...]`.
 
-Every number is a ratio, peer's time over ours, of medians over interleaved rounds. 1T is one thread, CPU time of the
-process; 2T is two threads, wall clock, which needs a quiet machine. Peers that are not installed are named as skipped.
-Install them beside torch: `pip install --no-deps torch-struct supar pytorch-crf benepar`.
+Every ratio is a peer's time over ours: medians over interleaved rounds. 1T: one thread, CPU time; 2T: two threads, wall
+time, which needs a machine without other work. Peers that are not installed are skipped. Install them beside torch by
+`pip install --no-deps torch-struct supar pytorch-crf benepar`.
 """
 
 import ctypes
@@ -28,12 +28,12 @@ Peers = dict[str, types.ModuleType]
 
 
 def load_peers() -> Peers:
-    """Peers that import, without their heavy package files."""
+    """Import the installed peers; stubs replace the __init__ of their packages, which import more than is needed."""
     for package in ("supar", "supar.utils", "benepar", "nltk"):
         spec = importlib.util.find_spec(package)
         stub = types.ModuleType(package)
         stub.__path__ = spec.submodule_search_locations if spec else []
-        stub.Tree = object  # what benepar names of nltk
+        stub.Tree = object  # benepar imports it from nltk
         sys.modules[package] = stub
     peers = {}
     for name, module in (
@@ -51,7 +51,7 @@ def load_peers() -> Peers:
 
 
 def compare(title: str, runs: dict[str, Run], threads: int, seconds: float = 2.0) -> None:
-    """Interleave for about so many seconds and print how many times longer each takes than the first, by medians."""
+    """Run all in turn for about `seconds`, and print the median time of the first, and the ratio of each other to it."""
     torch.set_num_threads(threads)
     clock = time.process_time if threads == 1 else time.perf_counter
     taken: dict[str, list[float]] = {name: [] for name in runs}
@@ -70,12 +70,12 @@ def compare(title: str, runs: dict[str, Run], threads: int, seconds: float = 2.0
 
 
 def peak_memory(title: str, runs: dict[str, Run]) -> None:
-    """Growth of the resident set in one run, MB; Linux with glibc only."""
+    """Print the growth of the resident set in one run, MB (Linux with glibc only)."""
     parts = []
     for name, run in runs.items():
         run()
         gc.collect()
-        ctypes.CDLL("libc.so.6").malloc_trim(0)  # else freed pages are used again and not counted
+        ctypes.CDLL("libc.so.6").malloc_trim(0)  # else the run reuses freed pages, which are not counted
         Path("/proc/self/clear_refs").write_text("5")
         before = _status("VmRSS")
         run()
@@ -88,7 +88,7 @@ def _status(field: str) -> int:
 
 
 def train_step(marginals: Callable[..., torch.Tensor], *scores: torch.Tensor) -> Run:
-    """Marginals, and the gradient of a loss on them."""
+    """Return a run that computes marginals, and the gradient of a loss on them."""
     weight = torch.randn(marginals(*scores).shape)
 
     def run():
@@ -109,7 +109,7 @@ def chain_runs(peers: Peers, B: int, T: int, C: int, std: float) -> dict[str, Ru
 def chain_section(peers: Peers) -> None:
     for std in (1.0, 1000.0):
         for B, T, C in ((64, 50, 2), (16, 512, 2), (64, 50, 20), (16, 512, 20)):
-            # its scan takes C³ time, 150 and more times ours
+            # the scan of torch-struct takes C³ time, at least 150 times ours
             some = {k: v for k, v in peers.items() if C < 20 or k != "torch-struct"}
             compare(f"chain marginals+backward {B}x{T} C={C} std {std:g}", chain_runs(some, B, T, C, std), 1)
 
@@ -126,7 +126,7 @@ def torch_struct_chain(torch_struct):
 
 def supar_chain(supar):
     def marginals(unary, pairwise):
-        trans = torch.nn.functional.pad(pairwise, (0, 1, 0, 1))  # and zeros from the start and to the end
+        trans = torch.nn.functional.pad(pairwise, (0, 1, 0, 1))  # transitions from the start and to the end are 0
         log_z = supar.LinearChainCRF(unary, trans=trans).log_partition
         return torch.autograd.grad(log_z.sum(), unary, create_graph=True)[0]
 
@@ -189,9 +189,10 @@ def spans_section(peers: Peers) -> None:
 
 
 def margin_step(labels: torch.Tensor, gold: torch.Tensor, dense: bool) -> Run:
-    """Cost-augmented decoding, and the gradient to all label scores or to those of the 2 (2n-1) cells of two trees.
+    """Return a max-margin step: cost-augmented decoding, and the gradient to all label scores (`dense`), or to those of the
+    2 (2n-1) cells of two trees.
 
-    A cost of 1 for every wrong cell is a constant 2n-1, less 1 for each gold cell.
+    A cost of 1 for every wrong cell is the constant 2n-1 minus 1 for each gold cell.
     """
     i, j, label = gold.unbind(-1)
     sentence = torch.arange(len(labels))[:, None]
@@ -226,13 +227,13 @@ def joint_section(peers: Peers) -> None:
         runs: dict[str, Run] = {"ours": partial(joint.argmax, labels, arcs)}
         runs["kernel alone"] = partial(decode.joint, labels, arcs, torch.tensor([n]))
         if n < 160:
-            runs["without hooks, O(n⁵), own"] = partial(without_hooks, labels[0].numpy(), arcs[0].numpy())
+            runs["our loop without hooks, O(n⁵)"] = partial(without_hooks, labels[0].numpy(), arcs[0].numpy())
         compare(f"joint span-head decode n={n}", runs, 1, seconds=1.0)
 
 
 @njit(error_model="numpy")
 def without_hooks(labels, arcs):
-    """The same score by a loop over span, split, head and head: what a decoder costs that does not use hooks."""
+    """Return the best joint score by a loop over spans, splits and both heads, as a decoder without hooks computes it."""
     n = len(labels)
     body = np.full((n, n, n), -np.inf, np.float32)
     real, free = np.zeros((n, n), np.float32), np.zeros((n, n), np.float32)
@@ -292,6 +293,6 @@ SECTIONS = {
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    found = load_peers()
+    peers = load_peers()
     for section in sys.argv[1:] or SECTIONS:
-        SECTIONS[section](found)
+        SECTIONS[section](peers)

@@ -1,8 +1,8 @@
-"""What structure costs a training (paper 003), update by update: `python benchmarks/structured_attention.py [table ...]`.
+"""Training time of structured attention (paper 003): `python benchmarks/structured_attention.py [table ...]`.
 
-Every number is a ratio of medians over interleaved rounds, CPU time of one thread, simple attention = 1. Rows of random
-words as long as those of the corpora, at the widths of the profiles `laptop` and `paper`; the authors' structured attention
-took 5 times as long as simple attention.
+Every number is the time of one update divided by that with simple attention: medians over interleaved rounds, CPU time of
+one thread. Rows are random words, as long as those of the corpora, at the widths of the profiles `laptop` and `paper`. The
+authors' structured attention took 5 times as long as simple attention.
 """
 
 import sys
@@ -16,7 +16,7 @@ from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.experiments.paper_003 import TRANSLATION, WEIGHTS
 from phrasemodels.flows.experiments.paper_003_answering import ANSWERING, MEMORIES
 from phrasemodels.flows.experiments.paper_003_syntax import ENTAILMENT, PARENTS
-from phrasemodels.models.decomposable import DecomposableConfig, Learned
+from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.tasks.train.worker import keep_freed_memory
 
@@ -24,7 +24,7 @@ WORDS = 5000
 
 
 def update(model: Any, loss: Callable[[Any], torch.Tensor]) -> Run:
-    """One update by plain gradient descent, as it is the same for all."""
+    """Return a run of one update by plain gradient descent, which costs the same for all models."""
     optimiser = torch.optim.SGD(model.parameters(), 1e-3)
 
     def run() -> None:
@@ -37,7 +37,7 @@ def update(model: Any, loss: Callable[[Any], torch.Tensor]) -> Run:
 
 
 def nmt(profile: str, rows: int) -> dict[str, Run]:
-    """A batch of sentences of up to 30 characters and 12 words; simple, sigmoid, structured."""
+    """Return updates on sentences of up to 30 characters and 12 words: simple, sigmoid and structured attention."""
     chosen = TRANSLATION[profile]
     source, target = torch.randint(4, WORDS, (rows, 30)), torch.randint(4, WORDS, (rows, 13))
     lengths, members = torch.randint(15, 31, (rows,)), torch.zeros(rows, 0, 2).long()
@@ -54,20 +54,20 @@ def nmt(profile: str, rows: int) -> dict[str, Run]:
 
 
 def babi(profile: str, rows: int) -> dict[str, Run]:
-    """A batch of stories of 25 facts of 7 words; hops, and chains of two facts."""
+    """Return updates on stories of 25 facts of 7 words: hops, and chains of two facts."""
     facts, question, answer = (torch.randint(1, 40, shape) for shape in ((rows, 25, 7), (rows, 4), (rows,)))
-    found = {}
+    runs = {}
     for name, (_, _, memory) in MEMORIES.items():
         config = memory(2, ANSWERING[profile])
         config = type(config)(**{**vars(config), "vocabulary": 40})
-        found[name] = update(
+        runs[name] = update(
             config.build(), lambda model: torch.nn.functional.cross_entropy(model(facts, question), answer)
         )
-    return found
+    return runs
 
 
 def snli(profile: str, rows: int) -> dict[str, Run]:
-    """A batch of premises of up to 15 and hypotheses of up to 9 words; simple, none, structured."""
+    """Return updates on premises of up to 15 and hypotheses of up to 9 words: simple, no and structured attention."""
     chosen = ENTAILMENT[profile]
     label = torch.randint(0, 3, (rows,))
     sides = []
@@ -79,7 +79,9 @@ def snli(profile: str, rows: int) -> dict[str, Run]:
         return torch.nn.functional.cross_entropy(model(*sides), label)
 
     return {
-        name: update(DecomposableConfig(PARENTS[name][1](chosen.d, chosen.h), WORDS, embed=Learned).build(), loss)
+        name: update(
+            DecomposableConfig(PARENTS[name][1](chosen.d, chosen.h), WORDS, embed=LearnedEmbedding).build(), loss
+        )
         for name in ("simple", "none", "structured")
     }
 

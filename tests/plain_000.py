@@ -1,7 +1,7 @@
-"""Plain oracle for "Attention over Phrases" (PhraseTransformer encoder): one sentence at a time, no batch, no padding, no dropout.
+"""Transcription of "Attention over Phrases" (paper 000): one sentence at a time, without batches, padding and dropout.
 
-Everything is computed in float64 (inputs and parameters are converted; autograd passes through).
-Every matrix W is used as ``x @ W.T``, i.e. has shape (out, in), as torch.nn.Linear stores it.
+Everything is computed in float64; autograd works. A matrix W has the shape (out, in), as in torch.nn.Linear, and is used as
+x @ W.T.
 
 attention weights (dict)
     "q", "k", "v", "o"           (d, d); rows c*d_k .. (c+1)*d_k - 1 of q, k, v belong to head c, d_k = d / heads;
@@ -27,16 +27,12 @@ def f64(t):
 
 
 def phrases(n, k):
-    """Spans of length 2..k of n tokens, by length, then by start (Eq 1 without the length-1 spans)."""
-    found = []
-    for length in range(2, k + 1):
-        for start in range(0, n - length + 1):
-            found.append(tuple(range(start, start + length)))
-    return found
+    """Return the spans of 2..k of n tokens, by length, then by start (Eq 1 without spans of one token)."""
+    return [tuple(range(start, start + size)) for size in range(2, k + 1) for start in range(n - size + 1)]
 
 
 def adjacency(n, phrases):
-    """Eq 4 and 6 over positions: (N, N) bool, words first."""
+    """Return the relation of Eq 4 and 6 over positions, (N, N) booleans, words first."""
     nodes = [{i} for i in range(n)] + [set(p) for p in phrases]
     rows = [[a <= b or b <= a for b in nodes] for a in nodes]
     return torch.tensor(rows, dtype=torch.bool)
@@ -49,7 +45,7 @@ def linear(x, weights, name):
 
 
 def softmax(logits):
-    """Softmax of one vector; -inf entries get weight exactly 0."""
+    """Return the softmax of a vector; an entry of -inf has the weight 0."""
     e = torch.exp(logits - logits.max().detach())
     return e / e.sum()
 
@@ -132,7 +128,7 @@ def layer(H, parameters, heads, style="block", mode="neg_inf", adjacency=None, s
 
 
 def initial(words, members, init="zeros", length_table=None):
-    """H0 (n + m, d): the word rows as given, then one row per phrase."""
+    """Return H0 (n + m, d): the rows of words, then one row per phrase."""
     rows = list(f64(words))
     for p in members:
         if init == "zeros":
@@ -177,7 +173,7 @@ def encode(
 
 
 def random_layer(d, d_ff, seed, biases=True):
-    """Random layer parameters under the names above, for tests."""
+    """Return random parameters of a layer, under the names above."""
     g = torch.Generator().manual_seed(seed)
 
     def r(*shape):
@@ -248,7 +244,7 @@ if __name__ == "__main__":
         )
         assert torch.equal(this, results[style, mode, init, is_linear, "heads"]) == (is_linear or at == "heads")
 
-    for biases in (True, False):  # zeros: all hypernodes alike after phase 1 of layer 1; apart after phase 2
+    for biases in (True, False):  # hypernodes that start as zeros are equal after phase 1 of layer 1, not after phase 2
         p = random_layer(d, 20, 5, biases)
         H = initial(words, members, "zeros")
         out1, w1 = attention(H, H, p["phase1"], heads, "full")
@@ -258,7 +254,7 @@ if __name__ == "__main__":
         out2, _ = attention(out1, out1, p["phase2"], heads, "neg_inf", A)
         assert (out2[n] - out2[n + 1]).abs().max() > 1e-6
 
-    p = random_layer(d, 20, 6)["phase1"]  # against torch's own implementation
+    p = random_layer(d, 20, 6)["phase1"]  # compare with torch
     x, y = words, torch.cat([words, table])
     stacked = torch.cat([p["q"], p["k"], p["v"]]), torch.cat([p["q_b"], p["k_b"], p["v_b"]])
     for mode, mask in (("full", None), ("neg_inf", ~torch.eye(n, n + 2, dtype=torch.bool))):

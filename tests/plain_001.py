@@ -1,7 +1,7 @@
-"""Plain oracle for paper 001 (PSAN) and its baselines: one sentence at a time, loops over words and features, float64.
+"""Transcription of paper 001 (PSAN) and its baselines: one sentence at a time, loops over words, float64.
 
-Matrices are used as W @ x, shape (out, in), as torch.nn.Linear stores them. A level is a list of phrases, each a list of
-word positions. Parameters come as dicts of tensors.
+A matrix W has the shape (out, in), as in torch.nn.Linear, and is used as W @ x. A sentence is a list of vectors, a level a
+list of phrases, a phrase a list of word positions. Parameters are dicts of tensors.
 """
 
 import itertools
@@ -19,7 +19,7 @@ def sigmoid(x):
 
 
 def softmax(values):
-    """Softmax over a list of vectors, feature by feature."""
+    """Return the softmax over a list of vectors, feature by feature."""
     stacked = torch.stack(values)
     e = torch.exp(stacked - stacked.max(0).values)
     return e / e.sum(0)
@@ -31,7 +31,7 @@ def affine(name, x, weights):
 
 
 def phrase_attention(words, phrase, weights, alone):
-    """c_i of the words of one phrase: Eq 1-3."""
+    """Return c_i for the words i of one phrase (Eq 1-3)."""
     out = {}
     for i in phrase:
         p = words[i]
@@ -46,13 +46,13 @@ def phrase_attention(words, phrase, weights, alone):
 
 
 def summary(words, weights):
-    """Eq 5."""
+    """Return the sentence vector (Eq 5)."""
     energies = [affine("outer", elu(affine("inner", m, weights)), weights) for m in words]
     return sum(a * m for a, m in zip(softmax(energies), words, strict=True))
 
 
 def psan(words, levels, weights, alone="zero", memory="literal"):
-    """words: list of vectors; levels in the order of attention; weights {"attentions": [...], "memory", "summary"}."""
+    """Return the sentence vector of PSAN; levels in the order of attention; weights {"attentions", "memory", "summary"}."""
     composed_of = []
     state = list(words)
     for level, psa in zip(levels, weights["attentions"], strict=True):
@@ -80,7 +80,7 @@ def psan(words, levels, weights, alone="zero", memory="literal"):
 
 
 def disan(words, weights):
-    """weights {"past", "future", "summary"}."""
+    """Return the sentence vector of DiSAN; weights {"past", "future", "summary"}."""
     both = []
     for name in ("past", "future"):
         w = weights[name]
@@ -99,7 +99,7 @@ def disan(words, weights):
 
 
 def tbcnn(words, heads, relations, parent, dependents):
-    """heads count from 1, 0 is the root; parent and dependents are dicts of tensors."""
+    """Return the sentence vector of TBCNN; heads count from 1, 0 is the root."""
     states = []
     for i, word in enumerate(words):
         y = affine("w", word, parent)
@@ -129,7 +129,10 @@ def adasent(words, weights):
 
 
 def phrase_levels(tree, depths):
-    """Levels of a tree of nested lists (a word is a string) by the rules of section 1, footnote 1: lists of words."""
+    """Return the levels of a tree by the rules of section 1, footnote 1, as lists of words.
+
+    tree: nested lists, a word is a string. depths: the levels that are returned, from 1.
+    """
 
     def words(node):
         return [node] if isinstance(node, str) else [w for child in node for w in words(child)]
@@ -141,7 +144,7 @@ def phrase_levels(tree, depths):
 
     root = skip_unary(tree)
     level = [root] if isinstance(root, str) else list(root)
-    found = {}
+    levels = {}
     for depth in range(1, max(depths) + 1):
         if depth > 1:
             divided = []
@@ -149,5 +152,5 @@ def phrase_levels(tree, depths):
                 node = skip_unary(node)
                 divided += [node] if isinstance(node, str) or len(words(node)) < 4 else list(node)
             level = divided
-        found[depth] = [words(node) for node in level]
-    return [found[depth] for depth in depths]
+        levels[depth] = [words(node) for node in level]
+    return [levels[depth] for depth in depths]

@@ -1,7 +1,6 @@
-"""Plain oracle for the n-gram PhraseTransformer encoder: one sentence at a time, one window at a time, float64.
+"""Transcription of the n-gram encoder of paper 002: one sentence and one window at a time, in the order of the text.
 
-Everything is computed with scalars and vectors in the order of the paper's text; no batch, no padding, no dropout, nothing shared with the
-package. Matrices W are (out, in). Layer parameters (dict):
+There are no batches, padding and dropout. A matrix W has the shape (out, in). Layer parameters (dict):
     "q", "k", "v", "o" (d, d) and "q_b", ... (d,); head c reads rows c*w .. (c+1)*w - 1 of q, k, v
     "grams"  {size: parameters of its encoder}, the same for q, k, v and all heads of the size; absent in a plain layer
     "norm1", "norm2" {"weight", "bias", "eps"}; "ffn" {"w1", "b1", "w2", "b2"}
@@ -14,7 +13,7 @@ import torch
 
 
 def window(states, k, size):
-    """Eq 10: the `size` states that end at word k, zeros where the sentence has not begun."""
+    """Return the `size` states that end at word k, zeros before the sentence (Eq 10)."""
     zero = torch.zeros_like(states[0])
     return [states[j] if j >= 0 else zero for j in range(k - size + 1, k + 1)]
 
@@ -38,7 +37,7 @@ def rnn(sequence, p):
 
 
 def gram(words, encoder, p, readout):
-    """One window to one vector. Eq 9 for the recurrent encoders, Eq 15 for the sum."""
+    """Return the vector of one window: Eq 9 for recurrent encoders, Eq 15 for the sum."""
     if encoder == "sum":
         return sum(words)
     if encoder == "mean":
@@ -49,7 +48,7 @@ def gram(words, encoder, p, readout):
 
 
 def phrase(states, size, encoder, p, readout, gate):
-    """Eq 7 as meant: size 0 is the identity. Eq 13 if gate."""
+    """Return the states of one head (Eq 7, where size 0 is the identity, not as printed), gated by Eq 13 if `gate`."""
     if size == 0:
         return list(states)
     out = []
@@ -61,7 +60,7 @@ def phrase(states, size, encoder, p, readout, gate):
 
 
 def attention(x, p, sizes, encoder="lstm", readout="hidden", gate=False):
-    """Eq 1, 11, 12 and the concatenation with W^o; x (n, d)."""
+    """Return multi-head attention (Eq 1, 11, 12) of x (n, d)."""
     n, d = x.shape
     w = d // len(sizes)
     heads = []
@@ -101,7 +100,8 @@ def rowwise(f, x, p):
 
 
 def encode(x, layers, sizes, style="post", last=None, **switches):
-    """Eq 3-5 ("post"), or the released order ("pre") with the norm `last` at the end; x (n, d) with positions already added."""
+    """Return the states of x (n, d), which has positions added: Eq 3-5 ("post"), or the released order ("pre") with the norm
+    `last` at the end."""
     for p in layers:
         if style == "post":
             x = rowwise(norm, attention(x, p, sizes, **switches) + x, p["norm1"])
@@ -120,7 +120,7 @@ if __name__ == "__main__":
     assert [g[0].item() for g in phrase(states, 3, "sum", None, "", False)] == [1, 3, 6]
     assert [g[0].item() for g in phrase(states, 2, "mean", None, "", False)] == [0.5, 1.5, 2.5]
     torch.manual_seed(0)
-    for name, plain, kind in (("lstm", lstm, torch.nn.LSTM), ("rnn", rnn, torch.nn.RNN)):  # against torch's own
+    for name, plain, kind in (("lstm", lstm, torch.nn.LSTM), ("rnn", rnn, torch.nn.RNN)):  # compare with torch
         module = kind(3, 3).double()
         p = {
             n: getattr(module, f"weight_{n[2:]}_l0" if n[0] == "w" else f"bias_{n[2:]}_l0")

@@ -1,6 +1,6 @@
-"""Paper 003 transcribed plainly: one example at a time, sums over all structures, loops over positions.
+"""Transcription of paper 003: one example at a time, sums over all structures, loops over positions, float64.
 
-Nothing is shared with the library but the names of parameters: `w` is the state_dict of a model, in float64.
+`w` is the state_dict of a model; only its names of parameters are shared with the library.
 """
 
 import itertools
@@ -18,7 +18,7 @@ def softmax(scores):
 
 
 def segments(scores, b, by_edge=False, normalise=True):
-    """Marginals of z_i = 1, by the sum over all 2^n sequences."""
+    """Return p(z_i = 1) for every i, or the normalised weights, by a sum over all 2^n sequences."""
     n, total, on = len(scores), 0.0, [0.0] * len(scores)
     for z in itertools.product((0, 1), repeat=n):
         score = (b[0][z[0]] + b[1][z[0]]) / 2 + (b[z[-1]][0] + b[z[-1]][1]) / 2  # the virtual start and end
@@ -35,7 +35,7 @@ def segments(scores, b, by_edge=False, normalise=True):
 
 
 def projective_trees(n, single_root=False):
-    """Heads of words 1..n for every projective tree below the root 0."""
+    """Yield the heads of words 1..n for every projective tree below the root 0."""
     for heads in itertools.product(range(n + 1), repeat=n):
         arcs = [(h, m) for m, h in enumerate(heads, 1)]
         if any(h == m for h, m in arcs) or (single_root and sum(h == 0 for h, _ in arcs) != 1):
@@ -59,7 +59,7 @@ def reaches_root(heads, m):
 
 
 def tree_weights(theta, single_root=False):
-    """theta[j][i]: score of i as the head of j, the root at 0; p[j][i]."""
+    """Return p[j][i] = p(i is the head of j) for scores theta[j][i], with the root at 0."""
     n = len(theta) - 1
     total, p = 0.0, [[torch.zeros((), dtype=torch.float64) for _ in range(n + 1)] for _ in range(n + 1)]
     for heads in projective_trees(n, single_root):
@@ -71,7 +71,7 @@ def tree_weights(theta, single_root=False):
 
 
 def lstm(xs, w, prefix, reverse=False):
-    """States of one layer and direction that begins with zeros; `prefix` and `suffix` name its parameters."""
+    """Return the states of one layer and direction, which starts with zeros."""
     name, suffix = prefix, "_reverse" if reverse else ""
     w_x, w_h = w[f"{name}.weight_ih_l{{}}{suffix}"], w[f"{name}.weight_hh_l{{}}{suffix}"]
     bias = w[f"{name}.bias_ih_l{{}}{suffix}"] + w[f"{name}.bias_hh_l{{}}{suffix}"]
@@ -88,7 +88,7 @@ def lstm(xs, w, prefix, reverse=False):
 
 
 def layer(w, prefix, index):
-    """The parameters of one layer, under names in which {} stands for it."""
+    """Return the parameters of one layer, under names in which {} replaces its index."""
     return {
         name.replace(f"_l{index}", "_l{}"): value
         for name, value in w.items()
@@ -103,7 +103,7 @@ def stacked_lstm(xs, w, prefix, layers):
 
 
 def arc_scores(words, w, prefix):
-    """theta[j][i] = tanh(s · tanh(W1 h_i + W2 h_j + b)) over the states of a BiLSTM."""
+    """Return theta[j][i] = tanh(s · tanh(W1 h_i + W2 h_j + b)) over the states h of a BiLSTM."""
     one = layer(w, f"{prefix}.states.lstm", 0)
     forth, back = (lstm(words, one, f"{prefix}.states.lstm", reverse) for reverse in (False, True))
     h = [torch.cat(pair) for pair in zip(forth, back, strict=True)]
@@ -113,7 +113,7 @@ def arc_scores(words, w, prefix):
 
 
 def with_parents(x, embedded, w, prefix, kind, heads=None):
-    """[x_j; c_j] by no, hard, simple (softmax) or structured (tree) attention."""
+    """Return [x_j; c_j] by no, hard, simple (softmax) or structured (tree) attention."""
     if kind == "none":
         return x
     if kind == "hard":
@@ -126,7 +126,7 @@ def with_parents(x, embedded, w, prefix, kind, heads=None):
 
 
 def decode(memory, target, w, layers, weights):
-    """Scores of the token after each of `target`, over the memory of one source."""
+    """Return the scores of the token after each token of `target`, given the memory of one source."""
     hidden = stacked_lstm([w["embed_target.weight"][y] for y in target], w, "decoder", layers)
     out = []
     for h in hidden:
@@ -137,7 +137,7 @@ def decode(memory, target, w, layers, weights):
 
 
 def embed_sentence(ids, table, by_position=True):
-    """Σ_j l_j ∘ x_j, l_kj = (1 − j/J) − (k/d)(1 − 2j/J); j and k from 1."""
+    """Return Σ_j l_j ∘ x_j with l_kj = (1 − j/J) − (k/d)(1 − 2j/J); j and k count from 1."""
     ids = [i for i in ids if i]
     d, J = table.shape[1], len(ids)
     total = torch.zeros(d, dtype=torch.float64)
@@ -149,13 +149,13 @@ def embed_sentence(ids, table, by_position=True):
 
 
 def embed_facts(facts, w, table):
-    """The last fact has the last of the vectors of time."""
+    """Return the vectors of facts; the last fact gets the last vector of `ago`."""
     words, ago = w[f"{table}.words.weight"], w[f"{table}.ago"]
     return [embed_sentence(f, words) + ago[i - len(facts)] for i, f in enumerate(facts)]
 
 
 def hops(facts, question, w, K, linear=False):
-    """End-to-end memory network; scores of answers, and the best fact of each hop."""
+    """Return the scores of answers of an end-to-end memory network, and the best fact of each hop."""
     q, best = embed_sentence(question, w["tables.0.words.weight"]), []
     for k in range(K):
         x, o = embed_facts(facts, w, f"tables.{k}"), embed_facts(facts, w, f"tables.{k + 1}")
@@ -167,9 +167,9 @@ def hops(facts, question, w, K, linear=False):
 
 
 def fact_chain(facts, question, w, K, kind):
-    """A chain of K facts by the sum over all n^K sequences; scores of answers, and the best sequence.
+    """Return the scores of answers by a sum over all n^K sequences of facts, and the best sequence.
 
-    kind: binary (each unary potential in two edges), once, or unary (learned transitions with their ends).
+    kind: binary (each unary potential counts twice), once, or unary (learned transitions).
     """
     n = len(facts)
     keys = [embed_facts(facts, w, f"keys.{k}") for k in range(K)]
@@ -199,13 +199,13 @@ def fact_chain(facts, question, w, K, kind):
 
 
 def mlp(x, w, prefix, first=1, second=4):
-    """Two linear layers with ReLU; dropout stands at 0 and 3."""
+    """Return two linear layers with ReLU of x; indices 0 and 3 of the module are dropouts."""
     x = torch.relu(w[f"{prefix}.{first}.weight"] @ x + w[f"{prefix}.{first}.bias"])
     return torch.relu(w[f"{prefix}.{second}.weight"] @ x + w[f"{prefix}.{second}.bias"])
 
 
 def decomposable(premise, hypothesis, w, kind, heads_p=None, heads_h=None):
-    """Scores of the labels of one pair."""
+    """Return the scores of the labels of one pair."""
     sides = []
     for ids, heads in ((premise, heads_p), (hypothesis, heads_h)):
         embedded = [w["embed.weight"][i] for i in ids]

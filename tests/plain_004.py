@@ -1,7 +1,7 @@
-"""Plain oracle for the Label Attention Layer parser: one sentence at a time, loops, no batch, no padding, no dropout.
+"""Transcription of the Label Attention Layer parser (paper 004): one sentence at a time, loops, float64.
 
-Everything is float64. `w` is a mapping from the parser's parameter names to tensors; a matrix of a linear map has
-shape (out, in). A sentence of n words has positions 0 (START) to n + 1 (STOP), fenceposts 0 to n.
+There are no batches, padding and dropout. `w` maps the parser's names of parameters to tensors; the matrix of a linear map
+has the shape (out, in). A sentence of n words has positions 0 (START) to n + 1 (STOP), and fenceposts 0 to n.
 """
 
 import math
@@ -18,7 +18,7 @@ def below(w, prefix):
 
 
 def norm(x, w):
-    """Rows of x by their own mean and unbiased standard deviation."""
+    """Normalise the rows of x by their mean and unbiased standard deviation."""
     rows = []
     for row in x:
         mean = sum(row) / len(row)
@@ -33,7 +33,7 @@ def softmax(scores):
 
 
 def feed_forward(x, w, split):
-    """Two networks, of the first `split` features and of the rest."""
+    """Return two feed-forward networks of x: of the first `split` features, and of the others."""
     out = []
     for name, part in (("content", x[:, :split]), ("position", x[:, split:])):
         hidden = torch.relu(part @ w[f"0.{name}.weight"].T + w[f"0.{name}.bias"])
@@ -79,7 +79,7 @@ def encoder(x, w, heads, scale):
 
 
 def label_weights(x, w, scale, label, query, matrix):
-    """a_l: one row over positions, or a row for each position where queries come from the words."""
+    """Return a_l: one row over positions, or with `matrix` (queries from the words) a row per position."""
     half = x.shape[1] // 2
     k = torch.cat([x[:, :half] @ w["attend.key.content"][label], x[:, half:] @ w["attend.key.position"][label]], 1)
     if matrix:
@@ -92,7 +92,7 @@ def label_weights(x, w, scale, label, query, matrix):
 
 
 def label_attention(x, w, scale, queries, matrix=False, as_self=False):
-    """x (N, d) -> (N, width). queries[l]: whose query label l has."""
+    """x (N, d) -> (N, width). queries[l]: the label whose query label l has."""
     n, d = x.shape
     half = d // 2
     contexts = []
@@ -142,7 +142,7 @@ def fenceposts(y, groups):
 
 
 def span_score(posts, w, i, j):
-    """Scores of all labels for words i..j (from 0, both included)."""
+    """Return the scores of all labels for words i..j, counted from 0, both included."""
     s = posts[j + 1] - posts[i]
     hidden = norm((w["project.weight"] @ s + w["bias"])[None], below(w, "norm."))[0]
     return torch.cat([torch.zeros(1, dtype=s.dtype), w["output.weight"] @ torch.relu(hidden) + w["output.bias"]])
@@ -169,7 +169,7 @@ def nats(scores, gold):
 
 
 def best_tree(score, n):
-    """(value, spans) of the best binary tree; score(i, j) -> list of label scores."""
+    """Return the score and spans of the best binary tree; score(i, j) returns the list of label scores."""
     best = {}
     for width in range(n):
         for i in range(n - width):
@@ -186,12 +186,12 @@ def best_tree(score, n):
 
 
 def forbidden(i, j, label, n):
-    """`<H>` (1) at words and the sentence; the empty label (0) at the sentence."""
+    """Return whether a label is forbidden: `<H>` (1) for words and the sentence, the empty label (0) for the sentence."""
     return (label == 1 and (i == j or (i, j) == (0, n - 1))) or (label == 0 and (i, j) == (0, n - 1))
 
 
 def margin(posts, w, gold):
-    """gold: {(i, j): label}, without empty labels."""
+    """Return the margin loss of one sentence; gold: {(i, j): label}, without empty labels."""
     n = len(posts) - 1
 
     def augmented(i, j):
@@ -208,9 +208,9 @@ def margin(posts, w, gold):
 
 
 def joint(labels, arcs, weight):
-    """The best score over joint trees by O(n⁵) dynamic programming; labels (n, n, L), arcs (n + 1, n + 1).
+    """Return the best score of joint trees by O(n⁵) dynamic programming; labels (n, n, L), arcs (n + 1, n + 1).
 
-    Of two parts that meet, the head's part may be unlabelled; the other has a label unless it is one word.
+    Of two spans that are merged, that of the head may have the empty label; the other may only if it is one word.
     """
     n = len(labels)
     best = {}  # (i, j, h): without the label of i..j

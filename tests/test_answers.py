@@ -14,6 +14,7 @@ import pytest
 import torch
 from browser import chromium
 from conftest import PROJECT
+from phrasemodels.flows.run.session import Session
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of
@@ -28,11 +29,10 @@ from phrasemodels.flows.results.models import champion, find, load, restored
 from phrasemodels.flows.results.query import query
 from phrasemodels.flows.results.results import kept_results, stored_results
 from phrasemodels.flows.results.verdicts import verdicts
-from phrasemodels.flows.run.session import Session
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.record import recorded
+from phrasemodels.layers.attention_probe import attention_probe
 
 SMALL = ("train.steps=20", "train.evaluate_every=10", "train.batch_tokens=600",
          "recipe.corpus.train=200", "recipe.corpus.dev=20", "recipe.corpus.test=40")  # fmt: skip
@@ -317,7 +317,7 @@ def test_recorded_weights_are_those_that_were_used():
     torch.manual_seed(0)
     attention = MultiHeadAttention(8, 2)
     x, valid = torch.randn(1, 5, 8), torch.tensor([True, True, True, True, False])[None, None, None]
-    with recorded(attention) as found:
+    with attention_probe(attention) as found:
         out = attention(x, x, valid)
     assert torch.equal(out, attention(x, x, valid))
     values = attention.split(attention.value(x))

@@ -1,4 +1,4 @@
-"""Lists of neighbours against the dense form of the same equations."""
+"""Attention over lists of neighbours equals attention with all scores (paper 000, phase 2)."""
 
 import dataclasses
 
@@ -6,26 +6,25 @@ import plain_000 as plain
 import pytest
 import torch
 
-from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
-from phrasemodels.layers import phrases as layer
-from phrasemodels.layers.attention import softmax_hadamard, softmax_within
+from phrasemodels.encoders import hypernode_fast
+from phrasemodels.encoders.hypernode import HypernodeEncoderConfig, softmax_hadamard, softmax_within
 from phrasemodels.layers.band import band
-from phrasemodels.layers.phrases import phrase_graph
+from phrasemodels.layers.phrases import PhraseGraph, phrase_graph
 
 READINGS = pytest.mark.parametrize("attend", [softmax_within, softmax_hadamard], ids=["neg_inf", "hadamard"])
-TREE = (1, 3, 1, -1, 3, 7, 7, 4)  # heads: word 3 is the root
+TREE = (1, 3, 1, -1, 3, 7, 7, 4)  # the head of each word; word 3 is the root
 EDGES = [(word, head) for word, head in enumerate(TREE) if head >= 0]
 PHRASES = {
     "spans of 2": plain.phrases(9, 2),
     "spans of 3": plain.phrases(9, 3),
     "edges": EDGES,
     "subtrees": EDGES + [(a, b, d) for a, b in EDGES for c, d in EDGES if b == c],
-    "twice the same": [(0, 1), (0, 1), (1, 0, 2)],
+    "a phrase twice": [(0, 1), (0, 1), (1, 0, 2)],
 }
 
 
 def batch(phrases: list[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """lengths and members: a sentence of 9 words with these phrases, one of 4 with those within it, one word."""
+    """Return lengths and members of sentences of 9, 4 and 1 words, each with those of the phrases that lie in it."""
     lengths = torch.tensor([9, 4, 1])
     members = torch.full((3, len(phrases), 3), -1)
     for row, n in enumerate(lengths.tolist()):
@@ -34,7 +33,7 @@ def batch(phrases: list[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
     return lengths, members
 
 
-def both(graph: layer.PhraseGraph) -> tuple[layer.PhraseGraph, layer.PhraseGraph]:
+def dense_and_lists(graph: PhraseGraph) -> tuple[PhraseGraph, PhraseGraph]:
     lists = band(graph.related, int(graph.related.sum(2).max()))
     return graph._replace(band=None), graph._replace(band=lists)
 
@@ -42,10 +41,10 @@ def both(graph: layer.PhraseGraph) -> tuple[layer.PhraseGraph, layer.PhraseGraph
 @READINGS
 @pytest.mark.parametrize("rows", ["all", "words"])
 @pytest.mark.parametrize("kind", PHRASES)
-def test_lists_give_what_the_dense_form_gives(kind, rows, attend):
+def test_lists_give_the_values_and_gradients_of_the_dense_form(kind, rows, attend):
     torch.manual_seed(0)
     lengths, members = batch(PHRASES[kind])
-    graphs = both(phrase_graph(members, lengths, 9))
+    graphs = dense_and_lists(phrase_graph(members, lengths, 9))
     N = graphs[0].valid.shape[1]
     R = N if rows == "all" else 9
     for scale, dtype, tolerance in ((1, torch.float32, 1e-6), (40, torch.float64, 1e-12)):
@@ -61,10 +60,10 @@ def test_lists_give_what_the_dense_form_gives(kind, rows, attend):
 
 
 @READINGS
-def test_gradients_by_differences(attend):
+def test_gradients_over_lists_equal_finite_differences(attend):
     torch.manual_seed(0)
     lengths, members = batch(PHRASES["subtrees"])
-    graph = both(phrase_graph(members, lengths, 9))[1].first(9)
+    graph = dense_and_lists(phrase_graph(members, lengths, 9))[1].first(9)
     inputs = [
         torch.randn(3, 1, size, 2, dtype=torch.float64, requires_grad=True) for size in (9, *graph.valid.shape[1:] * 2)
     ]
@@ -73,28 +72,28 @@ def test_gradients_by_differences(attend):
 
 @READINGS
 @pytest.mark.parametrize("training", [True, False])
-def test_an_encoder_is_the_same_with_lists_and_without(monkeypatch, attend, training):
-    """And twice the same with them, to the last bit."""
+def test_encoder_gives_the_same_with_and_without_lists(monkeypatch, attend, training):
+    """Two runs with lists are equal to the last bit."""
     config = HypernodeEncoderConfig(d=32, heads=4, layers=3, d_ff=48, dropout=0.0, longest=3, attend=attend)
-    weight, found = torch.randn(3, 9, 32), []
-    for nodes_a_neighbour in (0, 0, 10**9):
-        monkeypatch.setattr(layer, "NODES_A_NEIGHBOUR", nodes_a_neighbour)
+    weight, results = torch.randn(3, 9, 32), []
+    for least in (0, 0, 10**9):
+        monkeypatch.setattr(hypernode_fast, "NODES_PER_NEIGHBOUR", least)
         torch.manual_seed(0)
         encoder = config.build().train(training)
         words = torch.randn(3, 9, 32, requires_grad=True)
         lengths, members = batch(PHRASES["spans of 3"])
-        assert (phrase_graph(members, lengths, 9).band is None) == (nodes_a_neighbour > 0)
+        assert (hypernode_fast.with_lists(phrase_graph(members, lengths, 9)).band is None) == (least > 0)
         out = encoder(words, lengths, members)
         (out * weight).sum().backward()
-        found.append([out, words.grad, *(p.grad for p in encoder.parameters())])
-    for first, second, dense in zip(*found, strict=True):
+        results.append([out, words.grad, *(p.grad for p in encoder.parameters())])
+    for first, second, dense in zip(*results, strict=True):
         assert torch.equal(first, second)
         torch.testing.assert_close(first, dense, rtol=1e-5, atol=1e-5)
 
 
-def test_lists_in_bfloat16_and_without_gradients():
+def test_lists_work_in_bfloat16_and_without_gradients():
     lengths, members = batch(PHRASES["edges"])
-    dense, lists = both(phrase_graph(members, lengths, 9))
+    dense, lists = dense_and_lists(phrase_graph(members, lengths, 9))
     with torch.inference_mode():
         q = torch.randn(3, 2, dense.valid.shape[1], 8)
         expected = softmax_within(q, q, q, dense)
@@ -103,6 +102,6 @@ def test_lists_in_bfloat16_and_without_gradients():
         torch.testing.assert_close(softmax_within(half, half, half, lists).float(), expected, rtol=0.05, atol=0.05)
     with torch.autocast("cpu"):
         config = HypernodeEncoderConfig(d=16, heads=2, layers=1, d_ff=8, longest=3)
-        big = dataclasses.replace(config, dropout=0.0).build()
-        big(torch.randn(3, 9, 16), lengths, members).sum().backward()
-    assert all(torch.isfinite(p.grad).all() for p in big.parameters() if p.grad is not None)
+        encoder = dataclasses.replace(config, dropout=0.0).build()
+        encoder(torch.randn(3, 9, 16), lengths, members).sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in encoder.parameters() if p.grad is not None)

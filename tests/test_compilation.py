@@ -1,4 +1,4 @@
-"""What numba keeps of kernels on disk: it counts until a kernel that is compiled into them changes."""
+"""numba's cache on disk: a compiled kernel is used until a kernel that it calls changes, also one in another file."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ with reference_only():
 ONCE, TWICE = "exponential(load(w, at))", "exponential(load(w, at) + load(w, at))"
 
 
-def test_a_kernel_is_compiled_anew_if_one_that_it_calls_in_another_file_changed(tmp_path: Path) -> None:
+def test_a_kernel_is_recompiled_if_a_kernel_of_another_file_that_it_calls_changed(tmp_path: Path) -> None:
     copy = tmp_path / "project"
     copy_project(copy)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
@@ -31,14 +31,14 @@ def test_a_kernel_is_compiled_anew_if_one_that_it_calls_in_another_file_changed(
     def run() -> tuple[list[float], dict[Path, int]]:
         done = subprocess.run([sys.executable, "-c", VALUES], cwd=copy, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        kept = {path: path.stat().st_mtime_ns for path in copy.rglob("*.nb?")}
-        return [round(float(line), 9) for line in done.stdout.splitlines()], kept
+        cached = {path: path.stat().st_mtime_ns for path in copy.rglob("*.nb?")}
+        return [round(float(line), 9) for line in done.stdout.splitlines()], cached
 
     (log_z, once, twice), first = run()
     assert log_z == once != twice
-    assert run() == ([log_z, once, twice], first), "unchanged kernels are found"
+    assert run() == ([log_z, once, twice], first), "unchanged kernels are compiled again"
     edited = copy / "phrasemodels/structs/kernels/sequences.py"
     edited.write_text(edited.read_text().replace(ONCE, TWICE))
     (log_z, *_), second = run()
     assert log_z == twice
-    assert second.keys() == first.keys(), "what was kept is overwritten"
+    assert second.keys() == first.keys(), "the files of the cache are overwritten"

@@ -20,7 +20,7 @@ from phrasemodels.data.formats.shards import content_digest, read_shard, write_p
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Executor, Step
 from phrasemodels.data.store.store import Store
-from phrasemodels.models.translation import BEGIN, END
+from phrasemodels.layers.blocks import BEGIN, END
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, Sentences, adjacent, no_phrases, phrases
 from phrasemodels.tasks.prepare.sharded import shards, stage_table

@@ -1,4 +1,4 @@
-"""The encoder of paper 000 against a plain transcription of its equations, and its properties (section 1.7)."""
+"""The encoder of paper 000 equals a plain transcription of the paper and its own plain form, and learns."""
 
 import dataclasses
 import itertools
@@ -7,15 +7,10 @@ import plain_000 as plain
 import pytest
 import torch
 
-from phrasemodels.encoders.hypernode import HypernodeEncoder, HypernodeEncoderConfig, alike, each
+from phrasemodels.encoders.hypernode import HypernodeEncoder, HypernodeEncoderConfig, softmax_hadamard, softmax_within
+from phrasemodels.encoders.hypernode_fast import row_for_hypernodes, row_per_node, run_layer
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.layers.attention import (
-    identity,
-    sigma_on_heads,
-    sigma_on_projection,
-    softmax_hadamard,
-    softmax_within,
-)
+from phrasemodels.layers.attention import identity, sigma_on_heads, sigma_on_projection
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import LengthEmbedding, MeanInit, ZeroInit, phrase_graph
 from phrasemodels.models.translation import TranslationConfig
@@ -26,7 +21,7 @@ LENGTHS = (7, 4, 1)
 
 
 def members(lengths: tuple[int, ...], k: int) -> torch.Tensor:
-    """Phrases of 2 to k adjacent words of each sentence, padded."""
+    """Return the phrases of 2 to k adjacent words of each sentence, (B, m, k), padded with -1."""
     lists = [[list(p) + [-1] * (k - len(p)) for p in plain.phrases(n, k)] for n in lengths]
     most = max(map(len, lists))
     return torch.tensor([rows + [[-1] * k] * (most - len(rows)) for rows in lists], dtype=torch.long).view(
@@ -64,14 +59,15 @@ SWITCHES = list(
 
 
 @pytest.mark.parametrize(("mask", "sigma", "place", "style", "init"), SWITCHES)
-def test_equals_the_plain_transcription(mask, sigma, place, style, init):
+def test_encoder_and_its_plain_form_equal_the_transcription(mask, sigma, place, style, init):
     torch.manual_seed(0)
     config = dataclasses.replace(SMALL, attend=mask[1], sigma=sigma, readout=place[1], initialise=init[1], **style[1])
     encoder = config.build().double().eval()
     for parameter in encoder.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     words = torch.randn(len(LENGTHS), max(LENGTHS), D, dtype=torch.float64)
-    found = encoder(words, torch.tensor(LENGTHS), members(LENGTHS, 3))
+    inputs = words, torch.tensor(LENGTHS), members(LENGTHS, 3)
+    states, by_equations = encoder(*inputs), encoder.plain(*inputs)
     table = encoder.initialise.table.weight if init[0] == "length_embedding" else None
     for row, n in enumerate(LENGTHS):
         expected = plain.encode(
@@ -86,40 +82,60 @@ def test_equals_the_plain_transcription(mask, sigma, place, style, init):
             None if sigma is identity else sigma,
             place[0],
         )
-        torch.testing.assert_close(found[row, :n], expected, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(states[row, :n], expected, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(by_equations[row, :n], expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("attend", [softmax_within, softmax_hadamard])
+@pytest.mark.parametrize("initialise", [ZeroInit, MeanInit])
+@pytest.mark.parametrize("n", [5, 40])  # without and with lists of neighbours
+def test_gradients_of_the_fast_form_are_those_of_the_plain_form(n, initialise, attend):
+    torch.manual_seed(0)
+    encoder = dataclasses.replace(SMALL, attend=attend, initialise=initialise).build().double()
+    words = torch.randn(2, n, D, dtype=torch.float64, requires_grad=True)
+    inputs, weight = (words, torch.tensor([n, 3]), members((n, 3), 3)), torch.randn(2, 3, D)
+    gradients = [
+        torch.autograd.grad(
+            (run(*inputs)[:, :3] * weight).sum(), [words, *encoder.parameters()], materialize_grads=True
+        )
+        for run in (encoder, encoder.plain)
+    ]
+    for fast, by_equations in zip(*gradients, strict=True):
+        torch.testing.assert_close(fast, by_equations, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4])
 @pytest.mark.parametrize("n", [1, 2, 3, 9])
-def test_graph_is_containment_by_brute_force(n, k):
+def test_phrase_graph_equals_containment_by_brute_force(n, k):
     phrases = plain.phrases(n, k)
     graph = phrase_graph(members((n, 9), k), torch.tensor([n, 9]), 9)
     here = [*range(n), *range(9, 9 + len(phrases))]
     assert torch.equal(graph.related[0][here][:, here], plain.adjacency(n, phrases))
     assert graph.valid[0].sum() == n + len(phrases)
-    elsewhere = [i for i in range(graph.valid.shape[1]) if i not in here]
-    assert not graph.related[0][here][:, elsewhere].any(), "nothing is related to padding"
+    padding = [i for i in range(graph.valid.shape[1]) if i not in here]
+    assert not graph.related[0][here][:, padding].any(), "a node is related to padding"
     if n >= k - 1:
         assert len(phrases) == sum(n - size + 1 for size in range(2, k + 1))
 
 
-def test_hypernodes_are_one_row_after_the_first_phase_and_differ_after_the_second():
+def test_hypernodes_are_equal_after_phase_1_and_differ_after_phase_2():
     torch.manual_seed(0)
     encoder = SMALL.build().eval()
     words, lengths, phrases = torch.randn(1, 6, D), torch.tensor([6]), members((6,), 3)
     graph = phrase_graph(phrases, lengths, 6)
     layer = encoder.layers[0]
     nodes = torch.cat([words, words.new_zeros(1, phrases.shape[1], D)], 1)
-    first = layer.across(nodes, nodes, each(graph).keys)
-    one, shared = alike(graph, nodes.dtype), nodes[:, :7]
+    first = layer.across(nodes, nodes, row_per_node(graph).keys)
+    one, shared = row_for_hypernodes(graph, nodes.dtype), nodes[:, :7]
     torch.testing.assert_close(one.spread(layer.across(shared, shared, one.keys)), first)
     torch.testing.assert_close(first[:, 6:], first[:, 6:7].expand_as(first[:, 6:]))
-    second = layer(nodes, graph, each(graph))
-    torch.testing.assert_close(layer(shared, graph, one), second)
+    second = layer(nodes, graph)
+    torch.testing.assert_close(run_layer(layer, nodes, graph, row_per_node(graph)), second)
+    torch.testing.assert_close(run_layer(layer, shared, graph, one), second)
     assert torch.pdist(second[0, 6:]).min() > 1e-4
 
 
-def test_the_two_readings_of_the_mask_differ():
+def test_both_readings_of_the_mask_give_different_states():
     torch.manual_seed(0)
     one = SMALL.build().eval()
     other = dataclasses.replace(SMALL, attend=softmax_hadamard).build().eval()
@@ -128,7 +144,7 @@ def test_the_two_readings_of_the_mask_differ():
     assert (one(*inputs) - other(*inputs)).abs().max() > 1e-3
 
 
-def test_linear_has_the_same_parameters():
+def test_linear_variant_has_as_many_parameters():
     count = [
         sum(p.numel() for p in dataclasses.replace(SMALL, sigma=s).build().parameters())
         for s in (torch.sigmoid, identity)
@@ -136,9 +152,9 @@ def test_linear_has_the_same_parameters():
     assert count[0] == count[1]
 
 
-def test_too_long_a_phrase_for_the_length_embedding_is_named():
+def test_a_phrase_too_long_for_the_length_embedding_is_refused():
     encoder = dataclasses.replace(SMALL, initialise=LengthEmbedding, longest=2).build()
-    with pytest.raises(ValueError, match="3 words, the encoder knows up to 2"):
+    with pytest.raises(ValueError, match="longest=2: a phrase has 3 words"):
         encoder(torch.randn(1, 4, D), torch.tensor([4]), members((4,), 3))
 
 
@@ -150,7 +166,7 @@ ENCODERS = [
 
 
 @pytest.mark.parametrize("encoder", ENCODERS, ids=["transformer", "hypernode", "hadamard"])
-def test_a_sentence_does_not_depend_on_its_batch_and_gradients_are_finite(encoder):
+def test_scores_do_not_depend_on_the_batch_and_gradients_are_finite(encoder):
     torch.manual_seed(0)
     model = TranslationConfig(encoder, 20, 23, 2, 16).build().double().eval()
     source, target, lengths = torch.randint(4, 20, (3, 7)), torch.randint(4, 23, (3, 5)), torch.tensor(LENGTHS)
@@ -164,7 +180,7 @@ def test_a_sentence_does_not_depend_on_its_batch_and_gradients_are_finite(encode
 
 
 @pytest.mark.parametrize("encoder", ENCODERS, ids=["transformer", "hypernode", "hadamard"])
-def test_four_sentences_are_learned_by_heart(encoder):
+def test_four_sentences_are_memorised(encoder):
     torch.manual_seed(0)
     model = TranslationConfig(dataclasses.replace(encoder, d=24, dropout=0.0), 20, 23, 1, 32).build()
     source, lengths = torch.randint(4, 20, (4, 7)), torch.tensor([7, 5, 4, 2])

@@ -1,4 +1,4 @@
-"""A layer of one's own, as CONTRIBUTING.md has it, and what is said of mistakes in it."""
+"""The custom encoder of CONTRIBUTING.md trains, and errors in such an encoder name their place."""
 
 import json
 import os
@@ -18,7 +18,7 @@ SMALL = ("--set", "recipe.corpus.train=100", "--set", "recipe.corpus.test=20")
 
 @pytest.fixture
 def own(tmp_path):
-    """A copy of the project with a layer in it; runs the command line there."""
+    """Return a function that runs the command line in a copy of the project with a custom encoder."""
     copy_project(tmp_path)
     table = tmp_path / "flows/experiments/paper_000.py"
     source = table.read_text().replace(
@@ -39,9 +39,9 @@ def own(tmp_path):
 def test_the_example_is_in_every_table_and_trains(own):
     listed = own(LAYER, "experiments", "--json")
     assert listed.returncode == 0, listed.stderr
-    found = {row["experiment"]: row["published"] for row in json.loads(listed.stdout) if row["system"] == "Mine"}
-    assert {"000/table1/sample/mine", "000/table2/sample/mine", "across/translation/sample/mine"} <= found.keys()
-    assert set(found.values()) == {None}
+    rows = {row["experiment"]: row["published"] for row in json.loads(listed.stdout) if row["system"] == "Mine"}
+    assert {"000/table1/sample/mine", "000/table2/sample/mine", "across/translation/sample/mine"} <= rows.keys()
+    assert set(rows.values()) == {None}
     assert own(LAYER, "plan").returncode == 0
     trained = own(LAYER, *TRAIN.split()[1:], *SMALL)
     assert trained.returncode == 0, trained.stderr
@@ -49,25 +49,25 @@ def test_the_example_is_in_every_table_and_trains(own):
 
 
 @pytest.mark.parametrize(
-    ("mistake", "said"),
+    ("mistake", "message"),
     [
         (
             "b, n, h, d = x.shape",
             r"not enough values to unpack \(expected 4, got 3\) \(.*; .*mine\.py:\d+, in forward\)",
         ),
         ("x = x * float('nan')", r"the loss is not a number before any update, .* \("),
-        ("return x[:, :-1]", r"encoder Mine gave \(\d+, \d+, 64\), .* is wanted \("),
+        ("return x[:, :-1]", r"encoder Mine returned \(\d+, \d+, 64\), not \(B, n, d\) = .* \("),
     ],
 )
-def test_a_mistake_has_its_place_and_its_row(own, mistake, said):
+def test_an_error_names_its_line_and_its_experiment(own, mistake, message):
     layer = LAYER.replace("        graph = ", f"        {mistake}\n        graph = ", 1)
     done = own(layer, *TRAIN.split()[1:], *SMALL)
     assert done.returncode == 1
     line = done.stderr.splitlines()[-1]
-    assert re.match("phrasemodels: " + said, line), done.stderr
+    assert re.match("phrasemodels: " + message, line), done.stderr
     assert "train 000/table1/sample/mine seed 0" in line
 
 
-def test_every_row_of_the_papers_has_its_number():
+def test_every_row_of_the_paper_has_a_published_number():
     for table in (paper_000.table_1, paper_000_tagging.table_2(None, "upos")):
         assert all(answer.cell for experiment in table("paper") for answer in experiment.answers)

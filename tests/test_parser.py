@@ -1,4 +1,4 @@
-"""The parser of paper 004 against a plain transcription of its equations, and its properties."""
+"""The parser of paper 004 equals a plain transcription of its equations, ignores padding, and learns."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import plain_004 as plain
 import pytest
 import torch
 
-from phrasemodels.encoders.inputs import CharactersConfig, Sentences, TagsConfig, WordsConfig
+from phrasemodels.encoders.inputs import CharactersConfig, ParserInput, TagsConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.layers.labels import (
     AsSelfAttention,
@@ -20,15 +20,15 @@ from phrasemodels.layers.labels import (
 from phrasemodels.layers.partitioned import SharedDropout, by_head_width, by_model_width
 from phrasemodels.layers.scorers import from_head, from_itself
 from phrasemodels.models.parser import (
-    Gold,
+    GoldTrees,
     Jointly,
+    JointParser,
     LearnedPositions,
-    Parser,
     ParserConfig,
     Sinusoids,
-    apart,
     arcs_alone,
     phrases_alone,
+    separately,
 )
 
 SIZES = {"words": 30, "characters": 12, "tags": 6, "labels": 5, "relations": 4}
@@ -43,16 +43,16 @@ SMALL = ParserConfig(
 LENGTHS = (5, 3, 1)
 
 
-def build(config: ParserConfig = SMALL, seed: int = 0) -> Parser:
+def build(config: ParserConfig = SMALL, seed: int = 0) -> JointParser:
     torch.manual_seed(seed)
     parser = config.sized(SIZES).build()
-    for parameter in parser.parameters():  # zeros and ones would hide what is left out
+    for parameter in parser.parameters():  # initial zeros and ones would hide missing terms
         torch.nn.init.normal_(parameter, std=0.5)
     return parser.double().eval()
 
 
-def sentences(lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> Sentences:
-    """Random words, each sentence the same whatever it is padded to."""
+def sentences(lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> ParserInput:
+    """Return random sentences; a sentence depends on its length and the seed, not on the batch."""
     N, B = max(lengths) + 2, len(lengths)
     words, tags, forms = (torch.zeros(B, N, dtype=torch.int64) for _ in range(3))
     for row, n in enumerate(lengths):
@@ -62,19 +62,19 @@ def sentences(lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> Sentences:
         forms[row, : n + 2] = torch.randint(0, 7, (n + 2,), generator=gen)
     characters = torch.randint(1, SIZES["characters"], (7, 4), generator=torch.Generator().manual_seed(seed))
     characters[::2, 2:] = 0
-    none = torch.zeros(B, 0, dtype=torch.int64)
-    return Sentences(
-        words, forms, characters, tags, torch.tensor(lengths), none, torch.zeros(B, dtype=torch.int64), none
+    no_pieces = torch.zeros(B, 0, dtype=torch.int64)
+    return ParserInput(
+        words, forms, characters, tags, torch.tensor(lengths), no_pieces, torch.zeros(B, dtype=torch.int64), no_pieces
     )
 
 
-def one(batch: Sentences, row: int) -> Sentences:
+def one(batch: ParserInput, row: int) -> ParserInput:
     n = int(batch.lengths[row])
     cut = {f: getattr(batch, f)[row : row + 1, : n + 2] for f in ("words", "forms", "tags")}
     return dataclasses.replace(batch, **cut, lengths=batch.lengths[row : row + 1])
 
 
-# [(start, end, label)], both included, heads from 1, for the sentences of LENGTHS
+# for each sentence of LENGTHS its spans (first word, last word, label), words counted from 0, and heads, counted from 1
 TREES = (
     ([(0, 4, 2), (0, 1, 3), (2, 4, 4), (3, 4, 1)], [2, 3, 0, 3, 4]),
     ([(0, 2, 3), (1, 2, 2), (1, 1, 4)], [0, 1, 2]),
@@ -82,7 +82,7 @@ TREES = (
 )
 
 
-def gold() -> Gold:
+def gold() -> GoldTrees:
     n, m = max(LENGTHS), max(len(cells) for cells, _ in TREES)
     cells = torch.full((len(TREES), m, 3), -1)
     heads, relations, tags = (torch.full((len(TREES), n + 1), -1) for _ in range(3))
@@ -91,7 +91,7 @@ def gold() -> Gold:
         heads[row, 1 : len(own) + 1] = torch.tensor(own)
         relations[row, 1 : len(own) + 1] = torch.tensor(own) % SIZES["relations"]
         tags[row, 1 : len(own) + 1] = torch.tensor(own) % SIZES["tags"]
-    return Gold(cells, heads, relations, tags)
+    return GoldTrees(cells, heads, relations, tags)
 
 
 def config(**changes: object) -> ParserConfig:
@@ -110,8 +110,8 @@ SWITCHES = {
 }
 
 
-def plain_posts(parser: Parser, options: ParserConfig, batch: Sentences, row: int) -> torch.Tensor:
-    """Fenceposts of one sentence of a batch, from its embedding on."""
+def plain_posts(parser: JointParser, options: ParserConfig, batch: ParserInput, row: int) -> torch.Tensor:
+    """Return the fenceposts of one sentence of a batch by the transcription, from the embedding on."""
     w, top = plain.f64(dict(parser.named_parameters())), options.encoder.top
     x = plain.encoder(parser.embed(one(batch, row))[0], w, options.encoder.heads, options.encoder.d**-0.5)
     if top is None:
@@ -125,7 +125,7 @@ def plain_posts(parser: Parser, options: ParserConfig, batch: Sentences, row: in
 
 
 @pytest.mark.parametrize("name", SWITCHES)
-def test_fenceposts_are_those_of_the_equations(name: str) -> None:
+def test_fenceposts_equal_the_transcription(name: str) -> None:
     parser, batch = build(SWITCHES[name]), sentences()
     posts = parser.encode(batch)[1]
     for row, n in enumerate(LENGTHS):
@@ -134,7 +134,7 @@ def test_fenceposts_are_those_of_the_equations(name: str) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("look", [from_head, from_itself])
-def test_the_loss_is_that_of_the_equations(look) -> None:
+def test_loss_equals_the_transcription(look) -> None:
     options = dataclasses.replace(SMALL, look=look)
     parser, batch, truth = build(options), sentences(), gold()
     w = plain.f64(dict(parser.named_parameters()))
@@ -152,7 +152,7 @@ def test_the_loss_is_that_of_the_equations(look) -> None:
     torch.testing.assert_close(parser.loss(batch, truth), torch.as_tensor(expected))
 
 
-def test_a_gold_tree_that_wins_by_far_costs_nothing() -> None:
+def test_margin_loss_is_0_if_the_gold_tree_wins_by_far() -> None:
     parser, batch, truth = build(), sentences(), gold()
     posts = parser.encode(batch)[1]
     wanted = torch.zeros(len(LENGTHS), max(LENGTHS), max(LENGTHS), SIZES["labels"], dtype=posts.dtype)
@@ -161,13 +161,13 @@ def test_a_gold_tree_that_wins_by_far_costs_nothing() -> None:
             wanted[row, i, j, label] = 100.0
     parser.span_scores = Fixed(wanted - 50 * (torch.arange(SIZES["labels"]) > 0))
     assert parser.margin(posts, batch.lengths, truth.cells).tolist() == [0, 0, 0]
-    found = phrases_alone(lambda: parser.labels(posts, batch.lengths), pytest.fail, batch.lengths)[0]
+    best = phrases_alone(lambda: parser.labels(posts, batch.lengths), pytest.fail, batch.lengths)[0]
     for row, (cells, _) in enumerate(TREES):
-        assert sorted(map(tuple, found[row][found[row][:, 2] > 0].tolist())) == sorted(cells)
+        assert sorted(map(tuple, best[row][best[row][:, 2] > 0].tolist())) == sorted(cells)
 
 
 class Fixed(torch.nn.Module):
-    """Scores of spans that are given."""
+    """A span scorer with constant scores."""
 
     def __init__(self, scores: torch.Tensor) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class Fixed(torch.nn.Module):
         return self.scores[torch.arange(len(cells))[:, None], i, j, k] * (cells[..., 0] >= 0)
 
 
-def test_dense_scores_and_cells_agree() -> None:
+def test_scores_of_cells_equal_those_of_all_spans() -> None:
     parser, batch = build(), sentences()
     posts = parser.encode(batch)[1]
     dense, truth = parser.span_scores(posts), gold().cells
@@ -192,32 +192,33 @@ def test_dense_scores_and_cells_agree() -> None:
 
 @pytest.mark.parametrize("weight", [0.2, 0.5, 0.8])
 @pytest.mark.parametrize("n", [1, 2, 5, 9])
-def test_joint_decoding_has_the_score_of_the_plain_program(n: int, weight: float) -> None:
+def test_joint_decoding_finds_the_score_of_the_plain_dynamic_program(n: int, weight: float) -> None:
     gen = torch.Generator().manual_seed(n)
     labels, arcs = torch.randn(1, n, n, 4, generator=gen), torch.randn(1, n + 1, n + 1, generator=gen)
     expected = plain.joint(labels[0], arcs[0], weight)
     labels.diagonal(0, 1, 2)[:, 1] = -torch.inf
     labels[0, 0, n - 1, :2] = -torch.inf
     cells, heads = Jointly(weight)(lambda: labels, lambda: arcs, torch.tensor([n]))
-    found = sum(weight * labels[0, i, j, k] for i, j, k in cells[0].tolist())
-    found += sum((1 - weight) * arcs[0, h, m] for m, h in enumerate(heads[0, 1:].tolist(), 1))
-    assert float(found) == pytest.approx(expected, abs=1e-5)
+    score = sum(weight * labels[0, i, j, k] for i, j, k in cells[0].tolist())
+    score += sum((1 - weight) * arcs[0, h, m] for m, h in enumerate(heads[0, 1:].tolist(), 1))
+    assert float(score) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in SWITCHES if name != "released"])
-def test_padding_and_company_change_nothing(name: str) -> None:
+def test_loss_does_not_depend_on_the_batch(name: str) -> None:
     parser, batch, truth = build(SWITCHES[name]), sentences(), gold()
     alone = sum(
         parser.loss(
-            one(batch, row), Gold(*(x[row : row + 1, : n + 1] if x.dim() == 2 else x[row : row + 1] for x in truth))
+            one(batch, row),
+            GoldTrees(*(x[row : row + 1, : n + 1] if x.dim() == 2 else x[row : row + 1] for x in truth)),
         )
         for row, n in enumerate(LENGTHS)
     )
     torch.testing.assert_close(parser.loss(batch, truth), alone)
 
 
-def test_released_queries_depend_on_the_company() -> None:
-    """With one sentence all queries are right; with eight, 882 of 896 belong to another label."""
+def test_released_queries_depend_on_the_batch() -> None:
+    """In a batch of one sentence all queries are those of their label; in a batch of eight, 882 of 896 are not."""
     own = torch.arange(112.0)[:, None]
     wrong = [(released_query(own, B) != own).sum().item() for B in (1, 8)]
     assert wrong == [0, 882]
@@ -226,7 +227,7 @@ def test_released_queries_depend_on_the_company() -> None:
     assert not torch.allclose(together[1, :4], alone[0])
 
 
-def test_sizes_are_those_of_the_paper() -> None:
+def test_label_layer_has_the_size_of_the_paper() -> None:
     layer = LabelAttentionConfig(labels=112).build(1024)
     parameters = {name: p.numel() for name, p in layer.named_parameters()}
     forward = sum(v for name, v in parameters.items() if name.startswith(("feed_forward", "residual")))
@@ -240,25 +241,29 @@ def test_sizes_are_those_of_the_paper() -> None:
         (Jointly(), 40),
         (phrases_alone, 350),
         (arcs_alone, 350),
-        (apart, 30),
+        (separately, 30),
         pytest.param(Jointly(), 500, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("positions", [Sinusoids, LearnedPositions])
-def test_long_and_short_sentences_are_parsed(decode, n: int, positions) -> None:
+def test_every_decoder_parses_long_and_short_sentences(decode, n: int, positions) -> None:
     parser = build(dataclasses.replace(SMALL, positions=positions)).float()
-    found = parser.parse(sentences((n, 2)), decode)
-    assert found.cells.shape == (2, 2 * n - 1, 3)
-    assert ((found.heads[:, 0] == -1) & (found.tags[:, 0] == -1)).all()
+    trees = parser.parse(sentences((n, 2)), decode)
+    assert trees.cells.shape == (2, 2 * n - 1, 3)
+    assert ((trees.heads[:, 0] == -1) & (trees.tags[:, 0] == -1)).all()
     if decode is not arcs_alone:
-        assert (found.cells[0, :, 0] >= 0).all() and not ((found.cells[1] == 1)[:, 2]).any()
+        assert (trees.cells[0, :, 0] >= 0).all() and not ((trees.cells[1] == 1)[:, 2]).any()
     if decode is not phrases_alone:
-        assert (found.heads[0, 1:] == 0).sum() == 1
-        assert (found.relations[0, 1:] >= 0).all()
+        assert (trees.heads[0, 1:] == 0).sum() == 1
+        assert (trees.relations[0, 1:] >= 0).all()
 
 
-def test_gradients_are_those_of_differences() -> None:
-    parser, batch, truth = build(), sentences((3,)), Gold(*(x[1:2, :4] if x.dim() == 2 else x[1:2] for x in gold()))
+def test_gradients_equal_finite_differences() -> None:
+    parser, batch, truth = (
+        build(),
+        sentences((3,)),
+        GoldTrees(*(x[1:2, :4] if x.dim() == 2 else x[1:2] for x in gold())),
+    )
     parser.loss(batch, truth).backward()
     for name, parameter in parser.named_parameters():
         if "table" in name:
@@ -275,7 +280,7 @@ def test_gradients_are_those_of_differences() -> None:
 
 
 @pytest.mark.parametrize("name", ["as printed", "query matrix", "no label layer"])
-def test_three_sentences_are_learned_by_heart(name: str) -> None:
+def test_three_sentences_are_memorised(name: str) -> None:
     torch.manual_seed(0)
     parser, batch, truth = SWITCHES[name].sized(SIZES).build(), sentences(), gold()
     optimiser = torch.optim.Adam(parser.parameters(), 5e-3)
@@ -284,24 +289,24 @@ def test_three_sentences_are_learned_by_heart(name: str) -> None:
         loss = parser.loss(batch, truth)
         loss.backward()
         optimiser.step()
-    found = parser.eval().parse(batch, Jointly())
+    trees = parser.eval().parse(batch, Jointly())
     assert loss.item() < 1
-    assert torch.equal(found.heads, truth.heads)
-    assert torch.equal(found.relations, truth.relations)
-    assert torch.equal(found.tags, truth.tags)
+    assert torch.equal(trees.heads, truth.heads)
+    assert torch.equal(trees.relations, truth.relations)
+    assert torch.equal(trees.tags, truth.tags)
     for row, (cells, _) in enumerate(TREES):
-        assert sorted(map(tuple, found.cells[row][found.cells[row][:, 2] > 0].tolist())) == sorted(cells)
+        assert sorted(map(tuple, trees.cells[row][trees.cells[row][:, 2] > 0].tolist())) == sorted(cells)
 
 
-def test_one_mask_for_a_sentence() -> None:
+def test_shared_dropout_has_one_mask_per_sentence() -> None:
     torch.manual_seed(0)
     dropped = SharedDropout(0.5)(torch.ones(2, 7, 40))
     assert torch.equal(dropped, dropped[:, :1].expand_as(dropped))
     assert set(dropped.unique().tolist()) == {0.0, 2.0} and not torch.equal(dropped[0], dropped[1])
 
 
-def test_parts_of_the_label_layer_by_themselves() -> None:
-    """Weights are a distribution over real positions; a learned query has one row, a matrix as many as words."""
+def test_weights_of_the_label_layer_are_distributions_over_real_positions() -> None:
+    """A label with a learned query has one row of weights, one with queries from the words has a row per position."""
     x, valid = torch.randn(2, 6, 16), torch.tensor([[True] * 6, [True] * 4 + [False] * 2])[:, None, None]
     for query, rows in ((LearnedQueries, 1), (InputQueries, 6)):
         layer = dataclasses.replace(TOP, labels=5, query=query, combine=PerLabel, align=own_query).build(16)

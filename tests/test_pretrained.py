@@ -1,4 +1,4 @@
-"""Parsers on top of encoders of the transformers library: tiny ones with random weights, saved to disk."""
+"""Parsers over encoders of the transformers library, here tiny ones with random weights on disk."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ import torch
 
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Store
-from phrasemodels.encoders.inputs import PretrainedConfig, Sentences, TagsConfig
+from phrasemodels.encoders.inputs import ParserInput, PretrainedConfig, TagsConfig
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.models.parser import Jointly
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -32,7 +32,7 @@ WORDS = [
 
 
 def save(kind: str, folder: Path, **other: str | None) -> str:
-    """A tiny encoder and its tokeniser of single letters; other: special pieces."""
+    """Save a tiny encoder and its tokeniser of single letters, and return the folder. other: special pieces."""
     tokeniser = tokenizers.Tokenizer(
         tokenizers.models.WordPiece({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]")
     )
@@ -89,18 +89,20 @@ def test_a_pretrained_encoder_is_trained_further(kind: str, tmp_path: Path) -> N
     assert parser.eval().parse(batch.sentences, Jointly()).heads.shape == batch.gold.heads.shape
 
 
-def test_what_an_encoder_does_not_have_is_said(tmp_path: Path) -> None:
+def test_missing_special_pieces_and_too_long_sentences_are_refused(tmp_path: Path) -> None:
     name = save("bert", tmp_path / "bert", cls_token=None)
     with pytest.raises(ValueError, match="no CLS"):
         Pieces(name)(["a"])
     long = torch.zeros(1, 513, dtype=torch.int64)
-    sentence = Sentences(*[long[:, :3]] * 4, torch.tensor([1]), long, torch.tensor([513]), long[:, :3])
-    with pytest.raises(ValueError, match="513 pieces, and this encoder reads 512"):
+    sentence = ParserInput(*[long[:, :3]] * 4, torch.tensor([1]), long, torch.tensor([513]), long[:, :3])
+    with pytest.raises(ValueError, match="513 pieces, but this encoder reads 512"):
         PretrainedConfig(name).build(4)(sentence)
 
 
 @pytest.mark.parametrize("part", ["encoder", "tokeniser"])
-def test_code_that_comes_with_an_encoder_is_not_run(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_the_folder_of_an_encoder_is_never_run(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("builtins.input", lambda *_: "yes")
     folder = tmp_path / "bert"
     name = save("bert", folder)
@@ -128,7 +130,7 @@ def test_code_that_comes_with_an_encoder_is_not_run(part: str, tmp_path: Path, m
         ("tokenizer.json", "["),
     ],
 )
-def test_what_is_broken_in_an_encoder_is_said_in_a_line(file: str, content: str, tmp_path: Path) -> None:
+def test_a_damaged_encoder_is_refused_in_one_line(file: str, content: str, tmp_path: Path) -> None:
     name = save("bert", tmp_path / "bert")
     (tmp_path / "bert" / file).write_text(content)
     with pytest.raises(ValueError, match=r"bert: .+; put its folder, as transformers saves it") as error:
@@ -136,7 +138,7 @@ def test_what_is_broken_in_an_encoder_is_said_in_a_line(file: str, content: str,
     assert "\n" not in str(error.value)
 
 
-def test_without_the_library_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_transformers_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
     with pytest.raises(ValueError, match=r"pip install 'phrasemodels\[pretrained\]'"):
         PretrainedConfig("x").build(4)

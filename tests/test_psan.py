@@ -1,4 +1,4 @@
-"""Paper 001: PSAN and its baselines against a plain transcription, and their properties."""
+"""PSAN and its baselines (paper 001) equal plain transcriptions, do not depend on the batch, and learn."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from phrasemodels.encoders.adasent import AdaSentConfig
-from phrasemodels.encoders.bilstm import BiLstmConfig
+from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
 from phrasemodels.encoders.disan import DisanConfig
 from phrasemodels.encoders.hconvnet import HConvNetConfig
 from phrasemodels.encoders.multihead import MultiHeadConfig
@@ -20,7 +20,7 @@ from phrasemodels.encoders.psan import (
     Stacked,
     as_numbered,
     fine_to_coarse,
-    recomputed,
+    recompute_activations,
 )
 from phrasemodels.encoders.tbcnn import TbcnnConfig
 from phrasemodels.layers.dense import dropout
@@ -30,7 +30,7 @@ from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConf
 
 D = 6
 LENGTHS = (7, 1, 4, 0, 2)
-# phrases of each sentence by level, coarse to fine
+# the phrases of each sentence, level by level, coarse to fine
 LEVELS = (
     ([[0, 1, 2, 3], [4, 5, 6]], [[0], [1, 2, 3], [4, 5, 6]], [[0], [1], [2, 3], [4, 5], [6]]),
     ([[0]], [[0]], [[0]]),
@@ -41,6 +41,7 @@ LEVELS = (
 
 
 def level_tensor() -> torch.Tensor:
+    """Return LEVELS as the number of each token's phrase, (B, 3, n)."""
     out = torch.full((len(LENGTHS), 3, max(LENGTHS)), -1)
     for row, levels in enumerate(LEVELS):
         for level, phrases in enumerate(levels):
@@ -50,6 +51,7 @@ def level_tensor() -> torch.Tensor:
 
 
 def edge_tensor() -> torch.Tensor:
+    """Return heads and random relations, (B, 2, n)."""
     generator = torch.Generator().manual_seed(0)
     heads = torch.tensor([[0, 1, 1, 3, 3, 5, 2], [0] * 7, [2, 0, 2, 3, 0, 0, 0], [0] * 7, [2, 0] + [0] * 5])
     return torch.stack([heads, torch.randint(0, 3, heads.shape, generator=generator)], 1)
@@ -60,6 +62,7 @@ def weights_of(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def spread(module: nn.Module) -> nn.Module:
+    """Return the module in float64, in eval mode, with parameters from N(0, 0.25)."""
     torch.manual_seed(1)
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.5)
@@ -76,10 +79,10 @@ MEMORIES = {"literal": GatedMemory, "highway": HighwayMemory, "concatenated": Co
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("alone", [("zero", torch.zeros_like), ("self", itself)], ids=lambda a: a[0])
 @pytest.mark.parametrize("order", [fine_to_coarse, as_numbered], ids=lambda f: f.__name__)
-def test_psan_equals_the_plain_transcription(memory, alone, order):
+def test_psan_equals_the_transcription(memory, alone, order):
     encoder = spread(PsanConfig(D, 3, 0.5, alone[1], order, MEMORIES[memory]).build())
     x = words()
-    found = encoder(x, torch.tensor(LENGTHS), level_tensor())
+    vectors = encoder(x, torch.tensor(LENGTHS), level_tensor())
     weights = {
         "attentions": [weights_of(a) for a in encoder.attentions],
         "memory": weights_of(encoder.memory),
@@ -89,23 +92,23 @@ def test_psan_equals_the_plain_transcription(memory, alone, order):
         if n:
             levels = LEVELS[row][::-1] if order is fine_to_coarse else LEVELS[row]
             expected = plain.psan(list(x[row, :n]), levels, weights, alone[0], memory)
-            torch.testing.assert_close(found[row], expected)
-    assert (found[3] == 0).all()
+            torch.testing.assert_close(vectors[row], expected)
+    assert (vectors[3] == 0).all()
 
 
-def test_disan_adasent_and_tbcnn_equal_their_plain_transcriptions():
+def test_disan_adasent_and_tbcnn_equal_their_transcriptions():
     x, lengths = words(), torch.tensor(LENGTHS)
     disan, adasent, tbcnn = (
         spread(c.build()) for c in (DisanConfig(D), AdaSentConfig(D, 5), TbcnnConfig(D, relations=3))
     )
     edges = edge_tensor()
-    found = [encoder(x, lengths, edges) for encoder in (disan, adasent, tbcnn)]
+    vectors = [encoder(x, lengths, edges) for encoder in (disan, adasent, tbcnn)]
     for row, n in enumerate(LENGTHS):
         if n:
             sentence = list(x[row, :n])
             parts = {name: weights_of(getattr(disan, name)) for name in ("past", "future", "summary")}
-            torch.testing.assert_close(found[0][row], plain.disan(sentence, parts))
-            torch.testing.assert_close(found[1][row], plain.adasent(sentence, weights_of(adasent)))
+            torch.testing.assert_close(vectors[0][row], plain.disan(sentence, parts))
+            torch.testing.assert_close(vectors[1][row], plain.adasent(sentence, weights_of(adasent)))
             convolution = plain.tbcnn(
                 sentence,
                 edges[row, 0, :n].tolist(),
@@ -113,13 +116,13 @@ def test_disan_adasent_and_tbcnn_equal_their_plain_transcriptions():
                 {"w.weight": tbcnn.parent.weight, "w.bias": tbcnn.parent.bias},
                 [{"w.weight": dependent.weight} for dependent in tbcnn.dependents],
             )
-            torch.testing.assert_close(found[2][row], convolution)
+            torch.testing.assert_close(vectors[2][row], convolution)
 
 
 ENCODERS = {
     "psan": PsanConfig(D),
     "psan-self": PsanConfig(D, alone=itself, memory=HighwayMemory),
-    "bilstm": BiLstmConfig(D, 5),
+    "bilstm": BiLSTMMaxConfig(D, 5),
     "adasent": AdaSentConfig(D, 5),
     "hconvnet": HConvNetConfig(D, 4),
     "tbcnn": TbcnnConfig(D, relations=3),
@@ -133,7 +136,7 @@ def structure(name: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_one_word_and_empty_rows_never_give_nan(name):
+def test_sentences_of_one_or_no_word_give_finite_vectors_and_gradients(name):
     encoder = ENCODERS[name].build()
     x = words().float().requires_grad_()
     out = encoder(x, torch.tensor(LENGTHS), structure(name))
@@ -146,7 +149,7 @@ def test_one_word_and_empty_rows_never_give_nan(name):
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_a_vector_does_not_depend_on_its_batch(name):
+def test_a_sentence_vector_does_not_depend_on_the_batch(name):
     encoder = spread(ENCODERS[name].build())
     x, lengths = words(), torch.tensor(LENGTHS)
     together = encoder(x, lengths, structure(name))
@@ -159,109 +162,111 @@ def test_a_vector_does_not_depend_on_its_batch(name):
     torch.testing.assert_close(encoder(noisy, lengths, structure(name)), together)
 
 
-def test_the_first_infersent_did_depend_on_it():
-    encoder = spread(BiLstmConfig(D, 5, max_with_padding).build())
+def test_max_with_padding_depends_on_the_batch():
+    encoder = spread(BiLSTMMaxConfig(D, 5, max_with_padding).build())
     x, lengths = words(), torch.tensor(LENGTHS)
     alone = encoder(x[2:3, :4], lengths[2:3])
     assert not torch.allclose(alone[0], encoder(x, lengths)[2])
 
 
-def trained(module: nn.Module) -> int:
+def count(module: nn.Module) -> int:
+    """Return the number of parameters."""
     return sum(p.numel() for p in module.parameters())
 
 
-def test_parameter_counts():
-    counts = {
+def test_numbers_of_parameters():
+    configs = {
         "psan": PsanConfig(),
         "disan": DisanConfig(),
         "tbcnn": TbcnnConfig(),
-        "bilstm": BiLstmConfig(),
+        "bilstm": BiLSTMMaxConfig(),
         "hconvnet": HConvNetConfig(),
     }
-    pair = {name: SentencePairConfig(config) for name, config in counts.items()}
+    pair = {name: SentencePairConfig(config) for name, config in configs.items()}
     pair["bilstm"] = dataclasses.replace(pair["bilstm"], classifier=LinearClassifier, hidden=512, dropout=0.0)
     with torch.device("meta"):
         model = {name: config.build() for name, config in pair.items()}
-    assert trained(model["psan"].encoder) + trained(model["psan"].classify) == 1_984_203
-    assert trained(model["psan"].encoder.attentions[0]) == trained(model["psan"].encoder.memory) == 360_600
-    assert trained(model["disan"].encoder) + trained(model["disan"].classify) == 2_344_203
-    assert trained(model["tbcnn"].encoder) + trained(model["tbcnn"].classify) == 3_511_503
-    assert trained(model["bilstm"].encoder) == 38_502_400
-    assert trained(model["bilstm"].classify) == 16_384 * 512 + 512 + 512 * 512 + 512 + 512 * 3 + 3
-    assert trained(model["hconvnet"].encoder) == 300 * 1024 * 3 + 3 * 1024 * 1024 * 3 + 4 * 1024
+    assert count(model["psan"].encoder) + count(model["psan"].classify) == 1_984_203
+    assert count(model["psan"].encoder.attentions[0]) == count(model["psan"].encoder.memory) == 360_600
+    assert count(model["disan"].encoder) + count(model["disan"].classify) == 2_344_203
+    assert count(model["tbcnn"].encoder) + count(model["tbcnn"].classify) == 3_511_503
+    assert count(model["bilstm"].encoder) == 38_502_400
+    assert count(model["bilstm"].classify) == 16_384 * 512 + 512 + 512 * 512 + 512 + 512 * 3 + 3
+    assert count(model["hconvnet"].encoder) == 300 * 1024 * 3 + 3 * 1024 * 1024 * 3 + 4 * 1024
 
 
 def packed(scale: float) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Return u, w, p (30, 70) and the bounds of phrases of 1, 2, 1, 5 and 21 words; u and w have standard deviation `scale`."""
     generator = torch.Generator().manual_seed(3)
     bounds = torch.tensor([0, 1, 3, 4, 9, 9 + 21])
     return [(torch.randn(30, 70, generator=generator) * s).requires_grad_() for s in (scale, scale, 1.0)], bounds
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0, 500.0, 1e4])
-def test_the_kernel_equals_the_reference_at_any_logit(scale):
+def test_kernel_equals_the_reference_for_logits_of_any_size(scale):
     inputs, bounds = packed(scale)
     exact = [x.detach().double().requires_grad_() for x in inputs]
-    found, expected = attend_within(*inputs, bounds), attend_blocks(*exact, bounds)
+    attended, expected = attend_within(*inputs, bounds), attend_blocks(*exact, bounds)
     reference = attend_blocks(*inputs, bounds)
-    # sums are rounded in float32 by both, so the reference in float32 says what can be asked for
+    # the error of the reference in float32, whose sums are rounded too, sets the tolerance
     tolerance = 2 * (reference - expected).abs().max().item() + 1e-6
-    assert (found - expected).abs().max() <= tolerance
-    weight = torch.randn(found.shape, generator=torch.Generator().manual_seed(4))
-    gradients = torch.autograd.grad(found, inputs, weight)
+    assert (attended - expected).abs().max() <= tolerance
+    weight = torch.randn(attended.shape, generator=torch.Generator().manual_seed(4))
+    gradients = torch.autograd.grad(attended, inputs, weight)
     wanted = torch.autograd.grad(expected, exact, weight.double())
     rounded = torch.autograd.grad(reference, inputs, weight)
     for ours, theirs, other in zip(gradients, wanted, rounded, strict=True):
         assert (ours - theirs).abs().max() <= 2 * (other - theirs).abs().max() + 1e-5
 
 
-def test_ties_of_the_largest_logit():
+def test_equal_largest_logits_share_the_weight():
     u, w, p = torch.zeros(4, 3), torch.full((4, 3), 900.0), torch.arange(12.0).view(4, 3)
-    found = attend_within(u, w, p, torch.tensor([0, 4]))
-    torch.testing.assert_close(found, (p.sum(0) - p) / 3)
+    attended = attend_within(u, w, p, torch.tensor([0, 4]))
+    torch.testing.assert_close(attended, (p.sum(0) - p) / 3)
 
 
-def test_gradients_of_the_reference():
+def test_gradients_of_the_reference_equal_finite_differences():
     inputs, bounds = packed(1.0)
     small = [x.detach()[:9, :3].double().requires_grad_() for x in inputs]
     assert torch.autograd.gradcheck(lambda *x: attend_within(*x, bounds[:5]), small)
 
 
-def test_attention_of_a_sentence_can_be_looked_at():
+def test_explained_attention_is_positive_inside_phrases_alone():
     encoder = spread(PsanConfig(D).build())
     levels = level_tensor()
-    found = encoder.explain(words()[0], levels[0])
-    assert [level.shape for level in found.levels] == [(7, 7)] * 3 and found.summary.shape == (7,)
+    attention = encoder.explain(words()[0], levels[0])
+    assert [level.shape for level in attention.levels] == [(7, 7)] * 3 and attention.summary.shape == (7,)
     together = levels[0].flip(0).unsqueeze(2) == levels[0].flip(0).unsqueeze(1)
-    for level, same in zip(found.levels, together, strict=True):
+    for level, same in zip(attention.levels, together, strict=True):
         assert ((level > 0) == (same & ~torch.eye(7, dtype=torch.bool))).all()
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5])
-def test_dropout_keeps_its_share_and_the_mean(p):
+def test_dropout_has_the_right_rate_mean_and_independence(p):
     torch.manual_seed(0)
     x = torch.ones(1000, 301, requires_grad=True)
     y = dropout(x, p, True)
     gone = y == 0
     assert abs(gone.float().mean() - p) < 0.005 and torch.allclose(y[~gone], torch.tensor(1 / (1 - p)))
-    assert (gone.float().mean(0) - p).abs().max() < 0.08, "every column alike"
-    assert abs((gone[:, 1:] & gone[:, :-1]).float().mean() - p * p) < 0.005, "neighbours by themselves"
+    assert (gone.float().mean(0) - p).abs().max() < 0.08, "columns have different rates"
+    assert abs((gone[:, 1:] & gone[:, :-1]).float().mean() - p * p) < 0.005, "neighbours are correlated"
     y.sum().backward()
     assert torch.equal(x.grad, y) and dropout(x, p, False) is x
 
 
-def test_recomputed_activations_give_the_same_gradients():
+def test_recomputed_activations_give_the_same_gradients_as_saved_ones():
     grads = []
-    for run in ({}, {"run": recomputed}):
+    for run in ({}, {"run": recompute_activations}):
         torch.manual_seed(0)
         encoder = PsanConfig(D, **run).build()
-        torch.manual_seed(1)  # of dropout
+        torch.manual_seed(1)  # for dropout
         encoder(words().float(), torch.tensor(LENGTHS), level_tensor()).square().sum().backward()
         grads.append([p.grad for p in encoder.parameters()])
     for one, other in zip(*grads, strict=True):
         torch.testing.assert_close(one, other)
 
 
-def test_a_pair_is_learnt():
+def test_six_pairs_are_memorised():
     torch.manual_seed(0)
     config = SentencePairConfig(PsanConfig(16, dropout=0.0), words=10, hidden=16, dropout=0.0)
     model = config.build()

@@ -1,6 +1,5 @@
-"""Beam search against exhaustive search."""
+"""Beam search finds what exhaustive search finds."""
 
-import dataclasses
 import itertools
 
 import pytest
@@ -8,10 +7,11 @@ import torch
 from test_hypernode import members
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.models.search import BeamSearch, translate
-from phrasemodels.models.translation import BEGIN, END, TranslationConfig
+from phrasemodels.layers.blocks import BEGIN, END
+from phrasemodels.models.search import BeamSearch, beam_search
+from phrasemodels.models.translation import TranslationConfig
 
-VOCABULARY = 6  # two words beside PAD, UNKNOWN, BEGIN and END
+VOCABULARY = 6  # PAD, UNKNOWN, BEGIN, END and two words
 LENGTHS = (5, 2, 1)
 
 
@@ -34,7 +34,7 @@ def inputs():
 
 
 def exhaustive(model, source, limit: int, penalty: float) -> tuple[list[int], float]:
-    """The best of all hypotheses of at most `limit` tokens, END counted; the longest may end without END."""
+    """Return the best of all hypotheses of at most `limit` tokens with END; those of `limit` tokens may lack END."""
     best: tuple[list[int], float] = ([], float("-inf"))
     for length in range(1, limit + 1):
         for words in itertools.product((4, 5, END), repeat=length):
@@ -52,29 +52,29 @@ def exhaustive(model, source, limit: int, penalty: float) -> tuple[list[int], fl
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
-def test_a_wide_beam_finds_the_best_of_all(model, inputs, penalty):
+def test_a_wide_beam_finds_the_best_hypothesis(model, inputs, penalty):
     source, lengths, phrases = inputs
     search = BeamSearch(beam=64, length_penalty=penalty, growth=0.0, extra=5)
-    for row, (tokens, score) in enumerate(translate(model, source, lengths, phrases, search)):
+    for row, (tokens, score) in enumerate(beam_search(model, source, lengths, phrases, search)):
         expected, total = exhaustive(model, source[row : row + 1, : LENGTHS[row]], 5, penalty)
         assert tokens == expected
         assert score == pytest.approx(total)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_a_translation_does_not_depend_on_its_batch(model, inputs, beam):
+def test_a_translation_does_not_depend_on_the_batch(model, inputs, beam):
     source, lengths, phrases = inputs
     search = BeamSearch(beam=beam, extra=4)
-    together = translate(model, source, lengths, phrases, search)
+    together = beam_search(model, source, lengths, phrases, search)
     for row, n in enumerate(LENGTHS):
-        alone = translate(model, source[row : row + 1, :n], lengths[row : row + 1], members((n,), 2), search)[0]
+        alone = beam_search(model, source[row : row + 1, :n], lengths[row : row + 1], members((n,), 2), search)[0]
         assert alone[0] == together[row][0]
         assert alone[1] == pytest.approx(together[row][1])
 
 
-def test_a_beam_of_one_is_greedy(model, inputs):
+def test_a_beam_of_one_is_greedy_search(model, inputs):
     source, lengths, phrases = inputs
-    found, _ = translate(model, source[:1], lengths[:1], phrases[:1], BeamSearch(beam=1, growth=0.0, extra=6))[0]
+    best, _ = beam_search(model, source[:1], lengths[:1], phrases[:1], BeamSearch(beam=1, growth=0.0, extra=6))[0]
     tokens = [BEGIN]
     while len(tokens) <= 6:
         scores = model(source[:1], lengths[:1], phrases[:1], torch.tensor([tokens]))[0, -1]
@@ -82,18 +82,13 @@ def test_a_beam_of_one_is_greedy(model, inputs):
         tokens.append(int(scores.argmax()))
         if tokens[-1] == END:
             break
-    assert found == [t for t in tokens[1:] if t != END]
+    assert best == [t for t in tokens[1:] if t != END]
 
 
-def test_the_cache_gives_what_the_whole_target_gives(model, inputs):
+def test_decoding_with_the_cache_equals_one_pass_over_the_target(model, inputs):
     source, lengths, phrases = inputs
     target = torch.randint(4, VOCABULARY, (3, 6))
     whole = model(source, lengths, phrases, target)
     cache = model.start(model.encode(source, lengths, phrases), lengths)
     steps = [model.project(model.advance(target[:, i : i + 1], cache)) for i in range(6)]
     torch.testing.assert_close(torch.cat(steps, 1), whole)
-
-
-def test_an_empty_beam_is_refused():
-    with pytest.raises(ValueError, match="at least one"):
-        dataclasses.replace(BeamSearch(), beam=0)

@@ -168,13 +168,18 @@ def test_a_store_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 
 EDITS = [
     ("tasks/train/loop.py", "PROGRESS = ", "# a comment\n\nPROGRESS = ", set()),
-    ("phrasemodels/layers/attention.py", "The activation of the *linear* variants: none.", "Other words.", set()),
+    (
+        "phrasemodels/layers/attention.py",
+        "Return x: the activation of the *linear* variants of paper 000.",
+        "Other words.",
+        set(),
+    ),
     ("flows/report/table.py", "EXAMPLES = 8", "EXAMPLES = 9", set()),
     # a helper that only hypernodes reach: of the trainings, the Transformer's stays
     (
-        "phrasemodels/layers/phrases.py",
-        "most = int(related.sum(2).max())",
-        "most = int(related.sum(2).max().item())",
+        "phrasemodels/encoders/hypernode_fast.py",
+        "most = int(graph.related.sum(2).max())",
+        "most = int(graph.related.sum(2).max().item())",
         {"linear-k2", "linear-k3", "phrase-k2", "phrase-k3"},
     ),
 ]

@@ -1,4 +1,4 @@
-"""Every structure against the list of all its members."""
+"""Inference over every kind of structure equals sums over the list of all structures."""
 
 from functools import cache
 from itertools import product
@@ -24,7 +24,7 @@ def path(request):
 
 
 def bracketings(i, j):
-    """All binary trees over words i..j as tuples of spans (i, k, j), k = None for a word."""
+    """Return all binary trees over words i..j as tuples of spans (i, k, j), with k = None for a word."""
     if i == j:
         return [((i, None, j),)]
     return [((i, k, j), *a, *b) for k in range(i, j) for a in bracketings(i, k) for b in bracketings(k + 1, j)]
@@ -55,7 +55,7 @@ def cross(a, b):
 
 
 def joint_trees(n):
-    """(spans with whether each must have a real label, arcs) for every bracketing and choice of heads."""
+    """Yield, for every bracketing and choice of heads, spans (i, j, whether the empty label is forbidden) and arcs."""
     for tree in bracketings(0, n - 1):
         merges = [s for s in tree if s[1] is not None]
         for sides in product((0, 1), repeat=len(merges)):
@@ -66,7 +66,7 @@ def joint_trees(n):
 
 
 def attach(i, j, merges, real, arcs):
-    """The head of words i..j; adds the arcs between them, and the spans that must have a real label."""
+    """Return the head of words i..j; add the arcs between them, and the spans that must not have the empty label."""
     if i == j:
         return i
     k, side = merges[i, j]
@@ -80,7 +80,7 @@ def attach(i, j, merges, real, arcs):
 
 @cache
 def members(name, n):
-    """Indicators of all members, one (M, ...) tensor for each score tensor."""
+    """Return the parts of all structures of n words as 0 or 1, one tensor (M, ...) for each score tensor."""
     if name == "chain":
         tags = torch.tensor(list(product(range(3), repeat=n)))
         one = torch.nn.functional.one_hot(tags, 3).to(F64)
@@ -100,7 +100,7 @@ def members(name, n):
         ]
         return (indicators(trees, (n, n, L)),)
     L = 3 if n < 4 else 2
-    empty = 0 if n < 6 else 1  # six words have 10⁶ members with empty labels; `problem` forbids them
+    empty = 0 if n < 6 else 1  # six words have 10⁶ trees with empty labels, which `problem` forbids
     trees = [
         ([(i, j, c) for (i, j, _), c in zip(cells, ls, strict=True)], arcs)
         for cells, arcs in joint_trees(n)
@@ -127,7 +127,7 @@ SIZES = [(name, n) for name in MODULES for n in range(1, 7)]
 
 
 def problem(name, n, std=1.0, seed=0, B=2):
-    """Random scores, and log p of every member."""
+    """Return random scores, and the score and probability of every structure."""
     parts = members(name, n)
     gen = torch.Generator().manual_seed(seed)
     scores = [torch.randn(B, *p.shape[1:], generator=gen, dtype=F64) * std for p in parts]
@@ -147,7 +147,7 @@ def all_marginals(name, module, *args, **kw):
 
 
 def member_scores(name, q, result):
-    """Sum of scores of the returned structures, read from their compact form."""
+    """Return the scores of structures in the form that `argmax` and `sample` return."""
     if name == "chain":
         onehot = torch.nn.functional.one_hot(result, 3).to(F64)
         pairs = onehot[..., :-1, :, None] * onehot[..., 1:, None, :]
@@ -159,7 +159,7 @@ def member_scores(name, q, result):
 
 @pytest.mark.parametrize("std", [1e-3, 1.0, 100.0])
 @pytest.mark.parametrize(("name", "n"), SIZES)
-def test_enumeration(name, n, std):
+def test_inference_equals_enumeration(name, n, std):
     q = problem(name, n, std)
     torch.testing.assert_close(q.module.log_partition(*q.scores), q.log_z)
     for got, part in zip(all_marginals(name, q.module, *q.scores), q.parts, strict=True):
@@ -178,7 +178,7 @@ def test_samples_follow_the_distribution(name):
     drawn = q.module.sample(*q.scores, k=k, generator=torch.Generator().manual_seed(0))
     drawn = (drawn,) if isinstance(drawn, torch.Tensor) else drawn
     scores = torch.stack([member_scores(name, q, d[0] if len(d) == 1 else d) for d in zip(*drawn, strict=True)])
-    distance = (scores - q.total).abs()  # with random scores no two members tie
+    distance = (scores - q.total).abs()  # no two structures have the same random score
     assert distance.amin(1).max() < 1e-9
     counts = torch.bincount(distance.argmin(1), minlength=q.total.shape[1])
     expected = q.p[0] * k
@@ -195,7 +195,7 @@ def test_samples_follow_the_distribution(name):
         ("single_root", [1, 2, 7, 30, 143, 728]),  # C(3n-2, n-1) / n
     ],
 )
-def test_numbers_of_trees(roots, counts):
+def test_numbers_of_projective_trees_are_the_known_ones(roots, counts):
     for n, count in enumerate(counts, 1):
         log_z = MODULES[roots].log_partition(torch.zeros(1, n + 1, n + 1, dtype=F64))
         assert log_z.exp().item() == pytest.approx(count)

@@ -1,4 +1,4 @@
-"""Derivatives, forbidden parts, padding and precision of every structure."""
+"""Derivatives, forbidden parts, padding, types and errors of every kind of structure."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def flat(result):
 
 @pytest.mark.parametrize("pairwise", ["each", "shared"])
 @pytest.mark.parametrize("name", MODULES)
-def test_derivatives(name, pairwise):
+def test_first_and_second_derivatives_equal_finite_differences(name, pairwise):
     if pairwise == "shared" and name != "chain":
         pytest.skip("only chains have pairwise scores")
     module, scores = MODULES[name], scores_of(name, n=3, pairwise=pairwise)
@@ -44,12 +44,12 @@ def test_derivatives(name, pairwise):
         gradgradcheck(lambda *s, f=f: f(*s, lengths=lengths), scores, fast_mode=True)
 
 
-def test_derivatives_of_pair_marginals():
+def test_second_derivatives_of_pair_marginals_equal_finite_differences():
     gradgradcheck(chain.pair_marginals, scores_of("chain", n=3))
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_argmax_score_leads_back_to_the_chosen_parts(name):
+def test_gradient_of_the_argmax_score_marks_the_chosen_parts(name):
     scores = scores_of(name)
     score = MODULES[name].argmax(*scores)[0]
     grads = torch.autograd.grad(score.sum(), scores)
@@ -59,7 +59,7 @@ def test_argmax_score_leads_back_to_the_chosen_parts(name):
 
 
 def forbid(name, scores):
-    """Scores with parts forbidden such that some structures stay, and a first sentence where none does."""
+    """Return scores that forbid some parts, and all structures of the first sentence."""
     out = [s.detach().clone() for s in scores]
     if name == "chain":
         out[1][:, 0, 0, 1] = out[0][1, 2, 2] = -torch.inf
@@ -75,7 +75,7 @@ def forbid(name, scores):
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 @pytest.mark.parametrize("name", MODULES)
-def test_forbidden_parts(name, dtype):
+def test_forbidden_parts_have_probability_0_and_finite_gradients(name, dtype):
     module, scores = MODULES[name], forbid(name, scores_of(name, dtype=dtype))
     log_z = module.log_partition(*scores)
     assert log_z[0] == -torch.inf
@@ -95,7 +95,7 @@ def test_forbidden_parts(name, dtype):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_unequal_lengths_equal_one_by_one(name):
+def test_a_padded_batch_equals_its_sentences_one_by_one(name):
     module, n, lengths = MODULES[name], 6, torch.tensor([4, 1, 6, 3])
     scores = scores_of(name, B=4, n=n)
     extra = 1 if "root" in name else 0
@@ -113,7 +113,7 @@ def test_unequal_lengths_equal_one_by_one(name):
         return [x.clone().requires_grad_() for x in cut]
 
     padded = [s.detach().clone() for s in scores]
-    for b, m in enumerate(lengths):  # what stands in the padding must not matter
+    for b, m in enumerate(lengths):  # padding must not be read
         for i, s in enumerate(padded):
             size = int(m) + (extra or (name == "joint" and i == 1)) - (name == "chain" and i == 1)
             s[b, size:] = torch.nan
@@ -139,8 +139,8 @@ def run(module, scores, lengths):
 
 @pytest.mark.parametrize("std", [1.0, 1000.0])
 @pytest.mark.parametrize("name", MODULES)
-def test_samples_of_unequal_lengths(name, std):
-    """Each sample is a structure of its own sentence, in the form of the best one; at a large spread it is that one."""
+def test_samples_of_a_padded_batch_are_structures_of_their_sentences(name, std):
+    """A sample has the form of the best structure; if scores spread widely, it is the best structure."""
     module, lengths = MODULES[name], torch.tensor([4, 1, 6, 3])
     scores = [s.detach() for s in scores_of(name, B=4, n=6, std=std, dtype=torch.float32)]
     draw = [torch.Generator().manual_seed(3) for _ in range(2)]
@@ -165,7 +165,7 @@ def test_float32_stays_float32(name):
     [
         (lambda: chain.marginals(torch.zeros(2, 3), torch.zeros(3, 3)), "unary must be"),
         (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(3, 3)), "pairwise must be"),
-        (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(4, 4), torch.tensor([1, 4])), "lie in 1..3"),
+        (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(4, 4), torch.tensor([1, 4])), "must be in 1..3"),
         (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(4, 4), torch.tensor([1])), "2 integers"),
         (lambda: eisner.multi_root.marginals(torch.zeros(2, 3, 4)), "root at 0"),
         (lambda: spans.marginals(torch.zeros(2, 3, 4, 1)), "labels must be"),
@@ -173,20 +173,20 @@ def test_float32_stays_float32(name):
         (lambda: joint.marginals(torch.zeros(2, 3, 3, 2), torch.zeros(2, 3, 3)), "arcs must be"),
     ],
 )
-def test_mistakes_are_explained(call, message):
+def test_wrong_shapes_and_lengths_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_same_in_inference_mode(name):
-    """Marginals are a gradient, which must not depend on whether anybody else wants gradients."""
+def test_results_in_inference_mode_are_the_same(name):
+    """Marginals are computed as a gradient, also where the caller needs none."""
     module, lengths = MODULES[name], torch.tensor([4, 2])
     functions = (module.log_partition, module.marginals, module.argmax, module.entropy)
     expected = [flat(f(*scores_of(name), lengths=lengths)) for f in functions]
     with torch.inference_mode(), reference_only():
-        found = [flat(f(*scores_of(name), lengths=lengths.clone())) for f in functions]
+        results = [flat(f(*scores_of(name), lengths=lengths.clone())) for f in functions]
         torch.testing.assert_close(module.marginals(*scores_of(name)), module.marginals(*scores_of(name), None))
-    for one, other in zip(expected, found, strict=True):
+    for one, other in zip(expected, results, strict=True):
         for a, b in zip(one, other, strict=True):
             torch.testing.assert_close(a.detach(), b.clone())

@@ -1,7 +1,7 @@
-"""Kernels against the float64 reference, for scores of any spread.
+"""Kernels equal the float64 reference for scores of any spread.
 
-Error of a tensor x with reference y: max |x − y| / max(1, max |y|). For marginals, whose maximum is at most 1, that is
-the absolute error of a probability; for gradients, whose size follows the loss, it is relative to the largest.
+The error of a tensor x with reference y is max |x − y| / max(1, max |y|): for marginals the absolute error of a probability,
+for gradients the error relative to the largest.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ def error(got, want):
 
 
 def outcome(module, scores, weight):
-    """log Z and marginals, and the gradients of a loss on each."""
+    """Return log Z, marginals, and the gradients of a loss on each."""
     log_z, p = module.log_partition(*scores, lengths=LENGTHS), module.marginals(*scores, lengths=LENGTHS)
     loss = (p * weight.to(p.dtype)).sum()
     return log_z, p, torch.autograd.grad(loss, scores), torch.autograd.grad(log_z.sum(), scores)
@@ -37,7 +37,7 @@ def scores_of(module, std, dtype, seed=0):
 
 
 class Chain:
-    """The chain functions, with a number of states and pairwise scores shared by all positions or not."""
+    """The functions of `chain` for C tags, with pairwise scores that all positions share or not."""
 
     def __init__(self, C, shared=True):
         self.C, self.shared, self.log_partition, self.marginals = C, shared, chain.log_partition, chain.marginals
@@ -58,7 +58,7 @@ STRUCTURES = {
 @pytest.mark.parametrize("std", [1e-3, 1, 5, 10, 50, 100, 1000])
 @pytest.mark.parametrize("dtype", [F32, F64], ids=["float32", "float64"])
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_precision_at_any_spread(name, dtype, std):
+def test_kernels_are_precise_at_any_spread(name, dtype, std):
     module = STRUCTURES[name]
     scores = scores_of(module, std, dtype)
     weight = torch.randn(scores[0].shape, generator=torch.Generator().manual_seed(1), dtype=F64)
@@ -75,20 +75,20 @@ def test_precision_at_any_spread(name, dtype, std):
 @pytest.mark.parametrize("std", [1, 1000])
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_second_derivatives_at_any_spread(name, std):
-    """Of a model that trains through marginals, twice: the kernels' own gradient may not stand in for a graph."""
-    module, found = STRUCTURES[name], []
+    """The gradients of kernels have no graph, so that under create_graph=True the reference has to compute them."""
+    module, results = STRUCTURES[name], []
     for context in (contextlib.nullcontext, reference_only):
         scores = scores_of(module, std, F64)
         with context():
             loss = module.marginals(*scores, lengths=LENGTHS).square().sum()
             first = torch.autograd.grad(loss, scores, create_graph=True)
-            found.append(torch.autograd.grad(sum(g.square().sum() for g in first), scores))
-    assert all(error(a, b) < 1e-9 for a, b in zip(*found, strict=True))
+            results.append(torch.autograd.grad(sum(g.square().sum() for g in first), scores))
+    assert all(error(a, b) < 1e-9 for a, b in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("std", [1, 1000])
 @pytest.mark.parametrize("shared", [True, False])
-def test_pair_marginals(shared, std):
+def test_pair_marginals_and_their_gradients_equal_the_reference(shared, std):
     scores = scores_of(Chain(4, shared), std, F64)
     p = chain.pair_marginals(*scores, lengths=LENGTHS)
     grads = torch.autograd.grad((p * p).sum(), scores)
@@ -99,7 +99,7 @@ def test_pair_marginals(shared, std):
     assert all(error(a, b) < 1e-9 for a, b in zip(grads, expected, strict=True))
 
 
-def test_memory_is_given_back_without_the_garbage_collector():
+def test_graphs_are_freed_without_the_garbage_collector():
     gc.disable()
     try:
         for f, scores in (
@@ -113,7 +113,7 @@ def test_memory_is_given_back_without_the_garbage_collector():
 
 
 @pytest.mark.parametrize("dtype", [F32, F64], ids=["float32", "float64"])
-def test_decoders_give_the_reference_trees(dtype):
+def test_decoders_find_the_trees_of_the_reference(dtype):
     gen = torch.Generator().manual_seed(0)
     B, n = len(LENGTHS), int(LENGTHS.max())
     labels = torch.randn(B, n, n, 5, generator=gen, dtype=F64).to(dtype).requires_grad_()
@@ -126,7 +126,7 @@ def test_decoders_give_the_reference_trees(dtype):
         assert all(torch.equal(a, b) for a, b in zip(tree, expected, strict=True))
 
 
-def test_kernels_answer_inside_no_grad_and_for_strided_scores():
+def test_kernels_work_under_no_grad_and_with_strided_scores():
     arcs = torch.randn(3, 8, 8, dtype=F64).mT
     with torch.no_grad():
         torch.testing.assert_close(eisner.multi_root.marginals(arcs), eisner.multi_root.marginals(arcs.contiguous()))

@@ -1,4 +1,4 @@
-"""A score that is no number: its sentence has no result, and the others have what they had."""
+"""A score that is NaN or +inf makes the results of its sentence NaN, and leaves those of all other sentences alone."""
 
 import pytest
 import torch
@@ -6,10 +6,10 @@ import torch
 from phrasemodels.structs import chain, eisner, joint, spans
 from phrasemodels.structs.kernels import reference_only
 
-B, N, L = 11, 5, 3  # more sentences than a block of the kernels has
+B, N, L = 11, 5, 3  # more sentences than a block of the kernels holds
 LENGTHS = torch.tensor([5, 5, 1, 4, 5, 2, 3, 5, 4, 5, 3])
-LOST = 3  # of length 4
-# shapes of scores, functions, where a score of the lost sentence is read, and where none is
+LOST = 3  # a sentence of length 4, which gets the bad score
+# shapes of scores, functions, an index of a score of the lost sentence, and one in its padding
 CHAIN = (chain.log_partition, chain.marginals, chain.pair_marginals, chain.entropy)
 STRUCTURES = {
     "chain": ([(B, N, L), (L, L)], CHAIN, (3, 1), (4, 1)),
@@ -28,10 +28,10 @@ STRUCTURES = {
 
 
 def outcome(function, scores):
-    """Values, and the gradients of a loss on them."""
+    """Return the values of a function, and the gradients of a loss on them."""
     leaves = [score.detach().clone().requires_grad_() for score in scores]
-    found = function(*leaves, lengths=LENGTHS)
-    values = found if isinstance(found, tuple) else (found,)
+    result = function(*leaves, lengths=LENGTHS)
+    values = result if isinstance(result, tuple) else (result,)
     loss = sum((value * torch.arange(value[0].numel()).view(value[0].shape)).sum() for value in values)
     return [*(value.detach() for value in values), *torch.autograd.grad(loss, leaves)]
 
@@ -39,29 +39,29 @@ def outcome(function, scores):
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=["32", "64", "16"])
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_a_score_that_is_no_number_takes_its_sentence_alone(name, dtype, bad):
+def test_a_score_that_is_no_number_affects_its_sentence_alone(name, dtype, bad):
     shapes, functions, where, _ = STRUCTURES[name]
     generator = torch.Generator().manual_seed(0)
     good = [torch.randn(*shape, generator=generator).to(dtype) for shape in shapes]
     broken = [score.clone() for score in good]
     broken[0][LOST][where] = bad
-    kept = torch.arange(B) != LOST
+    others = torch.arange(B) != LOST
     for function in functions:
-        found = outcome(function, broken)
-        for got, want in zip(found, outcome(function, good), strict=True):
+        results = outcome(function, broken)
+        for got, want in zip(results, outcome(function, good), strict=True):
             if len(got) == B:
-                assert torch.equal(got[kept], want[kept])
+                assert torch.equal(got[others], want[others])
                 assert got[LOST].isnan().any()
             else:  # a gradient that sentences share
                 assert got.isnan().all()
         if dtype != torch.bfloat16:
             with reference_only():
-                for got, want in zip(found, outcome(function, broken), strict=True):
+                for got, want in zip(results, outcome(function, broken), strict=True):
                     assert torch.equal(got[LOST % len(got)].isnan(), want[LOST % len(got)].isnan())
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_the_padding_may_be_anything(name):
+def test_scores_in_the_padding_are_not_read(name):
     shapes, functions, _, beyond = STRUCTURES[name]
     good = [torch.randn(*shape, generator=torch.Generator().manual_seed(0)) for shape in shapes]
     padded = [score.clone() for score in good]
@@ -72,7 +72,7 @@ def test_the_padding_may_be_anything(name):
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "each"])
-def test_a_transition_that_is_no_number(shared):
+def test_a_transition_that_is_no_number_affects_the_sequences_that_use_it(shared):
     unary, pairs = torch.randn(B, N, L), torch.randn(*((L, L) if shared else (B, N - 1, L, L)))
     pairs[(0, 1) if shared else (LOST, 2, 0, 1)] = torch.nan
     lost = LENGTHS > 1 if shared else torch.arange(B) == LOST  # one word has no transition
@@ -80,7 +80,7 @@ def test_a_transition_that_is_no_number(shared):
     assert torch.equal(chain.marginals(unary, pairs, LENGTHS)[:, 0].isnan().all(1), lost)
 
 
-def test_forbidden_is_no_unknown():
+def test_forbidden_parts_give_no_nan():
     arcs = torch.randn(2, N, N)
     arcs[0, 1:, 2] = -torch.inf
     assert eisner.multi_root.marginals(arcs).isfinite().all()

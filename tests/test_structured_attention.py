@@ -1,4 +1,4 @@
-"""The weights and models of paper 003 against a plain transcription, and their properties."""
+"""The attention weights and models of paper 003 equal a plain transcription, ignore padding, and learn."""
 
 import dataclasses
 from functools import partial
@@ -9,22 +9,22 @@ import torch
 
 from phrasemodels.encoders.parents import HardParentsConfig, NoParentsConfig, SoftParentsConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
-from phrasemodels.layers.arcs import twice
-from phrasemodels.layers.weights import (
-    Hard,
-    MarginalSegments,
-    Segments,
-    SegmentsByEdge,
-    Sigmoid,
-    SingleRootTrees,
-    Softmax,
-    Trees,
-    indicated,
+from phrasemodels.layers.attention_weights import (
+    EdgeSegmentWeights,
+    HardWeights,
+    MarginalSegmentWeights,
+    SegmentWeights,
+    SigmoidWeights,
+    SingleRootTreeWeights,
+    SoftmaxWeights,
+    TreeWeights,
+    scores_of_heads,
 )
-from phrasemodels.models.decomposable import DecomposableConfig, Learned
-from phrasemodels.models.memory import BinaryOnce, ChainConfig, HopsConfig, Unary, bag_of_words
+from phrasemodels.layers.scorers import tanh_twice
+from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
+from phrasemodels.models.memory import BinaryPotentialsOnce, ChainConfig, HopsConfig, UnaryPotentials, bag_of_words
 from phrasemodels.models.recurrent import RecurrentConfig
-from phrasemodels.models.search import BeamSearch, translate
+from phrasemodels.models.search import BeamSearch, beam_search
 
 LENGTHS = torch.tensor([5, 3, 2])
 HEADS = torch.tensor([[-1, 2, 0, 2, 3], [-1, 0, 1, -1, -1], [-1, 0, -1, -1, -1]])
@@ -40,7 +40,7 @@ def normal(*shape):
 
 
 def spread(model):
-    """A model in float64 whose parameters are far from zero."""
+    """Return the model in float64, in eval mode, with parameters from N(0, 0.25)."""
     model = model.double().eval()
     for parameter in model.parameters():
         if parameter.requires_grad:
@@ -59,70 +59,72 @@ def tensor(rows):
 # --- weights -------------------------------------------------------------------------------------------------------
 
 PLAIN_SEGMENTS = [
-    (Segments, plain.segments),
-    (SegmentsByEdge, partial(plain.segments, by_edge=True)),
-    (MarginalSegments, partial(plain.segments, normalise=False)),
+    (SegmentWeights, plain.segments),
+    (EdgeSegmentWeights, partial(plain.segments, by_edge=True)),
+    (MarginalSegmentWeights, partial(plain.segments, normalise=False)),
 ]
 
 
 @pytest.mark.parametrize(("part", "expected"), PLAIN_SEGMENTS)
-def test_segments_are_sums_over_all_sequences(part, expected):
+def test_weights_of_segments_equal_sums_over_all_sequences(part, expected):
     scores, weights = normal(3, 2, 5), spread(part())
-    found = weights(scores, LENGTHS)
+    p = weights(scores, LENGTHS)
     for b, n in enumerate(LENGTHS.tolist()):
         for q in range(2):
             want = torch.stack(expected(list(scores[b, q, :n]), weights.transitions.detach()))
-            torch.testing.assert_close(found[b, q, :n], want, rtol=1e-10, atol=1e-12)
-            assert not found[b, q, n:].any()
+            torch.testing.assert_close(p[b, q, :n], want, rtol=1e-10, atol=1e-12)
+            assert not p[b, q, n:].any()
 
 
-@pytest.mark.parametrize(("part", "single"), [(Trees, False), (SingleRootTrees, True)])
-def test_trees_are_sums_over_all_projective_trees(part, single):
+@pytest.mark.parametrize(("part", "single"), [(TreeWeights, False), (SingleRootTreeWeights, True)])
+def test_weights_of_trees_equal_sums_over_all_projective_trees(part, single):
     scores = normal(3, 5, 5)
-    found, best = part()(scores, LENGTHS), part().best(scores, LENGTHS)
+    p, best = part()(scores, LENGTHS), part().best(scores, LENGTHS)
     for b, n in enumerate(LENGTHS.tolist()):
         want = tensor(plain.tree_weights([list(row[:n]) for row in scores[b, :n]], single))
-        torch.testing.assert_close(found[b, :n, :n], want, rtol=1e-10, atol=1e-12)
-        assert not found[b, n:].any() and not found[b, :, n:].any()
+        torch.testing.assert_close(p[b, :n, :n], want, rtol=1e-10, atol=1e-12)
+        assert not p[b, n:].any() and not p[b, :, n:].any()
         trees = plain.projective_trees(n - 1, single)
         top = max(trees, key=lambda heads, b=b: sum(float(scores[b, m, h]) for m, h in enumerate(heads, 1)))
         assert best[b, 1:n].tolist() == list(top)
 
 
-def test_selections_ignore_what_is_not_there():
+def test_softmax_sigmoid_and_hard_weights_ignore_padding():
     scores = normal(3, 2, 5)
-    for part, want in ((Softmax(), lambda s: s.softmax(-1)), (Sigmoid(), torch.sigmoid)):
-        found = part(scores, LENGTHS)
+    for part, want in ((SoftmaxWeights(), lambda s: s.softmax(-1)), (SigmoidWeights(), torch.sigmoid)):
+        p = part(scores, LENGTHS)
         for b, n in enumerate(LENGTHS.tolist()):
-            torch.testing.assert_close(found[b, :, :n], want(scores[b, :, :n]))
-            assert not found[b, :, n:].any()
-    chosen = Hard()(indicated(HEADS), LENGTHS)
+            torch.testing.assert_close(p[b, :, :n], want(scores[b, :, :n]))
+            assert not p[b, :, n:].any()
+    chosen = HardWeights()(scores_of_heads(HEADS), LENGTHS)
     assert torch.equal(chosen.sum(-1) > 0, HEADS >= 0) and (chosen.argmax(-1)[HEADS >= 0] == HEADS[HEADS >= 0]).all()
-    assert torch.equal(Hard()(scores, LENGTHS)[1, 0, :3].argmax(), scores[1, 0, :3].argmax())
+    assert torch.equal(HardWeights()(scores, LENGTHS)[1, 0, :3].argmax(), scores[1, 0, :3].argmax())
 
 
-@pytest.mark.parametrize("part", [Softmax, Sigmoid, Segments, SegmentsByEdge, Trees, SingleRootTrees])
-def test_gradients_of_weights(part):
+@pytest.mark.parametrize(
+    "part", [SoftmaxWeights, SigmoidWeights, SegmentWeights, EdgeSegmentWeights, TreeWeights, SingleRootTreeWeights]
+)
+def test_gradients_of_weights_equal_finite_differences(part):
     weights = part().double()
     parameters = [torch.nn.init.normal_(p) for p in weights.parameters()]
-    weights.decay = 0.0  # what is added to a gradient is no derivative
+    weights.decay = 0.0  # the penalty on the gradient is no derivative of the weights
     scores = normal(2, 4, 4).requires_grad_()
     lengths = torch.tensor([4, 3])
     assert torch.autograd.gradcheck(lambda s, *_: weights(s, lengths), (scores, *parameters))
 
 
-def test_the_penalty_is_in_the_gradient_alone():
-    weights = spread(Segments())
+def test_the_penalty_on_transitions_is_added_to_their_gradient_alone():
+    weights = spread(SegmentWeights())
     weights(normal(1, 1, 3), torch.tensor([3])).mul(0).sum().backward()
     torch.testing.assert_close(weights.transitions.grad, 0.005 * weights.transitions.detach())
 
 
 def test_extreme_scores_give_finite_weights_and_gradients():
-    for part in (Softmax, Sigmoid, Segments, Trees):
+    for part in (SoftmaxWeights, SigmoidWeights, SegmentWeights, TreeWeights):
         scores = (1000 * torch.randn(3, 5, 5)).requires_grad_()
-        found = part()(scores, LENGTHS)
-        found.square().sum().backward()
-        assert found.isfinite().all() and scores.grad.isfinite().all()
+        p = part()(scores, LENGTHS)
+        p.square().sum().backward()
+        assert p.isfinite().all() and scores.grad.isfinite().all()
 
 
 # --- translation and transduction ----------------------------------------------------------------------------------
@@ -130,14 +132,14 @@ def test_extreme_scores_give_finite_weights_and_gradients():
 D, SOURCE, TARGET = 6, 11, 13
 KINDS = {
     "none": NoParentsConfig(D),
-    "softmax": SoftParentsConfig(D, 3, Softmax),
-    "tree": SoftParentsConfig(D, 3, Trees),
+    "softmax": SoftParentsConfig(D, 3, SoftmaxWeights),
+    "tree": SoftParentsConfig(D, 3, TreeWeights),
 }
 WEIGHTS = {
-    "softmax": (Softmax, lambda w: plain.softmax),
-    "sigmoid": (Sigmoid, lambda w: lambda s: list(map(torch.sigmoid, s))),
+    "softmax": (SoftmaxWeights, lambda w: plain.softmax),
+    "sigmoid": (SigmoidWeights, lambda w: lambda s: list(map(torch.sigmoid, s))),
 }
-WEIGHTS["segments"] = (Segments, lambda w: lambda s: plain.segments(s, w["weights.transitions"]))
+WEIGHTS["segments"] = (SegmentWeights, lambda w: lambda s: plain.segments(s, w["weights.transitions"]))
 DECODERS = [
     *(("lstm", LSTMEncoderConfig(D, 2), kind) for kind in WEIGHTS),
     *((name, encoder, "softmax") for name, encoder in KINDS.items()),
@@ -150,10 +152,10 @@ def translator(encoder, kind, **fields):
 
 
 @pytest.mark.parametrize(("name", "encoder", "kind"), DECODERS)
-def test_decoder_equals_the_plain_transcription(name, encoder, kind):
+def test_decoder_equals_the_transcription(name, encoder, kind):
     model = spread(translator(encoder, kind).build())
     source, target, w = torch.randint(4, SOURCE, (3, 5)), torch.randint(4, TARGET, (3, 4)), weights_of(model)
-    found = model(source, LENGTHS, NO_PHRASES, target)
+    outputs = model(source, LENGTHS, NO_PHRASES, target)
     for row, n in enumerate(LENGTHS.tolist()):
         x = [w["embed_source.weight"][i] for i in source[row, :n]]
         memory = (
@@ -162,11 +164,11 @@ def test_decoder_equals_the_plain_transcription(name, encoder, kind):
             else plain.stacked_lstm(x, w, "encoder.lstm", 2)
         )
         want = plain.decode(memory, target[row].tolist(), w, 2, WEIGHTS[kind][1](w))
-        torch.testing.assert_close(found[row], want, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(outputs[row], want, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(("name", "encoder", "kind"), DECODERS)
-def test_a_source_does_not_depend_on_its_batch_and_gradients_are_finite(name, encoder, kind):
+def test_scores_do_not_depend_on_the_batch_and_gradients_are_finite(name, encoder, kind):
     model = spread(translator(encoder, kind).build())
     source, target = torch.randint(4, SOURCE, (3, 5)), torch.randint(4, TARGET, (3, 4))
     together = model(source, LENGTHS, NO_PHRASES, target)
@@ -178,7 +180,7 @@ def test_a_source_does_not_depend_on_its_batch_and_gradients_are_finite(name, en
     assert all(torch.isfinite(p.grad).all() and p.grad.any() for p in model.parameters())
 
 
-def test_step_by_step_is_all_at_once():
+def test_decoding_token_by_token_equals_one_pass():
     model = spread(translator(LSTMEncoderConfig(D, 2), "segments").build())
     source, target = torch.randint(4, SOURCE, (3, 5)), torch.randint(4, TARGET, (3, 4))
     state = model.start(model.encode(source, LENGTHS, NO_PHRASES), LENGTHS)
@@ -191,7 +193,7 @@ def test_step_by_step_is_all_at_once():
     torch.testing.assert_close(model.project(model.advance(target[rows, :1], state))[:, -1], want)
 
 
-def test_four_sources_are_learned_by_heart_and_found_by_the_search():
+def test_four_sources_are_memorised_and_beam_search_finds_them():
     model = translator(LSTMEncoderConfig(24, 1), "segments", layers=1, dropout=0.0, initial=0.3).build()
     source, lengths, phrases = torch.randint(4, SOURCE, (4, 5)), torch.tensor([5, 5, 4, 3]), torch.zeros(4, 0, 2).long()
     words = torch.randint(4, TARGET, (4, 4))
@@ -203,13 +205,13 @@ def test_four_sources_are_learned_by_heart_and_found_by_the_search():
         loss.backward()
         optimiser.step()
     assert loss < 0.05
-    found = translate(model.eval(), source, lengths, phrases, BeamSearch(beam=3))
-    assert [ids for ids, _ in found] == words.tolist()
+    translations = beam_search(model.eval(), source, lengths, phrases, BeamSearch(beam=3))
+    assert [ids for ids, _ in translations] == words.tolist()
 
 
-def test_parameters_of_translation_are_those_of_the_specification():
+def test_number_of_parameters_of_translation_equals_the_formula():
     def lstm(d):
-        return 4 * d * (d + d + 2)  # torch has two biases where the released code has one
+        return 4 * d * (d + d + 2)  # with two biases as in torch; the released code has one
 
     d, source, target = 500, 3000, 2000
     with torch.device("meta"):
@@ -218,7 +220,7 @@ def test_parameters_of_translation_are_those_of_the_specification():
                 p.numel()
                 for p in RecurrentConfig(LSTMEncoderConfig(), source, target, weights=part).build().parameters()
             )
-            for kind, part in (("softmax", Softmax), ("sigmoid", Sigmoid), ("segments", Segments))
+            for kind, part in (("softmax", SoftmaxWeights), ("sigmoid", SigmoidWeights), ("segments", SegmentWeights))
         }
     simple = (source + target) * d + 4 * lstm(d) + d * d + 2 * d * d + target * (d + 1)
     assert sizes == {"softmax": simple, "sigmoid": simple, "segments": simple + 4}
@@ -228,13 +230,13 @@ def test_parameters_of_translation_are_those_of_the_specification():
 
 CHAINS = {
     "binary": lambda K: ChainConfig(K, 4, 6, 9),
-    "once": lambda K: ChainConfig(K, 4, 6, 9, potentials=BinaryOnce),
-    "unary": lambda K: ChainConfig(K, 4, 6, 9, potentials=Unary),
+    "once": lambda K: ChainConfig(K, 4, 6, 9, potentials=BinaryPotentialsOnce),
+    "unary": lambda K: ChainConfig(K, 4, 6, 9, potentials=UnaryPotentials),
 }
 
 
 def stories():
-    """Facts of three stories: five, three and two of them, words of different numbers; questions."""
+    """Return the facts (3, 5, 4) of stories of five, three and two facts of different lengths, and questions (3, 4)."""
     facts, questions = torch.randint(1, 9, (3, 5, 4)), torch.randint(1, 9, (3, 4))
     for row, n in enumerate(LENGTHS.tolist()):
         facts[row, : 5 - n] = 0
@@ -245,27 +247,27 @@ def stories():
 
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("linear", [0, 1])
-def test_hops_equal_the_plain_transcription(K, linear):
+def test_hops_equal_the_transcription(K, linear):
     model = spread(HopsConfig(K, 4, 6, 9, linear_updates=linear).build())
     facts, questions = stories()
-    found, best, w = model(facts, questions), model.evidence(facts, questions), weights_of(model)
+    scores, best, w = model(facts, questions), model.evidence(facts, questions), weights_of(model)
     for row, n in enumerate(LENGTHS.tolist()):
         want, evidence = plain.hops(facts[row, -n:].tolist(), questions[row].tolist(), w, K, bool(linear))
-        torch.testing.assert_close(found[row], want, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(scores[row], want, rtol=1e-9, atol=1e-9)
         assert linear or (best[row] - (5 - n)).tolist() == evidence
 
 
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("kind", CHAINS)
-def test_chains_of_facts_are_sums_over_all_sequences(kind, K):
+def test_chains_of_facts_equal_sums_over_all_sequences(kind, K):
     model = spread(CHAINS[kind](K).build())
     facts, questions = stories()
-    facts[2, -3] = torch.tensor([3, 1, 4, 0])  # a chain of three without self-transitions may return to the first
-    found, best, w = model(facts, questions), model.evidence(facts, questions), weights_of(model)
+    facts[2, -3] = torch.tensor([3, 1, 4, 0])  # a third fact, so that a chain of three can return to its first fact
+    scores, best, w = model(facts, questions), model.evidence(facts, questions), weights_of(model)
     for row, n in enumerate([5, 3, 3]):
-        told = facts[row, -n:].tolist()
-        want, evidence = plain.fact_chain(told, questions[row].tolist(), w, K, kind)
-        torch.testing.assert_close(found[row], want, rtol=1e-9, atol=1e-9)
+        story = facts[row, -n:].tolist()
+        want, evidence = plain.fact_chain(story, questions[row].tolist(), w, K, kind)
+        torch.testing.assert_close(scores[row], want, rtol=1e-9, atol=1e-9)
         assert (best[row] - (5 - n)).tolist() == evidence
 
 
@@ -273,7 +275,7 @@ MEMORIES = {"hops": lambda K: HopsConfig(K, 4, 6, 9), **CHAINS}
 
 
 @pytest.mark.parametrize("kind", MEMORIES)
-def test_a_story_does_not_depend_on_its_batch_and_gradients_are_finite(kind):
+def test_answers_do_not_depend_on_the_batch_and_gradients_are_finite(kind):
     model = spread(MEMORIES[kind](2).build())
     facts, questions = stories()
     together = model(facts, questions)
@@ -286,14 +288,14 @@ def test_a_story_does_not_depend_on_its_batch_and_gradients_are_finite(kind):
     assert all(torch.isfinite(p.grad).all() and p.grad.any() for p in model.parameters() if p.requires_grad)
 
 
-def test_one_fact_alone_makes_no_chain_and_no_nan():
+def test_a_story_of_one_fact_gives_finite_scores_and_gradients():
     model = spread(CHAINS["binary"](2).build())
     answer = model(torch.tensor([[[0, 0], [3, 4]]]), torch.tensor([[1, 2]]))
     answer.sum().backward()
     assert answer.isfinite().all() and all(p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_linear_start_ends_and_is_kept_with_the_weights():
+def test_linear_start_ends_and_its_end_is_saved_with_the_weights():
     config = HopsConfig(2, 4, 6, 9, encode=bag_of_words, linear_updates=2)
     model = config.build()
     facts, questions = stories()
@@ -307,7 +309,7 @@ def test_linear_start_ends_and_is_kept_with_the_weights():
     torch.testing.assert_close(again.eval().weights(facts, questions).sum(-1), torch.ones(3, 2))
 
 
-def test_parameters_of_memory_networks_are_those_of_the_specification():
+def test_numbers_of_parameters_of_memory_networks_equal_the_formula():
     V, d, slots = 40, 20, 25
     table = V * d + slots * d
 
@@ -318,7 +320,7 @@ def test_parameters_of_memory_networks_are_those_of_the_specification():
         assert size(HopsConfig(K, d, slots, V)) == (K + 1) * table
         chain = 2 * K * table + d * V
         assert size(ChainConfig(K, d, slots, V)) == chain + (K - 1) * (d * d + d)
-        assert size(ChainConfig(K, d, slots, V, potentials=Unary)) == chain + slots * slots
+        assert size(ChainConfig(K, d, slots, V, potentials=UnaryPotentials)) == chain + slots * slots
 
 
 # --- decomposable attention ----------------------------------------------------------------------------------------
@@ -327,24 +329,24 @@ PARENTS = {**KINDS, "hard": HardParentsConfig(D)}
 
 
 def pairs():
-    """Ids of premises and hypotheses; the lengths of the one are not those of the other."""
+    """Return ids of premises and of hypotheses, and the lengths and heads of the hypotheses."""
     return torch.randint(0, SOURCE, (3, 5)), torch.randint(0, SOURCE, (3, 5)), LENGTHS.flip(0), HEADS.flip(0)
 
 
 @pytest.mark.parametrize("kind", PARENTS)
-def test_decomposable_attention_equals_the_plain_transcription(kind):
-    model = spread(DecomposableConfig(PARENTS[kind], SOURCE, embed=Learned).build())
+def test_decomposable_attention_equals_the_transcription(kind):
+    model = spread(DecomposableConfig(PARENTS[kind], SOURCE, embed=LearnedEmbedding).build())
     premise, hypothesis, lengths, heads = pairs()
-    found, w = model((premise, LENGTHS, HEADS), (hypothesis, lengths, heads)), weights_of(model)
+    scores, w = model((premise, LENGTHS, HEADS), (hypothesis, lengths, heads)), weights_of(model)
     for row, (n, m) in enumerate(zip(LENGTHS.tolist(), lengths.tolist(), strict=True)):
         h_p, h_h = HEADS[row, :n].tolist(), heads[row, :m].tolist()
         want = plain.decomposable(premise[row, :n], hypothesis[row, :m], w, kind, h_p, h_h)
-        torch.testing.assert_close(found[row], want, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(scores[row], want, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", PARENTS)
-def test_a_pair_does_not_depend_on_its_batch_and_gradients_are_finite(kind):
-    model = spread(DecomposableConfig(PARENTS[kind], SOURCE, embed=Learned).build())
+def test_scores_of_pairs_do_not_depend_on_the_batch_and_gradients_are_finite(kind):
+    model = spread(DecomposableConfig(PARENTS[kind], SOURCE, embed=LearnedEmbedding).build())
     premise, hypothesis, lengths, heads = pairs()
     together = model((premise, LENGTHS, HEADS), (hypothesis, lengths, heads))
     for row, (n, m) in enumerate(zip(LENGTHS.tolist(), lengths.tolist(), strict=True)):
@@ -358,15 +360,17 @@ def test_a_pair_does_not_depend_on_its_batch_and_gradients_are_finite(kind):
     assert all(torch.isfinite(p.grad).all() and p.grad.any() for p in model.parameters())
 
 
-def test_the_second_tanh_is_another_reading():
-    one, other = (dataclasses.replace(KINDS["tree"], squash=s).build() for s in (SoftParentsConfig().squash, twice))
+def test_tanh_twice_squashes_the_scores_of_tanh_once():
+    one, other = (
+        dataclasses.replace(KINDS["tree"], squash=s).build() for s in (SoftParentsConfig().squash, tanh_twice)
+    )
     other.load_state_dict(one.state_dict())
     x = 9 * torch.randn(1, 5, D)
     scores = [model.scores(x, torch.tensor([5])) for model in (one, other)]
     torch.testing.assert_close(scores[1], scores[0].tanh())
 
 
-def test_parameters_of_decomposable_attention_are_those_of_the_specification():
+def test_numbers_of_parameters_of_decomposable_attention_equal_the_formula():
     def size(parents):
         model = DecomposableConfig(parents, 7).build()
         return sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -378,11 +382,11 @@ def test_parameters_of_decomposable_attention_are_those_of_the_specification():
     parents = 300 * 300 + mlp(600) + mlp(1200) + mlp(600) + 300 * 3 + 3
     parser = 2 * 4 * 100 * (300 + 100 + 2) + 2 * 200 * 200 + 200 + 200
     assert size(NoParentsConfig()) == words and size(HardParentsConfig()) == parents
-    assert size(SoftParentsConfig()) == size(SoftParentsConfig(weights=Softmax)) == parents + parser
+    assert size(SoftParentsConfig()) == size(SoftParentsConfig(weights=SoftmaxWeights)) == parents + parser
 
 
-def test_six_pairs_are_learned_by_heart():
-    config = DecomposableConfig(SoftParentsConfig(16, 8), SOURCE, dropout=0.0, embed=Learned, initial=0.1)
+def test_six_pairs_are_memorised():
+    config = DecomposableConfig(SoftParentsConfig(16, 8), SOURCE, dropout=0.0, embed=LearnedEmbedding, initial=0.1)
     model = config.build()
     premise, hypothesis = torch.randint(0, SOURCE, (6, 5)), torch.randint(0, SOURCE, (6, 4))
     sides = [(x, torch.full((6,), x.shape[1]), torch.full_like(x, -1)) for x in (premise, hypothesis)]

@@ -18,7 +18,7 @@ from phrasemodels.flows.report.attention_pages import MOST, attention_figures
 from phrasemodels.flows.report.drawn import draw
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion
-from phrasemodels.layers.weights import Segments, Sigmoid, Softmax, Trees
+from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights, SoftmaxWeights, TreeWeights
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.models.recurrent import RecurrentConfig
 
@@ -32,12 +32,12 @@ def told(svg):
 def test_segments_of_three_models_side_by_side():
     models = {
         w.__name__: RecurrentConfig(LSTMEncoderConfig(6, 1), 9, 9, 1, weights=w).build()
-        for w in (Softmax, Sigmoid, Segments)
+        for w in (SoftmaxWeights, SigmoidWeights, SegmentWeights)
     }
     svg = structures.segments(
         models, "a b c d".split(), "x y z".split(), (torch.tensor([4, 5, 6, 7]), torch.tensor([2, 4, 5]))
     )
-    assert svg.count("<image") == 3 and "Softmax, Sigmoid, Segments" in told(svg)
+    assert svg.count("<image") == 3 and "SoftmaxWeights, SigmoidWeights, SegmentWeights" in told(svg)
 
 
 @pytest.mark.parametrize("config", [HopsConfig(2, 6, 5, 9), ChainConfig(2, 6, 5, 9)])
@@ -49,7 +49,7 @@ def test_facts_with_the_best_sequence(config):
     assert ", ".join(names[i] for i in best) in told(structures.facts(model, names, "where?", (facts, question)))
 
 
-@pytest.mark.parametrize("weights", [Trees, Softmax])
+@pytest.mark.parametrize("weights", [TreeWeights, SoftmaxWeights])
 def test_parents_with_the_best_tree(weights):
     torch.manual_seed(0)
     parser, embedded = SoftParentsConfig(6, 3, weights).build(), torch.randn(4, 6)
@@ -100,7 +100,7 @@ def test_a_structure_of_too_many_words_is_not_drawn(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ValueError, match=said):
         structures.facts(HopsConfig(2, 6, 5, 9).build(), words, "where?", (many[:, None], many))
     with pytest.raises(ValueError, match=said):
-        structures.parents(SoftParentsConfig(6, 3, Trees).build(), torch.randn(MOST + 2, 6), words)
+        structures.parents(SoftParentsConfig(6, 3, TreeWeights).build(), torch.randn(MOST + 2, 6), words)
     monkeypatch.setattr(parse, "_parser", lambda name: (experiment("004/table1/sample/2").recipe, None))
     with pytest.raises(ValueError, match=said):
         parse.labels("lal", " ".join(words))

@@ -9,6 +9,8 @@ import socket
 from pathlib import Path
 
 import pytest
+from phrasemodels.flows.run.session import Session
+from phrasemodels.flows.run.user_files import LEARNED, with_encoders, with_supplied
 from typer.testing import CliRunner
 
 from phrasemodels.data.download import manifest
@@ -19,8 +21,6 @@ from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.experiments.catalogue import experiment, table
 from phrasemodels.flows.experiments.experiment import Experiment, override
 from phrasemodels.flows.results.models import restored
-from phrasemodels.flows.run.session import Session
-from phrasemodels.flows.run.user_files import LEARNED, with_encoders, with_supplied
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.prepare.sharded import stage_table
@@ -134,10 +134,11 @@ def test_folders_of_pretrained_encoders(supplied: Path) -> None:
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (folder / name).write_text("{}")
     found = with_supplied(chosen, sources)
-    encoder = found.model.inputs[0].name
-    assert pickle.loads(pickle.dumps(encoder)).where == str(folder)  # as it comes to Ray's workers
-    assert found.recipe.divide == Pieces(encoder) == with_encoders(chosen, sources).recipe.divide
-    assert restored(found.model, json.loads(json.dumps(jsonable(found.model))), "x").inputs[0].name is encoder
+    encoder = found.model.inputs[0]
+    assert encoder.folder == pickle.loads(pickle.dumps(encoder)).folder == str(folder)  # as Ray's workers get it
+    assert found.recipe.divide == Pieces(encoder.name) == with_encoders(chosen, sources).recipe.divide
+    loaded = restored(found.model, json.loads(json.dumps(jsonable(found.model))), "x").inputs[0]
+    assert loaded == encoder and loaded.folder == encoder.folder and "folder" not in jsonable(encoder)
 
 
 def test_an_encoder_that_may_not_be_downloaded_is_missing(supplied: Path, tmp_path: Path, monkeypatch) -> None:

@@ -21,10 +21,12 @@ FORMAT = 1  # of keys and manifests; the source of this package is part of no ke
 def jsonable(value: Any) -> Any:
     """Return a settings value as JSON: a dataclass by its type and fields, a function or class by its qualified name.
 
+    Fields with compare=False, such as the folder of a file that is known by its digest, are left out.
+
     ValueError: a callable without a name.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: jsonable(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = {f.name: jsonable(getattr(value, f.name)) for f in dataclasses.fields(value) if f.compare}
         return {"type": f"{type(value).__module__}:{type(value).__qualname__}", **fields}
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}

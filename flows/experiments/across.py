@@ -6,14 +6,14 @@ No paper printed these numbers. `phrasemodels report` has them in one table a pr
 import dataclasses
 
 from phrasemodels.encoders import EncoderConfig
-from phrasemodels.encoders.elsewhere import LevelledConfig, SummarisedConfig
+from phrasemodels.encoders.adapters import PooledEncoderConfig, PsanTokenEncoderConfig
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.experiments import paper_000, paper_001
 from phrasemodels.flows.experiments.experiment import Answer, Experiment, TableName
-from phrasemodels.layers.weights import Segments, Softmax
+from phrasemodels.layers.attention_weights import SegmentWeights, SoftmaxWeights
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.sentence_pair import SentencePairConfig
 from phrasemodels.models.translation import TranslationConfig
@@ -66,7 +66,7 @@ def entailment(profile: str) -> list[Experiment]:
         ),
     )
     for slug, paper, system, variant, encoder, longest in encoders:
-        summarised = SummarisedConfig(encoder, longest, size.dropout)
+        summarised = PooledEncoderConfig(encoder, longest, size.dropout)
         model = SentencePairConfig(summarised, hidden=size.hidden, dropout=size.dropout)
         rows.append(_row(base, "entailment", slug, paper, system, variant, model))
     return [
@@ -84,14 +84,14 @@ def translation(profile: str) -> list[Experiment]:
     grams = NgramEncoderConfig(**widths, gram_sizes=_grams(size.heads), phrase_layers=tuple(range(1, size.layers + 1)))
     encoders = (
         ("ngrams", "002", "PhraseTransformer of n-grams", "", grams),
-        ("levels", "001", "PSAN's levels", "blocks of 3, 6 and all words", LevelledConfig(**widths)),
+        ("levels", "001", "PSAN's levels", "blocks of 3, 6 and all words", PsanTokenEncoderConfig(**widths)),
     )
     for slug, paper, system, variant, encoder in encoders:
         model = TranslationConfig(encoder, 0, 0, size.layers, size.d_ff)
         rows.append(_row(known[0], "translation", slug, paper, system, variant, model))
     for slug, variant, weights in (
-        ("simple", "simple attention", Softmax),
-        ("segments", "structured attention", Segments),
+        ("simple", "simple attention", SoftmaxWeights),
+        ("segments", "structured attention", SegmentWeights),
     ):
         recurrent = RecurrentConfig(
             LSTMEncoderConfig(size.d, size.layers), layers=size.layers, dropout=size.dropout, weights=weights

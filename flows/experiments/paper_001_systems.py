@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from phrasemodels.encoders.adasent import AdaSentConfig
-from phrasemodels.encoders.bilstm import BiLstmConfig
+from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
 from phrasemodels.encoders.disan import DisanConfig
 from phrasemodels.encoders.hconvnet import HConvNetConfig
 from phrasemodels.encoders.multihead import MultiHeadConfig
@@ -13,7 +13,7 @@ from phrasemodels.encoders.psan import Concatenated, HighwayMemory, PsanConfig, 
 from phrasemodels.encoders.tbcnn import TbcnnConfig
 from phrasemodels.flows.experiments.table import Row, Size
 from phrasemodels.layers.multidim import itself
-from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConfig, difference
+from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConfig, signed_difference
 from phrasemodels.tasks.prepare.constituents import equal_blocks, syntactic_binarised
 from phrasemodels.tasks.prepare.levels import AtRandom, Dependencies, Levels, Structure, none, right_branching
 
@@ -35,13 +35,15 @@ def psan(size: Size) -> PsanConfig:
 
 
 def bilstm_max(size: Size) -> SentencePairConfig:
-    encoder = BiLstmConfig(size.d, size.lstm)
+    encoder = BiLSTMMaxConfig(size.d, size.lstm)
     return SentencePairConfig(encoder, hidden=min(512, 2 * size.lstm), dropout=0.0, classifier=LinearClassifier)
 
 
 def disan(size: Size) -> SentencePairConfig:
     dropout = size.dropout / 2  # its authors keep 0.75
-    return SentencePairConfig(DisanConfig(size.d, dropout), hidden=size.hidden, dropout=dropout, compare=difference)
+    return SentencePairConfig(
+        DisanConfig(size.d, dropout), hidden=size.hidden, dropout=dropout, compare=signed_difference
+    )
 
 
 PSAN = system("psan", "PSAN", "", pair(psan), DIVISION)

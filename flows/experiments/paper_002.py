@@ -22,7 +22,7 @@ from phrasemodels.flows.experiments.paper_002_systems import (
     changed,
 )
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
-from phrasemodels.layers.ngrams import BiRNN
+from phrasemodels.layers.ngrams import NgramBiRNN
 from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.problems.semantic_parsing.recipe import SAME
@@ -221,7 +221,7 @@ def presets(profile: str) -> list[Experiment]:
     """The paper's text against the released scripts on Atis, and RNN against LSTM with the rest alike."""
     place = Place("presets", "presets", profile)
     data = place.corpora["atis"]
-    rnn = replace(PAPERS, slug="paper-rnn", recurrent=BiRNN)
+    rnn = replace(PAPERS, slug="paper-rnn", recurrent=NgramBiRNN)
     return [
         experiment(place, data, _named(changed(row, preset=preset), preset.slug), _ours(), f"{row.slug}-{preset.slug}")
         for preset in (PAPERS, OFFICIAL_CODE, rnn)

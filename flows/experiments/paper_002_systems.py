@@ -11,7 +11,16 @@ from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.experiments.table import Row, Size
 from phrasemodels.layers.blocks import AddNorm, PreNorm, Residual
-from phrasemodels.layers.ngrams import BiLSTM, BiRNN, Gate, GramEncoder, Mean, Sum, grams_alone, residual_gate
+from phrasemodels.layers.ngrams import (
+    Gate,
+    GramEncoder,
+    NgramBiLSTM,
+    NgramBiRNN,
+    NgramMean,
+    NgramSum,
+    grams_alone,
+    residual_gate,
+)
 from phrasemodels.models.translation import TranslationConfig
 
 
@@ -32,8 +41,8 @@ class Preset:
     updates: float
 
 
-PAPERS = Preset("paper", (0.9, 0.998), 0.0, 1, AddNorm, True, 1, BiLSTM, Sum, 1.0)
-OFFICIAL_CODE = Preset("official_code", (0.9, 0.98), 0.1, 8, PreNorm, False, 3, BiRNN, Mean, 0.4)
+PAPERS = Preset("paper", (0.9, 0.998), 0.0, 1, AddNorm, True, 1, NgramBiLSTM, NgramSum, 1.0)
+OFFICIAL_CODE = Preset("official_code", (0.9, 0.98), 0.1, 8, PreNorm, False, 3, NgramBiRNN, NgramMean, 0.4)
 ALL_LAYERS = (1, 2, 3, 4, 5, 6)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
-from phrasemodels.layers.weights import Segments, Sigmoid, Softmax
+from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights, SoftmaxWeights
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.tasks.metrics.significance import BLEU
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
@@ -76,9 +76,9 @@ TRANSLATION = {
     ),
 }
 WEIGHTS = {
-    "simple": ("Simple attention", Softmax),
-    "sigmoid": ("Sigmoid attention", Sigmoid),
-    "structured": ("Structured attention", Segments),
+    "simple": ("Simple attention", SoftmaxWeights),
+    "sigmoid": ("Sigmoid attention", SigmoidWeights),
+    "structured": ("Structured attention", SegmentWeights),
 }
 
 

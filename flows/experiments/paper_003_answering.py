@@ -8,7 +8,14 @@ from phrasemodels.data.samples.records import Stories
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName, published_results
 from phrasemodels.flows.experiments.paper_003 import PAPER, rows_of
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
-from phrasemodels.models.memory import ChainConfig, Encode, HopsConfig, Unary, bag_of_words, by_position
+from phrasemodels.models.memory import (
+    ChainConfig,
+    EmbedSentence,
+    HopsConfig,
+    UnaryPotentials,
+    bag_of_words,
+    by_position,
+)
 from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.held_out import Divided, HeldOut
@@ -34,7 +41,7 @@ class Starts:
     rows: int
     learning_rate: float
     optimiser: Any = adam
-    encode: Encode = bag_of_words
+    encode: EmbedSentence = bag_of_words
     deviation: float = 0.1
 
     @property
@@ -77,7 +84,7 @@ def binary(K: int, starts: Starts) -> ChainConfig:
 
 def unary(K: int, starts: Starts) -> ChainConfig:
     """A chain of facts with potentials of single facts, which is not on the slides."""
-    return replace(binary(K, starts), potentials=Unary)
+    return replace(binary(K, starts), potentials=UnaryPotentials)
 
 
 MEMORIES: dict[str, tuple[str, str, Callable[[int, Starts], Any]]] = {

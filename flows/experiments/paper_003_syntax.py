@@ -8,8 +8,8 @@ from phrasemodels.encoders.parents import HardParentsConfig, NoParentsConfig, Pa
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
 from phrasemodels.flows.experiments.paper_003 import PAPER, rows_of
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
-from phrasemodels.layers.weights import Softmax, Trees
-from phrasemodels.models.decomposable import DecomposableConfig, Learned
+from phrasemodels.layers.attention_weights import SoftmaxWeights, TreeWeights
+from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
@@ -29,8 +29,8 @@ RIGHT = Statistic("right", accuracy_of)
 PARENTS: dict[str, tuple[str, Callable[[Size], ParentsConfig]]] = {
     "none": ("No Attention", lambda size: NoParentsConfig(size.d)),
     "hard": ("Hard parent", lambda size: HardParentsConfig(size.d)),
-    "simple": ("Simple Attention", lambda size: SoftParentsConfig(size.d, size.parents, Softmax)),
-    "structured": ("Structured Attention", lambda size: SoftParentsConfig(size.d, size.parents, Trees)),
+    "simple": ("Simple Attention", lambda size: SoftParentsConfig(size.d, size.parents, SoftmaxWeights)),
+    "structured": ("Structured Attention", lambda size: SoftParentsConfig(size.d, size.parents, TreeWeights)),
 }
 
 INITIAL = {"sample": 0.1, "laptop": 0.01, "paper": 0.01}  # deviation of the weights at the start
@@ -71,7 +71,7 @@ def table_snli(profile: str) -> list[Experiment]:
     system, initial = "Decomposable attention", INITIAL[profile]
 
     def classifier(parents: Callable[[Size], ParentsConfig]) -> Callable[[Size], Any]:
-        return lambda size: DecomposableConfig(parents(size), embed=Learned, initial=initial)
+        return lambda size: DecomposableConfig(parents(size), embed=LearnedEmbedding, initial=initial)
 
     parsed = {"parsed": by_stanza} if profile == "laptop" else {}
     rows = [

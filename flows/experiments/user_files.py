@@ -12,7 +12,7 @@ from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.download.user_files import digests
 from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.data.store.step import digest_of
-from phrasemodels.encoders.inputs import Found, PretrainedConfig, pretrained
+from phrasemodels.encoders.inputs import PretrainedConfig, load_pretrained
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.tasks.prepare.corpora import Corpus
@@ -50,14 +50,12 @@ def with_encoders(part: Any, sources: Sources) -> Any:
 def missing_encoders(experiment: Experiment) -> set[str]:
     """Return the pretrained encoders that have no folder here and that the hub does not offer."""
     parts = getattr(experiment.model, "inputs", ())
-    return {part.name for part in parts if isinstance(part, PretrainedConfig) and not _there(part.name)}
+    return {part.name for part in parts if isinstance(part, PretrainedConfig) and not _exists(part)}
 
 
-def _there(name: str) -> bool:
-    if getattr(name, "where", name) != name:
-        return True
+def _exists(part: PretrainedConfig) -> bool:
     try:
-        return bool(pretrained("AutoConfig", name))
+        return bool(part.folder or load_pretrained("AutoConfig", part.name, offline=part.offline))
     except ValueError:
         return False
 
@@ -94,16 +92,13 @@ def _vectors(file: VectorFile, sources: Sources) -> VectorFile | None:
 
 
 def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedConfig | Pieces:
-    return dataclasses.replace(part, name=_found(part.name, sources))
-
-
-def _found(name: str, sources: Sources) -> str:
-    """Return an encoder in its folder, or on the hub, which is not asked if the sources are offline."""
-    folders = (folder / name for folder in (*sources.mirrors, Path()))
+    """Resolve a pretrained encoder to its folder, whose digest becomes part of its name, or leave it to the hub."""
+    folders = (folder / part.name for folder in (*sources.mirrors, Path()))
     folder = next((folder for folder in folders if (folder / "config.json").is_file()), None)
-    found = Found(name if folder is None else f"{folder.name}@{_content(folder)}")
-    found.where, found.offline = name if folder is None else str(folder.absolute()), sources.offline
-    return found
+    if folder is None:
+        return dataclasses.replace(part, offline=sources.offline)
+    name = f"{folder.name}@{_content(folder)}"
+    return dataclasses.replace(part, name=name, folder=str(folder.absolute()), offline=sources.offline)
 
 
 def _content(folder: Path) -> str:

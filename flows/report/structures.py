@@ -12,7 +12,7 @@ from torch import Tensor
 from phrasemodels.encoders.parents import SoftParents
 from phrasemodels.flows.report.attention_pages import too_many
 from phrasemodels.flows.report.plots import name_ticks, svg
-from phrasemodels.layers.weights import Trees
+from phrasemodels.layers.attention_weights import TreeWeights
 from phrasemodels.models.memory import Chain, Hops
 from phrasemodels.models.recurrent import RecurrentTranslator
 
@@ -65,7 +65,7 @@ def parents(parser: SoftParents, embedded: Tensor, words: Sequence[str]) -> str:
     names, lengths = ["root", *words], torch.tensor([len(embedded)])
     _check(len(words), len(words))
     scores = parser.eval().scores(embedded[None], lengths)
-    heads = Trees().best(scores, lengths)[0].tolist()
+    heads = TreeWeights().best(scores, lengths)[0].tolist()
     width = CELL * len(names)
     figure, (above, axes) = plt.subplots(
         2, 1, figsize=(width + 1.2, 1.5 * width + 1.0), height_ratios=(1, 2), sharex=True, layout="constrained"

@@ -207,8 +207,9 @@ def _made_by(lineage: Lineage, artifact: Artifact, step: str) -> Artifact | None
 
 def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None, corpus: str) -> Model:
     name, _, seed = trained.manifest["label"].partition(" ")[2].rpartition(" seed ")
-    from phrasemodels.data.download.mirrors import Sources
     from phrasemodels.flows.run.user_files import with_encoders
+
+    from phrasemodels.data.download.mirrors import Sources
     from phrasemodels.infra.settings import Settings
 
     settings = Settings()
@@ -229,6 +230,7 @@ def restored(template: Any, saved: Any, where: str) -> Any:
         values = {
             f.name: restored(getattr(template, f.name), saved[f.name], f"{where}.{f.name}")
             for f in dataclasses.fields(template)
+            if f.compare
         }
         return dataclasses.replace(template, **values)
     if isinstance(template, tuple) and any(map(dataclasses.is_dataclass, template)):

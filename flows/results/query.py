@@ -153,7 +153,11 @@ def _predictions(store: Store, tracker: Tracker) -> pa.Table:
 
 def _training_name(artifact: Artifact) -> str:
     """EXPERIMENT seed N of what was made by a model."""
-    return f"{artifact.about['experiment']} seed {artifact.about['seed']}" if artifact.about else artifact.manifest["label"]
+    return (
+        f"{artifact.about['experiment']} seed {artifact.about['seed']}"
+        if artifact.about
+        else artifact.manifest["label"]
+    )
 
 
 def _column(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:

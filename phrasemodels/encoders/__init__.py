@@ -1,29 +1,37 @@
-"""Encoders: embedded tokens (and phrases) to token states."""
+"""Encoders: embedded tokens (and phrases) to token states or sentence vectors."""
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
-
-class EncoderConfig(Protocol):
-    """A configuration that builds an encoder: (x (B, n, d), lengths (B), members (B, m, k)) -> (B, n, d)."""
-
-    @property
-    def d(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def layers(self) -> int: ...
-    @property
-    def d_ff(self) -> int: ...
-    @property
-    def dropout(self) -> float: ...
-    def build(self) -> nn.Module: ...
+from phrasemodels.layers import checks
 
 
-def promised(states: Any, encoder: nn.Module, names: str, *shape: int) -> Tensor:
-    """What an encoder gave, which every model asks for by its shape; a ValueError names the encoder if it is another."""
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The base of configurations of token encoders, with the sizes of Vaswani et al. (2017); a decoder reads them too."""
+
+    d: int = 512
+    heads: int = 8
+    layers: int = 6
+    d_ff: int = 2048
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, 1, "d", "heads", "layers")
+        checks.at_least(self, 0, "d_ff")
+        checks.share(self, "dropout")
+        checks.divides(self, "heads", "d")
+
+    def build(self) -> nn.Module:
+        """Build the encoder: x (B, n, d), lengths (B), members (B, m, k) -> states (B, n, d)."""
+        raise NotImplementedError
+
+
+def check_output(states: Any, encoder: nn.Module, names: str, *shape: int) -> Tensor:
+    """Return the output of an encoder. ValueError: it is no tensor of this shape, whose dimensions `names` lists."""
     if not isinstance(states, Tensor) or states.shape != shape:
-        gave = tuple(states.shape) if isinstance(states, Tensor) else f"a {type(states).__name__}"
-        raise ValueError(f"encoder {type(encoder).__name__} gave {gave}, ({names}) = {shape} is wanted")
+        output = tuple(states.shape) if isinstance(states, Tensor) else f"a {type(states).__name__}"
+        raise ValueError(f"encoder {type(encoder).__name__} returned {output}, not ({names}) = {shape}")
     return states

@@ -1,6 +1,6 @@
 """DiSAN, directional self-attention (Shen et al. 2018): the strongest baseline of paper 001.
 
-Shapes: B sentences, n tokens, d features. Weights of all pairs are kept, (B, n, n, d), as its authors do.
+Shapes: B sentences, n tokens, d features. The weights of all pairs of tokens, (B, n, n, d), are stored, as by its authors.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.layers.blocks import within
+from phrasemodels.layers import checks
+from phrasemodels.layers.blocks import token_mask
 from phrasemodels.layers.dense import Dense
 from phrasemodels.layers.pooling import SourceToToken, masked_softmax
 
@@ -18,10 +19,14 @@ SCALE = 5.0  # c of the scaled tanh
 
 @dataclass(frozen=True)
 class DisanConfig:
-    """d: of the words and of each direction."""
+    """d: width of the words, and of each direction."""
 
     d: int = 300
     dropout: float = 0.25
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, 1, "d")
+        checks.share(self, "dropout")
 
     def build(self) -> "Disan":
         return Disan(self)
@@ -29,7 +34,7 @@ class DisanConfig:
 
 class Directional(nn.Module):
     """One direction: h = ELU(W_h x + b); f_ij = c tanh((W1 h_j + W2 h_i + b) / c); s_i = Σ_j softmax_j(f_ij) ∘ h_j;
-    F = sigmoid(W3 h + W4 s + b); F ∘ h + (1 − F) ∘ s. A token with nobody to attend to has s = 0."""
+    F = sigmoid(W3 h + W4 s + b); output F ∘ h + (1 − F) ∘ s. s is 0 for a token without any other to attend to."""
 
     def __init__(self, d: int, dropout: float) -> None:
         super().__init__()
@@ -38,7 +43,7 @@ class Directional(nn.Module):
         self.keep, self.take = Dense(d, d, dropout), Dense(d, d, dropout, bias=False)
 
     def forward(self, words: Tensor, allowed: Tensor) -> Tensor:
-        """words (B, n, d); allowed (B, n, n) -> (B, n, d)."""
+        """words (B, n, d), allowed (B, n, n) [from, to] booleans -> (B, n, d)."""
         h = F.elu(self.hidden(words))
         logits = SCALE * ((self.other(h).unsqueeze(1) + self.own(h).unsqueeze(2)) / SCALE).tanh()
         s = (masked_softmax(logits, allowed.unsqueeze(-1), 2) * h.unsqueeze(1)).sum(2)
@@ -47,7 +52,7 @@ class Directional(nn.Module):
 
 
 class Disan(nn.Module):
-    """Forward and backward attention, pooled together. Phrases, if given, are not looked at."""
+    """Attention to the tokens before and to those after each token, and multi-dimensional pooling of both."""
 
     def __init__(self, config: DisanConfig) -> None:
         super().__init__()
@@ -56,9 +61,9 @@ class Disan(nn.Module):
         self.summary = SourceToToken(2 * config.d, config.dropout)
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor | None = None) -> Tensor:
-        """words (B, n, d), lengths (B) -> (B, 2 d)."""
+        """words (B, n, d), lengths (B) -> (B, 2 d). Phrases (`levels`) are not used."""
         n = words.shape[1]
-        valid = within(lengths, n)
+        valid = token_mask(lengths, n)
         before = torch.ones(n, n, dtype=torch.bool, device=words.device).tril(-1) & valid.unsqueeze(1)
         after = torch.ones(n, n, dtype=torch.bool, device=words.device).triu(1) & valid.unsqueeze(1)
         states = torch.cat([self.past(words, before), self.future(words, after)], -1)

@@ -1,41 +1,55 @@
 """The PhraseTransformer encoder of paper 000: attention over words and phrases in two phases.
 
-Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), d model width.
+This file follows the equations of the paper. `hypernode_fast` computes the same result with less work; it is what
+`HypernodeEncoder.forward` calls. Eq 4 and 6, the nodes and their relation A, are in `layers.phrases`.
+
+Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), R query rows, d model width, h heads, dk = d/h.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from phrasemodels.layers.attention import (
-    Activation,
-    Attend,
-    MultiHeadAttention,
-    identity,
-    sigma_on_heads,
-    softmax_within,
-)
+from phrasemodels.encoders import EncoderConfig, hypernode_fast
+from phrasemodels.layers import checks
+from phrasemodels.layers.attention import Activation, Attend, MultiHeadAttention, sigma_on_heads
 from phrasemodels.layers.blocks import AddNorm, feed_forward
 from phrasemodels.layers.phrases import PhraseGraph, ZeroInit, phrase_graph
 
 
+def softmax_within(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Tensor:
+    """Attend to related nodes alone (Eq 5, reading `neg_inf`): the scores of all others are -inf.
+
+    q (B, h, R, dk); k, v (B, h, N, dk); each of the R query rows of the graph is related to at least one node.
+    """
+    if graph.band is not None:
+        return hypernode_fast.softmax_over_lists(q, k, v, graph.band)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=graph.related.unsqueeze(1))
+
+
+def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Tensor:
+    """Return softmax((QKᵀ/√dk) ∘ A)V as printed (Eq 5, reading `hadamard`). Shapes as in `softmax_within`.
+
+    An unrelated node has the score 0, hence a weight in proportion to e⁰ = 1; only padding is left out.
+    """
+    if graph.band is not None:
+        return hypernode_fast.hadamard_over_lists(q, k, v, graph.band, graph.valid)
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 * graph.related.unsqueeze(1)
+    return scores.masked_fill(~graph.valid[:, None, None], float("-inf")).softmax(-1) @ v
+
+
 @dataclass(frozen=True)
-class HypernodeEncoderConfig:
-    """The switches of paper 000, each a part that is passed in.
+class HypernodeEncoderConfig(EncoderConfig):
+    """The switches of paper 000; each is a function or class that does one reading of the text.
 
     attend: softmax_within (`neg_inf`) or softmax_hadamard. sigma: torch.sigmoid, or identity (the Linear variant).
     readout: sigma_on_heads or sigma_on_projection. residual: AddNorm (`block`), or Replace with d_ff=0 (`literal`).
-    initialise: ZeroInit, MeanInit or LengthEmbedding. longest: words of the longest phrase.
+    initialise: ZeroInit, MeanInit or LengthEmbedding. longest: number of words of the longest phrase.
     """
 
-    d: int = 512
-    heads: int = 8
-    layers: int = 6
-    d_ff: int = 2048
-    dropout: float = 0.1
     longest: int = 2
     attend: Attend = softmax_within
     sigma: Activation = torch.sigmoid
@@ -43,46 +57,16 @@ class HypernodeEncoderConfig:
     residual: Callable[[int, float], nn.Module] = AddNorm
     initialise: Callable[[int, int], nn.Module] = ZeroInit
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.at_least(self, 2, "longest")
+
     def build(self) -> "HypernodeEncoder":
         return HypernodeEncoder(self)
 
 
-class Rows(NamedTuple):
-    """Rows that stand for the nodes: a row each, or the words and one row for all hypernodes, which are alike.
-
-    m equal keys weigh as one key with log m added to its score, and equal queries get equal answers. Exact.
-    """
-
-    keys: Tensor  # (B, 1, 1, rows): which are nodes, or the logarithm of how many
-    spread: Callable[[Tensor], Tensor]  # (B, rows, d) -> (B, N, d); words alone stay as they are
-
-
-def each(graph: PhraseGraph) -> Rows:
-    """Every node has its row."""
-    return Rows(graph.valid[:, None, None, :], identity)
-
-
-def alike(graph: PhraseGraph, dtype: torch.dtype) -> Rows:
-    """One row stands for all hypernodes."""
-    m, n = graph.incidence.shape[1:]
-    counts = torch.cat([graph.valid[:, :n], graph.valid[:, n:].sum(1, keepdim=True)], 1)
-
-    def spread(x: Tensor) -> Tensor:
-        return torch.cat([x[:, :n], x[:, n:].expand(-1, m, -1)], 1) if x.shape[1] > n else x
-
-    return Rows(counts.to(dtype).log()[:, None, None, :], spread)
-
-
-def draws(module: nn.Module) -> bool:
-    """Whether equal rows leave it unequal: some dropout is on."""
-    return any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in module.modules())
-
-
 class HypernodeLayer(nn.Module):
-    """Phase 1 over all pairs of nodes (Eq 2-3), phase 2 within phrases (Eq 5-7), then the feed-forward layer.
-
-    U = LN(H + Drop(MultiHead(H))); V = LN(U + Drop(MultiHead'(U; A))); H' = LN(V + Drop(FFN(V))).
-    """
+    """U = LN(H + Drop(MultiHead(H))); V = LN(U + Drop(MultiHead'(U; A))); H' = LN(V + Drop(FFN(V)))."""
 
     def __init__(self, config: HypernodeEncoderConfig) -> None:
         super().__init__()
@@ -91,44 +75,35 @@ class HypernodeLayer(nn.Module):
         self.feed_forward = feed_forward(config.d, config.d_ff)
         self.residuals = nn.ModuleList(config.residual(config.d, config.dropout) for _ in range(3))
 
-    def forward(self, nodes: Tensor, graph: PhraseGraph, rows: Rows) -> Tensor:
-        """Rows (B, rows, d) that stand for all nodes -> the nodes (B, R, d) that are queries of the graph."""
-        if draws(self.residuals[0]):
-            nodes = self.residuals[0](rows.spread(nodes), lambda _: rows.spread(self.across(nodes, nodes, rows.keys)))
-            rows = each(graph)
-        else:
-            nodes = self.residuals[0](nodes, lambda _: self.across(nodes, nodes, rows.keys))
-        asking = nodes[:, : graph.related.shape[1]]
-        inside = self.inside
-
-        def phase2(_: Tensor) -> Tensor:
-            q, k, v = inside.query(asking), inside.key(nodes), inside.value(nodes)
-            return inside.among(*(inside.split(rows.spread(x)) for x in (q, k, v)), graph)
-
-        asked = self.residuals[1](rows.spread(asking), phase2)
-        return self.residuals[2](asked, self.feed_forward)
+    def forward(self, nodes: Tensor, graph: PhraseGraph) -> Tensor:
+        """nodes (B, N, d) -> (B, N, d)."""
+        valid = graph.valid[:, None, None, :]
+        nodes = self.residuals[0](nodes, lambda x: self.across(x, x, valid))  # phase 1, all pairs of nodes: Eq 2, 3
+        nodes = self.residuals[1](nodes, lambda x: self.inside(x, x, graph))  # phase 2, related nodes: Eq 5, 7
+        return self.residuals[2](nodes, self.feed_forward)
 
 
 class HypernodeEncoder(nn.Module):
-    """Algorithm 1 of paper 000: words and hypernodes, layer upon layer; the words' rows are the output.
-
-    What is known or dropped is not computed: in the first layer hypernodes that start as zeros share one row until
-    phase 2 (or dropout) tells them apart, and in the last layer only the words' rows leave phase 2.
-    """
+    """Algorithm 1: words and hypernodes, layer upon layer; the rows of the words are the output."""
 
     def __init__(self, config: HypernodeEncoderConfig) -> None:
         super().__init__()
         self.initialise = config.initialise(config.d, config.longest)
         self.layers = nn.ModuleList(HypernodeLayer(config) for _ in range(config.layers))
 
-    def forward(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
-        """words (B, n, d), lengths (B), members (B, m, k) with -1 for none -> word states (B, n, d)."""
-        n, m = words.shape[1], members.shape[1]
-        graph = phrase_graph(members, lengths, n)
+    def plain(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
+        """Run Algorithm 1 as printed. Arguments and result as in `forward`."""
+        graph = phrase_graph(members, lengths, words.shape[1])
         nodes = torch.cat([words, self.initialise(words, graph)], 1)
-        rows = each(graph)
-        if m and isinstance(self.initialise, ZeroInit):
-            nodes, rows = nodes[:, : n + 1], alike(graph, words.dtype)
-        for layer in self.layers[:-1]:
-            nodes, rows = layer(nodes, graph, rows), each(graph)
-        return self.layers[-1](nodes, graph.first(n), rows)
+        for layer in self.layers:
+            nodes = layer(nodes, graph)
+        return nodes[:, : words.shape[1]]
+
+    def forward(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
+        """words (B, n, d), lengths (B), members (B, m, k) with -1 for none -> states of the words (B, n, d).
+
+        Equal to `plain` up to rounding (tests/test_hypernode.py), but faster.
+        """
+        graph = phrase_graph(members, lengths, words.shape[1])
+        nodes = self.initialise(words, graph)
+        return hypernode_fast.encode(self.layers, words, nodes, graph, isinstance(self.initialise, ZeroInit))

@@ -1,43 +1,39 @@
-"""What is known of words before they are read together: their form, letters and tag, or a pretrained encoder's view.
+"""Inputs of the parser: one vector per word from its form, its characters, its tag, or a pretrained encoder.
 
-Shapes: B batch, n words, N = n + 2 positions with START and STOP, U different forms, c characters of the longest,
+Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), U different forms, c characters of the longest form,
 P word pieces, d width.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-UNKNOWN = 1
+from phrasemodels.layers import checks
+from phrasemodels.layers.blocks import UNKNOWN
 
 
 @dataclass(frozen=True)
-class Sentences:
-    """Sentences as ids. START is at 0, STOP after the last word; what a model does not read may be empty.
+class ParserInput:
+    """The sentences of a batch as ids, START at position 0 and STOP after the last word; unread fields may be empty."""
 
-    words (B, N); forms (B, N) rows of characters (U, c), 0 for padding; tags (B, N), UNKNOWN where there are none;
-    lengths (B,) words; pieces (B, P) ids of a pretrained encoder's word pieces, 0 after the last, and last (B, N) the
-    place of each word's last piece, where a model reads them.
-    """
+    words: Tensor  # (B, N)
+    forms: Tensor  # (B, N) rows of `characters`
+    characters: Tensor  # (U, c), 0 for padding
+    tags: Tensor  # (B, N), UNKNOWN for a word without a tag
+    lengths: Tensor  # (B,) words, without START and STOP
+    pieces: Tensor  # (B, P) word pieces of a pretrained encoder, 0 for padding
+    piece_lengths: Tensor  # (B,) pieces
+    last: Tensor  # (B, N) the position of each word's last piece
 
-    words: Tensor
-    forms: Tensor
-    characters: Tensor
-    tags: Tensor
-    lengths: Tensor
-    pieces: Tensor
-    piece_lengths: Tensor
-    last: Tensor
-
-    def to(self, device: torch.device, non_blocking: bool = False) -> "Sentences":
-        return Sentences(*(getattr(self, f.name).to(device, non_blocking=non_blocking) for f in fields(self)))
+    def to(self, device: torch.device, non_blocking: bool = False) -> "ParserInput":
+        return ParserInput(*(getattr(self, f.name).to(device, non_blocking=non_blocking) for f in fields(self)))
 
 
 class InputConfig(Protocol):
-    """One view of the words, built as a module (Sentences) -> (B, N, d). `sized` takes sizes from a vocabulary."""
+    """A configuration of one input, built as a module: ParserInput -> (B, N, d). `sized` sets the vocabulary's sizes."""
 
     def sized(self, sizes: Mapping[str, int]) -> "InputConfig": ...
     def build(self, d: int) -> nn.Module: ...
@@ -45,54 +41,72 @@ class InputConfig(Protocol):
 
 @dataclass(frozen=True)
 class WordsConfig:
-    """A vector for each word. dropout: the share of words that are unknown in training (paper 004: 0.4). std: of the normal
-    distribution that vectors begin with; from the default, and small rates, a rare word stays what it began as: noise."""
+    """A vector for each word.
+
+    dropout: the share of words that training replaces by UNKNOWN (paper 004: 0.4). std: standard deviation of the initial
+    vectors; with the default and small learning rates, the vectors of rare words stay close to their initial noise.
+    """
 
     size: int = 0
     dropout: float = 0.4
     std: float = 1.0
 
+    def __post_init__(self) -> None:
+        checks.at_least(self, 0, "size")
+        checks.share(self, "dropout")
+        checks.positive(self, "std")
+
     def sized(self, sizes: Mapping[str, int]) -> "WordsConfig":
         return replace(self, size=sizes["words"])
 
     def build(self, d: int) -> nn.Module:
-        return Words(self, d)
+        return WordInput(self, d)
 
 
-class Words(nn.Module):
+class WordInput(nn.Module):
+    """The vectors of words."""
+
     def __init__(self, config: WordsConfig, d: int) -> None:
         super().__init__()
         self.table = nn.Embedding(config.size, d)
-        if config.std != 1.0:  # which is drawn already
+        if config.std != 1.0:  # nn.Embedding has drawn N(0, 1) already
             nn.init.normal_(self.table.weight, std=config.std)
         self.dropout = config.dropout
 
-    def forward(self, sentences: Sentences) -> Tensor:
-        return self.table(_forget(sentences.words, self.dropout if self.training else 0.0))
+    def forward(self, sentences: ParserInput) -> Tensor:
+        return self.table(_replace_by_unknown(sentences.words, self.dropout if self.training else 0.0))
 
 
 @dataclass(frozen=True)
 class TagsConfig:
-    """A vector for each part of speech. dropout: the share of sentences that are read without tags in training; such
-    a parser reads text without tags too."""
+    """A vector for each part-of-speech tag.
+
+    dropout: the share of sentences that training reads without tags, so that the parser can read untagged text.
+    """
 
     size: int = 0
     dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, 0, "size")
+        checks.share(self, "dropout")
 
     def sized(self, sizes: Mapping[str, int]) -> "TagsConfig":
         return replace(self, size=sizes["tags"])
 
     def build(self, d: int) -> nn.Module:
-        return Tags(self, d)
+        return TagInput(self, d)
 
 
-class Tags(nn.Module):
+class TagInput(nn.Module):
+    """The vectors of tags."""
+
     def __init__(self, config: TagsConfig, d: int) -> None:
         super().__init__()
         self.table = nn.Embedding(config.size, d)
         self.dropout = config.dropout
 
-    def forward(self, sentences: Sentences) -> Tensor:
+    def forward(self, sentences: ParserInput) -> Tensor:
         tags = sentences.tags
         if self.training and self.dropout:
             tags = torch.where(torch.rand(len(tags), 1, device=tags.device) < self.dropout, UNKNOWN, tags)
@@ -101,60 +115,79 @@ class Tags(nn.Module):
 
 @dataclass(frozen=True)
 class CharactersConfig:
-    """A convolution over the characters of each form, each of `width` letters, and the largest value of each filter."""
+    """A convolution of `filters` filters over `width` characters of each form, and the maximum of each filter."""
 
     size: int = 0
     d: int = 64
     filters: int = 128
     width: int = 3
 
+    def __post_init__(self) -> None:
+        checks.at_least(self, 0, "size")
+        checks.at_least(self, 1, "d", "filters", "width")
+        if self.width % 2 == 0:
+            raise ValueError(f"width={self.width}: must be odd, so that a window has a middle character")
+
     def sized(self, sizes: Mapping[str, int]) -> "CharactersConfig":
         return replace(self, size=sizes["characters"])
 
     def build(self, d: int) -> nn.Module:
-        return Characters(self, d)
+        return CharacterInput(self, d)
 
 
-class Characters(nn.Module):
+class CharacterInput(nn.Module):
+    """The pooled characters of forms."""
+
     def __init__(self, config: CharactersConfig, d: int) -> None:
         super().__init__()
         self.table = nn.Embedding(config.size, config.d, padding_idx=0)
         self.filters = nn.Conv1d(config.d, config.filters, config.width, padding=config.width // 2)
         self.project = nn.Linear(config.filters, d)
 
-    def forward(self, sentences: Sentences) -> Tensor:
-        """Each form is read once, however often it occurs in the batch."""
-        found = self.filters(self.table(sentences.characters).transpose(1, 2)).relu()
-        found = found.masked_fill((sentences.characters == 0)[:, None], 0.0)
-        return self.project(found.amax(-1))[sentences.forms]
+    def forward(self, sentences: ParserInput) -> Tensor:
+        """Read each form of the batch once, however often it occurs."""
+        filtered = self.filters(self.table(sentences.characters).transpose(1, 2)).relu()
+        filtered = filtered.masked_fill((sentences.characters == 0)[:, None], 0.0)
+        return self.project(filtered.amax(-1))[sentences.forms]
 
 
 @dataclass(frozen=True)
 class PretrainedConfig:
-    """An encoder of the transformers library, by the name of a folder or of the hub; it is trained further.
+    """An encoder of the transformers library, which is trained further. A word is its last piece (paper 004, section 4.2).
 
-    A word is its last piece (paper 004, section 4.2). layer_dropout is the encoder's own.
+    name: a folder, or the name of a model on the Hugging Face hub. folder: where the files of a named encoder are, if not
+    on the hub. offline: the hub must not be asked. Neither is part of the identity of a model.
     """
 
     name: str = "xlnet-large-cased"
+    folder: str = field(default="", compare=False)
+    offline: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("name=: must be a folder, or the name of a model on the Hugging Face hub")
 
     def sized(self, sizes: Mapping[str, int]) -> "PretrainedConfig":
         return self
 
     def build(self, d: int) -> nn.Module:
-        return Pretrained(self, d)
+        return PretrainedInput(self, d)
 
 
-class Pretrained(nn.Module):
+class PretrainedInput(nn.Module):
+    """The states of a pretrained encoder at the last pieces of words, projected to d."""
+
     def __init__(self, config: PretrainedConfig, d: int) -> None:
         super().__init__()
-        self.encoder = pretrained("AutoModel", config.name)
+        self.encoder = load_pretrained("AutoModel", config.name, config.folder, config.offline)
         self.project = nn.Linear(self.encoder.config.hidden_size, d, bias=False)
 
-    def forward(self, sentences: Sentences) -> Tensor:
+    def forward(self, sentences: ParserInput) -> Tensor:
         longest, most = sentences.pieces.shape[1], getattr(self.encoder.config, "max_position_embeddings", -1)
         if 0 < most < longest:
-            raise ValueError(f"a sentence of {longest} pieces, and this encoder reads {most}: divide it, or take XLNet")
+            raise ValueError(
+                f"a sentence has {longest} pieces, but this encoder reads {most}: divide it, or take XLNet"
+            )
         places = torch.arange(longest, device=sentences.pieces.device)
         mask = (places < sentences.piece_lengths[:, None]).long()
         states = self.encoder(input_ids=sentences.pieces, attention_mask=mask).last_hidden_state
@@ -162,32 +195,28 @@ class Pretrained(nn.Module):
         return self.project(states.gather(1, last))
 
 
-class Found(str):
-    """A pretrained encoder by what keys are made of: its name, and the digest of its folder if it has one. Beside it:
-    where it is, a folder or a name of the hub, and whether the hub may not be asked."""
+def load_pretrained(part: str, name: str, folder: str = "", offline: bool = False, **options: Any) -> Any:
+    """Load the AutoModel, AutoTokenizer or AutoConfig of an encoder, without running code that comes with it.
 
-    where: str
-    offline: bool
-
-
-def pretrained(part: str, name: str, **options: Any) -> Any:
-    """The AutoModel or AutoTokenizer of an encoder. No code that comes with it is run. ValueError: it cannot be had."""
+    name, folder, offline: as in PretrainedConfig. ValueError: transformers is not installed, or the encoder cannot be found or read.
+    """
     try:
         import transformers
     except ImportError as error:
-        raise ValueError("pretrained encoders need transformers: pip install 'phrasemodels[pretrained]'") from error
-    try:
-        known = {"local_files_only": name.offline} if isinstance(name, Found) else {}
-        load = getattr(transformers, part).from_pretrained
-        return load(getattr(name, "where", name), trust_remote_code=False, **known, **options)
-    except Exception as error:  # the library has no type of its own for files that are missing, damaged or code
-        said = (str(error).splitlines() or [repr(error)])[0]
         raise ValueError(
-            f"{name}: {said.rstrip('.')}; put its folder, as transformers saves it and without code of its own, into the "
-            "one that PHRASEMODELS_SUPPLIED names"
+            "pretrained encoders need the transformers library: pip install 'phrasemodels[pretrained]'"
+        ) from error
+    try:
+        load = getattr(transformers, part).from_pretrained
+        return load(folder or name, trust_remote_code=False, local_files_only=offline, **options)
+    except Exception as error:  # transformers has no common type for files that are missing, damaged or code
+        reason = (str(error).splitlines() or [repr(error)])[0]
+        raise ValueError(
+            f"{name}: {reason.rstrip('.')}; put its folder, as transformers saves it and without code of its own, into the "
+            "folder that PHRASEMODELS_SUPPLIED names"
         ) from error
 
 
-def _forget(ids: Tensor, share: float) -> Tensor:
-    """Ids of which a share is UNKNOWN."""
+def _replace_by_unknown(ids: Tensor, share: float) -> Tensor:
+    """Replace a random share of the ids by UNKNOWN."""
     return torch.where(torch.rand(ids.shape, device=ids.device) < share, UNKNOWN, ids) if share else ids

@@ -8,25 +8,31 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from phrasemodels.layers import checks
 from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.blocks import AddNorm, sinusoids, within
+from phrasemodels.layers.blocks import AddNorm, sinusoids, token_mask
 from phrasemodels.layers.pooling import SourceToToken
 
 
 @dataclass(frozen=True)
 class MultiHeadConfig:
-    """The paper gives neither heads nor pooling: one layer of 6 heads, multi-dimensional pooling."""
+    """Paper 001 prints neither heads nor pooling: here one layer of 6 heads, and multi-dimensional pooling."""
 
     d: int = 300
     heads: int = 6
     dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, 1, "d", "heads")
+        checks.share(self, "dropout")
+        checks.divides(self, "heads", "d")
 
     def build(self) -> "MultiHead":
         return MultiHead(self)
 
 
 class MultiHead(nn.Module):
-    """LN(x + Drop(MultiHead(x))) of words with their positions, then a weight for every feature of every word."""
+    """LN(x + Drop(MultiHead(x))) of words with sinusoidal positions, then multi-dimensional pooling."""
 
     def __init__(self, config: MultiHeadConfig) -> None:
         super().__init__()
@@ -36,9 +42,9 @@ class MultiHead(nn.Module):
         self.summary = SourceToToken(config.d, config.dropout)
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor | None = None) -> Tensor:
-        """words (B, n, d), lengths (B) -> (B, d)."""
+        """words (B, n, d), lengths (B) -> (B, d). Phrases (`levels`) are not used."""
         n, d = words.shape[1:]
-        # a sentence without words attends to its padding, which the summary leaves out again
-        valid = within(lengths.clamp(min=1), n)[:, None, None, :]
+        # a sentence without words attends to its padding, which the pooling leaves out
+        valid = token_mask(lengths.clamp(min=1), n)[:, None, None, :]
         x = words + sinusoids(torch.arange(n, device=words.device), d)
-        return self.summary(self.residual(x, lambda y: self.attention(y, y, valid)), within(lengths, n))
+        return self.summary(self.residual(x, lambda y: self.attention(y, y, valid)), token_mask(lengths, n))

@@ -1,7 +1,8 @@
-"""Words with their parents: the encoders of paper 003's syntactic attention, from none to a tree's marginals.
+"""Syntactic attention (paper 003): the state of a word and that of its parent, by no, hard or soft heads.
 
-An encoder takes x (B, n, d) with the root at position 0, lengths (B) that count it, heads (B, n) of a parser (-1 for
-none) and the embeddings that its own parser reads, x where there are no others. It gives [x_j; c_j], c_j = Σ_i p_ij x_i.
+Every encoder maps x (B, n, d) with the root at position 0, lengths (B) that count the root, heads (B, n) from a parser (-1
+for none), and `embedded` (B, n, d), the input of a parser that is trained with the encoder (x if None), to states
+[x_j; c_j] with c_j = Σ_i p_ij x_i, where p_ij is the weight of i as the head of j.
 """
 
 from collections.abc import Callable
@@ -11,55 +12,55 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels.encoders.recurrent import BiLSTM
-from phrasemodels.layers.arcs import ArcScorer, Squash, once
-from phrasemodels.layers.weights import Hard, Trees, indicated
+from phrasemodels.layers import checks
+from phrasemodels.layers.attention_weights import HardWeights, TreeWeights, scores_of_heads
+from phrasemodels.layers.scorers import AdditiveArcScorer, Squash, tanh_once
 
 
 @dataclass(frozen=True)
 class NoParentsConfig:
-    """Words alone."""
+    """Words without parents."""
 
     d: int = 300
 
+    def __post_init__(self) -> None:
+        checks.at_least(self, 1, "d")
+
     @property
     def width(self) -> int:
-        """Of the states that come out."""
+        """Width of the states."""
         return self.d
 
-    def build(self) -> "NoParents":
+    def build(self) -> nn.Module:
         return NoParents()
 
 
 @dataclass(frozen=True)
-class HardParentsConfig:
-    """Parents from a parser."""
-
-    d: int = 300
+class HardParentsConfig(NoParentsConfig):
+    """Parents from a parser's heads."""
 
     @property
     def width(self) -> int:
-        """Of the states that come out."""
         return 2 * self.d
 
-    def build(self) -> "HardParents":
+    def build(self) -> nn.Module:
         return HardParents()
 
 
 @dataclass(frozen=True)
-class SoftParentsConfig:
-    """Parents by weights: layers.weights.Softmax for simple, Trees for structured attention; h per direction."""
+class SoftParentsConfig(HardParentsConfig):
+    """Parents by attention. h: units per direction of the parser's LSTM. weights: SoftmaxWeights for simple attention,
+    TreeWeights for structured attention. squash: tanh_once or tanh_twice."""
 
-    d: int = 300
     h: int = 100
-    weights: Callable[[], nn.Module] = Trees
-    squash: Squash = once
+    weights: Callable[[], nn.Module] = TreeWeights
+    squash: Squash = tanh_once
 
-    @property
-    def width(self) -> int:
-        """Of the states that come out."""
-        return 2 * self.d
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.at_least(self, 1, "h")
 
-    def build(self) -> "SoftParents":
+    def build(self) -> nn.Module:
         return SoftParents(self)
 
 
@@ -67,34 +68,34 @@ ParentsConfig = NoParentsConfig | HardParentsConfig | SoftParentsConfig
 
 
 class NoParents(nn.Module):
-    """x_j."""
+    """x_j alone."""
 
     def forward(self, x: Tensor, lengths: Tensor, heads: Tensor, embedded: Tensor | None = None) -> Tensor:
         return x
 
 
 class HardParents(nn.Module):
-    """[x_j; x of its head], zero for words without one."""
+    """[x_j; x of the head of j], 0 for a word without a head."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.weights = Hard()
+        self.weights = HardWeights()
 
     def forward(self, x: Tensor, lengths: Tensor, heads: Tensor, embedded: Tensor | None = None) -> Tensor:
-        return torch.cat([x, self.weights(indicated(heads).to(x), lengths) @ x], -1)
+        return torch.cat([x, self.weights(scores_of_heads(heads).to(x), lengths) @ x], -1)
 
 
 class SoftParents(nn.Module):
-    """[x_j; Σ_i p_ij x_i] with p from a parser that is trained with the rest."""
+    """[x_j; Σ_i p_ij x_i] with p from a parser that is trained with the encoder."""
 
     def __init__(self, config: SoftParentsConfig) -> None:
         super().__init__()
         self.states = BiLSTM(config.d, config.h)
-        self.arcs = ArcScorer(2 * config.h, config.squash)
+        self.arcs = AdditiveArcScorer(2 * config.h, config.squash)
         self.weights = config.weights()
 
     def scores(self, embedded: Tensor, lengths: Tensor) -> Tensor:
-        """θ (B, n, n), a row of heads for each word of embedded (B, n, d)."""
+        """embedded (B, n, d), lengths (B) -> scores θ of arcs (B, n, n), [dependent, head]."""
         return self.arcs(self.states(embedded, lengths))
 
     def forward(self, x: Tensor, lengths: Tensor, heads: Tensor, embedded: Tensor | None = None) -> Tensor:

@@ -1,13 +1,14 @@
-"""The encoder of paper 004: partitioned self-attention, and the label attention layer on top of it.
+"""The encoder of paper 004: partitioned self-attention with the label attention layer on top.
 
-Shapes: B batch, N positions (START and STOP are two of them), d model width.
+Shapes: B batch, N positions (START, words, STOP), d model width.
 """
 
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from phrasemodels.layers.blocks import within
+from phrasemodels.layers import checks
+from phrasemodels.layers.blocks import token_mask
 from phrasemodels.layers.labels import LabelAttention, LabelAttentionConfig
 from phrasemodels.layers.partitioned import (
     PartitionedAttention,
@@ -20,9 +21,10 @@ from phrasemodels.layers.partitioned import (
 
 @dataclass(frozen=True)
 class PartitionedEncoderConfig:
-    """Widths and depths of paper 004, section 4.2; `d_ff` hidden units each for content and position.
+    """Widths and depths of paper 004, section 4.2.
 
-    top: the label attention layer, or None for the HPSG parser without it.
+    d_kv: width of a head. d_ff: hidden units for the content, and as many for the position. scale: by_model_width as
+    released, or by_head_width. top: the label attention layer, or None for the HPSG parser without it.
     """
 
     d: int = 1024
@@ -33,6 +35,11 @@ class PartitionedEncoderConfig:
     dropout: float = 0.2
     scale: Scale = by_model_width
     top: LabelAttentionConfig | None = field(default_factory=LabelAttentionConfig)
+
+    def __post_init__(self) -> None:
+        checks.even(self, "d", "d_kv")  # half content, half position
+        checks.at_least(self, 1, "heads", "layers", "d_ff")
+        checks.share(self, "dropout")
 
     def build(self) -> "PartitionedEncoder":
         return PartitionedEncoder(self)
@@ -48,15 +55,14 @@ class PartitionedLayer(nn.Module):
         self.residuals = nn.ModuleList(SharedAddNorm(config.d, config.dropout) for _ in range(2))
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        """x (B, N, d), valid (B, 1, 1, N) true for real positions -> (B, N, d)."""
         x = self.residuals[0](x, lambda y: self.attention(y, valid))
         return self.residuals[1](x, self.feed_forward)
 
 
 class PartitionedEncoder(nn.Module):
-    """[content; position] (B, N, d) and lengths (B) to states (B, N, width) of `groups` groups of features.
-
-    Without a label layer each pair of neighbouring features is a group.
-    """
+    """Partitioned layers, then the label layer. States (B, N, width) consist of `groups` equal groups of features: one
+    per label, or pairs of adjacent features without a label layer."""
 
     def __init__(self, config: PartitionedEncoderConfig) -> None:
         super().__init__()
@@ -66,12 +72,13 @@ class PartitionedEncoder(nn.Module):
         self.groups = self.top.groups if self.top else config.d // 2
 
     def below(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """What the label layer gets: states (B, N, d) and which of them are real, (B, 1, 1, N)."""
-        valid = within(lengths, x.shape[1])[:, None, None, :]
+        """Return the input of the label layer: states (B, N, d), and a mask (B, 1, 1, N), true for real positions."""
+        valid = token_mask(lengths, x.shape[1])[:, None, None, :]
         for layer in self.layers:
             x = layer(x, valid)
         return x, valid
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """x = [content; position] (B, N, d), lengths (B) -> states (B, N, width)."""
         x, valid = self.below(x, lengths)
         return self.top(x, valid) if self.top is not None else x

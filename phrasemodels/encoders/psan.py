@@ -1,52 +1,56 @@
 """PSAN, the phrase-level self-attention network of paper 001: attention inside phrases, level by level, gated.
 
-Shapes: B sentences, n tokens, N tokens of all sentences packed, d features, L levels of phrases.
+Shapes: B sentences, n tokens, N packed tokens of all sentences, d features, L levels, P phrases of a level.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from phrasemodels.layers.blocks import within
+from phrasemodels.layers import checks
+from phrasemodels.layers.blocks import token_mask
 from phrasemodels.layers.dense import Dense, dropout
 from phrasemodels.layers.multidim import Alone, attend_within, boundaries, fill_alone, weights_within
 from phrasemodels.layers.pooling import SourceToToken
 
 Composition = Callable[[Tensor], Tensor]
-Encode = Callable[[Tensor, Tensor, Tensor], Tensor]
-FEW = 96  # tokens, padding included, of sentences that are computed again together
+Observe = Callable[[Any, Tensor, Tensor], None]
+EncodeBatch = Callable[[Tensor, Tensor, Tensor], Tensor]
+RECOMPUTED = 96  # tokens, with padding, of the sentences that `recompute_activations` processes at a time
 
 
-def kept(encode: Encode, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
-    """Activations are kept for the backward pass."""
+def keep_activations(encode: EncodeBatch, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
+    """Encode a batch and save all activations for the backward pass."""
     return encode(words, lengths, levels)
 
 
-def recomputed(encode: Encode, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
-    """A few sentences after others, computed again backward: no activations but those of a few are ever there, for twice
-    the time."""
-    few = max(1, FEW // max(1, words.shape[1]))
+def recompute_activations(encode: EncodeBatch, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
+    """Encode a few sentences at a time, and recompute their activations in the backward pass.
+
+    Memory holds the activations of a few sentences only; a training step takes twice the time.
+    """
+    few = max(1, RECOMPUTED // max(1, words.shape[1]))
     parts = zip(words.split(few), lengths.split(few), levels.split(few), strict=True)
     return torch.cat([cast(Tensor, checkpoint(encode, *part, use_reentrant=False)) for part in parts])
 
 
 def fine_to_coarse(levels: Tensor) -> Tensor:
-    """Levels in the order in which they are attended to: small phrases first, as the text and Figure 3 have it."""
+    """Put the levels (B, L, n) into the order of the text and Figure 3: small phrases first."""
     return levels.flip(1)
 
 
 def as_numbered(levels: Tensor) -> Tensor:
-    """Level 1 first: the other reading."""
+    """Keep the levels (B, L, n) in the order of their numbers, level 1 first: the other reading."""
     return levels
 
 
 class PhraseSelfAttention(nn.Module):
-    """Attention inside the phrases of one level, and what it adds to each word (paper 001, Eq 1-3)."""
+    """Attention inside the phrases of one level, composed with each word (paper 001, Eq 1-3)."""
 
     def __init__(self, d: int, dropout: float, alone: Alone) -> None:
         super().__init__()
@@ -55,24 +59,24 @@ class PhraseSelfAttention(nn.Module):
         self.dropout, self.alone = dropout, alone
 
     def forward(self, p: Tensor, bounds: Tensor) -> Tensor:
-        """p (N, d) and where phrases begin (P + 1) -> c (N, d)."""
+        """p (N, d), bounds (P + 1) from `multidim.boundaries` -> c (N, d)."""
         x = dropout(p, self.dropout, self.training)
-        attended = attend_within(self.own(x), self.other(x), p, bounds)
+        attended = attend_within(self.own(x), self.other(x), p, bounds)  # Eq 1-2
         attended = fill_alone(attended, p, bounds, self.alone)
         return F.elu(self.compare(torch.cat([(p - attended).abs(), p * attended], -1)))
 
     def alignment(self, p: Tensor, bounds: Tensor) -> Tensor:
-        """The l2 norm over features of every pair's weights (Figure 3), for one sentence: (N, N)."""
-        found = p.new_zeros(len(p), len(p))
+        """Return the l2 norm over features of the weights of each pair of words (Figure 3), for one sentence: (N, N)."""
+        norms = p.new_zeros(len(p), len(p))
         for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             if last - first > 1:
                 words = p[None, first:last]
-                found[first:last, first:last] = weights_within(self.own(words), self.other(words))[0].norm(dim=-1)
-        return found
+                norms[first:last, first:last] = weights_within(self.own(words), self.other(words))[0].norm(dim=-1)
+        return norms
 
 
 class GatedMemory(nn.Module):
-    """M ← G ∘ ELU(W^m[M; C] + b^m), G = sigmoid(W^g[M; C] + b^g), level upon level; the gate is shared (Eq 4)."""
+    """M ← G ∘ ELU(W^m[M; C] + b^m), G = sigmoid(W^g[M; C] + b^g), level by level with the same weights (Eq 4)."""
 
     def __init__(self, d: int, levels: int, dropout: float) -> None:
         super().__init__()
@@ -80,15 +84,17 @@ class GatedMemory(nn.Module):
         self.dropout = dropout
 
     def carried(self, gate: Tensor, memory: Tensor) -> Tensor | float:
-        """What is left of the old memory: nothing, as printed, so a closed gate erases a word."""
+        """Return the part of the old memory that stays: none, as printed, so that a closed gate erases a word."""
         return 0.0
 
     def update(self, memory: Tensor, composed: Tensor) -> Tensor:
+        """memory M, composed C (N, d) -> the new memory (N, d)."""
         both = dropout(torch.cat([memory, composed], -1), self.dropout, self.training)
         gate = self.gate(both).sigmoid()
         return gate * F.elu(self.write(both)) + self.carried(gate, memory)
 
     def forward(self, words: Tensor, compositions: list[Composition]) -> Tensor:
+        """words (N, d), one composition (N, d) -> (N, d) per level -> the memory (N, d)."""
         memory = words
         for compose in compositions:
             memory = self.update(memory, compose(memory))
@@ -96,14 +102,14 @@ class GatedMemory(nn.Module):
 
 
 class HighwayMemory(GatedMemory):
-    """The same, but what the gate keeps out stays as it was: M ← G ∘ ELU(...) + (1 − G) ∘ M."""
+    """M ← G ∘ ELU(...) + (1 − G) ∘ M: a closed gate keeps the old memory."""
 
     def carried(self, gate: Tensor, memory: Tensor) -> Tensor | float:
         return (1 - gate) * memory
 
 
 class Concatenated(nn.Module):
-    """Without a gate (Table 4, row 6): all levels see the words themselves, and one layer brings them together."""
+    """No gate (Table 4, row 6): every level reads the words themselves, and one layer joins the levels."""
 
     def __init__(self, d: int, levels: int, dropout: float) -> None:
         super().__init__()
@@ -114,7 +120,7 @@ class Concatenated(nn.Module):
 
 
 class Stacked(nn.Module):
-    """Without a gate and without words: one attention upon another (Table 4, row 7, where there is one)."""
+    """No gate and no memory: each level reads the output of the level before (Table 4, row 7, has one level)."""
 
     def __init__(self, d: int, levels: int, dropout: float) -> None:
         super().__init__()
@@ -127,11 +133,11 @@ class Stacked(nn.Module):
 
 @dataclass(frozen=True)
 class PsanConfig:
-    """The switches of paper 001, each a part that is passed in.
+    """The switches of paper 001; each is a function or class that does one reading of the text.
 
-    alone: torch.zeros_like (`zero`) or multidim.itself (`self`). order: fine_to_coarse or as_numbered. memory:
-    GatedMemory (`literal`), HighwayMemory, Concatenated, Stacked. run: kept or recomputed activations. What the phrases
-    are is decided by the data.
+    levels: number of levels of phrases, which are part of the data. alone: output of a phrase of one word,
+    torch.zeros_like (`zero`) or multidim.itself (`self`). order: fine_to_coarse or as_numbered. memory: GatedMemory
+    (`literal`), HighwayMemory, Concatenated or Stacked. run: keep_activations or recompute_activations.
     """
 
     d: int = 300
@@ -140,22 +146,25 @@ class PsanConfig:
     alone: Alone = torch.zeros_like
     order: Callable[[Tensor], Tensor] = fine_to_coarse
     memory: Callable[[int, int, float], nn.Module] = GatedMemory
-    run: Callable[[Encode, Tensor, Tensor, Tensor], Tensor] = kept
+    run: Callable[[EncodeBatch, Tensor, Tensor, Tensor], Tensor] = keep_activations
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, 1, "d", "levels")
+        checks.share(self, "dropout")
 
     def build(self) -> "Psan":
         return Psan(self)
 
 
-class Attention(NamedTuple):
-    """What one sentence attends to: the alignment of each level (n, n), in the order of attention, and the weight of
-    each word in the summary (n); l2 norms over features."""
+class PsanAttention(NamedTuple):
+    """The attention of one sentence, as l2 norms over features."""
 
-    levels: list[Tensor]
-    summary: Tensor
+    levels: list[Tensor]  # (n, n) for each level, in the order of attention
+    summary: Tensor  # (n), the weight of each word in the sentence vector
 
 
 class Psan(nn.Module):
-    """Words and levels of phrases to a vector a sentence (paper 001, Eq 1-5)."""
+    """Words and levels of phrases to one vector per sentence (paper 001, Eq 1-5)."""
 
     def __init__(self, config: PsanConfig) -> None:
         super().__init__()
@@ -167,45 +176,43 @@ class Psan(nn.Module):
         self.summary = SourceToToken(config.d, config.dropout)
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
-        """words (B, n, d), lengths (B), levels (B, L, n): the number of each token's phrase -> (B, d)."""
+        """words (B, n, d), lengths (B), levels (B, L, n) = the number of each token's phrase -> (B, d)."""
         return self.run(self._encode, words, lengths, levels)
 
     def _encode(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
-        return self.summary(self.states(words, lengths, levels), within(lengths, words.shape[1]))
+        return self.summary(self.states(words, lengths, levels), token_mask(lengths, words.shape[1]))
 
     def states(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
-        """What is remembered of each word (B, n, d), before the summary; 0 for padding."""
-        valid = within(lengths, words.shape[1])
+        """Return the memory of each word after all levels, (B, n, d); 0 for padding."""
+        valid = token_mask(lengths, words.shape[1])
         packed = self._remember(words[valid], self._bounds(levels, valid))
         return packed.new_zeros(words.shape).masked_scatter(valid.unsqueeze(-1), packed)
 
     def _bounds(self, levels: Tensor, valid: Tensor) -> list[Tensor]:
         if levels.shape[1] != len(self.attentions):
-            raise ValueError(
-                f"{levels.shape[1]} levels of phrases for an encoder of {len(self.attentions)}: set `levels`"
-            )
+            raise ValueError(f"levels={len(self.attentions)}: the data has {levels.shape[1]} levels of phrases")
         return [boundaries(level, valid) for level in self.order(levels).unbind(1)]
 
-    def _remember(self, words: Tensor, bounds: list[Tensor]) -> Tensor:
+    def _remember(self, words: Tensor, bounds: list[Tensor], observe: Observe = lambda *_: None) -> Tensor:
+        """Return the memory (N, d) after all levels; call observe(attention, memory, bounds) before each level."""
+
         def composition(attention: nn.Module, where: Tensor) -> Composition:
-            return lambda memory: attention(memory, where)
-
-        pairs = zip(self.attentions, bounds, strict=True)
-        return self.memory(words, [composition(attention, where) for attention, where in pairs])
-
-    @torch.no_grad()
-    def explain(self, words: Tensor, levels: Tensor) -> Attention:
-        """The attention of one sentence: words (n, d), levels (L, n)."""
-        valid = torch.ones(1, len(words), dtype=torch.bool, device=words.device)
-        bounds, found = self._bounds(levels[None], valid), []
-
-        def composition(attention: PhraseSelfAttention, where: Tensor) -> Composition:
             def compose(memory: Tensor) -> Tensor:
-                found.append(attention.alignment(memory, where))
+                observe(attention, memory, where)
                 return attention(memory, where)
 
             return compose
 
         pairs = zip(self.attentions, bounds, strict=True)
-        memory = self.memory(words, [composition(attention, where) for attention, where in pairs])  # type: ignore[arg-type]
-        return Attention(found, self.summary.weights(memory[None], valid)[0].norm(dim=-1))
+        return self.memory(words, [composition(attention, where) for attention, where in pairs])
+
+    @torch.no_grad()
+    def explain(self, words: Tensor, levels: Tensor) -> PsanAttention:
+        """Return the attention of one sentence: words (n, d), levels (L, n)."""
+        valid, norms = torch.ones(1, len(words), dtype=torch.bool, device=words.device), []
+        memory = self._remember(
+            words,
+            self._bounds(levels[None], valid),
+            lambda attention, memory, where: norms.append(attention.alignment(memory, where)),
+        )
+        return PsanAttention(norms, self.summary.weights(memory[None], valid)[0].norm(dim=-1))

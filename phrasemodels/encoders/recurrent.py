@@ -1,22 +1,28 @@
-"""Long short-term memories over token states (paper 003). Shapes: B batch, n tokens, d width."""
+"""LSTMs over token states (paper 003). Shapes: B batch, n tokens, d width, h units per direction."""
 
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from phrasemodels.layers import checks
+
 
 @dataclass(frozen=True)
 class LSTMEncoderConfig:
-    """Layers of an LSTM that reads from left to right, with dropout between them."""
+    """An LSTM of `layers` layers that reads from left to right, with dropout between the layers."""
 
     d: int = 500
     layers: int = 2
     dropout: float = 0.3
 
+    def __post_init__(self) -> None:
+        checks.at_least(self, 1, "d", "layers")
+        checks.share(self, "dropout")
+
     @property
     def width(self) -> int:
-        """Of the states that come out."""
+        """Width of the states."""
         return self.d
 
     def build(self) -> "LSTMEncoder":
@@ -24,7 +30,7 @@ class LSTMEncoderConfig:
 
 
 class LSTMEncoder(nn.Module):
-    """Embedded tokens (B, n, d) and lengths (B) to states (B, n, d). What stands behind a sentence cannot reach it."""
+    """A stacked LSTM. It reads left to right, so the padding behind a sentence cannot reach its states."""
 
     def __init__(self, config: LSTMEncoderConfig) -> None:
         super().__init__()
@@ -32,11 +38,12 @@ class LSTMEncoder(nn.Module):
         self.lstm = nn.LSTM(config.d, config.d, config.layers, batch_first=True, dropout=dropout)
 
     def forward(self, x: Tensor, lengths: Tensor, members: Tensor | None = None) -> Tensor:
+        """x (B, n, d) -> states (B, n, d); `lengths` and `members` are not used."""
         return self.lstm(x)[0]
 
 
 class BiLSTM(nn.Module):
-    """One layer in both directions: x (B, n, d) and lengths (B) -> (B, n, 2h)."""
+    """One bidirectional layer: x (B, n, d), lengths (B) -> (B, n, 2h)."""
 
     def __init__(self, d: int, h: int) -> None:
         super().__init__()

@@ -8,25 +8,30 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from phrasemodels.layers.blocks import within
+from phrasemodels.layers import checks
+from phrasemodels.layers.blocks import token_mask
 from phrasemodels.layers.dense import Dense
 from phrasemodels.layers.pooling import max_over_tokens
 
 
 @dataclass(frozen=True)
 class TbcnnConfig:
-    """relations: how many have a matrix of their own; rare ones share the last. 34 give the size that is printed."""
+    """relations: number of relations with a matrix of their own; all rarer ones share the last. 34 give the printed size."""
 
     d: int = 300
     relations: int = 34
     dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, 1, "d", "relations")
+        checks.share(self, "dropout")
 
     def build(self) -> "Tbcnn":
         return Tbcnn(self)
 
 
 class Tbcnn(nn.Module):
-    """y = ReLU(W_p p + Σ_c W_r(c) c + b) over each word p and its dependents c, then the maximum over words."""
+    """y = ReLU(W_p p + Σ_c W_r(c) c + b) for each word p with dependents c of relation r(c), then the maximum over words."""
 
     def __init__(self, config: TbcnnConfig) -> None:
         super().__init__()
@@ -37,9 +42,9 @@ class Tbcnn(nn.Module):
         )
 
     def forward(self, words: Tensor, lengths: Tensor, edges: Tensor) -> Tensor:
-        """words (B, n, d), lengths (B), edges (B, 2, n): heads from 1 with 0 for the root, relations -> (B, d)."""
+        """words (B, n, d), lengths (B), edges (B, 2, n) = heads (counted from 1, 0 is the root), relations -> (B, d)."""
         B, n, _ = words.shape
-        valid = within(lengths, n)
+        valid = token_mask(lengths, n)
         heads, relations = edges[:, 0], edges[:, 1]
         inner = valid & (heads > 0)
         places = torch.arange(B, device=words.device).unsqueeze(1) * n + heads - 1

@@ -5,23 +5,19 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from phrasemodels.encoders import EncoderConfig
 from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.blocks import AddNorm, Residual, feed_forward, within
+from phrasemodels.layers.blocks import AddNorm, Residual, feed_forward, token_mask
 
 
 @dataclass(frozen=True)
-class TransformerEncoderConfig:
-    """Widths and depths as in Vaswani et al. (2017); residual is AddNorm or another style of layers.blocks."""
+class TransformerEncoderConfig(EncoderConfig):
+    """residual: AddNorm, or another style in `layers.blocks`."""
 
-    d: int = 512
-    heads: int = 8
-    layers: int = 6
-    d_ff: int = 2048
-    dropout: float = 0.1
     residual: type[Residual] = AddNorm
 
     def attention(self, layer: int) -> MultiHeadAttention:
-        """The self-attention of a layer, from 1: the same in all."""
+        """Return the self-attention of a layer: the same kind in all layers."""
         return MultiHeadAttention(self.d, self.heads)
 
     def build(self) -> "TransformerEncoder":
@@ -29,7 +25,7 @@ class TransformerEncoderConfig:
 
 
 class LayersConfig(Protocol):
-    """A stack of layers that may differ in their self-attention."""
+    """The configuration of a stack of layers, whose self-attention may differ from layer to layer."""
 
     @property
     def d(self) -> int: ...
@@ -45,7 +41,7 @@ class LayersConfig(Protocol):
 
 
 class TransformerEncoderLayer(nn.Module):
-    """U = LN(H + Drop(MultiHead(H))); H' = LN(U + Drop(FFN(U))), or another style of residual."""
+    """U = LN(H + Drop(MultiHead(H))); H' = LN(U + Drop(FFN(U))), or the same with another style of residual."""
 
     def __init__(self, config: LayersConfig, layer: int) -> None:
         super().__init__()
@@ -54,20 +50,22 @@ class TransformerEncoderLayer(nn.Module):
         self.residuals = nn.ModuleList(config.residual(config.d, config.dropout) for _ in range(2))
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        """x (B, n, d), valid (B, 1, 1, n) true for tokens -> (B, n, d)."""
         x = self.residuals[0](x, lambda y: self.attention(y, y, valid))
         return self.residuals[1](x, self.feed_forward)
 
 
 class TransformerEncoder(nn.Module):
-    """Embedded tokens (B, n, d) and lengths (B) to states (B, n, d). Phrases, if given, are not looked at."""
+    """A stack of Transformer layers over embedded tokens."""
 
     def __init__(self, config: LayersConfig) -> None:
         super().__init__()
         self.layers = nn.ModuleList(TransformerEncoderLayer(config, layer) for layer in range(1, config.layers + 1))
-        self.last = config.residual.after(config.d)
+        self.last = config.residual.final_norm(config.d)
 
     def forward(self, x: Tensor, lengths: Tensor, members: Tensor | None = None) -> Tensor:
-        valid = within(lengths, x.shape[1])[:, None, None, :]
+        """x (B, n, d), lengths (B) -> states (B, n, d). Phrases (`members`) are not used."""
+        valid = token_mask(lengths, x.shape[1])[:, None, None, :]
         for layer in self.layers:
             x = layer(x, valid)
         return self.last(x)

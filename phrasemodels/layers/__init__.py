@@ -1,1 +1,1 @@
-"""Attention, phrases and the blocks they are put together from."""
+"""Layers: attention, attention weights, phrases, pooling, scorers, and checks of configurations."""

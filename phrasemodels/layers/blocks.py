@@ -1,4 +1,4 @@
-"""What stands around attention: residual styles, feed-forward, positions, embeddings.
+"""Parts of a Transformer besides attention: residual styles, feed-forward, positions, embeddings, special ids.
 
 Shapes: B batch, n tokens, d model width.
 """
@@ -8,18 +8,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+PAD, UNKNOWN, BEGIN, END = range(4)  # the first four ids of a vocabulary
 Sublayer = Callable[[Tensor], Tensor]
 
 
 class Residual(nn.Module):
-    """What surrounds a sublayer: (x, sublayer) -> x, both (B, n, d)."""
+    """A way to add a sublayer f to its input: (x, f) -> x, both (B, n, d)."""
 
     def __init__(self, d: int, dropout: float) -> None:
         super().__init__()
 
     @staticmethod
-    def after(d: int) -> nn.Module:
-        """What follows the last layer."""
+    def final_norm(d: int) -> nn.Module:
+        """Return the module that follows the last layer."""
         return nn.Identity()
 
 
@@ -36,7 +37,7 @@ class AddNorm(Residual):
 
 
 class PreNorm(Residual):
-    """x + Drop(f(LN(x))), and a norm after the last layer, as OpenNMT has it (ε = 1e-6)."""
+    """x + Drop(f(LN(x))), and a norm after the last layer, as in OpenNMT (ε = 1e-6)."""
 
     def __init__(self, d: int, dropout: float) -> None:
         super().__init__(d, dropout)
@@ -47,12 +48,12 @@ class PreNorm(Residual):
         return x + self.dropout(sublayer(self.norm(x)))
 
     @staticmethod
-    def after(d: int) -> nn.Module:
+    def final_norm(d: int) -> nn.Module:
         return nn.LayerNorm(d, eps=1e-6)
 
 
 class Replace(Residual):
-    """f(x) alone, neither residual nor norm: Algorithm 1 of paper 000 to the letter."""
+    """f(x), without residual and norm: Algorithm 1 of paper 000 as printed."""
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
         return sublayer(x)
@@ -70,14 +71,14 @@ class FeedForward(nn.Sequential):
 
 
 def feed_forward(d: int, d_ff: int) -> nn.Module:
-    """A feed-forward sublayer, or nothing where d_ff is 0."""
+    """Return a feed-forward sublayer, or the identity if d_ff is 0."""
     return FeedForward(d, d_ff) if d_ff else nn.Identity()
 
 
 def sinusoids(positions: Tensor, d: int) -> Tensor:
-    """Sinusoidal encodings (Vaswani et al. 2017, section 3.5) of positions (...): (..., d), float32.
+    """Return the sinusoidal encodings (Vaswani et al. 2017, section 3.5) of positions (...): (..., d), float32.
 
-    Computed where they are needed, so there is no longest sentence.
+    They are computed, not read from a table, so sentences may have any length.
     """
     rates = torch.exp(torch.arange(0, d, 2, device=positions.device) * (-torch.log(torch.tensor(10000.0)) / d))
     angles = positions.unsqueeze(-1) * rates
@@ -87,7 +88,7 @@ def sinusoids(positions: Tensor, d: int) -> Tensor:
 class TokenEmbedding(nn.Module):
     """Embeddings of variance 1 plus sinusoidal positions, with dropout.
 
-    Weights are N(0, 1/d) and scaled by √d on the way in, so that the same table can serve as the output projection.
+    Weights are drawn from N(0, 1/d) and scaled by √d here, so that the same table can be the output projection.
     """
 
     def __init__(self, vocabulary: int, d: int, dropout: float) -> None:
@@ -97,12 +98,12 @@ class TokenEmbedding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, first: int = 0) -> Tensor:
-        """tokens (B, n) of which the leftmost stands at position `first`; returns (B, n, d)."""
+        """tokens (B, n), the leftmost at position `first` -> (B, n, d)."""
         d = self.table.embedding_dim
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
         return self.dropout(self.table(tokens) * d**0.5 + sinusoids(positions, d))
 
 
-def within(lengths: Tensor, n: int) -> Tensor:
-    """lengths (B) -> (B, n) booleans: true where there is a token."""
+def token_mask(lengths: Tensor, n: int) -> Tensor:
+    """lengths (B) -> (B, n) booleans: true for tokens, false for padding."""
     return torch.arange(n, device=lengths.device) < lengths.unsqueeze(1)

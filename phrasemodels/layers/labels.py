@@ -1,10 +1,10 @@
 """The label attention layer (paper 004, section 2.3): one attention head for each label of the treebank.
 
-Shapes: B batch, N positions, d model width, L labels, dk width of queries, keys and values (half content, half
-position), Q query rows: one where a label's query is learned, N where it comes from the words.
+Two products are reordered, with the same result: q_l (W_l x) = (q_l W_l) x, and a (x W_l) = (a x) W_l. So the keys and
+values of L heads are never computed for every word.
 
-Two products are reordered, with the same result: a learned query meets its label's key matrix before it meets the
-words, and words are averaged before they meet the value matrix. So keys and values of L heads are never made.
+Shapes: B batch, N positions, d model width, L labels, dk width of queries, keys and values (half content, half
+position), Q query rows: 1 if a label's query is learned, N if it is computed from the words.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phrasemodels.layers import checks
 from phrasemodels.layers.partitioned import (
-    Partitioned,
     PartitionedFeedForward,
+    PartitionedLinear,
     Scale,
     SharedAddNorm,
     SharedDropout,
@@ -28,15 +29,15 @@ Align = Callable[[Tensor, int], Tensor]
 
 
 def own_query(queries: Tensor, batch: int) -> Tensor:
-    """Each label has its own query, in every sentence: queries (L, dk) -> (1, L, dk)."""
+    """Give each label its own query in every sentence: queries (L, dk) -> (1, L, dk)."""
     return queries[None]
 
 
 def released_query(queries: Tensor, batch: int) -> Tensor:
-    """The alignment of the released code: queries are repeated sentence by sentence, keys label by label.
+    """Align queries as the released code does, for comparisons: queries (L, dk) -> (B, L, dk).
 
-    So label l of sentence b has the query of label (l·B + b) mod L, and results depend on the batch: queries (L, dk)
-    -> (B, L, dk). For comparisons only.
+    It repeats queries sentence by sentence, but keys label by label. So label l of sentence b gets the query of label
+    (l·B + b) mod L, and results depend on the batch.
     """
     labels = len(queries)
     row = torch.arange(labels, device=queries.device) * batch
@@ -44,7 +45,7 @@ def released_query(queries: Tensor, batch: int) -> Tensor:
 
 
 class LabelMatrices(nn.Module):
-    """A matrix for each label, of content and of position: [X_c W_l^c; X_p W_l^p]."""
+    """[X_c W_l^c; X_p W_l^p]: a matrix for the content and one for the position of each label l."""
 
     def __init__(self, labels: int, d: int, dk: int) -> None:
         super().__init__()
@@ -54,13 +55,13 @@ class LabelMatrices(nn.Module):
                 nn.init.xavier_uniform_(matrix)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same x (B, N, d) for all labels, or (B, L, N, d) -> (B, L, N, dk)."""
+        """x (B, N, d), the same for all labels, or (B, L, N, d) -> (B, L, N, dk)."""
         x = x[:, None] if x.dim() == 3 else x
         content, position = x.chunk(2, -1)
         return torch.cat([content @ self.content, position @ self.position], -1)
 
     def transposed(self, y: Tensor) -> Tensor:
-        """y (B, L, dk) -> W_l y_l, (B, L, d)."""
+        """Return W_l y_l: y (B, L, dk) -> (B, L, d)."""
         content, position = y.chunk(2, -1)
         products = zip((self.content, self.position), (content, position), strict=True)
         return torch.cat([torch.einsum("ldk,blk->bld", weight, part) for weight, part in products], -1)
@@ -76,7 +77,7 @@ class LearnedQueries(nn.Module):
         self.align = align
 
     def scores(self, x: Tensor) -> Tensor:
-        """x (B, N, d) -> (B, L, 1, N)."""
+        """x (B, N, d) -> scores (B, L, 1, N)."""
         queries = self.key.transposed(self.align(self.query, len(x)))
         return (queries @ x.transpose(1, 2))[:, :, None]
 
@@ -86,14 +87,14 @@ class LearnedQueries(nn.Module):
 
 
 class InputQueries(LearnedQueries):
-    """The same with queries from the words, so that each word has weights of its own: an n × n matrix a label."""
+    """As LearnedQueries, but queries are computed from the words, so that a label has one row of weights per word."""
 
     def __init__(self, labels: int, d: int, dk: int, align: Align = own_query) -> None:
         nn.Module.__init__(self)
         self.matrix, self.key, self.value = (LabelMatrices(labels, d, dk) for _ in range(3))
 
     def scores(self, x: Tensor) -> Tensor:
-        """x (B, N, d) -> (B, L, N, N)."""
+        """x (B, N, d) -> scores (B, L, N, N)."""
         return self.matrix(x) @ self.key(x).transpose(2, 3)
 
     def contexts(self, weights: Tensor, x: Tensor) -> Tensor:
@@ -102,7 +103,7 @@ class InputQueries(LearnedQueries):
 
 
 class Combine(nn.Module):
-    """Contexts (B, L, Q, dk) and words x (B, N, d) to states (B, N, width), of `groups` equal groups of features."""
+    """Contexts (B, L, Q, dk) and words x (B, N, d) -> states (B, N, width), in `groups` equal groups of features."""
 
     width: int
     groups: int
@@ -111,12 +112,12 @@ class Combine(nn.Module):
 class PerLabel(Combine):
     """o_l = [c_l^c P; c_l^p P'], r_li = LN((Drop(o_l) + x_i) R) (Eq 3 to 5); a word is [r_1i; ...; r_Li].
 
-    o_l is the same for every word where queries are learned, so differences of words see it through LN alone.
+    If queries are learned, o_l is the same for every word, so that words differ by it only through LN.
     """
 
     def __init__(self, labels: int, d: int, dk: int, out: int, dropout: float) -> None:
         super().__init__()
-        self.project = Partitioned((dk // 2, dk // 2), (d // 2, d // 2))
+        self.project = PartitionedLinear((dk // 2, dk // 2), (d // 2, d // 2))
         self.reduce = nn.Linear(d, out, bias=False)
         nn.init.xavier_uniform_(self.reduce.weight)
         self.norm, self.dropout = StandardNorm(out), SharedDropout(dropout)
@@ -124,16 +125,16 @@ class PerLabel(Combine):
 
     def forward(self, contexts: Tensor, x: Tensor) -> Tensor:
         o = self.dropout(self.project(contexts))
-        r = self.norm(self.reduce(o) + self.reduce(x)[:, None])  # (o + x) R, without o + x
+        r = self.norm(self.reduce(o) + self.reduce(x)[:, None])  # (o + x) R, without (B, L, N, d) numbers o + x
         return r.transpose(1, 2).flatten(2)
 
 
 class AsSelfAttention(Combine):
-    """LN(x + Drop([c_1; ...; c_L] P)): labels as the heads of one more layer of self-attention."""
+    """LN(x + Drop([c_1; ...; c_L] P)): the labels are the heads of another layer of self-attention."""
 
     def __init__(self, labels: int, d: int, dk: int, out: int, dropout: float) -> None:
         super().__init__()
-        self.project = Partitioned((labels * dk // 2,) * 2, (d // 2, d // 2))
+        self.project = PartitionedLinear((labels * dk // 2,) * 2, (d // 2, d // 2))
         self.residual = SharedAddNorm(d, dropout)
         self.width, self.groups = d, d // 2
 
@@ -145,11 +146,12 @@ class AsSelfAttention(Combine):
 
 @dataclass(frozen=True)
 class LabelAttentionConfig:
-    """The switches of paper 004, each a part that is passed in.
+    """The switches of paper 004; each is a function or class that does one reading of the text.
 
-    labels: how many, from the treebank where 0. scale: by_head_width (Eq 1), or by_model_width as released. align:
-    own_query, or released_query for the released code's. query: LearnedQueries or InputQueries. combine: PerLabel or
-    AsSelfAttention. d_ff: hidden units of each part of the feed-forward layer, 0 for none.
+    labels: number of labels; 0: that of the treebank. d_kv: width of queries, keys and values. d_out: features per label.
+    d_ff: hidden units of each part of the feed-forward layer; 0: no such layer. scale: by_head_width (Eq 1), or
+    by_model_width as released. align: own_query, or released_query. query: LearnedQueries or InputQueries. combine:
+    PerLabel or AsSelfAttention.
     """
 
     labels: int = 0
@@ -163,17 +165,23 @@ class LabelAttentionConfig:
     query: Callable[[int, int, int, Align], LearnedQueries] = LearnedQueries
     combine: Callable[[int, int, int, int, float], Combine] = PerLabel
 
+    def __post_init__(self) -> None:
+        checks.at_least(self, 0, "labels", "d_ff")
+        checks.even(self, "d_kv")
+        checks.at_least(self, 2, "d_out")  # the norm over them divides by d_out - 1
+        checks.share(self, "dropout", "residual_dropout")
+
     def build(self, d: int) -> "LabelAttention":
         return LabelAttention(self, d)
 
 
 class LabelAttention(nn.Module):
-    """States (B, N, d) to states (B, N, width), of `groups` equal groups of features: one a label."""
+    """States (B, N, d) -> states (B, N, width), in `groups` equal groups of features: one per label (PerLabel)."""
 
     def __init__(self, config: LabelAttentionConfig, d: int) -> None:
         super().__init__()
         if config.labels < 1:
-            raise ValueError("a label attention layer without labels: give `labels`")
+            raise ValueError("labels=0: a label attention layer needs the number of labels")
         sizes = (config.labels, d, config.d_kv)
         self.attend = config.query(*sizes, config.align)
         self.combine = config.combine(*sizes, config.d_out, config.residual_dropout)
@@ -181,12 +189,12 @@ class LabelAttention(nn.Module):
         self.width, self.groups = self.combine.width, self.combine.groups
         self.feed_forward = self.residual = None
         if config.d_ff:
-            # the last d/2 features have units of their own, as if they were position: a trait of the released code
+            # as in the released code, the last d/2 features have their own hidden units, as if they were position
             self.feed_forward = PartitionedFeedForward(self.width, d // 2, config.d_ff, config.dropout)
             self.residual = SharedAddNorm(self.width, config.dropout)
 
     def weights(self, x: Tensor, valid: Tensor) -> Tensor:
-        """Attention of each label, (B, L, Q, N); x (B, N, d), valid (B, 1, 1, N)."""
+        """Return the attention of each label, (B, L, Q, N): x (B, N, d), valid (B, 1, 1, N) true for real positions."""
         return (self.attend.scores(x) * self.scale).masked_fill(~valid, -torch.inf).softmax(-1)
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """Multi-dimensional attention inside phrases: a weight for every feature of every pair of words (paper 001, Eq 1-2).
 
-Words of all sentences of a batch lie packed, one after another, and so do the phrases that they are divided into. So
-nothing is computed for padding or across phrases, and memory is the sum of squared phrase lengths at most; on a CPU, in
-float32, a kernel that recomputes the weights in the backward pass needs no square at all.
-Shapes: N words, d features, P phrases, l words of a phrase.
+The words of all sentences of a batch are packed one after another, and divided into phrases. So nothing is computed for
+padding or across phrases, and memory is at most the sum of squared phrase lengths. On a CPU in float32, `multidim_kernel`
+recomputes the weights in the backward pass, and memory is linear.
+Shapes: B sentences, n tokens, N packed words, d features, P phrases, l words of a phrase.
 """
 
 from collections.abc import Callable
@@ -17,31 +17,32 @@ from phrasemodels.structs import kernels
 
 
 def boundaries(level: Tensor, valid: Tensor) -> Tensor:
-    """Where phrases begin among the packed words, and N: (P + 1).
+    """Return the positions of the first words of phrases among the packed words, and N: (P + 1).
 
-    level (B, n) numbers the phrases of each sentence; neighbours of one number are one phrase. valid (B, n).
+    level (B, n): the number of each token's phrase; adjacent tokens with the same number are one phrase. valid (B, n):
+    true for tokens.
     """
     fresh = F.pad(level[:, 1:] != level[:, :-1], (1, 0), value=True)[valid]
     return torch.cat([fresh.nonzero().squeeze(1), fresh.new_full((1,), len(fresh), dtype=torch.long)])
 
 
 def weights_within(u: Tensor, w: Tensor) -> Tensor:
-    """a_ij = softmax_j(ELU(u_i + w_j)) over j ≠ i, for every feature: (P, l, d) twice -> (P, l, l, d), l > 1."""
+    """Return a_ij = softmax_j(ELU(u_i + w_j)) over j ≠ i for every feature: u, w (P, l, d) -> (P, l, l, d), l > 1."""
     logits = F.elu(u.unsqueeze(2) + w.unsqueeze(1))
     itself = torch.eye(u.shape[1], dtype=torch.bool, device=u.device)[..., None]
     return logits.masked_fill(itself, float("-inf")).softmax(2)
 
 
 def attend_blocks(u: Tensor, w: Tensor, p: Tensor, bounds: Tensor) -> Tensor:
-    """The reference: phrases of one length at a time, as one block (P, l, l, d)."""
+    """Compute `attend_within` in torch, for all phrases of one length at a time, as a block (P, l, l, d)."""
     starts, lengths = bounds[:-1], bounds.diff()
-    places, found = [], []
+    places, outputs = [], []
     for length in lengths.unique().tolist():
         rows = starts[lengths == length].unsqueeze(1) + torch.arange(length, device=u.device)
         places.append(rows.flatten())
         inside = torch.zeros_like(p[rows]) if length == 1 else _block(u[rows], w[rows], p[rows])
-        found.append(inside.flatten(0, 1))
-    return torch.cat(found)[torch.cat(places).argsort()] if found else torch.zeros_like(p)
+        outputs.append(inside.flatten(0, 1))
+    return torch.cat(outputs)[torch.cat(places).argsort()] if outputs else torch.zeros_like(p)
 
 
 def _block(u: Tensor, w: Tensor, p: Tensor) -> Tensor:
@@ -49,13 +50,13 @@ def _block(u: Tensor, w: Tensor, p: Tensor) -> Tensor:
 
 
 def attend_within(u: Tensor, w: Tensor, p: Tensor, bounds: Tensor) -> Tensor:
-    """p̃_i = Σ_j a_ij ∘ p_j over the other words of i's phrase; zeros for a phrase of one word.
+    """Return p̃_i = Σ_j a_ij ∘ p_j over the other words of i's phrase, (N, d); 0 for a phrase of one word.
 
-    u, w, p (N, d): what a word brings to its logits as the one that attends and as the one attended to, and its value.
-    bounds (P + 1) from `boundaries`.
+    u, w, p (N, d): the term of each word in its own logits, its term in the logits of other words, and its value. bounds
+    (P + 1) from `boundaries`.
     """
     if kernels.usable(u, w, p) and u.dtype == torch.float32:
-        return multidim_kernel.Within.apply(attend_blocks, u, w, p, bounds)
+        return multidim_kernel.AttendWithin.apply(attend_blocks, u, w, p, bounds)
     return attend_blocks(u, w, p, bounds)
 
 
@@ -63,11 +64,11 @@ Alone = Callable[[Tensor], Tensor]
 
 
 def itself(p: Tensor) -> Tensor:
-    """A phrase of one word attends to itself; the other choice is torch.zeros_like, to nothing."""
+    """Let a phrase of one word attend to itself. The other choice is torch.zeros_like: it attends to nothing."""
     return p
 
 
 def fill_alone(attended: Tensor, p: Tensor, bounds: Tensor, alone: Alone) -> Tensor:
-    """What `alone` says for phrases of one word, where Eq 1 has no key: (N, d)."""
+    """Replace the outputs of phrases of one word, for which Eq 1 has no key, by alone(p): attended, p (N, d) -> (N, d)."""
     single = (bounds.diff() == 1).repeat_interleave(bounds.diff())
     return torch.where(single.unsqueeze(1), alone(p), attended)

@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=False
-"""Attention inside phrases on the CPU, fused: weights are computed, used and forgotten, and computed anew backward.
+"""Attention inside phrases on the CPU, fused: weights are recomputed in the backward pass, not saved.
 
 With s_ij = ELU(u_i + w_j) for j ≠ i, and m_i the largest of them, which is ELU(u_i + max_{j≠i} w_j) since ELU grows:
 
@@ -8,8 +8,9 @@ With s_ij = ELU(u_i + w_j) for j ≠ i, and m_i the largest of them, which is EL
 Every exponent is ≤ 0 and one of them is 0, so z_i ≥ 1 at any logit. With a_ij = exp(s_ij − m_i) / z_i and g the
 gradient to o:  dp_j = Σ_i a_ij g_i,   dx_ij = a_ij g_i (p_j − o_i) ELU'(u_i + w_j),   ELU'(x) = exp(min(x, 0)).
 
-A tile is a phrase at WIDTH features. It is copied to a desk where each word has one row, divided into fields of WIDTH
-numbers: it stays in the L1 cache, and a loop over two rows needs one test of overlap, so that LLVM vectorises it.
+A tile is WIDTH features of a phrase. It is copied to a small array, the desk: one row per word, divided into fields of
+WIDTH numbers (U, W, P, ...). The desk stays in the L1 cache, and a loop over two of its rows needs a single test of
+overlap, so that LLVM vectorises it.
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ from numba import njit
 
 from phrasemodels.structs.kernels import over_batch, reference_vjp
 from phrasemodels.structs.kernels.compilation import COMPILE
-from phrasemodels.structs.kernels.vector import exp32
+from phrasemodels.structs.kernels.exp32 import exp32
 
 WIDTH = 32
 _0, _1 = np.float32(0), np.float32(1)
@@ -26,8 +27,8 @@ U, W, P, M, Z, OUT, DU, DW, DP = (field * WIDTH for field in range(9))
 
 
 @njit(**COMPILE)
-def _lay(array, first, left, desk, field):
-    """Copy a tile of an array (N, d) to a field of the desk; features beyond d become zeros."""
+def _to_desk(array, first, left, desk, field):
+    """Copy a tile of an array (N, d), from word `first` and feature `left` on, to a field of the desk; 0 beyond d."""
     width = min(WIDTH, array.shape[1] - left)
     for i in range(len(desk)):
         row, source = desk[i], array[first + i]
@@ -36,8 +37,8 @@ def _lay(array, first, left, desk, field):
 
 
 @njit(**COMPILE)
-def _take(array, first, left, desk, field):
-    """Copy a field of the desk to its tile of an array."""
+def _from_desk(array, first, left, desk, field):
+    """Copy a field of the desk to the tile of an array (N, d) that begins at word `first` and feature `left`."""
     width = min(WIDTH, array.shape[1] - left)
     for i in range(len(desk)):
         row, target = desk[i], array[first + i]
@@ -47,7 +48,7 @@ def _take(array, first, left, desk, field):
 
 @njit(**COMPILE)
 def _maxima(desk, top):
-    """m_i of every word, with the largest w_j and the second largest (ties count twice) of each feature in `top`."""
+    """Compute m_i of every word, from the largest and second largest w_j of each feature, left in `top`; ties count twice."""
     top[:] = -np.inf
     for j in range(len(desk)):
         row = desk[j]
@@ -65,7 +66,7 @@ def _maxima(desk, top):
 
 @njit(**COMPILE)
 def _add(own, other):
-    """Add a word to the sums of another."""
+    """Add the terms of one word to the sums z and o of another."""
     for f in range(WIDTH):
         x = own[U + f] + other[W + f]
         a = exp32((x if x > _0 else exp32(x if x < _0 else _0) - _1) - own[M + f])
@@ -74,8 +75,8 @@ def _add(own, other):
 
 
 @njit(**COMPILE)
-def _pull(own, other):
-    """Add to the gradients what a word gives to one that it attends to, and back; M..OUT hold m, g / z and o."""
+def _add_gradients(own, other):
+    """Add the gradients of one pair of words; the fields M, Z and OUT of `own` hold m, g / z and o."""
     for f in range(WIDTH):
         x = own[U + f] + other[W + f]
         slope = exp32(x if x < _0 else _0)
@@ -97,9 +98,9 @@ def _forward(begin, step, u, w, p, bounds, z, out):
             continue
         desk = room[:length]
         for left in range(0, u.shape[1], WIDTH):
-            _lay(u, first, left, desk, U)
-            _lay(w, first, left, desk, W)
-            _lay(p, first, left, desk, P)
+            _to_desk(u, first, left, desk, U)
+            _to_desk(w, first, left, desk, W)
+            _to_desk(p, first, left, desk, P)
             _maxima(desk, top)
             desk[:, Z:DU] = _0
             for i in range(length):
@@ -109,8 +110,8 @@ def _forward(begin, step, u, w, p, bounds, z, out):
                 row = desk[i]
                 for f in range(WIDTH):
                     row[OUT + f] /= row[Z + f]
-            _take(z, first, left, desk, Z)
-            _take(out, first, left, desk, OUT)
+            _from_desk(z, first, left, desk, Z)
+            _from_desk(out, first, left, desk, OUT)
 
 
 @njit(**COMPILE)
@@ -124,41 +125,41 @@ def _backward(begin, step, u, w, p, bounds, scale, out, du, dw, dp):
             continue
         desk = room[:length]
         for left in range(0, u.shape[1], WIDTH):
-            _lay(u, first, left, desk, U)
-            _lay(w, first, left, desk, W)
-            _lay(p, first, left, desk, P)
-            _lay(scale, first, left, desk, Z)
-            _lay(out, first, left, desk, OUT)
+            _to_desk(u, first, left, desk, U)
+            _to_desk(w, first, left, desk, W)
+            _to_desk(p, first, left, desk, P)
+            _to_desk(scale, first, left, desk, Z)
+            _to_desk(out, first, left, desk, OUT)
             _maxima(desk, top)
             desk[:, DU:] = _0
             for i in range(length):
                 for j in range(length):
                     if i != j:
-                        _pull(desk[i], desk[j])
-            _take(du, first, left, desk, DU)
-            _take(dw, first, left, desk, DW)
-            _take(dp, first, left, desk, DP)
+                        _add_gradients(desk[i], desk[j])
+            _from_desk(du, first, left, desk, DU)
+            _from_desk(dw, first, left, desk, DW)
+            _from_desk(dp, first, left, desk, DP)
 
 
-class Within(torch.autograd.Function):
-    """(reference, u, w, p, bounds) -> attended (N, d); saves (N, d) arrays alone."""
+class AttendWithin(torch.autograd.Function):
+    """(reference, u, w, p, bounds) -> attended (N, d), as `multidim.attend_within`; only (N, d) arrays are saved."""
 
     @staticmethod
     def forward(ctx, reference, u, w, p, bounds):
-        given = [np.ascontiguousarray(x.detach().numpy()) for x in (u, w, p)]
-        z, out = np.empty(given[0].shape, np.float32), np.empty(given[0].shape, np.float32)
-        over_batch(_forward, len(bounds) - 1, *given, bounds.numpy(), z, out)
-        found = torch.from_numpy(out)
+        inputs = [np.ascontiguousarray(x.detach().numpy()) for x in (u, w, p)]
+        z, out = np.empty(u.shape, np.float32), np.empty(u.shape, np.float32)
+        over_batch(_forward, len(bounds) - 1, *inputs, bounds.numpy(), z, out)
+        attended = torch.from_numpy(out)
         ctx.reference = reference
-        ctx.save_for_backward(u, w, p, bounds, torch.from_numpy(z), found)
-        return found
+        ctx.save_for_backward(u, w, p, bounds, torch.from_numpy(z), attended)
+        return attended
 
     @staticmethod
     def backward(ctx, grad):
         u, w, p, bounds, z, out = ctx.saved_tensors
         if torch.is_grad_enabled():
             return None, *reference_vjp(lambda *x: ctx.reference(*x, bounds), (u, w, p), grad), None
-        given = [np.ascontiguousarray(x.detach().numpy()) for x in (u, w, p, bounds, grad / z, out)]
-        found = [np.empty(u.shape, np.float32) for _ in range(3)]
-        over_batch(_backward, len(bounds) - 1, *given, *found)
-        return None, *map(torch.from_numpy, found), None
+        inputs = [np.ascontiguousarray(x.detach().numpy()) for x in (u, w, p, bounds, grad / z, out)]
+        grads = [np.empty(u.shape, np.float32) for _ in range(3)]
+        over_batch(_backward, len(bounds) - 1, *inputs, *grads)
+        return None, *map(torch.from_numpy, grads), None

@@ -1,7 +1,8 @@
-"""n-gram encoders of head states (paper 002, section 3): what stands for a word is its n-gram, the word last.
+"""Attention heads over n-grams (paper 002, section 3): the n-gram that ends at a word takes the place of the word.
 
-Shapes: n words, R rows (sentences, heads and q, k, v alike), w head width, s gram size, L = n + s − 1. Words come first
-and s − 1 zeros before them (Eq 10), so that the k-th words of all windows are one slice.
+The window of a word is its n-gram: the word and the s − 1 words before it, zeros before the sentence (Eq 10).
+Shapes: n words, R rows (one per sentence, head, and q, k or v), w head width, s gram size, L = n + s − 1 padded words.
+Words are the first dimension, so that the k-th words of all windows are one slice.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,30 +13,30 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels.layers.attention import MultiHeadAttention, softmax_attention
-from phrasemodels.layers.gram_lstm import lstm_over_grams
+from phrasemodels.layers.ngram_lstm import bilstm_over_windows
 
 Readout = Callable[[Tensor, Tensor], Tensor]
 Gate = Callable[[Tensor, Tensor], Tensor]
 
 
 class GramEncoder(Protocol):
-    """Builds, for head width w, a module: padded states (L, R, w) and s to one vector a window (n, R, w)."""
+    """Builds, for head width w, a module: padded states (L, R, w) and s -> one vector per window, (n, R, w)."""
 
     def __call__(self, width: int, readout: Readout) -> nn.Module: ...
 
 
 def final_states(hidden: Tensor, cells: Tensor) -> Tensor:
-    """Final hidden states, forward plus backward (paper 002, Eq 9); hidden, cells (2, n, R, w) -> (n, R, w)."""
+    """Add the final hidden states of both directions (paper 002, Eq 9): hidden, cells (2, n, R, w) -> (n, R, w)."""
     return hidden.sum(0)
 
 
 def states_and_cells(hidden: Tensor, cells: Tensor) -> Tensor:
-    """Final hidden states and cells, both directions, summed: the released fairseq code. For an RNN cells are zero."""
+    """Add final hidden states and cells of both directions, as the released fairseq code does. Cells of an RNN are 0."""
     return hidden.sum(0) + cells.sum(0)
 
 
-class Recurrent(nn.Module):
-    """Weights of one bidirectional layer w -> w per direction, with two biases as torch has them; Xavier (section 4.2)."""
+class NgramRecurrent(nn.Module):
+    """The weights of a bidirectional recurrent layer, w -> w per direction: two biases as in torch, Xavier (section 4.2)."""
 
     gates: int
 
@@ -49,47 +50,47 @@ class Recurrent(nn.Module):
 
     @property
     def bias(self) -> Tensor:
-        """The two biases are only ever added to each other: (2, gates · w)."""
+        """The sum of both biases, (2, gates · w)."""
         return self.input_bias + self.recurrent_bias
 
 
-class BiLSTM(Recurrent):
-    """Bidirectional LSTM over each window (Eq 9); gates in torch's order i, f, g, o."""
+class NgramBiLSTM(NgramRecurrent):
+    """A bidirectional LSTM over each window (Eq 9); gates in torch's order i, f, g, o."""
 
     gates = 4
 
     def forward(self, states: Tensor, size: int) -> Tensor:
-        """(L, R, w) -> (n, R, w)."""
-        return self.readout(*lstm_over_grams(states, size, self.input, self.recurrent, self.bias))
+        """states (L, R, w), size s -> (n, R, w)."""
+        return self.readout(*bilstm_over_windows(states, size, self.input, self.recurrent, self.bias))
 
 
-class BiRNN(Recurrent):
-    """The same with tanh units, as in the released OpenNMT code."""
+class NgramBiRNN(NgramRecurrent):
+    """A bidirectional tanh RNN over each window, as in the released OpenNMT code."""
 
     gates = 1
 
     def forward(self, states: Tensor, size: int) -> Tensor:
-        """(L, R, w) -> (n, R, w)."""
+        """states (L, R, w), size s -> (n, R, w)."""
         n, rows, width = len(states) - size + 1, states.shape[1], states.shape[2]
         projected = torch.einsum("lrw,dgw->dlrg", states, self.input) + self.bias[:, None, None]
         hidden = None
         for step in range(size):
-            seen = torch.stack([projected[0, step : step + n], projected[1, size - 1 - step : size - 1 - step + n]])
+            total = torch.stack([projected[0, step : step + n], projected[1, size - 1 - step : size - 1 - step + n]])
             if hidden is not None:
-                seen = seen + (hidden.flatten(1, 2) @ self.recurrent.transpose(1, 2)).view(2, n, rows, width)
-            hidden = seen.tanh()
+                total = total + (hidden.flatten(1, 2) @ self.recurrent.transpose(1, 2)).view(2, n, rows, width)
+            hidden = total.tanh()
         assert hidden is not None
         return self.readout(hidden, torch.zeros_like(hidden))
 
 
-class Sum(nn.Module):
-    """The sum of the words of each window (Eq 15); no weights, no readout."""
+class NgramSum(nn.Module):
+    """The sum of the words of each window (Eq 15); it has no weights, and `readout` is not used."""
 
     def __init__(self, width: int, readout: Readout) -> None:
         super().__init__()
 
     def forward(self, states: Tensor, size: int) -> Tensor:
-        """(L, R, w) -> (n, R, w)."""
+        """states (L, R, w), size s -> (n, R, w)."""
         n = len(states) - size + 1
         total = states[:n]
         for first in range(1, size):
@@ -97,40 +98,38 @@ class Sum(nn.Module):
         return total
 
 
-class Mean(Sum):
-    """The same divided by s, zeros counted: what the released code calls sum."""
+class NgramMean(NgramSum):
+    """The sum of a window divided by s, even where it has zeros; the released code calls this sum."""
 
     def forward(self, states: Tensor, size: int) -> Tensor:
-        """(L, R, w) -> (n, R, w)."""
+        """states (L, R, w), size s -> (n, R, w)."""
         return super().forward(states, size) / size
 
 
 def grams_alone(grams: Tensor, states: Tensor) -> Tensor:
-    """The n-gram takes the place of the word (Eq 8)."""
+    """Return the n-grams in place of the words (Eq 8): grams, states (n, R, w) -> (n, R, w)."""
     return grams
 
 
 def residual_gate(grams: Tensor, states: Tensor) -> Tensor:
-    """σ(S) ∘ gram + (1 − σ(S)) ∘ S (Eq 13); the gate has no weights."""
+    """Return σ(S) ∘ gram + (1 − σ(S)) ∘ S (Eq 13), shapes as in `grams_alone`; the gate has no weights."""
     return torch.lerp(states, grams, states.sigmoid())
 
 
 def _slice(places: list[int]) -> slice | list[int]:
-    """Adjacent places as a slice, which copies nothing."""
+    """Return adjacent places as a slice, which avoids a copy."""
     first, last = places[0], places[-1]
     return slice(first, last + 1) if places == list(range(first, last + 1)) else places
 
 
 class PhraseHeads(nn.Module):
-    """Phrase(·) of Eq 7: every head by the encoder of its gram size, size 0 as it is (the text prints it reversed).
+    """Phrase(·) of Eq 7: each head by the encoder of its gram size; heads of size 0 stay words (Eq 7 prints the reverse).
 
-    Heads of one size share an encoder, and q, k, v do too.
+    sizes: the gram size of each head. Heads of one size share an encoder, and so do q, k and v.
     """
 
     def __init__(self, sizes: Sequence[int], width: int, encoder: GramEncoder, readout: Readout, gate: Gate) -> None:
         super().__init__()
-        if min(sizes) < 0:
-            raise ValueError(f"gram sizes {tuple(sizes)}: a size is 0 (the word alone) or the words of a window")
         self.gate = gate
         by_size = sorted(range(len(sizes)), key=lambda head: sizes[head])
         self.groups = {s: _slice([head for head in by_size if sizes[head] == s]) for s in sorted(set(sizes))}
@@ -138,9 +137,9 @@ class PhraseHeads(nn.Module):
         self.encoders = nn.ModuleDict({str(s): encoder(width, readout) for s in sorted(set(sizes)) if s})
 
     def forward(self, *heads: Tensor) -> list[Tensor]:
-        """q, k, v, or any number of tensors (B, n, h, w), to the same shapes, heads in the same order.
+        """q, k, v, or any number of tensors (B, n, h, w) -> tensors of the same shape, heads in the same order.
 
-        Padding must stand right of the words: then no word's n-gram reaches it.
+        Padding must follow the words; then no n-gram of a word holds padding.
         """
         parts = [[x[..., self.groups[0], :]] for x in heads] if 0 in self.groups else [[] for _ in heads]
         for name, encoder in self.encoders.items():
@@ -161,8 +160,8 @@ class PhraseAttention(MultiHeadAttention):
         self.phrases = PhraseHeads(sizes, d // len(sizes), encoder, readout, gate)
 
     def forward(self, queries: Tensor, memory: Tensor, *masks: Tensor) -> Tensor:
-        """x (B, n, d) twice, and allowed keys as softmax_attention takes them -> (B, n, d)."""
-        assert memory is queries, "a gram is made of the words before it: this is self-attention"
+        """queries and memory, the same x (B, n, d), and masks as in `softmax_attention` -> (B, n, d)."""
+        assert memory is queries, "n-grams are defined for self-attention alone"
         layers = (self.query, self.key, self.value)
         q, k, v = self.phrases(*(layer(queries).unflatten(-1, (self.heads, -1)) for layer in layers))
         heads = self.attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), *masks)

@@ -1,7 +1,7 @@
-"""Attention over words whose content and position stay apart (Kitaev and Klein 2018; paper 004, section 2.2).
+"""Attention that separates content from position (Kitaev and Klein 2018; paper 004, section 2.2).
 
-A state is [content; position], and every map is two maps side by side. Shapes: B batch, N positions, d model width,
-half = d/2, h heads, dk width of a head, half of it content.
+A state is [content; position], and every linear map is one map of the content and one of the position.
+Shapes: B batch, N positions, d model width, half = d/2, h heads, dk width of a head, half of it content.
 """
 
 from collections.abc import Callable
@@ -16,17 +16,17 @@ Scale = Callable[[int, int], float]
 
 
 def by_model_width(d: int, dk: int) -> float:
-    """1/√d: how the released code of paper 004 scales scores."""
+    """Return 1/√d, by which the released code of paper 004 scales scores."""
     return d**-0.5
 
 
 def by_head_width(d: int, dk: int) -> float:
-    """1/√dk (paper 004, Eq 1)."""
+    """Return 1/√dk (paper 004, Eq 1)."""
     return dk**-0.5
 
 
 class StandardNorm(nn.Module):
-    """a (x − mean) / (std + 1e-3) + b, std with n − 1: how the released code of paper 004 normalises."""
+    """a (x − mean) / (std + 1e-3) + b with the unbiased std, as in the released code of paper 004."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
@@ -34,13 +34,13 @@ class StandardNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         centred = x - x.mean(-1, keepdim=True)
-        # a root has no gradient at 0, where all features are the same
+        # clamped because the square root has no gradient at 0, where all features are equal
         deviation = (centred.square().sum(-1, keepdim=True) / (x.shape[-1] - 1)).clamp(min=1e-20).sqrt()
         return self.weight * (centred / (deviation + 1e-3)) + self.bias
 
 
 class SharedDropout(nn.Module):
-    """Dropout of features (..., N, d) with one mask for all N."""
+    """Dropout of features (..., N, d) with one mask (..., 1, d) for all N positions."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class SharedDropout(nn.Module):
 
 
 class SharedAddNorm(nn.Module):
-    """LN(x + Drop(f(x))) with the norm and the dropout of paper 004."""
+    """LN(x + Drop(f(x))) with StandardNorm and SharedDropout."""
 
     def __init__(self, d: int, dropout: float) -> None:
         super().__init__()
@@ -63,8 +63,8 @@ class SharedAddNorm(nn.Module):
         return self.norm(x + self.dropout(sublayer(x)))
 
 
-class Partitioned(nn.Module):
-    """Two linear maps, of content (..., widths[0]) and of position (..., the rest), to `outputs`; Xavier."""
+class PartitionedLinear(nn.Module):
+    """Two linear maps, of content (..., widths[0]) and position (..., widths[1]), to `outputs`; Xavier."""
 
     def __init__(self, widths: tuple[int, int], outputs: tuple[int, int], bias: bool = False) -> None:
         super().__init__()
@@ -75,47 +75,45 @@ class Partitioned(nn.Module):
             if bias:
                 nn.init.zeros_(linear.bias)
 
-    def apart(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(..., d) -> both images."""
+    def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x (..., d) -> content (..., outputs[0]) and position (..., outputs[1])."""
         content, position = x.split(self.widths, -1)
         return self.content(content), self.position(position)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat(self.apart(x), -1)
+        return torch.cat(self.halves(x), -1)
 
 
 class PartitionedAttention(nn.Module):
-    """Multi-head attention whose scores are those of content plus those of position; no biases."""
+    """Multi-head attention without biases; a score is that of the contents plus that of the positions."""
 
     def __init__(self, d: int, heads: int, dk: int, scale: Scale, dropout: float) -> None:
         super().__init__()
-        if d % 2 or dk % 2:
-            raise ValueError(f"d={d} and a head's width {dk} are divided between content and position: make them even")
         half, inner = d // 2, heads * dk // 2
         self.heads, self.scale, self.dropout = heads, scale(d, dk), dropout
-        self.query, self.key, self.value = (Partitioned((half, half), (inner, inner)) for _ in range(3))
-        self.output = Partitioned((inner, inner), (half, half))
+        self.query, self.key, self.value = (PartitionedLinear((half, half), (inner, inner)) for _ in range(3))
+        self.output = PartitionedLinear((inner, inner), (half, half))
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
-        """x (B, N, d), valid (B, 1, 1, N) -> (B, N, d)."""
-        q, k, v = (self._split(*part.apart(x)) for part in (self.query, self.key, self.value))
+        """x (B, N, d), valid (B, 1, 1, N) true for real positions -> (B, N, d)."""
+        q, k, v = (self._split(*part.halves(x)) for part in (self.query, self.key, self.value))
         p = self.dropout if self.training else 0.0
         heads = F.scaled_dot_product_attention(q, k, v, valid, dropout_p=p, scale=self.scale)
         content, position = heads.transpose(1, 2).chunk(2, -1)
         return self.output(torch.cat([content.flatten(2), position.flatten(2)], -1))
 
     def _split(self, content: Tensor, position: Tensor) -> Tensor:
-        """Two of (B, N, h·dk/2) -> (B, h, N, dk)."""
+        """content, position (B, N, h·dk/2) -> (B, h, N, dk)."""
         parts = [x.unflatten(-1, (self.heads, -1)) for x in (content, position)]
         return torch.cat(parts, -1).transpose(1, 2)
 
 
 class PartitionedFeedForward(nn.Sequential):
-    """Two feed-forward layers, each with `hidden` units, of the first and of the last `position` features of d."""
+    """Two feed-forward layers of `hidden` units each: of the first d − position features, and of the last `position`."""
 
     def __init__(self, d: int, position: int, hidden: int, dropout: float) -> None:
         if not 0 < position < d:
-            raise ValueError(f"{position} position features cannot be taken from {d}: widen what comes in")
+            raise ValueError(f"{d} features cannot have {position} position features: raise d_out, or set d_ff=0")
         widths, inner = (d - position, position), (hidden, hidden)
-        widen, narrow = Partitioned(widths, inner, bias=True), Partitioned(inner, widths, bias=True)
+        widen, narrow = PartitionedLinear(widths, inner, bias=True), PartitionedLinear(inner, widths, bias=True)
         super().__init__(widen, nn.ReLU(), SharedDropout(dropout), narrow)

@@ -1,8 +1,8 @@
-"""Scores of labelled spans, of arcs and of their relations (paper 004, section 2.4; Stern et al. 2017; Dozat and
-Manning 2017).
+"""Scores of labelled spans, arcs and relations (papers 003 and 004; Stern et al. 2017; Dozat and Manning 2017).
 
-A fencepost stands between two words: fencepost t of n words, 0 to n, after the first t. As a word, fencepost t is word
-t, and 0 is the root. Shapes: B batch, n words, D width of a fencepost, L labels, the empty one first.
+A fencepost is a place between two words: fencepost t, 0 ≤ t ≤ n, follows the first t words. Scorers of arcs and relations
+read fencepost t as word t, and fencepost 0 as the root.
+Shapes: B batch, n words, D width of a fencepost, L labels, the empty one first.
 """
 
 from collections.abc import Callable
@@ -14,22 +14,49 @@ from torch.nn import functional as F
 from phrasemodels.layers.partitioned import StandardNorm
 
 Look = Callable[[Tensor, Tensor], Tensor]
+Squash = Callable[[Tensor], Tensor]
+
+
+def tanh_once(x: Tensor) -> Tensor:
+    """Return tanh(x), as paper 003 prints it."""
+    return x.tanh()
+
+
+def tanh_twice(x: Tensor) -> Tensor:
+    """Return tanh(tanh(x)), as the released code of paper 003 computes it on a GPU."""
+    return x.tanh().tanh()
+
+
+class AdditiveArcScorer(nn.Module):
+    """θ_ij = tanh(sᵀ tanh(W₁h_i + W₂h_j + b)) for head i and dependent j (paper 003)."""
+
+    def __init__(self, d: int, squash: Squash = tanh_once) -> None:
+        super().__init__()
+        self.head = nn.Linear(d, d)
+        self.dependent = nn.Linear(d, d, bias=False)
+        self.score = nn.Linear(d, 1, bias=False)
+        self.squash = squash
+
+    def forward(self, states: Tensor) -> Tensor:
+        """states (B, N, d), the root at 0 -> scores (B, N, N), [dependent, head]."""
+        pairs = self.head(states).unsqueeze(1) + self.dependent(states).unsqueeze(2)
+        return self.squash(self.score(torch.tanh(pairs)).squeeze(-1))
 
 
 def fenceposts(states: Tensor, groups: int) -> Tensor:
-    """States (B, n+2, D) of START, words, STOP -> (B, n+1, D).
+    """States (B, n+2, D) of START, words, STOP -> fenceposts (B, n+1, D).
 
-    The first half of each group of features looks forward, the other half backward: fencepost t is what looks forward
-    at position t and backward at t + 1.
+    The first half of each group of features is the forward half, the other the backward half. Fencepost t joins the
+    forward halves at position t and the backward halves at position t + 1.
     """
     forward, backward = (half.flatten(2) for half in states.unflatten(-1, (groups, -1)).chunk(2, -1))
     return torch.cat([forward[:, :-1], backward[:, 1:]], -1)
 
 
 def contributions(posts: Tensor, groups: int, spans: Tensor) -> Tensor:
-    """What each label adds to each span: the mean of its features, forward and backward, of the span's vector.
+    """Return the contribution of each label to each span: the mean of the label's features in the span's vector.
 
-    posts (B, n+1, D) as of `fenceposts`, spans (B, m, 2) = words i..j, both included -> (B, m, groups).
+    posts (B, n+1, D) from `fenceposts`; spans (B, m, 2) = words i..j, both included -> (B, m, groups).
     """
     means = posts.unflatten(-1, (2, groups, -1)).mean((-3, -1))
     sentence = torch.arange(len(posts), device=posts.device)[:, None]
@@ -37,15 +64,15 @@ def contributions(posts: Tensor, groups: int, spans: Tensor) -> Tensor:
 
 
 def shares(contributed: Tensor) -> Tensor:
-    """Contributions (..., L) scaled to 0..1 over labels, then softmax: how the released code of paper 004 shows them."""
+    """Scale contributions (..., L) to 0..1 over labels, then apply softmax, as the released code of paper 004 does."""
     low, high = contributed.amin(-1, keepdim=True), contributed.amax(-1, keepdim=True)
     return ((contributed - low) / (high - low).clamp(min=1e-12)).softmax(-1)
 
 
 class SpanScorer(nn.Module):
-    """W2 ReLU(LN(W1 (F_j − F_i) + b1)) + b2 for each label but the empty one, whose score is 0 (Eq 5 and 6).
+    """W2 ReLU(LN(W1 (F_j − F_i) + b1)) + b2 for each label but the empty one, whose score is 0 (paper 004, Eq 5 and 6).
 
-    W1 is applied to fenceposts, of which there are fewer than differences.
+    W1 is applied to the n + 1 fenceposts, not to their n² differences.
     """
 
     def __init__(self, d: int, hidden: int, labels: int) -> None:
@@ -61,12 +88,12 @@ class SpanScorer(nn.Module):
         n = posts.shape[1] - 1
         i, j = torch.triu_indices(n, n, device=posts.device)
         scores = posts.new_zeros(len(posts), n, n, self.output.out_features + 1)
-        for row, sentence in enumerate(projected):  # a sentence at a time: hidden units of all spans are many
+        for row, sentence in enumerate(projected):  # one sentence at a time, to limit the memory of hidden units
             scores[row, i, j, 1:] = self._score(sentence[j + 1] - sentence[i]).to(scores.dtype)
         return scores
 
     def cells(self, posts: Tensor, cells: Tensor) -> Tensor:
-        """Scores (B, m) of cells (B, m, 3) = (i, j, label), of which those with i < 0 have none: 0."""
+        """Return the scores (B, m) of cells (B, m, 3) = (i, j, label); 0 where i < 0."""
         i, j, label = cells.clamp(min=0).unbind(-1)
         sentence = torch.arange(len(cells), device=cells.device)[:, None]
         projected = self.project(posts)
@@ -78,8 +105,8 @@ class SpanScorer(nn.Module):
         return scores
 
 
-class Pairs(nn.Module):
-    """Drop(ReLU(W x + b)) of every word as a head and as a dependent."""
+class HeadDependentMLP(nn.Module):
+    """Drop(ReLU(W x + b)) with one W, b for words as heads and one for words as dependents (Dozat and Manning 2017)."""
 
     def __init__(self, d: int, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -87,44 +114,47 @@ class Pairs(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, N, D) -> two of (B, N, hidden)."""
+        """x (B, N, D) -> the words as heads and as dependents, each (B, N, hidden)."""
         return self.dropout(self.head(x).relu()), self.dropout(self.dependent(x).relu())
 
 
-class ArcScorer(nn.Module):
-    """r_hᵀ U [r_m; 1]: how well word h is the head of word m, and a head at all (Eq 10)."""
+class BiaffineArcScorer(nn.Module):
+    """r_hᵀ U [r_m; 1]: the score of word h as the head of word m (paper 004, Eq 10)."""
 
     def __init__(self, d: int, hidden: int, dropout: float) -> None:
         super().__init__()
-        self.pairs = Pairs(d, hidden, dropout)
+        self.pairs = HeadDependentMLP(d, hidden, dropout)
         self.weight = nn.Parameter(torch.zeros(hidden, hidden + 1))
 
     def forward(self, posts: Tensor) -> Tensor:
-        """posts (B, n+1, D) -> (B, n+1, n+1), [head, dependent]."""
+        """posts (B, n+1, D) -> scores (B, n+1, n+1), [head, dependent]."""
         head, dependent = self.pairs(posts)
         return head @ self.weight @ F.pad(dependent, (0, 1), value=1.0).transpose(1, 2)
 
 
 def from_head(own: Tensor, heads: Tensor) -> Tensor:
-    """The representation (B, n+1, hidden) of each word's head: P(relation | dependent, head) (Eq 11)."""
+    """Return the representation (B, n+1, hidden) of the head of each word, for P(relation | dependent, head) (Eq 11).
+
+    own (B, n+1, hidden), heads (B, n+1).
+    """
     return own.gather(1, heads.clamp(min=0)[..., None].expand_as(own))
 
 
 def from_itself(own: Tensor, heads: Tensor) -> Tensor:
-    """That of the word itself: the released code, where relations do not know the head."""
+    """Return the word's own representation: in the released code of paper 004 relations do not depend on the head."""
     return own
 
 
 class RelationScorer(nn.Module):
-    """[r_h; 1]ᵀ U_k [r_m; 1] for each relation k of word m to the head h that it has (Eq 11)."""
+    """[r_h; 1]ᵀ U_k [r_m; 1]: the score of relation k between word m and its head h (paper 004, Eq 11)."""
 
     def __init__(self, d: int, hidden: int, relations: int, dropout: float) -> None:
         super().__init__()
-        self.pairs = Pairs(d, hidden, dropout)
+        self.pairs = HeadDependentMLP(d, hidden, dropout)
         self.weight = nn.Parameter(torch.zeros(relations, hidden + 1, hidden + 1))
 
     def forward(self, posts: Tensor, heads: Tensor, look: Look) -> Tensor:
-        """posts (B, n+1, D), heads (B, n+1) -> (B, n+1, relations)."""
+        """posts (B, n+1, D), heads (B, n+1), look = from_head or from_itself -> scores (B, n+1, relations)."""
         head, dependent = self.pairs(posts)
         head, dependent = (F.pad(x, (0, 1), value=1.0) for x in (look(head, heads), dependent))
         return torch.einsum("bnh,khd,bnd->bnk", head, self.weight, dependent)

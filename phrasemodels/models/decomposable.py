@@ -1,6 +1,6 @@
-"""Decomposable attention between two sentences (Parikh et al. 2016), its words with their parents (paper 003).
+"""Decomposable attention between two sentences (Parikh et al. 2016), whose words may know their parents (paper 003).
 
-Shapes: B batch, n and m positions of premise and hypothesis with the root at 0, d width, w of words with parents.
+Shapes: B batch, n and m positions of premise and hypothesis with the root at 0, d width, w width of a word with parent.
 """
 
 from collections.abc import Callable
@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from phrasemodels.encoders import promised
+from phrasemodels.encoders import check_output
 from phrasemodels.encoders.parents import NoParentsConfig, ParentsConfig
-from phrasemodels.layers.blocks import within
+from phrasemodels.layers import checks
+from phrasemodels.layers.blocks import token_mask
 
 
-class Learned(nn.Embedding):
-    """Word vectors of length 1 at the start, trained with the rest: where there are none from elsewhere."""
+class LearnedEmbedding(nn.Embedding):
+    """Word vectors that start random with norm 1, and are trained with the model."""
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.weight)
@@ -23,8 +24,8 @@ class Learned(nn.Embedding):
             self.weight /= self.weight.norm(dim=1, keepdim=True)
 
 
-class Frozen(Learned):
-    """Word vectors of length 1 that stay as they are."""
+class FrozenEmbedding(LearnedEmbedding):
+    """Word vectors of norm 1 that are not trained."""
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
@@ -33,24 +34,31 @@ class Frozen(Learned):
 
 @dataclass(frozen=True)
 class DecomposableConfig:
-    """parents: none, hard or soft, see encoders.parents; its d is the width of word vectors and of all layers.
+    """parents: an encoder of `encoders.parents`, whose d is the width of word vectors and of all layers.
 
-    All parameters but the word vectors begin in N(0, initial²).
+    vocabulary: number of words, set from the data. labels: number of classes. embed: FrozenEmbedding or LearnedEmbedding.
+    initial: all parameters but the word vectors start in N(0, initial²).
     """
 
     parents: ParentsConfig = field(default_factory=NoParentsConfig)
     vocabulary: int = 0
     labels: int = 3
     dropout: float = 0.2
-    embed: Callable[[int, int], nn.Embedding] = Frozen
+    embed: Callable[[int, int], nn.Embedding] = FrozenEmbedding
     initial: float = 0.01
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, 0, "vocabulary")
+        checks.at_least(self, 1, "labels")
+        checks.share(self, "dropout")
+        checks.positive(self, "initial")
 
     def build(self) -> "Decomposable":
         return Decomposable(self)
 
 
 def perceptron(d_in: int, d: int, dropout: float) -> nn.Sequential:
-    """Drop-Linear-ReLU-Drop-Linear-ReLU."""
+    """Return Dropout-Linear-ReLU-Dropout-Linear-ReLU, (..., d_in) -> (..., d)."""
     first, second = nn.Linear(d_in, d), nn.Linear(d, d)
     return nn.Sequential(nn.Dropout(dropout), first, nn.ReLU(), nn.Dropout(dropout), second, nn.ReLU())
 
@@ -72,18 +80,18 @@ class Decomposable(nn.Module):
         self.embed = config.embed(config.vocabulary, d)
 
     def forward(self, premise: tuple[Tensor, Tensor, Tensor], hypothesis: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        """Scores (B, labels) of two sentences, each of ids (B, n), lengths (B) and heads (B, n), -1 for none."""
+        """premise, hypothesis = ids (B, n), lengths (B), heads (B, n) with -1 for none -> scores (B, labels)."""
         p, h = self.encode(*premise), self.encode(*hypothesis)
-        there_p, there_h = within(premise[1], p.shape[1]), within(hypothesis[1], h.shape[1])
+        real_p, real_h = token_mask(premise[1], p.shape[1]), token_mask(hypothesis[1], h.shape[1])
         e = self.attend(p) @ self.attend(h).transpose(1, 2)
-        aligned_h = e.masked_fill(~there_h.unsqueeze(1), -torch.inf).softmax(2) @ h
-        aligned_p = e.masked_fill(~there_p.unsqueeze(2), -torch.inf).softmax(1).transpose(1, 2) @ p
-        v_p = self.compare(torch.cat([p, aligned_h], -1)).masked_fill(~there_p.unsqueeze(-1), 0).sum(1)
-        v_h = self.compare(torch.cat([h, aligned_p], -1)).masked_fill(~there_h.unsqueeze(-1), 0).sum(1)
+        aligned_h = e.masked_fill(~real_h.unsqueeze(1), -torch.inf).softmax(2) @ h
+        aligned_p = e.masked_fill(~real_p.unsqueeze(2), -torch.inf).softmax(1).transpose(1, 2) @ p
+        v_p = self.compare(torch.cat([p, aligned_h], -1)).masked_fill(~real_p.unsqueeze(-1), 0).sum(1)
+        v_h = self.compare(torch.cat([h, aligned_p], -1)).masked_fill(~real_h.unsqueeze(-1), 0).sum(1)
         return self.aggregate(torch.cat([v_p, v_h], -1))
 
     def encode(self, ids: Tensor, lengths: Tensor, heads: Tensor) -> Tensor:
-        """Words with their parents, (B, n, w)."""
+        """ids (B, n), lengths (B), heads (B, n) -> words with their parents, (B, n, w)."""
         embedded = self.embed(ids)
         states = self.parents(self.project(embedded), lengths, heads, embedded)
-        return promised(states, self.parents, "B, n, width", *ids.shape, self.width)
+        return check_output(states, self.parents, "B, n, width", *ids.shape, self.width)

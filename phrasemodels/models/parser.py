@@ -1,6 +1,7 @@
-"""The Label Attention Layer parser (paper 004): phrase structure and dependencies of a sentence at once.
+"""The Label Attention Layer parser (paper 004), which predicts phrase structure and dependencies jointly.
 
-Shapes: B batch, n words, N = n + 2 positions, L labels (0 is empty, 1 is `<H>`), m cells.
+Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), D width of a fencepost, L labels, m cells. A cell is
+(i, j, label): words i..j, both included, with a label.
 """
 
 from collections.abc import Callable
@@ -11,46 +12,50 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, Sentences, TagsConfig, WordsConfig
+from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, ParserInput, TagsConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoder, PartitionedEncoderConfig
+from phrasemodels.layers import checks
 from phrasemodels.layers.blocks import sinusoids
 from phrasemodels.layers.partitioned import StandardNorm
-from phrasemodels.layers.scorers import ArcScorer, Look, RelationScorer, SpanScorer, fenceposts, from_head
+from phrasemodels.layers.scorers import BiaffineArcScorer, Look, RelationScorer, SpanScorer, fenceposts, from_head
 from phrasemodels.structs import eisner, joint, spans
 
-EMPTY, GROUP = 0, 1
+EMPTY_LABEL, GROUP_LABEL = 0, 1  # ids of the empty label, and of `<H>`, which groups words below a phrase
 
 
 class Sinusoids(nn.Module):
-    """Sinusoidal positions: no sentence is too long."""
+    """Sinusoidal positions, for sentences of any length."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
         self.d = d
 
     def forward(self, n: int, device: torch.device) -> Tensor:
+        """Return the vectors of positions 0 to n − 1, (n, d)."""
         return sinusoids(torch.arange(n, device=device), self.d)
 
 
 class LearnedPositions(nn.Module):
-    """A vector from N(0, 1) for each of 300 positions, after which they begin again: as released."""
+    """Learned vectors of 300 positions, from N(0, 1); position 300 has the vector of position 0, as released."""
 
     def __init__(self, d: int) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.randn(300, d))
 
     def forward(self, n: int, device: torch.device) -> Tensor:
+        """Return the vectors of positions 0 to n − 1, (n, d)."""
         return self.table[torch.arange(n, device=device) % len(self.table)]
 
 
 @dataclass(frozen=True)
 class ParserConfig:
-    """The parser of paper 004; `encoder.top` None is the HPSG parser that it is compared with.
+    """The parser of paper 004, or with `encoder.top` None the HPSG parser that it is compared with.
 
-    inputs: what is known of a word. positions: Sinusoids or LearnedPositions. look: from_head (Eq 11), or from_itself
-    as released. dependency_weight: what arc and relation losses weigh beside the margin (as released; Eq 12 has 1).
-    tag_weight: the same for tags, which are predicted so that text without tags can be read; 0 for none. Sizes that
-    are 0 come from the treebank.
+    inputs: vectors of a word that are added up. positions: Sinusoids or LearnedPositions. look: from_head (Eq 11), or
+    from_itself as released. hidden: hidden units of spans, relations and tags; arc_hidden, arc_dropout: of arcs.
+    dependency_weight: weight of the losses of arcs and relations (as released; Eq 12 has 1). tag_weight: weight of the loss
+    of tags, which are predicted so that the parser can read untagged text; 0: no tagger. labels, relations, tags: numbers
+    of ids, 0 until they are set from the treebank.
     """
 
     encoder: PartitionedEncoderConfig = field(default_factory=PartitionedEncoderConfig)
@@ -66,8 +71,17 @@ class ParserConfig:
     relations: int = 0
     tags: int = 0
 
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            raise ValueError("inputs=(): must not be empty")
+        checks.at_least(self, 2, "hidden")  # the norm over hidden units divides by hidden - 1
+        checks.at_least(self, 1, "arc_hidden")
+        checks.share(self, "arc_dropout")
+        checks.not_negative(self, "dependency_weight", "tag_weight")
+        checks.at_least(self, 0, "labels", "relations", "tags")
+
     def sized(self, sizes: dict[str, int]) -> "ParserConfig":
-        """The sizes of a vocabulary: words, characters, tags, labels, relations."""
+        """Return the configuration with the sizes of a vocabulary: words, characters, tags, labels, relations."""
         encoder = self.encoder
         if encoder.top is not None and not encoder.top.labels:
             encoder = replace(encoder, top=replace(encoder.top, labels=sizes["labels"]))
@@ -75,71 +89,74 @@ class ParserConfig:
         labels, relations, tags = (sizes[name] for name in ("labels", "relations", "tags"))
         return replace(self, encoder=encoder, inputs=inputs, labels=labels, relations=relations, tags=tags)
 
-    def build(self) -> "Parser":
-        return Parser(self)
+    def build(self) -> "JointParser":
+        return JointParser(self)
 
 
-class Gold(NamedTuple):
-    """The trees that a parser learns: cells (B, m, 3) = (i, j, label) of labelled spans, words i..j, both included,
-    -1 after the last; heads, relations and tags (B, n+1), -1 at the root, in the padding, and where there are none."""
+class GoldTrees(NamedTuple):
+    """Trees to learn; -1 stands for the root, for padding, and for annotation that a sentence does not have."""
+
+    cells: Tensor  # (B, m, 3) labelled spans
+    heads: Tensor  # (B, n+1)
+    relations: Tensor  # (B, n+1)
+    tags: Tensor  # (B, n+1)
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> "GoldTrees":
+        return GoldTrees(*(x.to(device, non_blocking=non_blocking) for x in self))
+
+
+class ParsedTrees(NamedTuple):
+    """Predicted trees, in the layout of GoldTrees; cells with the empty label are included."""
 
     cells: Tensor
     heads: Tensor
     relations: Tensor
     tags: Tensor
 
-    def to(self, device: torch.device, non_blocking: bool = False) -> "Gold":
-        return Gold(*(x.to(device, non_blocking=non_blocking) for x in self))
 
-
-class Parses(NamedTuple):
-    """What was found, in the layout of Gold; cells hold empty labels too."""
-
-    cells: Tensor
-    heads: Tensor
-    relations: Tensor
-    tags: Tensor
-
-
-Scores = Callable[[], Tensor]
-Decode = Callable[[Scores, Scores, Tensor], tuple[Tensor, Tensor]]
-"""Scores of labelled spans (B, n, n, L) and of arcs (B, n+1, n+1), computed if asked for, and lengths (B), to cells
-(B, 2n-1, 3) and heads (B, n+1); -1 for what is not looked for."""
+LazyScores = Callable[[], Tensor]
+Decode = Callable[[LazyScores, LazyScores, Tensor], tuple[Tensor, Tensor]]
+"""Functions that return the scores of labelled spans (B, n, n, L) and of arcs (B, n+1, n+1), and lengths (B) -> cells
+(B, 2n-1, 3) and heads (B, n+1). Only the function that a decoder calls is computed; what it does not predict is -1."""
 
 
 @dataclass(frozen=True)
 class Jointly:
-    """The tree with the best weight · labels + (1 − weight) · arcs (Eq 13)."""
+    """Finds the joint tree with the best weight · labels + (1 − weight) · arcs (Eq 13)."""
 
     weight: float = 0.5
 
-    def __call__(self, labels: Scores, arcs: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight <= 1:
+            raise ValueError(f"weight={self.weight}: must be from 0 to 1")
+
+    def __call__(self, labels: LazyScores, arcs: LazyScores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         _, cells, heads = joint.argmax(self.weight * labels(), (1 - self.weight) * arcs(), lengths)
         return cells, heads
 
 
-def phrases_alone(labels: Scores, arcs: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The best phrase structure (CKY); no heads."""
+def phrases_alone(labels: LazyScores, arcs: LazyScores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Find the best phrase structure (CKY), without heads."""
     cells = spans.argmax(labels(), lengths)[1]
     return cells, cells.new_full((len(cells), (cells.shape[1] + 3) // 2), -1)
 
 
-def arcs_alone(labels: Scores, arcs: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The best projective dependency tree; no phrases."""
+def arcs_alone(labels: LazyScores, arcs: LazyScores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Find the best projective dependency tree with one root (Eisner), without phrases."""
     heads = eisner.single_root.argmax(arcs(), lengths)[1]
     return heads.new_full((len(heads), 2 * heads.shape[1] - 3, 3), -1), heads
 
 
-def apart(labels: Scores, arcs: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The best of each, which may contradict one another."""
+def separately(labels: LazyScores, arcs: LazyScores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Find the best phrase structure and the best dependency tree, which may contradict each other."""
     return phrases_alone(labels, arcs, lengths)[0], arcs_alone(labels, arcs, lengths)[1]
 
 
-DECODES: dict[str, Decode] = {"phrases": phrases_alone, "arcs": arcs_alone, "apart": apart}
+DECODES: dict[str, Decode] = {"phrases": phrases_alone, "arcs": arcs_alone, "apart": separately}
 
 
-class Parser(nn.Module):
-    """Sentences to scores of labelled spans and arcs."""
+class JointParser(nn.Module):
+    """Sentences to scores of labelled spans, arcs, relations and tags, and to trees."""
 
     def __init__(self, config: ParserConfig) -> None:
         super().__init__()
@@ -151,7 +168,7 @@ class Parser(nn.Module):
         d = self.encoder.width
         self.span_scores = SpanScorer(d, config.hidden, config.labels)
         self.post_dropout = nn.Dropout(config.arc_dropout)
-        self.arc_scores = ArcScorer(d, config.arc_hidden, config.arc_dropout)
+        self.arc_scores = BiaffineArcScorer(d, config.arc_hidden, config.arc_dropout)
         self.relation_scores = RelationScorer(d, config.hidden, config.relations, config.arc_dropout)
         self.tag_scores = None
         if config.tag_weight:
@@ -160,32 +177,35 @@ class Parser(nn.Module):
         self.look = config.look
         self.dependency_weight, self.tag_weight = config.dependency_weight, config.tag_weight
 
-    def embed(self, sentences: Sentences) -> Tensor:
-        """[content; position] of START, words and STOP, (B, N, d)."""
+    def embed(self, sentences: ParserInput) -> Tensor:
+        """Return [content; position] of START, words and STOP, (B, N, d)."""
         content = torch.stack([part(sentences) for part in self.inputs]).sum(0)
         position = self.positions(content.shape[1], content.device).to(content.dtype).expand_as(content)
         return self.norm(self.dropout(torch.cat([content, position], -1)))
 
-    def encode(self, sentences: Sentences) -> tuple[Tensor, Tensor]:
-        """States below the label layer (B, N, d), which tags are found by, and fenceposts (B, n+1, D)."""
+    def encode(self, sentences: ParserInput) -> tuple[Tensor, Tensor]:
+        """Return the states below the label layer (B, N, d), from which tags are predicted, and fenceposts (B, n+1, D)."""
         states, valid = self.encoder.below(self.embed(sentences), sentences.lengths + 2)
         top = self.encoder.top(states, valid) if self.encoder.top is not None else states
         return states, fenceposts(top, self.encoder.groups)
 
     def labels(self, posts: Tensor, lengths: Tensor) -> Tensor:
-        """Scores (B, n, n, L) of labelled spans. `<H>` is no label of a word or a sentence, which has a label."""
+        """Return the scores (B, n, n, L) of labelled spans from fenceposts (B, n+1, D).
+
+        -inf forbids `<H>` for words and for the sentence, and the empty label for the sentence.
+        """
         scores = self.span_scores(posts)
-        scores.diagonal(0, 1, 2)[:, GROUP] = -torch.inf
+        scores.diagonal(0, 1, 2)[:, GROUP_LABEL] = -torch.inf
         sentence = torch.arange(len(scores), device=scores.device)
-        scores[sentence, 0, lengths - 1, : GROUP + 1] = -torch.inf
+        scores[sentence, 0, lengths - 1, : GROUP_LABEL + 1] = -torch.inf
         return scores
 
-    def loss(self, sentences: Sentences, gold: Gold) -> Tensor:
-        """Σ over sentences of margin + dependency_weight (arcs + relations) + tag_weight tags, in nats (Eq 12)."""
+    def loss(self, sentences: ParserInput, gold: GoldTrees) -> Tensor:
+        """Return Σ over sentences of margin + dependency_weight (arcs + relations) + tag_weight tags, in nats (Eq 12)."""
         states, posts = self.encode(sentences)
         loss = self.margin(posts, sentences.lengths, gold.cells).sum()
         dropped = self.post_dropout(posts)
-        arcs = self.arc_scores(dropped).transpose(1, 2)  # of each dependent, over heads
+        arcs = self.arc_scores(dropped).transpose(1, 2)  # [dependent, head]
         arcs = arcs.masked_fill(
             (torch.arange(arcs.shape[2], device=arcs.device) > sentences.lengths[:, None])[:, None], -torch.inf
         )
@@ -196,9 +216,10 @@ class Parser(nn.Module):
         return loss
 
     def margin(self, posts: Tensor, lengths: Tensor, gold: Tensor) -> Tensor:
-        """max(0, max_T [s(T) + Δ(T)] − s(T*)), (B,), Δ the number of spans whose label is not the gold one.
+        """Return max(0, max_T [s(T) + Δ(T)] − s(T*)), (B,), where Δ is the number of spans with another than the gold label.
 
-        All spans are scored to find the best tree, but only its spans and the gold ones need a gradient.
+        posts (B, n+1, D), lengths (B), gold cells (B, m, 3). All spans are scored to find the best tree, but only its spans
+        and the gold spans get a gradient.
         """
         with torch.no_grad():
             labels = self.labels(posts, lengths).float()
@@ -217,8 +238,8 @@ class Parser(nn.Module):
         return (scores[0].sum(1) + wrong - scores[1].sum(1)).relu()
 
     @torch.no_grad()
-    def parse(self, sentences: Sentences, decode: Decode) -> Parses:
-        """The best trees; searched for on the CPU, where that is compiled."""
+    def parse(self, sentences: ParserInput, decode: Decode) -> ParsedTrees:
+        """Return the best trees. The search runs on the CPU, for which it is compiled."""
         states, posts = self.encode(sentences)
         cells, heads = decode(
             lambda: self.labels(posts, sentences.lengths).float().cpu(),
@@ -228,12 +249,12 @@ class Parser(nn.Module):
         cells, heads = cells.to(posts.device), heads.to(posts.device)
         relations = heads if (heads < 0).all() else self.relation_scores(posts, heads, self.look).argmax(-1)
         tags = sentences.tags[:, :-1] if self.tag_scores is None else self.tag_scores(states[:, :-1]).argmax(-1)
-        none = heads < 0
+        headless = heads < 0
         word = torch.arange(tags.shape[1], device=tags.device)
         outside = (word == 0) | (word > sentences.lengths[:, None])
-        return Parses(cells, heads, relations.masked_fill(none, -1), tags.masked_fill(outside, -1))
+        return ParsedTrees(cells, heads, relations.masked_fill(headless, -1), tags.masked_fill(outside, -1))
 
 
 def _nats(scores: Tensor, gold: Tensor) -> Tensor:
-    """Summed cross entropy of scores (B, N, K) at gold (B, N), but where gold is -1."""
+    """Return the summed cross entropy of scores (B, N, K) at gold (B, N), without those where gold is -1."""
     return F.cross_entropy(scores.flatten(0, 1), gold.flatten(), ignore_index=-1, reduction="sum")

@@ -1,6 +1,6 @@
-"""An LSTM that writes a target, attending to a source: translation by segments, and tree transduction (paper 003).
+"""An LSTM decoder that attends to an encoded source: translation and tree transduction (paper 003).
 
-Shapes: B batch, n source tokens, t target tokens, V target vocabulary, d width of the decoder, w of the memory.
+Shapes: B batch, n source tokens, t target tokens, V target vocabulary, d width of the decoder, w width of the memory.
 """
 
 from collections.abc import Callable
@@ -11,14 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.encoders import promised
+from phrasemodels.encoders import check_output
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
-from phrasemodels.layers.weights import Softmax
-from phrasemodels.models.translation import PAD
+from phrasemodels.layers import checks
+from phrasemodels.layers.attention_weights import SoftmaxWeights
+from phrasemodels.layers.blocks import PAD
 
 
-class MemoryConfig(Protocol):
-    """A configuration that builds an encoder: (x (B, n, d), lengths (B), members) -> memory (B, n, width)."""
+class SourceEncoderConfig(Protocol):
+    """A configuration that builds an encoder: x (B, n, d), lengths (B), members -> memory (B, n, width)."""
 
     @property
     def d(self) -> int: ...
@@ -29,34 +30,41 @@ class MemoryConfig(Protocol):
 
 @dataclass(frozen=True)
 class RecurrentConfig:
-    """An encoder, and an LSTM decoder as wide as what the encoder reads.
+    """An encoder, and an LSTM decoder of its width d.
 
-    weights: how the decoder's scores become weights, a class of layers.weights. All parameters begin in U(-initial,
-    initial), the transitions of a chain too.
+    layers, dropout: those of the decoder. source_vocabulary, target_vocabulary: numbers of words, set from the data.
+    weights: the class of `layers.attention_weights` that turns the decoder's scores into weights. initial: all parameters,
+    also the transitions of a chain, start in U(-initial, initial).
     """
 
-    encoder: MemoryConfig = field(default_factory=LSTMEncoderConfig)
+    encoder: SourceEncoderConfig = field(default_factory=LSTMEncoderConfig)
     source_vocabulary: int = 0
     target_vocabulary: int = 0
     layers: int = 2
     dropout: float = 0.3
-    weights: Callable[[], nn.Module] = Softmax
+    weights: Callable[[], nn.Module] = SoftmaxWeights
     initial: float = 0.1
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, 0, "source_vocabulary", "target_vocabulary")
+        checks.at_least(self, 1, "layers")
+        checks.share(self, "dropout")
+        checks.positive(self, "initial")
 
     def build(self) -> "RecurrentTranslator":
         return RecurrentTranslator(self)
 
 
 @dataclass
-class State:
-    """A source, and where the decoder is: memory (B, n, w), lengths (B), hidden and cell (layers, B, d)."""
+class DecoderState:
+    """The memory of a source, and the state of the decoder after some target tokens."""
 
-    memory: Tensor
-    lengths: Tensor
-    decoder: tuple[Tensor, Tensor] | None = None  # None: zeros, not the encoder's
+    memory: Tensor  # (B, n, w)
+    lengths: Tensor  # (B,)
+    decoder: tuple[Tensor, Tensor] | None = None  # hidden states and cells (layers, B, d); None: zeros
 
     def select(self, rows: Tensor) -> None:
-        """Keep the given rows of the batch, in their order: repeat, reorder or drop hypotheses."""
+        """Replace the batch by some of its rows, which repeats, reorders or drops hypotheses."""
         self.memory, self.lengths = self.memory[rows], self.lengths[rows]
         if self.decoder is not None:
             self.decoder = (self.decoder[0][:, rows], self.decoder[1][:, rows])
@@ -85,34 +93,38 @@ class RecurrentTranslator(nn.Module):
     def encode(self, source: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """source (B, n) ids, lengths (B) -> memory (B, n, w)."""
         states = self.encoder(self.embed_source(source), lengths, members)
-        return promised(states, self.encoder, "B, n, width", *source.shape, self.width)
+        return check_output(states, self.encoder, "B, n, width", *source.shape, self.width)
 
-    def start(self, memory: Tensor, lengths: Tensor) -> State:
-        """Before the first target token."""
-        return State(memory, lengths)
+    def start(self, memory: Tensor, lengths: Tensor) -> DecoderState:
+        """Return the state before the first target token: memory (B, n, w), lengths (B)."""
+        return DecoderState(memory, lengths)
 
     def forward(self, source: Tensor, lengths: Tensor, members: Tensor, target: Tensor) -> Tensor:
-        """Scores (B, t, V) of the token after each of target (B, t), which begins with BEGIN."""
+        """Return the scores (B, t, V) of the token after each token of target (B, t), which begins with BEGIN."""
         return self.project(self.advance(target, self.start(self.encode(source, lengths, members), lengths)))
 
-    def advance(self, target: Tensor, state: State) -> Tensor:
-        """States (B, t, d) of the next t target tokens (B, t); `state` moves on. No input feeding: one pass."""
+    def advance(self, target: Tensor, state: DecoderState) -> Tensor:
+        """Return the states (B, t, d) of the next t target tokens (B, t), and update `state`.
+
+        There is no input feeding, so that one pass computes all t states.
+        """
         h, state.decoder = self.decoder(self.embed_target(target), state.decoder)
         context = self.weights(self.scores(h, state.memory), state.lengths) @ state.memory
         return self.dropout(torch.tanh(self.combine(torch.cat([context, h], -1))))
 
     def scores(self, h: Tensor, memory: Tensor) -> Tensor:
-        """s (B, t, n) of decoder states (B, t, d)."""
+        """h (B, t, d), memory (B, n, w) -> scores s (B, t, n)."""
         return self.score(h) @ memory.transpose(1, 2)
 
     @torch.inference_mode()
     def attention(self, source: Tensor, lengths: Tensor, members: Tensor, target: Tensor) -> Tensor:
-        """Weights (B, t, n) of the source tokens at each target token (B, t)."""
+        """Return the weights (B, t, n) of the source tokens at each target token (B, t)."""
         memory = self.encode(source, lengths, members)
         return self.weights(self.scores(self.decoder(self.embed_target(target))[0], memory), lengths)
 
     def loss(self, scores: Tensor, gold: Tensor, smoothing: float) -> Tensor:
-        """Summed label-smoothed cross entropy (nats) of scores (B, t, V) at gold (B, t); PAD counts nothing."""
+        """Return the sum over tokens, without PAD, of the label-smoothed cross entropy (nats) of scores (B, t, V) at gold
+        (B, t)."""
         return F.cross_entropy(
             scores.flatten(0, 1).float(), gold.flatten(), ignore_index=PAD, reduction="sum", label_smoothing=smoothing
         )

@@ -1,4 +1,7 @@
-"""Batched beam search with a key/value cache. A beam of 1 is greedy search."""
+"""Batched beam search with a key/value cache. A beam of 1 is greedy search.
+
+Shapes: B sentences, n source tokens, t target tokens, k candidates that extend a beam.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -6,11 +9,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from phrasemodels.models.translation import BEGIN, END, PAD, UNKNOWN
+from phrasemodels.layers import checks
+from phrasemodels.layers.blocks import BEGIN, END, PAD, UNKNOWN
 
 
-class Writer(Protocol):
-    """A model that writes a target token by token. What `start` gives has `select(rows)`, to keep some hypotheses."""
+class IncrementalDecoder(Protocol):
+    """A model that decodes token by token. The state that `start` returns has `select(rows)`, to keep some hypotheses."""
 
     @property
     def project(self) -> Any: ...
@@ -23,8 +27,8 @@ class Writer(Protocol):
 class BeamSearch:
     """Settings of the search.
 
-    A finished hypothesis y scores log p(y) / |y|^length_penalty. It has at most growth·n + extra tokens for a source
-    of n tokens, so where it ends does not depend on what else is in the batch.
+    beam: hypotheses per sentence. A finished hypothesis y has the score log p(y) / |y|^length_penalty, and at most
+    growth · n + extra tokens for a source of n tokens, so that the result does not depend on the batch.
     """
 
     beam: int = 5
@@ -33,14 +37,16 @@ class BeamSearch:
     extra: int = 10
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise ValueError(f"beam={self.beam}: a search needs at least one hypothesis")
+        checks.at_least(self, 1, "beam")
+        checks.at_least(self, 0, "extra")
+        checks.not_negative(self, "length_penalty", "growth")
 
 
 @dataclass
-class Finished:
-    """The finished hypotheses of one sentence."""
+class FinishedHypotheses:
+    """The finished hypotheses of one sentence: how many there are, and the best with its score."""
 
+    limit: int  # largest number of tokens of a hypothesis
     best: list[int] = field(default_factory=list)
     score: float = float("-inf")
     count: int = 0
@@ -52,57 +58,58 @@ class Finished:
 
 
 @torch.inference_mode()
-def translate(
-    model: Writer, source: Tensor, lengths: Tensor, members: Tensor, search: BeamSearch
+def beam_search(
+    model: IncrementalDecoder, source: Tensor, lengths: Tensor, members: Tensor, search: BeamSearch
 ) -> list[tuple[list[int], float]]:
-    """The best translation of each sentence, without BEGIN and END, with its normalised log probability.
+    """Return the best translation of each sentence, without BEGIN and END, with its normalised log probability.
 
-    source (B, n), lengths (B), members (B, m, k). The model should be in eval mode.
+    source (B, n), lengths (B), members (B, m, words of a phrase). The model should be in eval mode.
     """
     size, beam = source.shape[0], search.beam
-    limits = [int(search.growth * n + search.extra) for n in lengths.tolist()]
     cache = model.start(model.encode(source, lengths, members), lengths)
     cache.select(torch.arange(size, device=source.device).repeat_interleave(beam))
-    finished = [Finished() for _ in range(size)]
-    alive = list(range(size))  # the sentences that are still searched; row group i of the cache is alive[i]
+    finished = [FinishedHypotheses(int(search.growth * n + search.extra)) for n in lengths.tolist()]
+    alive = list(range(size))  # the sentences that are still searched; rows i · beam .. of the cache are alive[i]
     tokens = torch.full((size, beam, 1), BEGIN, device=source.device)
     scores = torch.full((size, beam), float("-inf"), device=source.device)
-    scores[:, 0] = 0.0  # all beams are equal before the first token: only one of them counts
+    scores[:, 0] = 0.0  # all hypotheses are equal before the first token, so only one counts
     while alive:
         logits = model.project(model.advance(tokens[:, :, -1:].flatten(0, 1), cache))[:, -1].float()
         logits[:, [PAD, BEGIN, UNKNOWN]] = float("-inf")
         candidates = scores.unsqueeze(2) + logits.log_softmax(-1).unflatten(0, (len(alive), beam))
         top, flat = candidates.flatten(1).topk(2 * beam, 1)  # twice the beam: enough even if half of it ends
         parents, words = flat // logits.shape[-1], flat % logits.shape[-1]
-        kept = _close(search, finished, alive, limits, tokens, top, parents, words)
-        if not kept:
+        unfinished = _finish(search, finished, alive, tokens, top, parents, words)
+        if not unfinished:
             break
-        rows = torch.tensor([i for i, _ in kept], device=source.device)
-        picks = torch.tensor([p for _, p in kept], device=source.device)
+        rows = torch.tensor([i for i, _ in unfinished], device=source.device)
+        picks = torch.tensor([p for _, p in unfinished], device=source.device)
         scores = top[rows].gather(1, picks)
         parent = parents[rows].gather(1, picks)
         chosen = words[rows].gather(1, picks)
         history = tokens[rows].gather(1, parent.unsqueeze(2).expand(-1, -1, tokens.shape[2]))
         tokens = torch.cat([history, chosen.unsqueeze(2)], 2)
         cache.select((rows.unsqueeze(1) * beam + parent).flatten())
-        alive = [alive[i] for i, _ in kept]
+        alive = [alive[i] for i, _ in unfinished]
     return [(f.best, f.score) for f in finished]
 
 
-def _close(
+def _finish(
     search: BeamSearch,
-    finished: list[Finished],
+    finished: list[FinishedHypotheses],
     alive: list[int],
-    limits: list[int],
     tokens: Tensor,
     top: Tensor,
     parents: Tensor,
     words: Tensor,
 ) -> list[tuple[int, list[int]]]:
-    """Take out what ends; return, for each sentence that goes on, its row and the candidates that stay in the beam."""
-    length = tokens.shape[2]  # tokens of a candidate that ends now, END counted, BEGIN not
+    """Add the candidates that end to `finished`; return the row of each unfinished sentence and its next beam.
+
+    tokens (B, beam, t); top, parents, words (B, k): score, hypothesis and last word of each candidate, best first.
+    """
+    length = tokens.shape[2]  # of a candidate that ends now, with END but without BEGIN
     history, scores, origin, token = tokens.tolist(), top.tolist(), parents.tolist(), words.tolist()
-    kept = []
+    unfinished = []
     for row, sentence in enumerate(alive):
         done = finished[sentence]
         stay: list[int] = []
@@ -112,12 +119,12 @@ def _close(
             elif word != END and len(stay) < search.beam:
                 stay.append(rank)
         best_alive = scores[row][stay[0]]
-        if length >= limits[sentence]:
+        if length >= done.limit:
             for rank in stay:
                 done.add(
                     [*history[row][origin[row][rank]][1:], token[row][rank]],
                     scores[row][rank] / length**search.length_penalty,
                 )
         elif done.count < search.beam or best_alive / length**search.length_penalty > done.score:
-            kept.append((row, stay))
-    return kept
+            unfinished.append((row, stay))
+    return unfinished

@@ -1,6 +1,7 @@
-"""Sentence pairs and single sentences: word vectors, any encoder of sentences, a classifier over what it says.
+"""Classifiers of sentence pairs: word vectors, any encoder of sentences, and a classifier of their vectors.
 
-Shapes: B sentences, n tokens, k rows of integers a token, D width of a sentence vector, C classes.
+Shapes: B sentences or pairs, n tokens, k integers of structure per token, d width of a word, D width of a sentence vector,
+C classes.
 """
 
 from collections.abc import Callable
@@ -13,16 +14,17 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.encoders import promised
+from phrasemodels.encoders import check_output
+from phrasemodels.layers import checks
 from phrasemodels.layers.dense import Dense
 
-BUCKETS = 128  # vectors that all words outside of the vocabulary share, by a hash of their letters
-RANGE = 0.05
-SPREAD = 0.4  # of learned vectors at first, about GloVe's: products of small ones say nothing, so they learn slowly
+BUCKETS = 128  # vectors that words outside the vocabulary share, by a hash of their letters
+RANGE = 0.05  # vectors of buckets start in U(-RANGE, RANGE)
+SPREAD = 0.4  # learned vectors start in N(0, SPREAD²), about the spread of GloVe; smaller ones learn slowly
 
 
 class SentenceEncoderConfig(Protocol):
-    """A configuration that builds an encoder: (words (B, n, d), lengths (B), structure (B, k, n)) -> (B, width)."""
+    """A configuration that builds an encoder: words (B, n, d), lengths (B), structure (B, k, n) -> (B, width)."""
 
     @property
     def d(self) -> int: ...
@@ -30,14 +32,14 @@ class SentenceEncoderConfig(Protocol):
 
 
 class WordVectors(nn.Module):
-    """Ids to vectors of width d: words of the vocabulary, then BUCKETS for all others. Learned, or read and frozen."""
+    """Vectors of width d for the words of the vocabulary, then for BUCKETS: read from a file and frozen, or learned."""
 
-    def __init__(self, words: int, d: int, given: str) -> None:
+    def __init__(self, words: int, d: int, file: str) -> None:
         super().__init__()
-        if given:
-            table = load_file(Path(given))["vectors"]
+        if file:
+            table = load_file(Path(file))["vectors"]
             if table.shape != (words + BUCKETS, d):
-                raise ValueError(f"{given}: {tuple(table.shape)} vectors for {words} words of width {d}")
+                raise ValueError(f"{file}: holds {tuple(table.shape)} numbers, not {(words + BUCKETS, d)}")
             self.register_buffer("weight", table, persistent=False)
         else:
             self.weight = nn.Parameter(torch.empty(words + BUCKETS, d).normal_(std=SPREAD))
@@ -45,19 +47,19 @@ class WordVectors(nn.Module):
                 self.weight[words:].uniform_(-RANGE, RANGE)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(B, n) -> (B, n, d)."""
+        """ids (B, n) -> (B, n, d)."""
         return F.embedding(ids, self.weight)
 
 
 class MixedClassifier(nn.Sequential):
-    """inputs -> hidden -> C with an ELU between (paper 001, section 3.4)."""
+    """Linear-ELU-Linear, (B, inputs) -> (B, C) (paper 001, section 3.4)."""
 
     def __init__(self, inputs: int, classes: int, hidden: int = 300, dropout: float = 0.5) -> None:
         super().__init__(Dense(inputs, hidden, dropout), nn.ELU(), Dense(hidden, classes, dropout))
 
 
 class LinearClassifier(nn.Sequential):
-    """Three linear maps with nothing between, as BiLSTM-Max was trained."""
+    """Three linear maps without activations, as in the training of BiLSTM-Max: (B, inputs) -> (B, C)."""
 
     def __init__(self, inputs: int, classes: int, hidden: int = 512, dropout: float = 0.0) -> None:
         super().__init__(
@@ -65,20 +67,24 @@ class LinearClassifier(nn.Sequential):
         )
 
 
-def distance(p: Tensor, h: Tensor) -> Tensor:
-    """|p − h|."""
+def absolute_difference(p: Tensor, h: Tensor) -> Tensor:
+    """Return |p − h|."""
     return (p - h).abs()
 
 
-def difference(p: Tensor, h: Tensor) -> Tensor:
-    """p − h, as DiSAN's authors have it."""
+def signed_difference(p: Tensor, h: Tensor) -> Tensor:
+    """Return p − h, as the authors of DiSAN do."""
     return p - h
 
 
 @dataclass(frozen=True)
 class SentencePairConfig:
-    """A siamese classifier of [p; h; compare(p, h); p ∘ h]. words and vectors come from the data: the size of the
-    vocabulary, and a file of vectors or nothing. hidden and dropout are of the classifier."""
+    """A siamese classifier of [p; h; compare(p, h); p ∘ h] for the vectors p, h of premise and hypothesis.
+
+    words, vectors: the size of the vocabulary, and a safetensors file of word vectors ("": they are learned); set from
+    the data. classes: number of classes. hidden, dropout: those of the classifier, MixedClassifier or LinearClassifier.
+    compare: absolute_difference or signed_difference.
+    """
 
     encoder: SentenceEncoderConfig
     words: int = 0
@@ -87,14 +93,19 @@ class SentencePairConfig:
     hidden: int = 300
     dropout: float = 0.5
     classifier: Callable[[int, int, int, float], nn.Module] = MixedClassifier
-    compare: Callable[[Tensor, Tensor], Tensor] = distance
+    compare: Callable[[Tensor, Tensor], Tensor] = absolute_difference
 
-    def build(self) -> "SentencePair":
-        return SentencePair(self)
+    def __post_init__(self) -> None:
+        checks.at_least(self, 0, "words")
+        checks.at_least(self, 1, "classes", "hidden")
+        checks.share(self, "dropout")
+
+    def build(self) -> "SentencePairClassifier":
+        return SentencePairClassifier(self)
 
 
-class SentencePair(nn.Module):
-    """Two sentences to scores of how they are related; one encoder reads both."""
+class SentencePairClassifier(nn.Module):
+    """Two sentences, read by the same encoder, to scores of their relation."""
 
     def __init__(self, config: SentencePairConfig) -> None:
         super().__init__()
@@ -106,10 +117,10 @@ class SentencePair(nn.Module):
 
     def encode(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
         """tokens (B, n), lengths (B), structure (B, k, n) -> sentence vectors (B, D)."""
-        found = self.encoder(self.embed(tokens), lengths, structure)
-        return promised(found, self.encoder, "B, width", len(tokens), self.width)
+        vectors = self.encoder(self.embed(tokens), lengths, structure)
+        return check_output(vectors, self.encoder, "B, width", len(tokens), self.width)
 
     def forward(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
-        """Pairs as 2B sentences, all premises first -> scores (B, C)."""
+        """Score B pairs, passed as 2B sentences, all premises first: tokens (2B, n), ... -> (B, C)."""
         p, h = self.encode(tokens, lengths, structure).chunk(2)
         return self.classify(torch.cat([p, h, self.compare(p, h), p * h], -1))

@@ -1,29 +1,37 @@
-"""A tag for every word: any encoder of token states, and a classifier of each (paper 000, section 4.3)."""
+"""Tagging: any encoder of token states, and a classifier of each state (paper 000, section 4.3)."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from phrasemodels.encoders import EncoderConfig, promised
+from phrasemodels.encoders import EncoderConfig, check_output
+from phrasemodels.layers import checks
 from phrasemodels.layers.blocks import TokenEmbedding
 
 
 @dataclass(frozen=True)
 class TaggerConfig:
-    """An encoder, and a classifier with one hidden layer; tags counts their ids, with those that stand for no tag."""
+    """An encoder, and a classifier with one hidden layer.
+
+    vocabulary, tags: numbers of ids, set from the data; special ids count as tags too.
+    """
 
     encoder: EncoderConfig
     vocabulary: int
     tags: int
     hidden: int = 200
 
+    def __post_init__(self) -> None:
+        checks.at_least(self, 0, "vocabulary", "tags")
+        checks.at_least(self, 1, "hidden")
+
     def build(self) -> "Tagger":
         return Tagger(self)
 
 
 class Tagger(nn.Module):
-    """Token ids in, scores of tags out."""
+    """Token ids to scores of tags."""
 
     def __init__(self, config: TaggerConfig) -> None:
         super().__init__()
@@ -35,12 +43,15 @@ class Tagger(nn.Module):
         )
 
     def forward(self, source: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
-        """source (B, n) ids, lengths (B), members (B, m, k) -> scores (B, n, tags); rows beyond a length mean nothing."""
+        """source (B, n) ids, lengths (B), members (B, m, k) -> scores (B, n, tags), undefined for padding."""
         x = self.embed(source)
-        return self.classify(promised(self.encoder(x, lengths, members), self.encoder, "B, n, d", *x.shape))
+        return self.classify(check_output(self.encoder(x, lengths, members), self.encoder, "B, n, d", *x.shape))
 
     def tag(self, source: Tensor, lengths: Tensor, members: Tensor, tags: Tensor) -> tuple[Tensor, Tensor]:
-        """The best of some tags (ids) for each token, and its log-probability among all: (B, n) each."""
+        """Return the best of the given tags for each token, and its log-probability among all tags: (B, n) each.
+
+        tags (T): the ids to choose from.
+        """
         scores = self(source, lengths, members).float().log_softmax(-1)
         best = scores[..., tags].argmax(-1)
         ids = tags[best]

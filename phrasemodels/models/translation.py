@@ -1,4 +1,4 @@
-"""Encoder-decoder translation: any encoder of token states, and the Transformer decoder.
+"""Translation: any encoder of token states, and the Transformer decoder.
 
 Shapes: B batch, n source tokens, t target tokens, V target vocabulary, d model width.
 """
@@ -12,20 +12,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.encoders import EncoderConfig, promised
+from phrasemodels.encoders import EncoderConfig, check_output
+from phrasemodels.layers import checks
 from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.blocks import AddNorm, Residual, TokenEmbedding, feed_forward, within
+from phrasemodels.layers.blocks import PAD, AddNorm, Residual, TokenEmbedding, feed_forward, token_mask
 
-PAD, UNKNOWN, BEGIN, END = range(4)
-Extend = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # new keys and values to all keys and values
+Extend = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # new keys and values -> all keys and values
 
 
 @dataclass(frozen=True)
 class TranslationConfig:
-    """An encoder, and a Transformer decoder of its width and dropout.
+    """An encoder, and a Transformer decoder of its width, heads and dropout.
 
-    decoder_d_ff serves encoders without a feed-forward layer. tied: the target embedding is the output projection.
-    shared: one embedding for both sides, which then need one vocabulary. residual: the style of the decoder.
+    source_vocabulary, target_vocabulary: numbers of words, 0 until they are set from the data. decoder_layers,
+    decoder_d_ff: those of the decoder. tied: the target embedding is the output projection. shared: one embedding for both
+    sides, which then need one vocabulary. output_bias: the output projection has a bias. residual: the residual style of
+    the decoder.
     """
 
     encoder: EncoderConfig
@@ -39,11 +41,11 @@ class TranslationConfig:
     residual: type[Residual] = AddNorm
 
     def __post_init__(self) -> None:
+        checks.at_least(self, 0, "source_vocabulary", "target_vocabulary", "decoder_d_ff")
+        checks.at_least(self, 1, "decoder_layers")
         if self.shared and self.source_vocabulary != self.target_vocabulary:
-            raise ValueError(
-                f"a shared embedding for {self.source_vocabulary} source and {self.target_vocabulary} target words: "
-                "make one vocabulary of both sides"
-            )
+            sizes = f"{self.source_vocabulary} source and {self.target_vocabulary} target words"
+            raise ValueError(f"shared=True: there are {sizes}; make one vocabulary of both sides")
 
     def build(self) -> "Translator":
         return Translator(self)
@@ -61,14 +63,18 @@ class DecoderLayer(nn.Module):
         self.residuals = nn.ModuleList(config.residual(d, config.encoder.dropout) for _ in range(3))
 
     def forward(self, x: Tensor, extend: Extend, allowed: Tensor, cross: tuple[Tensor, ...]) -> Tensor:
-        """x (B, t, d) over all of the target so far, which `extend` gives, and `cross` = keys, values, validity."""
-        x = self.residuals[0](x, lambda y: self.itself.over(y, *extend(*self.itself.keys_values(y)), allowed))
-        x = self.residuals[1](x, lambda y: self.source.over(y, *cross))
+        """x (B, t, d) -> (B, t, d).
+
+        extend: returns the keys and values of all target tokens so far; allowed (t, all tokens): which of them are attended
+        to; cross: keys, values (B, h, n, dk) and mask of the source.
+        """
+        x = self.residuals[0](x, lambda y: self.itself.attend_to(y, *extend(*self.itself.keys_values(y)), allowed))
+        x = self.residuals[1](x, lambda y: self.source.attend_to(y, *cross))
         return self.residuals[2](x, self.feed_forward)
 
 
 class Translator(nn.Module):
-    """Token ids in, scores of target tokens out. PAD, UNKNOWN, BEGIN and END are the first four of a vocabulary."""
+    """Token ids to scores of target tokens; PAD, UNKNOWN, BEGIN and END are the first ids of both vocabularies."""
 
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__()
@@ -77,7 +83,7 @@ class Translator(nn.Module):
         self.embed_target = self.embed_source if config.shared else TokenEmbedding(config.target_vocabulary, d, dropout)
         self.encoder = config.encoder.build()
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        self.last = config.residual.after(d)
+        self.last = config.residual.final_norm(d)
         self.project = nn.Linear(d, config.target_vocabulary, bias=config.output_bias)
         if config.tied:
             self.project.weight = self.embed_target.table.weight
@@ -90,19 +96,19 @@ class Translator(nn.Module):
     def encode(self, source: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """source (B, n) ids, lengths (B), members (B, m, k) -> memory (B, n, d)."""
         x = self.embed_source(source)
-        return promised(self.encoder(x, lengths, members), self.encoder, "B, n, d", *x.shape)
+        return check_output(self.encoder(x, lengths, members), self.encoder, "B, n, d", *x.shape)
 
-    def start(self, memory: Tensor, lengths: Tensor) -> "Cache":
-        """Before the first target token; memory (B, n, d), lengths (B)."""
+    def start(self, memory: Tensor, lengths: Tensor) -> "DecoderCache":
+        """Return the cache before the first target token: memory (B, n, d), lengths (B)."""
         cross = [layer.source.keys_values(memory) for layer in self.decoder_layers]
-        return Cache(cross, within(lengths, memory.shape[1])[:, None, None, :])
+        return DecoderCache(cross, token_mask(lengths, memory.shape[1])[:, None, None, :])
 
     def forward(self, source: Tensor, lengths: Tensor, members: Tensor, target: Tensor) -> Tensor:
-        """Scores (B, t, V) of the token after each of target (B, t), which begins with BEGIN."""
+        """Return the scores (B, t, V) of the token after each token of target (B, t), which begins with BEGIN."""
         return self.project(self.advance(target, self.start(self.encode(source, lengths, members), lengths)))
 
-    def advance(self, target: Tensor, cache: "Cache") -> Tensor:
-        """States (B, t, d) of the next t target tokens (B, t); the cache grows by them."""
+    def advance(self, target: Tensor, cache: "DecoderCache") -> Tensor:
+        """Return the states (B, t, d) of the next t target tokens (B, t), and extend the cache by them."""
         x = self.embed_target(target, cache.length)
         t, past = target.shape[1], cache.length
         allowed = torch.ones(t, past + t, dtype=torch.bool, device=target.device).tril(past)
@@ -111,14 +117,15 @@ class Translator(nn.Module):
         return self.last(x)
 
     def loss(self, scores: Tensor, gold: Tensor, smoothing: float) -> Tensor:
-        """Summed label-smoothed cross entropy (nats) of scores (B, t, V) at gold (B, t); PAD counts nothing."""
+        """Return the sum over tokens, without PAD, of the label-smoothed cross entropy (nats) of scores (B, t, V) at gold
+        (B, t)."""
         return F.cross_entropy(
             scores.flatten(0, 1).float(), gold.flatten(), ignore_index=PAD, reduction="sum", label_smoothing=smoothing
         )
 
 
-class Cache:
-    """Keys and values of a target that is being written, layer by layer, and those of its source."""
+class DecoderCache:
+    """The keys and values, layer by layer, of the source and of the target tokens so far."""
 
     def __init__(self, cross: list[tuple[Tensor, Tensor]], valid: Tensor) -> None:
         self.cross = cross
@@ -127,11 +134,11 @@ class Cache:
 
     @property
     def length(self) -> int:
-        """Target tokens so far."""
+        """The number of target tokens so far."""
         return self.past[-1][0].shape[2] if self.past else 0
 
     def extend(self, index: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (B, h, t, dk) of layer `index`, put behind those of the past; returns all of them."""
+        """Append keys and values (B, h, t, dk) of t new tokens to layer `index`; return those of all tokens."""
         if index == len(self.past):
             self.past.append((keys, values))
         else:
@@ -140,7 +147,7 @@ class Cache:
         return self.past[index]
 
     def select(self, rows: Tensor) -> None:
-        """Keep the given rows of the batch, in their order: repeat, reorder or drop hypotheses."""
+        """Replace the batch by some of its rows, which repeats, reorders or drops hypotheses."""
         self.cross = [(keys[rows], values[rows]) for keys, values in self.cross]
         self.past = [(keys[rows], values[rows]) for keys, values in self.past]
         self.valid = self.valid[rows]

@@ -1,1 +1,1 @@
-"""Structured inference: chains, trees and spans."""
+"""Structured inference: log Z, marginals, best structures, samples and entropy of chains, trees and spans."""

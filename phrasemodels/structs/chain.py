@@ -1,13 +1,13 @@
-"""Linear-chain CRF (Lafferty et al. 2001): tags z of a sequence score Σ_t unary[t, z_t] + Σ_t pairwise[z_t, z_t+1].
+"""Linear-chain CRF (Lafferty et al. 2001): tags z have the score Σ_t unary[t, z_t] + Σ_t pairwise[z_t, z_t+1].
 
-Arguments of every function:
-    unary     (B, T, C)
-    pairwise  (C, C) shared by all positions, or (B, T-1, C, C); [from, to]
-    lengths   (B,) integers in 1..T, T where None
+Shapes: B sequences, T positions, C tags. Arguments of every function:
+    unary     (B, T, C) scores of tags
+    pairwise  (C, C) scores of transitions [from, to], the same at all positions, or (B, T-1, C, C)
+    lengths   (B,) integers in 1..T; None: all are T
 
--inf forbids a tag or a transition. A sequence with a score that is NaN or +inf has NaN for log Z, marginals and gradients,
-and tags of no meaning; in the padding scores may be anything. Scores of a start or an end belong in the first or the last
-unary score. Memory and time of the reference grow with B·T·C².
+A score of -inf forbids a tag or a transition. If a score of a sequence is NaN or +inf, its log Z, marginals and gradients
+are NaN, and its tags are undefined. Scores in the padding are not read. Add the scores of a start or an end to the first or
+last unary scores. Time and memory of the reference are O(B·T·C²). ValueError: wrong shapes or lengths.
 """
 
 from functools import partial
@@ -21,32 +21,32 @@ from phrasemodels.structs.semiring import Log
 
 
 def log_partition(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """log Z, (B,)."""
+    """Return log Z, (B,)."""
     inside, scores = _prepare(unary, pairwise, lengths)
-    if _has_kernel(unary, pairwise):
+    if kernels.usable(unary, pairwise):
         reference = partial(log_partition, lengths=lengths)
         return kernel.LogPartition.apply(reference, unary, pairwise, inside.lengths)
     return inference.log_partition(inside, *scores)
 
 
 def marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """p(z_t = c), (B, T, C); 0 in the padding."""
+    """Return p(z_t = c), (B, T, C); 0 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
-    if _has_kernel(unary, pairwise):
+    if kernels.usable(unary, pairwise):
         return kernel.Marginals.apply(partial(marginals, lengths=lengths), unary, pairwise, inside.lengths)
     return inference.marginals(inside, *scores)[0]
 
 
 def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """p(z_t = c, z_t+1 = d), (B, T-1, C, C); 0 in the padding."""
+    """Return p(z_t = c, z_t+1 = d), (B, T-1, C, C); 0 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
-    if unary.shape[1] > 1 and _has_kernel(unary, pairwise):
+    if unary.shape[1] > 1 and kernels.usable(unary, pairwise):
         return kernel.PairMarginals.apply(partial(pair_marginals, lengths=lengths), unary, pairwise, inside.lengths)
     return inference.marginals(inside, *scores)[1]
 
 
 def argmax(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Score (B,), differentiable, and tags (B, T) of a best sequence; tags are -1 in the padding."""
+    """Return the score (B,), differentiable, and the tags (B, T) of a best sequence; tags are -1 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
     best, (parts, pairs) = inference.argmax(inside, *scores)
     score = _selected(scores[0], parts).sum((1, 2)) + _selected(scores[1], pairs).sum((1, 2, 3))
@@ -56,27 +56,27 @@ def argmax(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> tu
 def sample(
     unary: Tensor, pairwise: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Tags of k independent samples, (k, B, T); -1 in the padding."""
+    """Return the tags of k independent samples, (k, B, T); -1 in the padding."""
     inside, scores = _prepare(unary, pairwise, None)
     lengths = inference.check_lengths(lengths, unary.shape[0], unary.shape[1], unary.device)
-    inside = _Inside(lengths.repeat(k))
+    inside = _InsidePass(lengths.repeat(k))
     return _tags(inference.sample(inside, *scores, k=k, generator=generator)[0])
 
 
 def entropy(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """−Σ p log p over sequences, in nats, (B,)."""
+    """Return −Σ p log p over all sequences, in nats, (B,)."""
     inside, scores = _prepare(unary, pairwise, lengths)
     return inference.entropy(inside, *scores)
 
 
-class _Inside:
-    """The forward recursion α_t(d) = unary_t(d) ⊗ ⊕_c α_t-1(c) ⊗ pairwise_t-1(c, d)."""
+class _InsidePass:
+    """The inside pass, a forward recursion: α_t(d) = unary_t(d) ⊗ ⊕_c α_t-1(c) ⊗ pairwise_t-1(c, d)."""
 
     def __init__(self, lengths: Tensor):
         self.lengths = lengths
 
     def __call__(self, semiring: Log, unary: Tensor, pairwise: Tensor) -> Tensor:
-        # padding holds anything, so it is replaced and not only left out: 0 · NaN is NaN
+        # scores in the padding are replaced, not multiplied by 0: they may be NaN
         inside = torch.arange(unary.shape[1], device=unary.device) < self.lengths[:, None]
         unary = semiring.lift(torch.where(inside[:, :, None], unary, 0))
         pairwise = semiring.lift(torch.where(inside[:, 1:, None, None], pairwise, 0))
@@ -87,22 +87,18 @@ class _Inside:
         return semiring.sum(alpha, -1)
 
 
-def _prepare(unary: Tensor, pairwise: Tensor, lengths: Tensor | None) -> tuple[_Inside, tuple[Tensor, Tensor]]:
+def _prepare(unary: Tensor, pairwise: Tensor, lengths: Tensor | None) -> tuple[_InsidePass, tuple[Tensor, Tensor]]:
     if unary.dim() != 3:
         raise ValueError(f"unary must be (B, T, C), not {tuple(unary.shape)}")
     B, T, C = unary.shape
     if pairwise.shape not in ((C, C), (B, T - 1, C, C)):
         raise ValueError(f"pairwise must be {(C, C)} or {(B, T - 1, C, C)}, not {tuple(pairwise.shape)}")
     lengths = inference.check_lengths(lengths, B, T, unary.device)
-    return _Inside(lengths), (unary, pairwise.expand(B, T - 1, C, C))
-
-
-def _has_kernel(unary: Tensor, pairwise: Tensor) -> bool:
-    return kernels.usable(unary, pairwise)
+    return _InsidePass(lengths), (unary, pairwise.expand(B, T - 1, C, C))
 
 
 def _selected(scores: Tensor, parts: Tensor) -> Tensor:
-    # a product would give 0 · -inf at forbidden parts
+    # not a product: 0 · -inf is NaN at forbidden parts
     return torch.where(parts > 0, scores, 0)
 
 

@@ -1,12 +1,13 @@
 """Projective dependency trees (Eisner 1996), with any number of root arcs (`multi_root`) or one (`single_root`).
 
-Arguments of every function:
+Shapes: B sentences, n words. Arguments of every function:
     arcs     (B, n+1, n+1): arcs[b, h, m] is the score of word h as the head of word m; position 0 is the root.
              The diagonal and arcs into the root are not read.
-    lengths  (B,) numbers of words, without the root, in 1..n, n where None
+    lengths  (B,) numbers of words, without the root, in 1..n; None: all are n
 
--inf forbids an arc. A sentence with a score that is NaN or +inf has NaN for log Z, marginals and gradients, and trees of no
-meaning; in the padding scores may be anything. The reference takes O(n³) time and memory.
+A score of -inf forbids an arc. If a score of a sentence is NaN or +inf, its log Z, marginals and gradients are NaN, and its
+trees are undefined. Scores in the padding are not read. Time and memory of the reference are O(B·n³). ValueError: wrong
+shapes or lengths.
 """
 
 from collections.abc import Callable
@@ -20,19 +21,19 @@ from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.kernels import eisner as kernel
 from phrasemodels.structs.semiring import Log
 
-# which sentences may end with words 1..d below the root: (lengths, d) → (B,) of bool
+# (lengths (B,), d) → (B,) booleans: whether words 1..d may form a complete span of the root
 RootRule = Callable[[Tensor, int], Tensor]
 
 
 class Projective:
-    """Five functions over projective trees under one rule for the root's arcs."""
+    """The functions over projective trees, for one rule about the number of the root's arcs."""
 
     def __init__(self, root_rule: RootRule):
         self._root_rule = root_rule
         self._one_root = root_rule is _exactly_one
 
     def log_partition(self, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """log Z, (B,)."""
+        """Return log Z, (B,)."""
         inside = self._inside(arcs, lengths)
         if kernels.usable(arcs):
             reference = partial(self.log_partition, lengths=lengths)
@@ -40,7 +41,7 @@ class Projective:
         return inference.log_partition(inside, arcs)
 
     def marginals(self, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """p(h is the head of m), (B, n+1, n+1); 0 on the diagonal, into the root and in the padding."""
+        """Return p(h is the head of m), (B, n+1, n+1); 0 on the diagonal, into the root and in the padding."""
         inside = self._inside(arcs, lengths)
         if kernels.usable(arcs):
             reference = partial(self.marginals, lengths=lengths)
@@ -48,7 +49,7 @@ class Projective:
         return inference.marginals(inside, arcs)[0]
 
     def argmax(self, arcs: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Score (B,), differentiable, and heads (B, n+1) of a best tree; -1 at the root and in the padding."""
+        """Return the score (B,), differentiable, and the heads (B, n+1) of a best tree; -1 at the root and in the padding."""
         best, (parts,) = inference.argmax(self._inside(arcs, lengths), arcs)
         heads = _heads(parts)
         return score_heads(arcs, heads).masked_fill(best == -torch.inf, -torch.inf), heads
@@ -56,20 +57,20 @@ class Projective:
     def sample(
         self, arcs: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Heads of k independent samples, (k, B, n+1), as in `argmax`."""
+        """Return the heads of k independent samples, (k, B, n+1), as in `argmax`."""
         inside = self._inside(arcs, lengths)
         inside.lengths = inside.lengths.repeat(k)
         return _heads(inference.sample(inside, arcs, k=k, generator=generator)[0])
 
     def entropy(self, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """−Σ p log p over trees, in nats, (B,)."""
+        """Return −Σ p log p over all trees, in nats, (B,)."""
         return inference.entropy(self._inside(arcs, lengths), arcs)
 
-    def _inside(self, arcs: Tensor, lengths: Tensor | None) -> "_Inside":
+    def _inside(self, arcs: Tensor, lengths: Tensor | None) -> "_InsidePass":
         if arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 2:
             raise ValueError(f"arcs must be (B, n+1, n+1) with the root at 0, not {tuple(arcs.shape)}")
         lengths = inference.check_lengths(lengths, arcs.shape[0], arcs.shape[1] - 1, arcs.device)
-        return _Inside(lengths, self._root_rule)
+        return _InsidePass(lengths, self._root_rule)
 
 
 def _any_number(lengths: Tensor, d: int) -> Tensor:
@@ -77,7 +78,7 @@ def _any_number(lengths: Tensor, d: int) -> Tensor:
 
 
 def _exactly_one(lengths: Tensor, d: int) -> Tensor:
-    # a root that has finished words 1..d before the last could take a second arc
+    # with words left after d, the root would need a second arc
     return lengths == d
 
 
@@ -86,7 +87,7 @@ single_root = Projective(_exactly_one)
 
 
 def score_heads(arcs: Tensor, heads: Tensor) -> Tensor:
-    """Sum of the scores of the arcs to heads (B, n+1), (B,)."""
+    """Return the sum of the scores of the arcs from heads (B, n+1), (B,); a head of -1 adds 0."""
     chosen = arcs.gather(1, heads.clamp(min=0)[:, None])[:, 0]
     return torch.where(heads >= 0, chosen, 0).sum(-1)
 
@@ -95,8 +96,8 @@ def _heads(parts: Tensor) -> Tensor:
     return torch.where(parts.sum(-2) > 0, parts.argmax(-2), -1)
 
 
-class _Inside:
-    """Complete spans C and incomplete spans I, to the right (head i) and to the left (head j).
+class _InsidePass:
+    """The inside pass over complete spans C and incomplete spans I, to the right (head i) and to the left (head j).
 
     I→(i,j) = arcs(i,j) ⊗ ⊕_k C→(i,k) ⊗ C←(k+1,j)      C→(i,j) = ⊕_k I→(i,k) ⊗ C→(k,j)
     I←(i,j) = arcs(j,i) ⊗ ⊕_k C→(i,k) ⊗ C←(k+1,j)      C←(i,j) = ⊕_k C←(i,k) ⊗ I←(k,j)

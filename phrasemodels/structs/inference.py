@@ -1,7 +1,7 @@
-"""What follows from an inside pass alone: marginals, best structure, samples and entropy.
+"""Inference from an inside pass alone: log Z, marginals, best structure, samples and entropy.
 
-An inside pass is a function `(semiring, *scores) → (S, B)` of lifted log Z. These functions define the result of
-everything in this folder, run on any device, and can be differentiated any number of times.
+An inside pass is a function (semiring, *scores) → log Z lifted into the semiring, (S, B), for scores (B, ...). These
+functions are the reference for the whole package: they run on any device, and can be differentiated any number of times.
 """
 
 from collections.abc import Callable
@@ -11,24 +11,24 @@ from torch import Tensor
 
 from phrasemodels.structs.semiring import Entropy, Log, Max, Sample
 
-Inside = Callable[..., Tensor]
+InsidePass = Callable[..., Tensor]
 
 
-def log_partition(inside: Inside, *scores: Tensor) -> Tensor:
-    """log Z, (B,); -inf where every structure is forbidden."""
+def log_partition(inside: InsidePass, *scores: Tensor) -> Tensor:
+    """Return log Z, (B,); -inf if every structure is forbidden."""
     return _run(inside, Log(), scores)
 
 
-def marginals(inside: Inside, *scores: Tensor) -> tuple[Tensor, ...]:
-    """∂ log Z / ∂ scores, one tensor in the shape of each; 0 where every structure is forbidden."""
+def marginals(inside: InsidePass, *scores: Tensor) -> tuple[Tensor, ...]:
+    """Return ∂ log Z / ∂ scores, one tensor per score tensor and of its shape; 0 if every structure is forbidden."""
     keep_graph = torch.is_grad_enabled() and any(s.requires_grad for s in scores)
     return _gradient(inside, Log(), scores, keep_graph)
 
 
-def argmax(inside: Inside, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Score (B,), no gradient, and indicators (0 or 1) of a best structure's parts, in the shape of each score tensor.
+def argmax(inside: InsidePass, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Return the score (B,), without gradient, and the parts of a best structure: 0 or 1, in the shape of each score tensor.
 
-    Where every structure is forbidden the score is -inf and the parts are of no meaning.
+    If every structure is forbidden, the score is -inf and the parts are undefined.
     """
     with torch.inference_mode(False), torch.enable_grad():
         leaves = tuple(_leaf(s) for s in scores)
@@ -36,23 +36,23 @@ def argmax(inside: Inside, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]
         return best.detach(), torch.autograd.grad(best.sum(), leaves, materialize_grads=True)
 
 
-def sample(inside: Inside, *scores: Tensor, k: int, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-    """Indicators of k independent samples, (k, B, ...) for each score tensor (B, ...)."""
+def sample(inside: InsidePass, *scores: Tensor, k: int, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+    """Return the parts of k independent samples: 0 or 1, (k, B, ...) for each score tensor (B, ...)."""
     repeated = tuple(s.detach().repeat(k, *(1 for _ in s.shape[1:])) for s in scores)
     parts = _gradient(inside, Sample(generator), repeated, keep_graph=False)
     return tuple(p.view(k, *s.shape) for p, s in zip(parts, scores, strict=True))
 
 
-def entropy(inside: Inside, *scores: Tensor) -> Tensor:
-    """−Σ p log p over structures, in nats, (B,); 0 where every structure is forbidden."""
+def entropy(inside: InsidePass, *scores: Tensor) -> Tensor:
+    """Return −Σ p log p over all structures, in nats, (B,); 0 if every structure is forbidden."""
     return _run(inside, Entropy(), scores)
 
 
-def _run(inside: Inside, semiring: Log, scores: tuple[Tensor, ...]) -> Tensor:
+def _run(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...]) -> Tensor:
     return semiring.lower(inside(semiring, *scores))
 
 
-def _gradient(inside: Inside, semiring: Log, scores: tuple[Tensor, ...], keep_graph: bool) -> tuple[Tensor, ...]:
+def _gradient(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...], keep_graph: bool) -> tuple[Tensor, ...]:
     with torch.inference_mode(False), torch.enable_grad():
         leaves = tuple(s if keep_graph and s.requires_grad else _leaf(s) for s in scores)
         total = _run(inside, semiring, leaves).sum()
@@ -60,18 +60,18 @@ def _gradient(inside: Inside, semiring: Log, scores: tuple[Tensor, ...], keep_gr
 
 
 def _leaf(scores: Tensor) -> Tensor:
-    """The same numbers at the root of a graph; a tensor made in inference mode can only be copied into one."""
+    """Return the scores as a leaf that requires gradients; a tensor from inference mode has to be copied."""
     return (scores.clone() if scores.is_inference() else scores.detach()).requires_grad_()
 
 
 def check_lengths(lengths: Tensor | None, batch: int, longest: int, device: torch.device) -> Tensor:
-    """Lengths as int64 on `device`, the longest where None. ValueError where one is not in 1..longest."""
+    """Return lengths (batch,) as int64 on the device; None: all are `longest`. ValueError: a length is not in 1..longest."""
     if lengths is None:
         with torch.inference_mode(False):
             return torch.full((batch,), longest, dtype=torch.int64, device=device)
     if lengths.shape != (batch,) or lengths.is_floating_point():
-        raise ValueError(f"lengths must be {batch} integers, not {lengths.dtype} {tuple(lengths.shape)}")
+        raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}")
     if batch and (lengths.min() < 1 or lengths.max() > longest):
-        raise ValueError(f"lengths must lie in 1..{longest}, not {lengths.min().item()}..{lengths.max().item()}")
+        raise ValueError(f"lengths must be in 1..{longest}, not {lengths.min().item()}..{lengths.max().item()}")
     with torch.inference_mode(False):
         return (lengths.clone() if lengths.is_inference() else lengths).to(device=device, dtype=torch.int64)

@@ -1,19 +1,19 @@
-"""Joint span–head trees: labelled spans, each with a head word, and the arcs between heads (LAL parser, section on
-decoding; Zhou and Zhao 2019).
+"""Joint span–head trees: labelled spans, each with a head word, and the arcs between the heads (Zhou and Zhao 2019;
+paper 004).
 
-Arguments of every function:
+Shapes: B sentences, n words, L labels. Arguments of every function:
     labels   (B, n, n, L): score of words i..j, both included, with the label; only i ≤ j is read; label 0 is empty
     arcs     (B, n+1, n+1): arcs[b, h, m] is the score of position h as the head of m; 0 is the root, words are 1..n
-    lengths  (B,) integers in 1..n, n where None
+    lengths  (B,) integers in 1..n; None: all are n
 
-A binary merge joins a span headed by h and one headed by m with the arc h → m; the merged span is headed by h. Only
-the side of h may have the empty label, and single words may. The whole sentence has a label, and the root's arc goes
-to its head. The score of a tree is the sum over its labelled spans and arcs; weights between the two belong in the
-scores, and labels forbidden at some spans are -inf there. A sentence with a score that is NaN or +inf has NaN for log Z,
-marginals and gradients, and trees of no meaning; in the padding scores may be anything.
+A merge joins a span headed by h and an adjacent span headed by m by the arc h → m; h heads the merged span. The span of h
+and single words may have the empty label, the span of m and the whole sentence may not. The root's arc goes to the head of
+the sentence. The score of a tree is the sum over its labelled spans and arcs; multiply the scores to weigh one against the
+other. A score of -inf forbids a label or an arc. If a score of a sentence is NaN or +inf, its log Z, marginals and
+gradients are NaN, and its trees are undefined. Scores in the padding are not read. ValueError: wrong shapes or lengths.
 
-Merging through W(span, h) = ⊕_m V(span, m) ⊗ arcs(h, m) (Eisner and Satta's hook, 1999) takes O(n⁴) time instead of
-O(n⁵). The reference takes as much memory.
+Merging through W(span, h) = ⊕_m V(span, m) ⊗ arcs(h, m), the hook of Eisner and Satta (1999), takes O(n⁴) time, not O(n⁵).
+The reference takes O(n⁴) memory too.
 """
 
 import torch
@@ -28,23 +28,24 @@ from phrasemodels.structs.spans import preorder, score_cells
 
 
 def log_partition(labels: Tensor, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """log Z, (B,)."""
-    return inference.log_partition(_Inside(_check(labels, arcs, lengths)), labels, arcs)
+    """Return log Z, (B,)."""
+    return inference.log_partition(_InsidePass(_check(labels, arcs, lengths)), labels, arcs)
 
 
 def marginals(labels: Tensor, arcs: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """p(labelled span), (B, n, n, L), and p(arc), (B, n+1, n+1)."""
-    spans, heads = inference.marginals(_Inside(_check(labels, arcs, lengths)), labels, arcs)
+    """Return p(labelled span), (B, n, n, L), and p(arc), (B, n+1, n+1)."""
+    spans, heads = inference.marginals(_InsidePass(_check(labels, arcs, lengths)), labels, arcs)
     return spans, heads
 
 
 def argmax(labels: Tensor, arcs: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Score (B,), differentiable, cells (B, 2n-1, 3) as in `spans.argmax` and heads (B, n+1) as in `eisner`."""
+    """Return the score (B,), differentiable, of a best tree, its cells (B, 2n-1, 3) as in `spans.argmax`, and its heads
+    (B, n+1) as in `eisner`."""
     lengths = _check(labels, arcs, lengths)
     if kernels.usable(labels, arcs):
         best, cells, heads = decode.joint(labels, arcs, lengths)
     else:
-        best, parts = inference.argmax(_Inside(lengths), labels, arcs)
+        best, parts = inference.argmax(_InsidePass(lengths), labels, arcs)
         cells, heads = _trees(*parts)
     score = score_cells(labels, cells) + score_heads(arcs, heads)
     return score.masked_fill(best == -torch.inf, -torch.inf), cells, heads
@@ -53,20 +54,23 @@ def argmax(labels: Tensor, arcs: Tensor, lengths: Tensor | None = None) -> tuple
 def sample(
     labels: Tensor, arcs: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Cells (k, B, 2n-1, 3) and heads (k, B, n+1) of k independent samples."""
-    inside = _Inside(_check(labels, arcs, lengths).repeat(k))
+    """Return the cells (k, B, 2n-1, 3) and heads (k, B, n+1) of k independent samples."""
+    inside = _InsidePass(_check(labels, arcs, lengths).repeat(k))
     parts = inference.sample(inside, labels, arcs, k=k, generator=generator)
     cells, heads = _trees(*(p.flatten(0, 1) for p in parts))
     return cells.unflatten(0, (k, -1)), heads.unflatten(0, (k, -1))
 
 
 def entropy(labels: Tensor, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """−Σ p log p over trees, in nats, (B,)."""
-    return inference.entropy(_Inside(_check(labels, arcs, lengths)), labels, arcs)
+    """Return −Σ p log p over all trees, in nats, (B,)."""
+    return inference.entropy(_InsidePass(_check(labels, arcs, lengths)), labels, arcs)
 
 
-class _Inside:
-    """B(i,j,h) = ⊕_k U(i,k,h) ⊗ W(k+1,j,h) ⊕ W(i,k,h) ⊗ U(k+1,j,h), U = B ⊗ any label, V = B ⊗ a real label."""
+class _InsidePass:
+    """The inside pass B(i,j,h) = ⊕_k U(i,k,h) ⊗ W(k+1,j,h) ⊕ W(i,k,h) ⊗ U(k+1,j,h) over words i..j headed by h.
+
+    U = B ⊗ any label, V = B ⊗ any label but the empty one, W is the hook.
+    """
 
     def __init__(self, lengths: Tensor):
         self.lengths = lengths
@@ -109,7 +113,7 @@ def _trees(spans: Tensor, arcs: Tensor) -> tuple[Tensor, Tensor]:
 
 def _check(labels: Tensor, arcs: Tensor, lengths: Tensor | None) -> Tensor:
     if labels.dim() != 4 or labels.shape[1] != labels.shape[2] or labels.shape[3] < 2:
-        raise ValueError(f"labels must be (B, n, n, L) with the empty label and others, not {tuple(labels.shape)}")
+        raise ValueError(f"labels must be (B, n, n, L) with the empty label and L > 1, not {tuple(labels.shape)}")
     B, n = labels.shape[:2]
     if arcs.shape != (B, n + 1, n + 1):
         raise ValueError(f"arcs must be {(B, n + 1, n + 1)} with the root at 0, not {tuple(arcs.shape)}")

@@ -1,6 +1,6 @@
 """Semirings over tensors of log potentials (Goodman 1999, "Semiring Parsing").
 
-A lifted tensor has one more, leading, dimension of size S. In every semiring here the product is `+` on lifted
+A lifted tensor has an additional leading dimension of size S. In every semiring here the product is `+` on lifted
 tensors, so an inside pass needs only `lift`, `sum`, `zero_like` and `lower`.
 """
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def logsumexp(x: Tensor, dim: int) -> Tensor:
-    """log Σ exp x over `dim`. Unlike `torch.logsumexp`, all derivatives are 0, not NaN, where every term is -inf."""
+    """Return log Σ exp x over `dim`. Unlike in `torch.logsumexp`, all derivatives are 0, not NaN, if every term is -inf."""
     top = x.detach().amax(dim, keepdim=True)
     top = top.masked_fill(top == -torch.inf, 0)
     total = (x - top).exp().sum(dim)
@@ -20,38 +20,39 @@ def logsumexp(x: Tensor, dim: int) -> Tensor:
 
 
 class Log:
-    """(logsumexp, +): the inside pass gives log Z, its gradient the marginals."""
+    """(logsumexp, +): the inside pass gives log Z, and its gradient the marginals."""
 
     def lift(self, x: Tensor) -> Tensor:
-        """(...) → (S, ...)"""
+        """Lift scores into the semiring: (...) → (S, ...)."""
         return x[None]
 
     def lower(self, x: Tensor) -> Tensor:
-        """(S, ...) → (...). Gradients stop at -inf: else they would reach the factors of an impossible product."""
+        """Return the result of an inside pass: (S, ...) → (...). Gradients stop at -inf, so that they do not reach the
+        factors of an impossible product."""
         return x[0].masked_fill(x[0] == -torch.inf, -torch.inf)
 
     def zero_like(self, x: Tensor) -> Tensor:
-        """The semiring's zero in the shape of the lifted tensor x."""
+        """Return the semiring's zero in the shape of the lifted tensor x."""
         return torch.full_like(x, -torch.inf)
 
     def sum(self, x: Tensor, dim: int) -> Tensor:
-        """⊕ over `dim`, which is negative because dimension 0 is the semiring's."""
+        """Return ⊕ over `dim`, which is negative, since dimension 0 is that of the semiring."""
         return logsumexp(x, dim)
 
 
 class Max(Log):
-    """(max, +): the gradient of the inside pass marks the parts of one best structure, ties included."""
+    """(max, +): the gradient of the inside pass marks the parts of a best structure, one of them if there are ties."""
 
     def lower(self, x: Tensor) -> Tensor:
         return x[0]
 
     def sum(self, x: Tensor, dim: int) -> Tensor:
-        # not amax: its gradient is shared out among ties
+        # not amax, whose gradient is divided among ties
         return x.max(dim).values
 
 
 class Entropy(Log):
-    """Pairs (log Z, H) (Li and Eisner 2009). H is a sum of terms ≥ 0, so no large numbers cancel in it."""
+    """Pairs (log Z, H) with the entropy H (Li and Eisner 2009). H is a sum of terms ≥ 0, so nothing cancels in it."""
 
     def lift(self, x: Tensor) -> Tensor:
         return torch.stack([x, torch.zeros_like(x)])
@@ -73,7 +74,7 @@ class Entropy(Log):
 
 
 class Sample(Log):
-    """The inside pass of `Log`, with a gradient that marks the parts of one exact sample."""
+    """(logsumexp, +) with another gradient: it marks the parts of one exact sample."""
 
     def __init__(self, generator: torch.Generator | None = None):
         self.generator = generator

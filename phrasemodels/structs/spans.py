@@ -1,12 +1,13 @@
-"""Labelled spans: binary trees over n words, each of the 2n-1 spans with one of L labels (CKY).
+"""Labelled spans: binary trees over n words, whose 2n-1 spans each have one of L labels (CKY; Stern et al. 2017).
 
-Arguments of every function:
+Shapes: B sentences, n words, L labels. Arguments of every function:
     labels   (B, n, n, L): score of words i..j, both included, as a constituent with the label; only i ≤ j is read
-    lengths  (B,) integers in 1..n, n where None
+    lengths  (B,) integers in 1..n; None: all are n
 
-The score of a tree is the sum over its spans. An empty label is any label whose scores are 0: it makes the trees n-ary.
--inf forbids a labelled span. A sentence with a score that is NaN or +inf has NaN for log Z, marginals and gradients, and
-trees of no meaning; in the padding scores may be anything. The reference takes O(n³ + n²L) time and memory.
+The score of a tree is the sum over its labelled spans. A label whose scores are all 0 is an empty label: its spans can be
+left out, so that trees are n-ary. A score of -inf forbids a labelled span. If a score of a sentence is NaN or +inf, its log
+Z, marginals and gradients are NaN, and its trees are undefined. Scores in the padding are not read. Time and memory of the
+reference are O(B·(n³ + n²L)). ValueError: wrong shapes or lengths.
 """
 
 import torch
@@ -19,44 +20,44 @@ from phrasemodels.structs.semiring import Log
 
 
 def log_partition(labels: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """log Z, (B,)."""
-    return inference.log_partition(_Inside(_check(labels, lengths)), labels)
+    """Return log Z, (B,)."""
+    return inference.log_partition(_InsidePass(_check(labels, lengths)), labels)
 
 
 def marginals(labels: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """p(words i..j are a constituent with the label), (B, n, n, L)."""
-    return inference.marginals(_Inside(_check(labels, lengths)), labels)[0]
+    """Return p(words i..j are a constituent with the label), (B, n, n, L)."""
+    return inference.marginals(_InsidePass(_check(labels, lengths)), labels)[0]
 
 
 def argmax(labels: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Score (B,), differentiable, and cells (B, 2n-1, 3) of a best tree.
+    """Return the score (B,), differentiable, and the cells (B, 2n-1, 3) of a best tree.
 
-    A cell is (i, j, label); cells are in pre-order, and -1 after a sentence's last. A model that scores only the
-    chosen cells trains with O(n) instead of O(n²) label scores.
+    A cell is (i, j, label). Cells are in pre-order, and -1 after the last cell of a sentence. A model that scores only
+    the chosen cells again trains with O(n) instead of O(n²) label scores.
     """
     lengths = _check(labels, lengths)
     if kernels.usable(labels):
         best, cells = decode.spans(labels, lengths)
     else:
-        best, (parts,) = inference.argmax(_Inside(lengths), labels)
+        best, (parts,) = inference.argmax(_InsidePass(lengths), labels)
         cells = preorder(parts)
     return score_cells(labels, cells).masked_fill(best == -torch.inf, -torch.inf), cells
 
 
 def sample(labels: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None) -> Tensor:
-    """Cells of k independent samples, (k, B, 2n-1, 3), as in `argmax`."""
-    inside = _Inside(_check(labels, lengths).repeat(k))
+    """Return the cells of k independent samples, (k, B, 2n-1, 3), as in `argmax`."""
+    inside = _InsidePass(_check(labels, lengths).repeat(k))
     parts = inference.sample(inside, labels, k=k, generator=generator)[0]
     return preorder(parts.flatten(0, 1)).unflatten(0, parts.shape[:2])
 
 
 def entropy(labels: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """−Σ p log p over trees, in nats, (B,)."""
-    return inference.entropy(_Inside(_check(labels, lengths)), labels)
+    """Return −Σ p log p over all trees, in nats, (B,)."""
+    return inference.entropy(_InsidePass(_check(labels, lengths)), labels)
 
 
 def score_cells(labels: Tensor, cells: Tensor) -> Tensor:
-    """Sum of the scores of cells (..., B, m, 3); (..., B)."""
+    """Return the sum of the scores of cells (..., B, m, 3), (..., B); a cell of -1 adds 0."""
     B, n, _, L = labels.shape
     i, j, label = cells.clamp(min=0).unbind(-1)
     sentence = torch.arange(B, device=labels.device)[:, None]
@@ -65,11 +66,11 @@ def score_cells(labels: Tensor, cells: Tensor) -> Tensor:
 
 
 def preorder(parts: Tensor) -> Tensor:
-    """Indicators (B, n, n, L) of labelled spans that form trees → cells (B, 2n-1, 3) in pre-order, padded with -1."""
+    """Return the cells (B, 2n-1, 3), in pre-order and padded with -1, of trees given as parts (B, n, n, L) of 0 or 1."""
     B, n, _, _ = parts.shape
     cells = parts.new_full((B, 2 * n - 1, 3), -1, dtype=torch.int64)
     b, i, j, label = parts.nonzero(as_tuple=True)
-    order = torch.argsort((b * n + i) * n + (n - 1 - j))  # a span's first child begins where it begins
+    order = torch.argsort((b * n + i) * n + (n - 1 - j))  # by left end, then the widest span first
     b, i, j, label = b[order], i[order], j[order], label[order]
     counts = torch.bincount(b, minlength=B)
     rank = torch.arange(len(b), device=b.device) - (counts.cumsum(0) - counts)[b]
@@ -77,8 +78,8 @@ def preorder(parts: Tensor) -> Tensor:
     return cells
 
 
-class _Inside:
-    """β(i, j) = ⊕_label labels(i, j) ⊗ ⊕_k β(i, k) ⊗ β(k+1, j)."""
+class _InsidePass:
+    """The inside pass β(i, j) = ⊕_label labels(i, j) ⊗ ⊕_k β(i, k) ⊗ β(k+1, j)."""
 
     def __init__(self, lengths: Tensor):
         self.lengths = lengths

@@ -1,11 +1,11 @@
 """Words to the pieces of a pretrained encoder's vocabulary."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from phrasemodels.encoders.inputs import pretrained
+from phrasemodels.encoders.inputs import load_pretrained
 
 Divide = Callable[[Sequence[str]], dict[str, list[int]]]
 
@@ -17,16 +17,18 @@ def no_pieces(tokens: Sequence[str]) -> dict[str, list[int]]:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Pieces of the tokeniser of an encoder: the name of a folder or of the hub.
+    """Pieces of the tokeniser of an encoder: name, folder and offline as in PretrainedConfig.
 
     The first piece is CLS and the last SEP, which stand for START and STOP; a word is its last piece (paper 004,
     section 4.2). A word without a piece is the unknown one, and "n't" gives its n to the word before.
     """
 
     name: str
+    folder: str = field(default="", compare=False)
+    offline: bool = field(default=False, compare=False)
 
     def __call__(self, tokens: Sequence[str]) -> dict[str, list[int]]:
-        tokeniser = _tokeniser(self.name)
+        tokeniser = _tokeniser(self.name, self.folder, self.offline)
         pieces, last = [tokeniser.cls_token_id], [0]
         for word in reunited(tokens):
             found = tokeniser(word, add_special_tokens=False)["input_ids"] or [tokeniser.unk_token_id]
@@ -46,8 +48,8 @@ def reunited(tokens: Sequence[str]) -> list[str]:
 
 
 @cache
-def _tokeniser(name: str) -> Any:
-    found = pretrained("AutoTokenizer", name, add_prefix_space=True)  # a word is never in another
+def _tokeniser(name: str, folder: str, offline: bool) -> Any:
+    found = load_pretrained("AutoTokenizer", name, folder, offline, add_prefix_space=True)  # a word is never in another
     if None in (found.cls_token_id, found.sep_token_id, found.unk_token_id):
         raise ValueError(
             f"{name}: its tokeniser has no CLS, SEP or unknown piece; take an encoder such as BERT or XLNet"

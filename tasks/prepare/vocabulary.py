@@ -11,7 +11,7 @@ from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job
 from phrasemodels.tasks.prepare.sharded import stage_table
 
-SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # ids 0-3: PAD, UNKNOWN, BEGIN, END of phrasemodels.models.translation
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # ids 0-3: PAD, UNKNOWN, BEGIN, END of phrasemodels.layers.blocks
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
-"""Compiled CPU kernels. They give what the reference gives for CPU tensors of float32 and float64, only faster.
+"""Compiled CPU kernels, which compute what the reference computes, for CPU tensors of float32 and float64, but faster.
 
-Charts of sums are float64 whatever the scores are; `scaled` says why they are right at any spread. Nothing here is called
-by users: `chain`, `eisner`, `spans` and `joint` choose kernels themselves. `reference_only()` switches the choice off, for
-tests and comparisons.
+Users do not call them: `chain`, `eisner`, `spans` and `joint` choose them, unless `reference_only()` forbids it for tests
+and comparisons. Charts of sums are float64 for scores of either type; `scaled` says why they are exact at any spread.
 """
 
 import os
@@ -22,7 +21,7 @@ _enabled = ContextVar("kernels_enabled", default=True)
 
 @contextmanager
 def reference_only() -> Iterator[None]:
-    """Within it, every function of `structs` runs the reference."""
+    """Make every function of `structs` run the reference in this context."""
     token = _enabled.set(False)
     try:
         yield
@@ -31,7 +30,7 @@ def reference_only() -> Iterator[None]:
 
 
 def usable(*scores: Tensor) -> bool:
-    """Whether the kernels take these scores: CPU, one dtype, float32 or float64, and not empty."""
+    """Return whether the kernels take these scores: on the CPU, all float32 or all float64, and not empty."""
     dtype = scores[0].dtype
     return (
         _enabled.get()
@@ -42,10 +41,10 @@ def usable(*scores: Tensor) -> bool:
 
 
 def over_batch(kernel: Callable[..., None], size: int, *arguments: object) -> None:
-    """Run kernel(first, step, *arguments), which does items first, first + step, ... of `size`.
+    """Run kernel(first, step, *arguments), which processes items first, first + step, ... of `size` items.
 
-    On as many threads as torch uses, so that `torch.set_num_threads` governs both. Python's threads, since kernels
-    release the lock: unlike OpenMP's they survive a fork, do not spin while idle, and may be used by several threads.
+    It runs on as many threads as torch uses, so that `torch.set_num_threads` governs both. They are Python threads, as
+    kernels release the GIL: unlike those of OpenMP they survive a fork, do not spin while idle, and can be shared.
     """
     step = min(torch.get_num_threads(), size)
     others = [_threads().submit(kernel, first, step, *arguments) for first in range(1, step)]
@@ -55,22 +54,22 @@ def over_batch(kernel: Callable[..., None], size: int, *arguments: object) -> No
 
 
 def scratch(items: int, size: int) -> np.ndarray:
-    """A float64 workspace (threads, size) for `over_batch` over so many items; it lasts until this thread's next call.
+    """Return a float64 workspace (threads, size) for `over_batch` over `items`, valid until this thread calls it again.
 
-    Kept, because fresh pages cost more than what most kernels do with them; but not if it is large.
+    It is reused unless it is large, because the page faults of fresh memory take longer than most kernels.
     """
     threads = max(1, min(torch.get_num_threads(), items))
     wanted = threads * size
-    buffer = getattr(_kept, "buffer", None)
+    buffer = getattr(_reused, "buffer", None)
     if buffer is None or len(buffer) < wanted:
         buffer = np.empty(wanted)
-        if wanted <= KEPT:
-            _kept.buffer = buffer
+        if wanted <= LARGEST_SCRATCH:
+            _reused.buffer = buffer
     return buffer[:wanted].reshape(threads, size)
 
 
-KEPT = 2**22  # numbers: 32 MiB
-_kept = local()
+LARGEST_SCRATCH = 2**22  # numbers that are reused, 32 MiB
+_reused = local()
 
 
 @cache
@@ -82,8 +81,8 @@ os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def reference_vjp(function: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor) -> list[Tensor | None]:
-    """vᵀJ of a reference function, itself differentiable: what kernels answer with when a graph is asked for."""
+    """Return vᵀJ of a reference function, differentiable again: the backward pass of kernels under create_graph=True."""
     wanted = [x for x in inputs if x.requires_grad]
     with torch.enable_grad(), reference_only():
-        found = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=True, materialize_grads=True))
-    return [next(found) if x.requires_grad else None for x in inputs]
+        grads = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=True, materialize_grads=True))
+    return [next(grads) if x.requires_grad else None for x in inputs]

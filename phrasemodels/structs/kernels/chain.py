@@ -1,7 +1,8 @@
 # mypy: disallow-untyped-defs=False
-"""Linear chains on the CPU: blocks of LANES sequences, and their place in autograd.
+"""Linear chains on the CPU: batches in blocks of LANES sequences, as autograd functions.
 
-Nothing is kept between marginals and their gradient: the forward recursion is a fifth of the work, and done again.
+The backward pass of the marginals repeats the forward recursion, a fifth of the work, so that nothing needs to be saved.
+Shapes: B sequences, T positions, C tags; S = T − 1 pairwise scores per sequence, or 1 if all positions share them.
 """
 
 import numpy as np
@@ -15,9 +16,9 @@ from phrasemodels.structs.kernels.simd import COMPILE, LANES
 
 @njit(**COMPILE)
 def _open(w, block, again, order, unary, pairwise, lengths):
-    """Gather the scores of a block, as long as its longest sequence; 0 where there is none.
+    """Copy the scores of a block, padded with 0 to its longest sequence, to the workspace w; return its layout.
 
-    `again`: another block was before, whose pairwise scores are good if all sequences share them.
+    again: w holds the pairwise scores of another block, which stay if all sequences share them.
     """
     B, _, C = unary.shape
     P, S = pairwise.shape[:2]
@@ -45,7 +46,7 @@ def _open(w, block, again, order, unary, pairwise, lengths):
 
 @njit(**COMPILE)
 def _close(w, block, order, x, T, C, out):
-    """Give x (T, C) in the workspace to the block's rows of out (B, T, C), 0 in the padding."""
+    """Copy x (T, C) from the workspace to the rows of the block in out (B, T, C), with 0 in the padding."""
     for lane in range(min(LANES, len(out) - block)):
         b = order[block + lane]
         for t in range(out.shape[1]):
@@ -55,7 +56,7 @@ def _close(w, block, order, x, T, C, out):
 
 @njit(**COMPILE)
 def _marginals(first, step, work, order, unary, pairwise, lengths, log_z, out):
-    """log Z (B,) and marginals (B, T, C), or no marginals if `out` is empty."""
+    """Compute log Z (B,), and marginals (B, T, C) unless `out` is empty."""
     w, z = work[first], np.empty(LANES)
     for block in range(first * LANES, len(order), step * LANES):
         at = _open(w, block, block > first * LANES, order, unary, pairwise, lengths)
@@ -69,9 +70,9 @@ def _marginals(first, step, work, order, unary, pairwise, lengths, log_z, out):
 
 @njit(**COMPILE)
 def _covariance(first, step, work, order, unary, pairwise, lengths, grad, centre, out, pairs_out):
-    """Gradients to unary (B, T, C) and to pairwise: (B, S, C · C), or the sum of each block (blocks, S, C · C).
+    """Compute the gradients to unary (B, T, C) and to pairwise: (B, S, C · C), or their sums per block (blocks, S, C · C).
 
-    grad (B, T, C) is that to the marginals; or, not to be centred, a factor of the marginals.
+    grad (B, T, C): the gradient to the marginals; or, without `centre`, a factor of the marginals.
     """
     w, z, B = work[first], np.empty(LANES), len(order)
     for block in range(first * LANES, B, step * LANES):
@@ -102,23 +103,24 @@ def _covariance(first, step, work, order, unary, pairwise, lengths, grad, centre
 
 
 class _Batch:
-    """Scores as the kernels take them."""
+    """Scores in the form that the kernels take."""
 
     def __init__(self, unary: Tensor, pairwise: Tensor, lengths: Tensor):
         self.B, self.T, self.C = unary.shape
         self.shared = pairwise.dim() == 2
         self.dtype = unary.dtype
-        given = pairwise[None, None] if self.shared else pairwise
-        self.scores = _numbers(unary), _numbers(given), lengths.numpy()
-        # like lengths in one block: a block takes as many steps as its longest
+        pairs = pairwise[None, None] if self.shared else pairwise
+        self.scores = _numbers(unary), _numbers(pairs), lengths.numpy()
+        # sorted by length, because a block takes as many steps as its longest sequence
         self.order = np.argsort(self.scores[2], kind="stable")
         self.blocks = -(-self.B // LANES)
         self.unknown = self._unknown()
 
     def _unknown(self) -> np.ndarray | None:
-        """Positions (B, T) of sentences with a score that is NaN or +inf, of which kernels make finite weights."""
+        """Return the positions (B, T) of sequences with a score that is NaN or +inf, for which kernels give finite numbers;
+        None if there are none."""
         unary, pairwise, lengths = self.scores
-        if unary.max() < np.inf and pairwise.max() < np.inf:  # NaN is not
+        if unary.max() < np.inf and pairwise.max() < np.inf:  # false if a score is NaN
             return None
         inside = np.arange(self.T) < lengths[:, None]
         known = (unary < np.inf).all(2) | ~inside
@@ -134,7 +136,7 @@ class _Batch:
         return np.empty(shape, self.scores[0].dtype)
 
     def marginals(self, wanted: bool = True) -> tuple[Tensor, Tensor]:
-        """log Z (B,) and marginals (B, T, C)."""
+        """Return log Z (B,) and marginals (B, T, C), which are empty unless `wanted`."""
         log_z, out = np.empty(self.B), self._empty(*((self.B, self.T, self.C) if wanted else (0, 0, 0)))
         self._run(_marginals, log_z, out)
         if self.unknown is not None:
@@ -143,10 +145,10 @@ class _Batch:
         return torch.from_numpy(log_z).to(self.dtype), torch.from_numpy(out)
 
     def gradients(self, grad: Tensor, centre: bool) -> tuple[Tensor, Tensor]:
-        """To unary and pairwise, from the gradient (B, T, C) to the marginals, or (not centred) a factor of them."""
+        """Return the gradients to unary and pairwise; grad and centre as in `_covariance`."""
         S = self.scores[1].shape[1]
         out = self._empty(self.B, self.T, self.C)
-        pairs = np.empty((self.blocks if self.shared else self.B, S, self.C**2))  # to be summed in float64
+        pairs = np.empty((self.blocks if self.shared else self.B, S, self.C**2))  # float64, as blocks are summed
         self._run(_covariance, _numbers(grad), centre, out, pairs)
         pairs = pairs.sum(0) if self.shared else pairs
         if self.unknown is not None:
@@ -162,7 +164,7 @@ def _numbers(x: Tensor) -> np.ndarray:
 
 
 def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor) -> Tensor:
-    """p(z_t = c, z_t+1 = d), (B, T-1, C, C)."""
+    """Return p(z_t = c, z_t+1 = d), (B, T-1, C, C)."""
     B, T, C = unary.shape
     each = pairwise.expand(B, T - 1, C, C)
     return _Batch(unary, each, lengths).gradients(unary.new_ones(B, T, C), centre=False)[1]
@@ -203,7 +205,7 @@ class Marginals(torch.autograd.Function):
 
 
 class PairMarginals(torch.autograd.Function):
-    """(reference, unary, pairwise, lengths) → p(z_t = c, z_t+1 = d); its derivatives are the reference's."""
+    """(reference, unary, pairwise, lengths) → p(z_t = c, z_t+1 = d); the reference computes its derivatives."""
 
     @staticmethod
     def forward(ctx, reference, unary, pairwise, lengths):

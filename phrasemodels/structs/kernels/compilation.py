@@ -1,7 +1,7 @@
-"""How kernels are compiled, and how long what numba keeps of them on disk counts.
+"""Options of the numba compiler, and a cache of compiled kernels that notices changes in other files.
 
-numba compares only the file that a kernel stands in, but the kernels of this folder that it calls are compiled into it.
-So what is kept also bears the digest of this folder, and counts, and is overwritten, as if its own file had changed.
+numba's cache on disk compares only the file of a kernel, although kernels of other files are compiled into it. So the stamp
+of a cached kernel also contains the digest of this folder; if that changes, the kernel is compiled again and overwritten.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ FOLDER = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__fil
 
 
 def _of_the_folder(locator: Any) -> Any:
-    """One of numba's ways to keep functions, for those of this package: as fresh as their file and this folder."""
+    """Return a numba cache locator for the functions of this package, whose stamp contains the digest of this folder."""
 
     class Locator(locator):
         @classmethod

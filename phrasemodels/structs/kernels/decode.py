@@ -1,5 +1,8 @@
 # mypy: disallow-untyped-defs=False
-"""Best trees on the CPU. Charts hold best scores only; splits and labels are found again where the best tree goes."""
+"""Best trees on the CPU. Charts hold best scores only; splits and labels are recomputed along the best tree.
+
+Shapes: B sentences, n words of a sentence, N = max n, L labels. Arrays are read as flat memory, from a position on.
+"""
 
 import numpy as np
 import torch
@@ -12,20 +15,20 @@ from phrasemodels.structs.kernels.simd import COMPILE, INLINE, highest, larger, 
 
 @njit(**INLINE)
 def _width(x):
-    """How many numbers of x `load` takes."""
+    """Return the number of elements of x that `load` reads."""
     return 32 // x.itemsize
 
 
 @njit(**INLINE)
 def _largest(x, at, n):
-    """The largest of n numbers of x from `at` on."""
+    """Return the largest of the n numbers of x from `at` on."""
     width = _width(x)
     if n < width:
         few = number(x, at)
         for k in range(at + 1, at + n):
             few = max(few, number(x, k))
         return few
-    top = load(x, at + n - width)  # the last lanes may be looked at twice
+    top = load(x, at + n - width)  # may overlap with the last step of the loop
     for k in range(at, at + n - width, width):
         top = larger(top, load(x, k))
     return highest(top)
@@ -33,7 +36,7 @@ def _largest(x, at, n):
 
 @njit(**INLINE)
 def _largest_sum(x, at, y, to, n):
-    """max_k x[at + k] + y[to + k] of n."""
+    """Return max_k x[at + k] + y[to + k] over n values of k."""
     width = _width(x)
     if n < width:
         few = number(x, at) + number(y, to)
@@ -47,8 +50,8 @@ def _largest_sum(x, at, y, to, n):
 
 
 @njit(**COMPILE)
-def _place(x, at, n):
-    """Of n numbers of x from `at` on, the first that is the largest."""
+def _argmax(x, at, n):
+    """Return the first k with the largest x[at + k], of n."""
     top = _largest(x, at, n)
     for k in range(n):
         if number(x, at + k) == top:
@@ -57,8 +60,8 @@ def _place(x, at, n):
 
 
 @njit(**COMPILE)
-def _place_of_sum(x, at, y, to, n):
-    """The first k with the largest x[at + k] + y[to + k] of n."""
+def _argmax_of_sum(x, at, y, to, n):
+    """Return the first k with the largest x[at + k] + y[to + k], of n."""
     top = _largest_sum(x, at, y, to, n)
     for k in range(n):
         if number(x, at + k) + number(y, to + k) == top:
@@ -68,10 +71,10 @@ def _place_of_sum(x, at, y, to, n):
 
 @njit(**COMPILE)
 def _fill_spans(labels, n, best, best_t):
-    """best[i, j] = best_t[j, i] = score of the best labelled tree over words i..j."""
+    """Fill best[i, j] = best_t[j, i], the score of the best labelled tree over words i..j."""
     _, N, L = labels.shape
     for i in range(n):
-        for j in range(i, n):  # in the order of memory: reading labels is most of the time
+        for j in range(i, n):  # in the order of memory, as reading labels takes most of the time
             best[i, j] = _largest(labels, (i * N + j) * L, L)
         best_t[i, i] = best[i, i]
     for j in range(1, n):
@@ -94,16 +97,16 @@ def _spans(first, step, labels, lengths, score, cells):
             size -= 1
             i, j = todo[size]
             cells[b, row, 0], cells[b, row, 1] = i, j
-            cells[b, row, 2] = _place(labels, ((b * N + i) * N + j) * L, L)
+            cells[b, row, 2] = _argmax(labels, ((b * N + i) * N + j) * L, L)
             if i < j:
-                k = i + _place_of_sum(best, i * n + i, best_t, j * n + i + 1, j - i)
+                k = i + _argmax_of_sum(best, i * n + i, best_t, j * n + i + 1, j - i)
                 todo[size, 0], todo[size, 1] = k + 1, j
                 todo[size + 1, 0], todo[size + 1, 1] = i, k
                 size += 2
 
 
 def spans(labels: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Score (B,) and cells (B, 2n-1, 3) as `spans.argmax` gives them."""
+    """Return the score (B,) and cells (B, 2N-1, 3) of `spans.argmax`: labels (B, N, N, L), lengths (B,)."""
     B, n, _, _ = labels.shape
     score, cells = np.empty(B), np.full((B, 2 * n - 1, 3), -1)
     over_batch(_spans, B, labels.detach().contiguous().numpy(), lengths.numpy(), score, cells)
@@ -112,7 +115,7 @@ def spans(labels: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 @njit(**INLINE)
 def _merge(charts, body, add, hook, first, last, best):
-    """best[h] = max(best[h], body[h] + add + hook[h]) for all h in the vectors of first..last."""
+    """Set best[h] = max(best[h], body[h] + add + hook[h]) for all h in the vectors that hold first..last."""
     width = _width(charts)
     more = spread(add)
     for h in range(first // width * width, last + 1, width):
@@ -122,7 +125,7 @@ def _merge(charts, body, add, hook, first, last, best):
 
 @njit(**INLINE)
 def _hook(charts, body, first, last, add, arcs_t, hook):
-    """hook[h] = max_m body[m] + add + arcs_t[m, h] for m in first..last and any h."""
+    """Set hook[h] = max_m body[m] + add + arcs_t[m, h] over m in first..last, for all h."""
     width, H = _width(charts), arcs_t.shape[1]
     for h in range(0, H, 2 * width):
         top = spread(number(charts, body + first) + add)
@@ -137,10 +140,12 @@ def _hook(charts, body, first, last, add, arcs_t, hook):
 
 @njit(**COMPILE)
 def _fill_joint(real, free, arcs_t, charts):
-    """charts[0, i, j, h], body: best score of words i..j headed by h, without the label of i..j; -inf for h outside.
+    """Fill the chart of bodies, charts[0], and the chart of hooks, charts[1].
 
-    charts[1, i, j, h], hook: best score of words i..j with a real label under a head h outside, with the arc. real, free:
-    best score of any real label, and of any label (n, n). arcs_t[m, h]: score of h → m, -inf from h = n on.
+    charts[0, i, j, h]: best score of words i..j headed by h, without the label of i..j; -inf for h outside i..j.
+    charts[1, i, j, h]: best score of words i..j with a label that is not empty and the arc from a head h outside i..j.
+    real, free (n, n): best score of a label that is not empty, and of any label. arcs_t[m, h]: score of h → m, -inf for
+    h ≥ n.
     """
     n, H = len(real), arcs_t.shape[1]
     hooks, width = n * (n + 1) * H, _width(charts)
@@ -161,7 +166,7 @@ def _fill_joint(real, free, arcs_t, charts):
 
 @njit(**COMPILE)
 def _best_merge(i, j, h, free, body, hooks):
-    """The split of body[i, j, h]."""
+    """Return the split k of the best tree over words i..j headed by h."""
     top, best = -np.inf, i if h > i else h
     for k in range(i, j):
         from_left = body[i, k, h] + hooks[k + 1, j, h] + free[i, k]
@@ -173,6 +178,7 @@ def _best_merge(i, j, h, free, body, hooks):
 
 @njit(**COMPILE)
 def _label_scores(labels, real, free):
+    """Fill real and free (n, n) as `_fill_joint` takes them; a single word may have the empty label."""
     n, N, L = len(real), labels.shape[1], labels.shape[2]
     for i in range(n):
         for j in range(i, n):
@@ -183,7 +189,7 @@ def _label_scores(labels, real, free):
 
 @njit(**COMPILE)
 def _follow(labels, arcs_t, free, body, hooks, todo, cells, heads):
-    """Cells in pre-order and heads of the best tree; todo holds (i, j, head, whether the label must be real)."""
+    """Write the cells, in pre-order, and heads of the best tree. todo holds (i, j, head, 1 if the label must not be empty)."""
     _, N, L = labels.shape
     size, row = 1, 0
     while size > 0:
@@ -191,7 +197,7 @@ def _follow(labels, arcs_t, free, body, hooks, todo, cells, heads):
         i, j, h, must = todo[size]
         first = 1 if must and i < j else 0
         cells[row, 0], cells[row, 1] = i, j
-        cells[row, 2] = first + _place(labels, (i * N + j) * L + first, L - first)
+        cells[row, 2] = first + _argmax(labels, (i * N + j) * L + first, L - first)
         row += 1
         if i < j:
             k = _best_merge(i, j, h, free, body, hooks)
@@ -214,7 +220,7 @@ def _joint(first, step, work, labels, arcs, lengths, score, cells, heads):
         for m in range(n):
             for h in range(H):
                 arcs_t[m, h] = arcs[b, h + 1, m + 1] if h < n else -np.inf
-        # the one more keeps columns apart in caches
+        # n + 1, not n, so that the cells of a column fall into different cache sets
         charts = work[first, : 2 * n * (n + 1) * H].reshape((2, n, n + 1, H))
         _fill_joint(real, free, arcs_t, charts)
         top = charts[0, 0, n - 1, :n] + arcs[b, 0, 1 : n + 1]
@@ -228,12 +234,13 @@ def _joint(first, step, work, labels, arcs, lengths, score, cells, heads):
 
 @njit(**COMPILE)
 def _heads(n):
-    """n, rounded up to what `_hook` does at a time."""
+    """Return n rounded up to a multiple of 16, the most heads that one step of `_hook` takes."""
     return -(-n // 16) * 16
 
 
 def joint(labels: Tensor, arcs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Score (B,), cells (B, 2n-1, 3) and heads (B, n+1) as `joint.argmax` gives them."""
+    """Return the score (B,), cells (B, 2N-1, 3) and heads (B, N+1) of `joint.argmax`: labels (B, N, N, L), arcs (B, N+1, N+1),
+    lengths (B,)."""
     B, n, _, _ = labels.shape
     score, cells, heads = np.empty(B), np.full((B, 2 * n - 1, 3), -1), np.full((B, n + 1), -1)
     scores = labels.detach().contiguous().numpy(), arcs.detach().contiguous().numpy()

@@ -1,7 +1,8 @@
 # mypy: disallow-untyped-defs=False
-"""Projective trees on the CPU: blocks of LANES sentences, and their place in autograd.
+"""Projective trees on the CPU: batches in blocks of LANES sentences, as autograd functions.
 
-Nothing is kept between marginals and their gradient: the inside pass is a fifth of the work, and done again.
+The backward pass of the marginals repeats the inside pass, a fifth of the work, so that nothing needs to be saved.
+Shapes: B sentences, N positions (the root and N − 1 words).
 """
 
 import numpy as np
@@ -16,7 +17,10 @@ from phrasemodels.structs.kernels.simd import COMPILE, LANES
 
 @njit(**COMPILE)
 def _open(w, block, order, scores, lengths):
-    """Gather the scores of a block's arcs, 0 where there is no word; those that no tree has are forbidden."""
+    """Copy the scores of the arcs of a block to the workspace w; return its layout.
+
+    Arcs in the padding get 0; arcs into the root and from a word to itself are forbidden.
+    """
     count = min(LANES, len(order) - block)
     N = lengths[order[block + count - 1]] + 1
     at = trees.layout(N)
@@ -35,7 +39,7 @@ def _open(w, block, order, scores, lengths):
 
 @njit(**COMPILE)
 def _marginals(first, step, work, order, scores, lengths, one_root, log_z, out):
-    """log Z (B,) and marginals (B, N, N), or no marginals if `out` is empty."""
+    """Compute log Z (B,), and marginals (B, N, N) unless `out` is empty."""
     w, z = work[first], np.empty(LANES)
     for block in range(first * LANES, len(order), step * LANES):
         at = _open(w, block, order, scores, lengths)
@@ -57,7 +61,7 @@ def _marginals(first, step, work, order, scores, lengths, one_root, log_z, out):
 
 @njit(**COMPILE)
 def _covariance(first, step, work, order, scores, lengths, one_root, grad, out):
-    """Gradient (B, N, N) to the scores from that to the marginals."""
+    """Compute the gradient (B, N, N) to the scores from the gradient `grad` (B, N, N) to the marginals."""
     w, z = work[first], np.empty(LANES)
     for block in range(first * LANES, len(order), step * LANES):
         at = _open(w, block, order, scores, lengths)
@@ -84,19 +88,20 @@ def _covariance(first, step, work, order, scores, lengths, one_root, grad, out):
 
 
 class _Batch:
-    """Scores as the kernels take them."""
+    """Scores in the form that the kernels take."""
 
     def __init__(self, arcs: Tensor, lengths: Tensor, one_root: bool):
         self.shape, self.dtype = arcs.shape, arcs.dtype
-        # like lengths in one block, which is as long as its longest
         self.scores = _numbers(arcs)
         words = lengths.numpy()
-        self.given = np.argsort(words, kind="stable"), self.scores, words, one_root
+        # sorted by length, because a block takes as many steps as its longest sentence
+        self.arguments = np.argsort(words, kind="stable"), self.scores, words, one_root
         self.unknown = self._unknown(words)
 
     def _unknown(self, words: np.ndarray) -> np.ndarray | None:
-        """Arcs (B, N, N) of sentences with a score that is NaN or +inf, of which kernels make finite weights."""
-        if self.scores.max() < np.inf:  # NaN is not
+        """Return the arcs (B, N, N) of sentences with a score that is NaN or +inf, for which kernels give finite numbers;
+        None if there are none."""
+        if self.scores.max() < np.inf:  # false if a score is NaN
             return None
         N = self.shape[1]
         word = np.arange(N) <= words[:, None]
@@ -106,10 +111,10 @@ class _Batch:
     def _run(self, kernel, *arguments):
         B, N, _ = self.shape
         blocks = -(-B // LANES)
-        over_batch(kernel, blocks, scratch(blocks, trees.layout(N).size), *self.given, *arguments)
+        over_batch(kernel, blocks, scratch(blocks, trees.layout(N).size), *self.arguments, *arguments)
 
     def marginals(self, wanted: bool = True) -> tuple[Tensor, Tensor]:
-        """log Z (B,) and marginals (B, N, N)."""
+        """Return log Z (B,) and marginals (B, N, N), which are empty unless `wanted`."""
         log_z, out = np.empty(self.shape[0]), np.empty(self.shape if wanted else (0, 0, 0), self.scores.dtype)
         self._run(_marginals, log_z, out)
         if self.unknown is not None:
@@ -118,7 +123,7 @@ class _Batch:
         return torch.from_numpy(log_z).to(self.dtype), torch.from_numpy(out)
 
     def covariance(self, grad: Tensor) -> Tensor:
-        """Gradient to the scores from the gradient to the marginals."""
+        """Return the gradient to the scores from the gradient to the marginals, both (B, N, N)."""
         out = np.empty(self.shape, self.scores.dtype)
         self._run(_covariance, _numbers(grad), out)
         if self.unknown is not None:
@@ -135,7 +140,7 @@ class LogPartition(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, reference, arcs, lengths, one_root):
-        ctx.reference, ctx.given = reference, (lengths, one_root)
+        ctx.reference, ctx.settings = reference, (lengths, one_root)
         ctx.save_for_backward(arcs)
         return _Batch(arcs, lengths, one_root).marginals(wanted=False)[0]
 
@@ -143,7 +148,7 @@ class LogPartition(torch.autograd.Function):
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None, None
-        p = _Batch(*ctx.saved_tensors, *ctx.given).marginals()[1]
+        p = _Batch(*ctx.saved_tensors, *ctx.settings).marginals()[1]
         return None, p * grad[:, None, None], None, None
 
 
@@ -152,7 +157,7 @@ class Marginals(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, reference, arcs, lengths, one_root):
-        ctx.reference, ctx.given = reference, (lengths, one_root)
+        ctx.reference, ctx.settings = reference, (lengths, one_root)
         ctx.save_for_backward(arcs)
         return _Batch(arcs, lengths, one_root).marginals()[1]
 
@@ -160,4 +165,4 @@ class Marginals(torch.autograd.Function):
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None, None
-        return None, _Batch(*ctx.saved_tensors, *ctx.given).covariance(grad), None, None
+        return None, _Batch(*ctx.saved_tensors, *ctx.settings).covariance(grad), None, None

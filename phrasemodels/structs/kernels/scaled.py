@@ -1,19 +1,20 @@
 # mypy: disallow-untyped-defs=False
-"""Weights m · 2^e, with m in [1, 2) and e an integer held as float64: sums of products that never overflow or vanish.
+"""Weights m · 2^e, with m in [1, 2) and e an integer stored as float64: sums of products that never overflow or vanish.
 
-Sums over structures multiply exponentials of scores. As plain numbers these leave the range of float64 once scores
-spread; as logarithms every product's addition costs an exponential. Here a sum of products takes, for each term, one
-product of mantissas and one power of two, which is a shift of bits:
+Sums over structures multiply exponentials of scores. As plain numbers, these leave the range of float64 if scores spread
+widely; as logarithms, each addition costs an exponential. Here each term of a sum of products costs one product of
+mantissas and one power of two, which is a shift of bits:
 
     Σ_k m_k 2^e_k n_k 2^f_k = 2^top Σ_k (m_k n_k) 2^(e_k + f_k − top),    top = max_k (e_k + f_k)
 
-So there is one path for scores of any spread, with no logarithm and no case to guard. Proof: every exponent is an
-integer below 2^53 in size, so sums of exponents are exact; a term is left out only if e_k + f_k − top ≤ -1023, when it is
-below 2^-1021 of the sum; the terms are ≤ 4 and one is ≥ 1, so nothing overflows. What remains is float64's rounding,
-relative to each weight, however small that is beside others.
+So one path serves scores of any spread, without logarithms and special cases. Proof: every exponent is an integer below
+2^53 in size, so sums of exponents are exact; a term is left out only if e_k + f_k − top ≤ -1023, when it is below 2^-1021
+of the sum; the terms are ≤ 4 and one is ≥ 1, so nothing overflows. What remains is the rounding of float64, relative to
+each weight, however small it is beside others.
 
-Zero is 2^FORBIDDEN, less than any product of other weights: it needs no case either. Scores beyond ± FORBIDDEN · ln 2, some
-± 7e14, count as that. A sum of products with FORBIDDEN in each is below 2^(FORBIDDEN / 2), which `possible` tells.
+Zero is 2^FORBIDDEN, which is less than any product of other weights, so that it needs no special case either. Scores beyond
+± FORBIDDEN · ln 2, about ± 7e14, are clamped. A sum whose products all contain FORBIDDEN is below 2^(FORBIDDEN / 2), which
+`possible` tests.
 """
 
 import numpy as np
@@ -27,7 +28,7 @@ LN2 = 0.6931471805599453
 
 @njit(**INLINE)
 def exponential(x):
-    """exp x as m, e; m in [√½, √2]. Relative error ≤ 4e-16 besides that of x."""
+    """Return exp x as m, e with m in [√½, √2]. The relative error is ≤ 4e-16, plus that of x."""
     x = maximum(minimum(x, spread(-FORBIDDEN * LN2)), spread(FORBIDDEN * LN2))
     # range reduction after Cody and Waite (1980); adding 1.5 · 2^52 rounds to an integer
     e = (x * 1.4426950408889634 + 6755399441055744.0) - 6755399441055744.0
@@ -48,23 +49,24 @@ def exponential(x):
 
 @njit(**INLINE)
 def normal(m, e):
-    """The weight m · 2^e, m > 0, with its mantissa in [1, 2). Zeros multiplied stay near zero, where integers are exact."""
+    """Return the weight m · 2^e, m > 0, with its mantissa in [1, 2). The exponents of products of zeros are clamped, so
+    that they stay exact integers."""
     return mantissa(m), maximum(e + exponent(m), spread(4 * FORBIDDEN))
 
 
 @njit(**INLINE)
 def ratio(e):
-    """2^e for integers e ≤ 1023, 0 where e ≤ -1023."""
+    """Return 2^e for integers e ≤ 1023, and 0 for e ≤ -1023."""
     return power(maximum(e, spread(-1023.0)))
 
 
 @njit(**INLINE)
 def possible(e):
-    """Whether the weight of all structures, with exponent e in one lane, is that of any structure that is allowed."""
+    """Return whether a weight with exponent e (of one lane) is that of a structure that is not forbidden."""
     return e > FORBIDDEN / 2
 
 
 @njit(**INLINE)
 def logarithm(m, e):
-    """log (m · 2^e) of one lane."""
+    """Return log (m · 2^e) of one lane, -inf for zero."""
     return np.log(m) + e * LN2 if possible(e) else -np.inf

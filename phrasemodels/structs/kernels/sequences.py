@@ -1,13 +1,13 @@
 # mypy: disallow-untyped-defs=False
 """Recursions over LANES linear chains, with weights m · 2^e as in `scaled`.
 
-All arrays lie in one flat workspace w, since LANES numbers at a position are all that `simd` needs. `Layout` has where each
-begins; numbers of an array end in LANES, weights are two of these, m before e. States are j at t and k at t+1.
+All arrays are parts of one flat workspace w; `Layout` has the position where each begins. An element of an array is LANES
+numbers, one per chain; a weight is two elements, m before e. States are j at t and k at t+1.
 
     unary     (T, C) weights: exp of the unary scores
     pairwise  (S, C, C) weights: exp of the pairwise scores at [j, k], S = 1 if all positions share them
-    a         (T, C) weights of what goes before: a_t+1(k) = s_t+1(k) unary_t+1(k)
-    s         (T, C) weights: s_t+1(k) = Σ_j a_t(j) pairwise_t(j, k), with 1/m in the place of m
+    a         (T, C) weights of all beginnings up to a state: a_t+1(k) = s_t+1(k) unary_t+1(k)
+    s         (T, C) weights: s_t+1(k) = Σ_j a_t(j) pairwise_t(j, k), stored with 1/m in place of m
 
 All other passes use only q_t(j | k) = a_t(j) pairwise_t(j, k) / s_t+1(k), the posterior of a state given the next one:
 
@@ -30,9 +30,9 @@ WEIGHT = 2 * LANES
 
 
 class Layout(NamedTuple):
-    """Sizes and positions of a block's arrays: those named above, x and y (C), its lengths and E[G].
+    """Sizes and positions of the arrays of a block: those above, the temporary x and y (C), the lengths and E[G].
 
-    `pairwise` and `pair_grads` come first, so that they are at the same place whatever T is.
+    `pairwise` and `pair_grads` come first, so that their positions do not depend on T.
     """
 
     T: int
@@ -56,7 +56,7 @@ class Layout(NamedTuple):
 
 @njit(**COMPILE)
 def layout(T, C, S):
-    """For chains of T positions, C states and S pairwise scores of positions."""
+    """Return the layout for chains of T positions, C states, and pairwise scores of S positions."""
     n, m = T * C * LANES, S * C * C * LANES
     unary, row = 3 * m, C * LANES
     p = unary + 6 * n
@@ -68,7 +68,7 @@ def layout(T, C, S):
 
 @njit(**COMPILE)
 def exponentials(w, begin, end):
-    """Scores in the place of m become weights."""
+    """Replace scores, stored in place of m, by their weights."""
     for at in range(begin, end, WEIGHT):
         m, e = exponential(load(w, at))
         store(w, at, m)
@@ -77,7 +77,7 @@ def exponentials(w, begin, end):
 
 @njit(**COMPILE)
 def _total(w, a, C):
-    """Σ_c a(c) as m, e, not normal."""
+    """Return Σ_c a(c) as m, e, where m may be 2 or more."""
     top, total = load(w, a + LANES), spread(0.0)
     for c in range(1, C):
         top = maximum(top, load(w, a + c * WEIGHT + LANES))
@@ -88,22 +88,22 @@ def _total(w, a, C):
 
 @njit(**COMPILE)
 def _some_end(w, at, t):
-    """Whether a sequence ends at t."""
-    found = False
+    """Return whether a sequence ends at t."""
+    ends = False
     for lane in range(LANES):
-        found |= w[at.lengths + lane] == t + 1
-    return found
+        ends |= w[at.lengths + lane] == t + 1
+    return ends
 
 
 @njit(**INLINE)
 def _pairs(at, t):
-    """Where the scores between t and t+1 begin, in weights."""
+    """Return the position of the scores between t and t+1 in `pairwise`, counted in weights."""
     return t * at.C * at.C if at.S > 1 else 0
 
 
 @njit(**INLINE)
 def _step(w, a, pair, C):
-    """Σ_j a(j) pairwise(j, k) as m, e, not normal; a and pair are the positions of the first."""
+    """Return Σ_j a(j) pairwise(j, k) as m, e, where m may be 2 or more; a, pair: positions of the terms of j = 0."""
     row = C * WEIGHT
     top = load(w, a + LANES) + load(w, pair + LANES)
     for j in range(1, C):
@@ -118,7 +118,7 @@ def _step(w, a, pair, C):
 
 @njit(**INLINE)
 def _step_with_mean(w, a, pair, y, C):
-    """The same, and Σ_j y(j) pairwise(j, k) in the scale of the sum, y in that of a."""
+    """Return the result of `_step`, and Σ_j y(j) pairwise(j, k), scaled by the same 2^e; y is scaled as a."""
     row = C * WEIGHT
     top = load(w, a + LANES) + load(w, pair + LANES)
     for j in range(1, C):
@@ -134,7 +134,7 @@ def _step_with_mean(w, a, pair, y, C):
 
 @njit(**COMPILE)
 def forward(w, at, log_z, means):
-    """a, s and log Z, and with `means` e; where all of a sequence's tags are forbidden its length becomes 0."""
+    """Compute a, s and log Z, and with `means` e. The length of a sequence becomes 0 if all its tags are forbidden."""
     C = at.C
     row = C * WEIGHT
     for t in range(at.T):
@@ -176,7 +176,7 @@ def forward(w, at, log_z, means):
 
 @njit(**COMPILE)
 def _end(w, at, t):
-    """Add p_t of the sequences that end at t."""
+    """Add p_t for the sequences that end at t."""
     row = at.C * WEIGHT
     m, e = _total(w, at.a + t * row, at.C)
     for lane in range(LANES):
@@ -190,7 +190,7 @@ def _end(w, at, t):
 
 @njit(**COMPILE)
 def marginals(w, at):
-    """p, after `forward`."""
+    """Compute p, after `forward`."""
     C = at.C
     row = C * WEIGHT
     for t in range(at.T - 1, -1, -1):
@@ -214,7 +214,10 @@ def marginals(w, at):
 
 @njit(**INLINE)
 def _share_out(w, at, t, j, sums):
-    """Σ_k q(j | k) of p and of d + p g at t+1, and the gradients to pairwise; x and y hold these divided by s."""
+    """Return p_t(j) and d_t(j), and add the gradients to pairwise_t(j, ·) to `sums`.
+
+    x and y hold p and d + p g at t+1, divided by s.
+    """
     row = at.C * WEIGHT
     a, s = at.a + t * row + j * WEIGHT, at.s + (t + 1) * row
     pair = at.pairwise + _pairs(at, t) * WEIGHT + j * row
@@ -235,9 +238,9 @@ def _share_out(w, at, t, j, sums):
 
 @njit(**COMPILE)
 def covariance(w, at, centre):
-    """Gradients to unary in the place of e, and to pairwise added to pair_grads; p and d on the way.
+    """Write the gradients to unary over e, and add the gradients to pairwise to pair_grads; compute p and d for them.
 
-    Without `centre` E[G] counts as 0: with e = 1 and g = 0, the gradients are marginals.
+    Without `centre`, E[G] is taken as 0; then e = 1 and g = 0 give marginals as gradients.
     """
     C = at.C
     store(w, at.mean, spread(0.0))
@@ -266,7 +269,7 @@ def covariance(w, at, centre):
 
 @njit(**COMPILE)
 def _add_mean(w, at, t):
-    """E[G] of the sequences that end at t."""
+    """Add E[G] for the sequences that end at t."""
     for lane in range(LANES):
         if w[at.lengths + lane] == t + 1:
             for c in range(t * at.C * LANES + lane, (t + 1) * at.C * LANES, LANES):

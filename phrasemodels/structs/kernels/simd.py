@@ -1,9 +1,9 @@
 # mypy: disallow-untyped-defs=False
-"""A vector of LANES float64, or of twice as many float32, as a type of numba's.
+"""A numba type for a vector of LANES float64, or of twice as many float32.
 
-Kernels written with it read like scalar code, need no vectoriser to guess well, and compile in a fraction of the time.
-LLVM maps the vector to what the processor has. Arithmetic is `+ - * /` between vectors and with floats; the rest is below.
-Positions in arrays are counted in numbers, from the array's first, whatever its shape; arrays are C-contiguous.
+Kernels that use it read like scalar code, do not depend on LLVM's vectoriser, and compile in a fraction of the time. LLVM
+maps the vector to the registers of the processor. Vectors and floats can be combined by `+ - * /`; the functions below do
+the rest. A position in an array is the index into its flat memory; arrays are C-contiguous.
 """
 
 import operator
@@ -15,14 +15,14 @@ from numba.extending import intrinsic, models, overload, register_model
 from phrasemodels.structs.kernels.compilation import COMPILE as COMPILE
 
 INLINE = COMPILE | {"forceinline": True}
-LANES = 4  # one AVX register; with more, small batches would not fill them, nor be divided among threads
+LANES = 4  # one AVX register; small batches would not fill more lanes, and could not be divided among threads
 
 _BITS = ir.VectorType(ir.IntType(64), LANES)
-_ROUND = 6755399441055744.0  # 1.5 · 2^52: added to a small integer, it leaves it in the low bits
+_ROUND = 6755399441055744.0  # 1.5 · 2^52; its sum with a small integer has that integer in its low bits
 
 
 class Lanes(types.Type):
-    """So many bits of one real type."""
+    """A vector of LANES · 64 bits of one float type."""
 
     def __init__(self, real):
         super().__init__(name=f"Lanes({real})")
@@ -55,7 +55,7 @@ def _address(context, builder, kind, array, position):
 
 @intrinsic
 def load(context, array, position):
-    """The numbers of `array` from `position` on."""
+    """Return the vector of numbers of `array` from `position` on."""
 
     def generate(context, builder, signature, args):
         value = builder.load(_address(context, builder, signature.args[0], *args))
@@ -67,7 +67,7 @@ def load(context, array, position):
 
 @intrinsic
 def number(context, array, position):
-    """The one number of `array` at `position`."""
+    """Return the number of `array` at `position`."""
 
     def generate(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -78,7 +78,7 @@ def number(context, array, position):
 
 @intrinsic
 def store(context, array, position, x):
-    """Put x where `load` would read it."""
+    """Write the vector x to `array` from `position` on."""
 
     def generate(context, builder, signature, args):
         to = _address(context, builder, signature.args[0], *args[:2])
@@ -122,19 +122,19 @@ def _either(compare):
 
 
 def _larger(b, x, y):
-    # as a comparison, kept where it was, it would become a masked store, which some processors are very slow at
+    # not a comparison and a select, which LLVM may turn into a masked store, very slow on some processors
     kind = ir.FunctionType(x.type, [x.type, x.type])
     name = f"llvm.maxnum.v{x.type.count}f{64 if x.type.element == ir.DoubleType() else 32}"
     return b.call(b.module.declare_intrinsic(name, fnty=kind), [x, y], fastmath=("nnan", "nsz"))
 
 
-larger = _binary(_larger)  # not for NaN; the others take y for one
+larger = _binary(_larger)  # undefined for NaN; maximum and minimum return y if x or y is NaN
 maximum, minimum = _binary(_either(">")), _binary(_either("<"))
 
 
 @intrinsic
 def highest(context, x):
-    """The largest of the lanes, a float."""
+    """Return the largest number of the vector x."""
 
     def generate(context, builder, signature, args):
         top, n = args[0], signature.args[0].vector.count
@@ -151,7 +151,7 @@ def highest(context, x):
 
 @intrinsic
 def above(context, x, least):
-    """x where it is more than the float `least`, else 0."""
+    """Return x in the lanes where it is above the float `least`, else 0."""
 
     def generate(context, builder, signature, args):
         bound = ir.Constant(args[0].type, ir.Undefined)

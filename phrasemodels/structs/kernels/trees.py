@@ -1,18 +1,18 @@
 # mypy: disallow-untyped-defs=False
 """Inside, outside and covariance passes over the projective trees of LANES sentences, with weights as in `scaled`.
 
-Positions are 0..N-1 with the root at 0. All arrays lie in one flat workspace w (see `sequences`). A chart has cells of six
-kinds: complete right spans (head i) at [i, j] and at [j, i], complete left spans (head j) likewise, incomplete right spans
-at [i, j], incomplete left ones at [j, i]. So both factors of every sum over split points k are contiguous. The inside
-pass fills a chart of weights, and the weights of what the two incomplete spans of a cell share at MEET [i, j].
+Positions are 0..N-1 with the root at 0. All arrays are parts of one flat workspace w (see `sequences`). A chart has cells of
+six kinds: complete right spans (head i) at [i, j] and at [j, i], complete left spans (head j) likewise, incomplete right
+spans at [i, j], incomplete left spans at [j, i]. So both factors of every sum over split points k are contiguous. The
+inside pass fills a chart of weights; MEET [i, j] is the factor that both incomplete spans of i, j share.
 
-All other passes work on q(k) = left_k right_k / Σ_k left_k right_k, the posterior of a split point given its cell, which
-is cheaper to compute again than to store. They are sums of products of probabilities, which cannot overflow:
+All other passes use q(k) = left_k right_k / Σ_k left_k right_k, the posterior of a split point given its cell, which is
+cheaper to recompute than to store. They are sums of products of probabilities, which cannot overflow:
 
-    marginals       p(left_k) and p(right_k) get p(cell) q(k)
+    marginals       p(left_k) and p(right_k) each gain p(cell) q(k)
     expectations    e(cell) = Σ_k q(k) (e(left_k) + e(right_k)) = E[Σ g over the arcs inside a cell | the cell]
     covariance      d(cell) = p(cell) E[Σ g over the arcs outside a cell | the cell]:
-                    d(left_k) gets q(k) (d(cell) + p(cell) e(right_k)), d(right_k) the same with e(left_k)
+                    d(left_k) gains q(k) (d(cell) + p(cell) e(right_k)), d(right_k) the same with e(left_k)
 
 With g the gradient to the marginals and G = Σ g over a tree's arcs, the gradient to the score of an arc is the covariance
 p (E[G | arc] − E[G]).
@@ -27,12 +27,12 @@ from phrasemodels.structs.kernels.sequences import WEIGHT
 from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, above, load, maximum, spread, store
 
 RIGHT, RIGHT_T, LEFT, LEFT_T, OPEN_RIGHT, OPEN_LEFT_T, MEET, ARC = range(8)
-NEGLIGIBLE = 1e-120  # as a probability; products of smaller ones would be subnormal, which processors are slow at
-KINDS = 6  # of which a chart of p, e or d has cells
+NEGLIGIBLE = 1e-120  # a probability; products of smaller ones would be subnormal, for which processors are slow
+CELL_KINDS = 6  # in a chart of p, e or d
 
 
 class Layout(NamedTuple):
-    """N, and positions of: weights (8, N, N); p, e and d (6, N, N); g (N, N); lengths and E[G]."""
+    """N, and the positions of p, e, d (6, N, N), g (N, N), lengths and E[G]; the weights (8, N, N) begin at 0."""
 
     N: int
     p: int
@@ -46,16 +46,26 @@ class Layout(NamedTuple):
 
 @njit(**COMPILE)
 def layout(N):
-    """For sentences of N-1 words."""
+    """Return the layout for sentences of N-1 words."""
     n = N * N * LANES
     p = 16 * n
-    lengths = p + (3 * KINDS + 1) * n
-    return Layout(N, p, p + KINDS * n, p + 2 * KINDS * n, p + 3 * KINDS * n, lengths, lengths + LANES, lengths + WEIGHT)
+    lengths = p + (3 * CELL_KINDS + 1) * n
+    return Layout(
+        N,
+        p,
+        p + CELL_KINDS * n,
+        p + 2 * CELL_KINDS * n,
+        p + 3 * CELL_KINDS * n,
+        lengths,
+        lengths + LANES,
+        lengths + WEIGHT,
+    )
 
 
 @njit(**INLINE)
 def _part(kind, N, i, j):
-    """One sum over split points of words i..j: its cell, the two cells that it stands in, its first left and right cell."""
+    """Describe the sum over split points of words i..j: the cell of its weight, the two cells that contain it as a factor,
+    and the left and right cell of its first term."""
     M, row, column = N * N, i * N, j * N
     if kind == MEET:
         return (MEET * M + row + j, OPEN_RIGHT * M + row + j, OPEN_LEFT_T * M + column + i,
@@ -63,14 +73,14 @@ def _part(kind, N, i, j):
     if kind == LEFT:
         return (LEFT * M + row + j, LEFT * M + row + j, LEFT_T * M + column + i,
                 LEFT * M + row + i, OPEN_LEFT_T * M + column + i)  # fmt: skip
-    # not RIGHT, which `_end` may forbid
+    # the weight is read from RIGHT_T, as `_end` may forbid RIGHT
     return (RIGHT_T * M + column + i, RIGHT * M + row + j, RIGHT_T * M + column + i,
             OPEN_RIGHT * M + row + i + 1, RIGHT_T * M + column + i + 1)  # fmt: skip
 
 
 @njit(**INLINE)
 def _sum(w, left, right, n):
-    """Σ_k left_k right_k over n cells of weights each."""
+    """Return Σ_k left_k right_k over n cells, as m, e."""
     left, right = left * WEIGHT, right * WEIGHT
     top = load(w, left + LANES) + load(w, right + LANES)
     for k in range(WEIGHT, n * WEIGHT, WEIGHT):
@@ -84,20 +94,21 @@ def _sum(w, left, right, n):
 
 @njit(**INLINE)
 def _put(w, cell, m, e):
+    """Write the weight m · 2^e to a cell."""
     store(w, cell * WEIGHT, m)
     store(w, cell * WEIGHT + LANES, e)
 
 
 @njit(**INLINE)
 def _q(w, left, right, e):
-    """Posterior of one split, times the mantissa of its cell's weight m · 2^e."""
+    """Return the posterior of one split times m, for a cell with the weight m · 2^e."""
     scale = ratio(load(w, left * WEIGHT + LANES) + load(w, right * WEIGHT + LANES) - e)
     return load(w, left * WEIGHT) * load(w, right * WEIGHT) * scale
 
 
 @njit(**COMPILE)
 def inside(w, at, one_root, log_z):
-    """The chart of weights from those of arcs, and log Z; where all trees are forbidden the length becomes 0."""
+    """Fill the chart of weights from those of arcs, and log Z. The length of a sentence becomes 0 if all trees are forbidden."""
     N = at.N
     M = N * N
     for i in range(N):
@@ -123,7 +134,8 @@ def inside(w, at, one_root, log_z):
 
 @njit(**COMPILE)
 def _end(w, at, j, one_root, log_z):
-    """log Z of sentences of j words. A root with one arc may have no other after j words: RIGHT [0, j] is forbidden."""
+    """Write log Z of sentences of j words. In longer ones RIGHT [0, j] is forbidden if the root has one arc, since the root
+    would need a second."""
     cell = (RIGHT * at.N * at.N + j) * WEIGHT
     for lane in range(LANES):
         m, e = w[cell + lane], w[cell + LANES + lane]
@@ -137,8 +149,8 @@ def _end(w, at, j, one_root, log_z):
 
 @njit(**COMPILE)
 def _begin(w, at, p):
-    """A chart of p with 1 where sentences end, and 0 elsewhere."""
-    for i in range(p, p + KINDS * at.N * at.N * LANES):
+    """Fill a chart of p with 1 for the cells of whole sentences, and 0 for all others."""
+    for i in range(p, p + CELL_KINDS * at.N * at.N * LANES):
         w[i] = 0.0
     for lane in range(LANES):
         if w[at.lengths + lane] > 0.0:
@@ -147,7 +159,7 @@ def _begin(w, at, p):
 
 @njit(**COMPILE)
 def marginals(w, at):
-    """p of all cells, from the sentence down; those of OPEN_RIGHT and OPEN_LEFT_T are those of arcs."""
+    """Compute p of all cells, from the sentence down; p of OPEN_RIGHT and OPEN_LEFT_T are the marginals of arcs."""
     _begin(w, at, at.p)
     for j in range(at.N - 1, 0, -1):
         for i in range(j):
@@ -164,7 +176,7 @@ def marginals(w, at):
 
 @njit(**COMPILE)
 def expectations(w, at):
-    """e of all cells."""
+    """Compute e of all cells."""
     N = at.N
     for i in range(N):
         for kind in range(4):
@@ -187,7 +199,7 @@ def expectations(w, at):
 
 @njit(**COMPILE)
 def covariance(w, at):
-    """Gradient to the arc from i to j in the place of g at [i, j], with E[G] given; p and d of all cells."""
+    """Write the gradient to the arc from i to j over g at [i, j], from E[G]; compute p and d of all cells for it."""
     N = at.N
     _begin(w, at, at.p)
     for i in range(at.d, at.g):
@@ -207,7 +219,7 @@ def covariance(w, at):
 
 @njit(**INLINE)
 def _arc(w, at, cell, arc, p):
-    """Leave an arc's gradient at its g; what the arc adds to d inside."""
+    """Write the gradient of an arc over its g; return the term p g that the arc adds to d inside."""
     g = load(w, at.g + arc * LANES)
     covariance = load(w, at.d + cell * LANES) + p * (load(w, at.e + cell * LANES) - load(w, at.mean))
     store(w, at.g + arc * LANES, covariance)
@@ -216,7 +228,7 @@ def _arc(w, at, cell, arc, p):
 
 @njit(**INLINE)
 def _spread_both(w, at, e, p, d, left, right, n):
-    """p and d of a cell to its parts."""
+    """Add p and d of a cell to the cells of its n splits."""
     for k in range(n):
         a, b = (left + k) * LANES, (right + k) * LANES
         q = _q(w, left + k, right + k, e)

@@ -19,10 +19,10 @@ from phrasemodels.data.corpora.snli import LABELS
 from phrasemodels.data.formats.shards import content_digest, read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job
-from phrasemodels.encoders.elsewhere import Summarised, adjacent_spans
+from phrasemodels.encoders.adapters import PooledEncoder, adjacent_spans
 from phrasemodels.encoders.psan import Psan
-from phrasemodels.layers.record import recorded
-from phrasemodels.models.sentence_pair import SentencePair, SentencePairConfig
+from phrasemodels.layers.attention_probe import attention_probe
+from phrasemodels.models.sentence_pair import SentencePairClassifier, SentencePairConfig
 from phrasemodels.tasks.metrics.bleu import Score
 from phrasemodels.tasks.prepare.sharded import shards, stage_table
 from phrasemodels.tasks.problems.attention import ATTENTION, attention_row, attention_rows
@@ -107,14 +107,14 @@ class Entailment:
         """Rows of numbered pairs."""
         return PairExamples(paths)
 
-    def loss(self, model: SentencePair, batch: PairBatch, smoothing: float) -> Tensor:
+    def loss(self, model: SentencePairClassifier, batch: PairBatch, smoothing: float) -> Tensor:
         """Summed cross entropy of the labels, and the penalty once a pair."""
         scores = model(batch.tokens, batch.lengths, batch.structure)
         error = F.cross_entropy(scores.float(), batch.labels, reduction="sum", label_smoothing=smoothing)
         matrices = [module.weight for module in model.modules() if isinstance(module, nn.Linear)]
         return error + self.penalty / 2 * len(batch.labels) * sum(w.square().sum() for w in matrices)
 
-    def criterion(self, model: SentencePair, batch: PairBatch) -> Tensor:
+    def criterion(self, model: SentencePairClassifier, batch: PairBatch) -> Tensor:
         """Wrong labels."""
         scores = model(batch.tokens, batch.lengths, batch.structure)
         return (scores.argmax(-1) != batch.labels).sum().float()
@@ -133,7 +133,7 @@ class RelateSettings:
     batch_tokens: int = 8192
 
 
-def trained(job: Job, settings: RelateSettings) -> tuple[SentencePair, torch.device]:
+def trained(job: Job, settings: RelateSettings) -> tuple[SentencePairClassifier, torch.device]:
     """The model of job.inputs["model"], ready to answer."""
     model = settings.problem.configure(settings.model, job.inputs["vocabulary"]).build()
     load_tensors(model, load_file(job.inputs["model"].file("model.safetensors")))
@@ -192,13 +192,13 @@ def look(job: Job, settings: LookSettings) -> dict[str, Any]:
     return {"attention": write_shard(job.out / "attention.arrow", pa.Table.from_pylist(rows, schema=ATTENTION))}
 
 
-def _looked(model: SentencePair, batch: SentenceBatch, tokens: list[str]) -> list[dict[str, Any]]:
+def _looked(model: SentencePairClassifier, batch: SentenceBatch, tokens: list[str]) -> list[dict[str, Any]]:
     """Rows of ATTENTION without id and group, of one sentence."""
     embedded, encoder = model.embed(batch.tokens), model.encoder
     if not isinstance(encoder, Psan):
-        with recorded(model) as found:
+        with attention_probe(model) as found:
             encoder(embedded, batch.lengths, batch.structure)
-        longest = encoder.longest if isinstance(encoder, Summarised) else 1
+        longest = encoder.longest if isinstance(encoder, PooledEncoder) else 1
         spans = adjacent_spans(batch.lengths, len(tokens), longest)
         phrases = [[int(i) for i in span if i >= 0] for members in spans for span in members]
         return list(attention_rows(model, found, tokens, phrases))

@@ -12,9 +12,9 @@ from phrasemodels.data.formats.joint_trees import joint
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.formats.trees import Span
 from phrasemodels.data.store.step import Job
-from phrasemodels.encoders.inputs import Sentences
+from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.layers.scorers import contributions, shares
-from phrasemodels.models.parser import Parser, ParserConfig
+from phrasemodels.models.parser import JointParser, ParserConfig
 from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
 from phrasemodels.tasks.prepare.sharded import shards, stage_table
 from phrasemodels.tasks.problems.attention import ATTENTION
@@ -50,7 +50,7 @@ def label_attention(job: Job, settings: LabelSettings) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def weights_of(model: Parser, sentences: Sentences) -> torch.Tensor:
+def weights_of(model: JointParser, sentences: ParserInput) -> torch.Tensor:
     """Attention of each label over the positions, (B, L, Q, N). ValueError: a parser without label attention."""
     if model.encoder.top is None:
         raise ValueError("this parser has no label attention layer: ask one that has")

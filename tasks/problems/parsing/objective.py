@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.encoders.inputs import Sentences
-from phrasemodels.models.parser import GROUP, Decode, Gold, Jointly, Parser, ParserConfig, Parses
+from phrasemodels.encoders.inputs import ParserInput
+from phrasemodels.models.parser import GROUP_LABEL, Decode, GoldTrees, Jointly, JointParser, ParsedTrees, ParserConfig
 from phrasemodels.tasks.problems.parsing.data import UNKNOWN
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
 
@@ -22,8 +22,8 @@ COLUMNS = ("words", "characters", "tags", "pieces", "last", "cells", "heads", "r
 class ParseBatch(Batch):
     """Sentences, and their trees where they are known."""
 
-    sentences: Sentences
-    gold: Gold
+    sentences: ParserInput
+    gold: GoldTrees
 
 
 class ParseExamples:
@@ -42,7 +42,7 @@ class ParseExamples:
         lengths = torch.from_numpy(self.lengths[rows, 0] - 2)
         pieces = torch.tensor([len(self.columns.row("pieces", row)) for row in rows])
         forms, characters = _forms(self.columns.padded("characters", rows).numpy())
-        sentences = Sentences(
+        sentences = ParserInput(
             words,
             forms,
             characters,
@@ -55,7 +55,7 @@ class ParseExamples:
         heads, relations = (_after_root(self.columns.padded(name, rows, -1), words) for name in ("heads", "relations"))
         position = torch.arange(words.shape[1] - 1)
         inside = (position > 0) & (position <= lengths[:, None])
-        gold = Gold(
+        gold = GoldTrees(
             self.columns.padded("cells", rows, -1),
             heads,
             relations,
@@ -98,11 +98,11 @@ class Parsing:
         """Rows of numbers."""
         return ParseExamples(Columns(paths, COLUMNS), self.tagged)
 
-    def loss(self, model: Parser, batch: ParseBatch, smoothing: float) -> Tensor:
+    def loss(self, model: JointParser, batch: ParseBatch, smoothing: float) -> Tensor:
         """Margin and cross entropies, which are not smoothed: forbidden heads have no probability."""
         return model.loss(batch.sentences, batch.gold)
 
-    def criterion(self, model: Parser, batch: ParseBatch) -> Tensor:
+    def criterion(self, model: JointParser, batch: ParseBatch) -> Tensor:
         """What is missing from F1 + LAS, which paper 004 chooses weights by: 1 − F1 and 1 − LAS, (2, 2).
 
         Of all words, and of spans as they are learned, a chain of labels as one; those of `<H>` do not count.
@@ -115,11 +115,13 @@ class Parsing:
         return len(rows)
 
 
-def _spans(found: Parses, gold: Gold) -> Tensor:
+def _spans(found: ParsedTrees, gold: GoldTrees) -> Tensor:
     """Spans that are in one of both trees alone, of those in both: 1 − F1."""
     n = gold.heads.shape[1]
     keys = [
-        (((torch.arange(len(cells), device=cells.device)[:, None] * n + i) * n + j) * 65536 + label)[label > GROUP]
+        (((torch.arange(len(cells), device=cells.device)[:, None] * n + i) * n + j) * 65536 + label)[
+            label > GROUP_LABEL
+        ]
         for cells in (found.cells, gold.cells)
         for i, j, label in [cells.unbind(-1)]
     ]
@@ -128,7 +130,7 @@ def _spans(found: Parses, gold: Gold) -> Tensor:
     return torch.stack([total - 2 * both, total])
 
 
-def _arcs(found: Parses, gold: Gold) -> Tensor:
+def _arcs(found: ParsedTrees, gold: GoldTrees) -> Tensor:
     """Words with another head or relation, of all: 1 − LAS."""
     word = gold.heads >= 0
     wrong = word & ((found.heads != gold.heads) | (found.relations != gold.relations))

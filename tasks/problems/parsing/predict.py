@@ -13,7 +13,7 @@ from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.formats.trees import Span, Tree, brackets
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
-from phrasemodels.models.parser import ParserConfig, Parses
+from phrasemodels.models.parser import ParsedTrees, ParserConfig
 from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
 from phrasemodels.tasks.prepare.sharded import shards, stage_table
 from phrasemodels.tasks.problems.parsing.data import NUMBERS, SIDES, Ids, read_side
@@ -57,7 +57,7 @@ class Names:
     def read(cls, vocabulary: Artifact) -> "Names":
         return cls(*(read_side(vocabulary, side) for side in ("labels", "relations", "tags")))
 
-    def parse(self, tokens: list[str], row: int, found: Parses) -> Parse:
+    def parse(self, tokens: list[str], row: int, found: ParsedTrees) -> Parse:
         """One row of what a parser found."""
         n = len(tokens)
         tags = [self.tags[tag] for tag in found.tags[row, 1 : n + 1].tolist()]
@@ -100,7 +100,7 @@ class TreeParser:
         found: dict[int, Parse] = {}
         for rows in in_order(data, batch_tokens) if len(data) else []:
             parses = self.model.parse(data.batch(rows).to(self.device).sentences, self.problem.decode)
-            cpu = Parses(*(x.cpu() for x in parses))
+            cpu = ParsedTrees(*(x.cpu() for x in parses))
             found |= {row: self.names.parse(sentences[row], place, cpu) for place, row in enumerate(rows.tolist())}
         return [found[row] for row in range(len(sentences))]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job
-from phrasemodels.models.translation import PAD
+from phrasemodels.layers.blocks import PAD
 from phrasemodels.tasks.metrics.bleu import Score
 from phrasemodels.tasks.metrics.logic_match import MATCHES
 from phrasemodels.tasks.prepare.sharded import HISTORY, stage_table

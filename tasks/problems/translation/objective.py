@@ -14,11 +14,11 @@ from torch import Tensor
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
-from phrasemodels.layers.record import recorded
+from phrasemodels.layers.attention_probe import attention_probe
+from phrasemodels.layers.blocks import BEGIN
 from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
-from phrasemodels.models.search import BeamSearch
-from phrasemodels.models.search import translate as search_batch
-from phrasemodels.models.translation import BEGIN, TranslationConfig, Translator
+from phrasemodels.models.search import BeamSearch, beam_search
+from phrasemodels.models.translation import TranslationConfig, Translator
 from phrasemodels.tasks.prepare.sharded import shards, stage_table
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.attention import ATTENTION, attention_rows
@@ -126,7 +126,7 @@ def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
     found: dict[int, tuple[list[str], float]] = {}
     for rows in in_order(data, settings.batch_tokens):
         batch = data.batch(rows).to(device)
-        answers = search_batch(model, batch.source, batch.lengths, batch.members, settings.search)
+        answers = beam_search(model, batch.source, batch.lengths, batch.members, settings.search)
         found |= {int(row): (list(words[ids]), score) for row, (ids, score) in zip(rows, answers, strict=True)}
     return {"predictions": write_shard(job.out / "predictions.arrow", _predictions(job.inputs["rows"], found))}
 
@@ -168,9 +168,9 @@ def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
 def _attended(model: Model, batch: PhraseBatch, search: BeamSearch) -> tuple[dict[str, Tensor], list[int]]:
     """Weights by module, and the answer: of the encoder, and of the decoder to it."""
     inputs = (batch.source, batch.lengths, batch.members)
-    ((written, _),) = search_batch(model, *inputs, search)
+    ((written, _),) = beam_search(model, *inputs, search)
     target = torch.tensor([[BEGIN, *written]], device=batch.source.device)
-    with recorded(model) as found:
+    with attention_probe(model) as found:
         model(*inputs, target)
     if isinstance(model, RecurrentTranslator):
         found["decoder.weights"] = model.attention(*inputs, target)[:, None]

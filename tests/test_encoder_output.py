@@ -1,4 +1,4 @@
-"""An encoder of one's own that gives something else than it promises is named by every model that takes one."""
+"""Every model refuses an encoder's output of the wrong shape, and names the encoder."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from phrasemodels.encoders.elsewhere import SummarisedConfig
+from phrasemodels.encoders.adapters import PooledEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.models.decomposable import DecomposableConfig
 from phrasemodels.models.recurrent import RecurrentConfig
@@ -16,7 +16,7 @@ from phrasemodels.models.translation import TranslationConfig
 
 B, N, D = 4, 6, 8
 WRONG = {
-    "one token less": (lambda x: x[:, :-1], "(4, 5, 8)"),
+    "a token fewer": (lambda x: x[:, :-1], "(4, 5, 8)"),
     "another width": (lambda x: x[..., :-1], "(4, 6, 7)"),
     "a pair": (lambda x: (x, x), "a tuple"),
 }
@@ -24,7 +24,7 @@ MODELS = {
     "translation": lambda e: TranslationConfig(e, 9, 9, 1, 16),
     "tagger": lambda e: TaggerConfig(e, 9, 5),
     "recurrent": lambda e: RecurrentConfig(e, 9, 9),
-    "summarised": lambda e: SentencePairConfig(SummarisedConfig(e), 9),
+    "summarised": lambda e: SentencePairConfig(PooledEncoderConfig(e), 9),
     "pair": lambda e: SentencePairConfig(e, 9),
     "decomposable": lambda e: DecomposableConfig(e, 9),
 }
@@ -54,11 +54,11 @@ class MineConfig(TransformerEncoderConfig):
 
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("model", MODELS)
-def test_what_an_encoder_promised_is_asked_for(model, wrong):
+def test_models_refuse_encoder_outputs_of_the_wrong_shape(model, wrong):
     built = MODELS[model](MineConfig(name=wrong)).build()
     ids, lengths, members = torch.ones(B, N, dtype=torch.long), torch.full((B,), N), torch.full((B, 1, 2), -1)
     run = getattr(built, "encode", built)
-    gave = "" if model == "pair" else WRONG[wrong][1]
-    with pytest.raises(ValueError, match="encoder Mine gave ") as said:
+    output = "" if model == "pair" else WRONG[wrong][1]
+    with pytest.raises(ValueError, match=r"^encoder Mine returned .*, not \(B, .*\) = \(4, .*\)$") as error:
         run(ids, lengths, members)
-    assert gave in str(said.value) and str(said.value).endswith(" is wanted")
+    assert f"returned {output}" in str(error.value)

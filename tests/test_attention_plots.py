@@ -1,4 +1,4 @@
-"""What is drawn of attention: phrases among words, the tree over them."""
+"""Plots of attention: heads over n-grams, trees of phrases, and text that a page cannot hold."""
 
 from xml.etree import ElementTree
 
@@ -8,18 +8,18 @@ import torch
 
 from phrasemodels.flows.report.attention_plots import attention, heads, heat, neighbours, tree
 from phrasemodels.flows.report.templates import render
-from phrasemodels.layers.ngrams import BiLSTM, PhraseAttention, final_states, grams_alone
-from phrasemodels.layers.record import recorded
+from phrasemodels.layers.attention_probe import attention_probe
+from phrasemodels.layers.ngrams import NgramBiLSTM, PhraseAttention, final_states, grams_alone
 from phrasemodels.tasks.problems.attention import attention_rows, over_grams
 
 
-def test_heads_of_n_grams_attend_to_n_grams():
+def test_heads_of_n_grams_are_drawn_over_n_grams():
     weights = torch.arange(1.0, 28.0).view(3, 3, 3)
     spread, grams = over_grams(weights, {0: slice(0, 1), 3: [2], 2: [1]})
     assert grams == [[0, 1], [1, 2], [0, 1, 2]]
     nothing = torch.zeros(3, 1)
     assert torch.equal(spread[0], torch.cat([weights[0], *[nothing] * 3], 1)), "words"
-    # before the second word there is one word, before the first none
+    # the n-gram of the first word has no word before it, that of the second word one
     assert torch.equal(spread[1], torch.cat([weights[1, :, :1], *[nothing] * 2, weights[1, :, 1:], nothing], 1))
     shortened = torch.cat([weights[2, :, :1], *[nothing] * 2, weights[2, :, 1:2], nothing, weights[2, :, 2:]], 1)
     assert torch.equal(spread[2], shortened)
@@ -27,18 +27,18 @@ def test_heads_of_n_grams_attend_to_n_grams():
 
 def test_rows_of_n_gram_attention_are_distributions():
     torch.manual_seed(0)
-    model = torch.nn.ModuleDict({"one": PhraseAttention(8, (0, 2, 3, 2), BiLSTM, final_states, grams_alone)})
+    model = torch.nn.ModuleDict({"one": PhraseAttention(8, (0, 2, 3, 2), NgramBiLSTM, final_states, grams_alone)})
     x, valid = torch.randn(1, 5, 8), torch.ones(1, 1, 1, 5, dtype=torch.bool)
-    with recorded(model) as found:
+    with attention_probe(model) as weights:
         model["one"](x, x, valid)
-    (row,) = attention_rows(model, found, list("abcde"), [])
+    (row,) = attention_rows(model, weights, list("abcde"), [])
     assert row["phrases"] == [[0, 1], [1, 2], [2, 3], [3, 4], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
     weights = torch.tensor(row["weights"]).view(row["shape"])
     assert torch.allclose(weights.sum(-1), torch.ones(4, 5), atol=1e-5)
     assert weights[0, :, 5:].sum() == 0 and weights[1, :, 1:5].sum() == 0
 
 
-def test_a_tree_has_its_largest_parts_under_it():
+def test_the_children_of_a_phrase_are_its_largest_parts():
     parts, heights = tree([[0], [1], [2], [3], [0, 1], [0, 1, 2, 3], [2, 3]])
     assert parts[4:] == [[0, 1], [4, 6], [2, 3]] and heights == [0, 0, 0, 0, 1, 2, 1]
     overlapping, _ = tree([[0], [1], [2], [0, 1], [1, 2], [0, 1, 2]])
@@ -46,7 +46,7 @@ def test_a_tree_has_its_largest_parts_under_it():
 
 
 @pytest.mark.parametrize("bad", ["\0", "\x07", "\x1b[2J", "\r", "\ud800", "\uffff"])
-def test_what_no_page_may_hold_is_replaced(bad):
+def test_characters_that_xml_forbids_are_replaced(bad):
     card = {"experiment": bad, "seed": 0, "weights": "", "licences": []}
     figure = dict.fromkeys(("sentence", "module", "plot", "heads"), bad)
     words, weights = [f"a{bad}", "b\tc"], np.eye(2)

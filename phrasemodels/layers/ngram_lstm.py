@@ -1,32 +1,33 @@
 """A bidirectional LSTM over all windows of s words at once (paper 002, Eq 9).
 
-A word is projected once for all the windows that hold it, not once for each; there is no recurrent product in the
-first step, where the state is zero. Shapes as in `ngrams`: states (L, R, w), L = n + s − 1.
+Each word is projected once, not once per window that holds it, and the first step, from a state of zeros, has no
+recurrent product. Shapes: n words, R rows, w width, s window size, states (L, R, w) with L = n + s − 1.
 """
 
 import torch
 from torch import Tensor
 
-from phrasemodels.layers.gram_kernels import GramLSTM
+from phrasemodels.layers.ngram_lstm_kernel import BiLSTMOverWindows
 from phrasemodels.structs.kernels import usable
 
 
-def lstm_over_grams(
+def bilstm_over_windows(
     states: Tensor, size: int, input_weights: Tensor, recurrent: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Final hidden states and cells of both directions, each (2, n, R, w).
+    """Return the final hidden states and cells of both directions, each (2, n, R, w).
 
-    input_weights, recurrent (2, 4w, w), bias (2, 4w); gates i, f, g, o; the first direction reads to the right.
+    states (L, R, w); size s; input_weights, recurrent (2, 4w, w); bias (2, 4w); gates i, f, g, o. The first direction
+    reads from left to right.
     """
     if states.dtype == torch.float32 and usable(states, input_weights, recurrent, bias):
-        return GramLSTM.apply(states, size, input_weights, recurrent, bias)
+        return BiLSTMOverWindows.apply(states, size, input_weights, recurrent, bias)
     return reference(states, size, input_weights, recurrent, bias)
 
 
 def reference(
     states: Tensor, size: int, input_weights: Tensor, recurrent: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The same in torch alone, on any device."""
+    """Compute `bilstm_over_windows` in torch, on any device."""
     n, rows = len(states) - size + 1, states.shape[1]
     projected = torch.baddbmm(
         bias.unsqueeze(1), states.flatten(0, 1).expand(2, -1, -1), input_weights.transpose(1, 2)

@@ -1,9 +1,10 @@
 # mypy: disallow-untyped-defs=False
-"""The BiLSTM over windows on the CPU in float32: products by torch, everything between them compiled.
+"""The BiLSTM over windows on the CPU in float32: matrix products by torch, everything between them compiled.
 
-Kept for the backward pass are the inputs and the activated gates of every step, from which cells and hidden states are
-made again. Shapes: M = n · R windows, w width; arrays are (2, M, ...) for the two directions, `projected`
-is (2, L · R, 4w), and `offsets` say which of its rows the first window reads in this step.
+The inputs and the activated gates of every step are saved for the backward pass, which recomputes cells and hidden states
+from them.
+Shapes: M = n · R windows, w width; arrays are (2, M, ...) for the two directions. `projected` is (2, L · R, 4w), and
+`offsets` (2) are the rows of it that the first window reads in this step.
 """
 
 from collections.abc import Iterator
@@ -18,10 +19,10 @@ from torch.autograd.function import once_differentiable
 
 from phrasemodels.structs.kernels import over_batch
 from phrasemodels.structs.kernels.compilation import COMPILE
-from phrasemodels.structs.kernels.vector import exp32
+from phrasemodels.structs.kernels.exp32 import exp32
 
 ONE, TWO, MOST = np.float32(1), np.float32(2), np.float32(40)
-WINDOWS = 512  # at a time: their gates are 1 MiB a step, at w = 64
+WINDOWS = 512  # that are processed at a time: their gates take 1 MiB per step at w = 64
 
 
 @njit(**COMPILE)
@@ -36,7 +37,7 @@ def _tanh(x):
 
 @njit(**COMPILE)
 def _first(first, step, projected, offsets, gates, cells, hidden):
-    """Step 1, from a state of zeros: gate f is not needed. Writes gates i, g, o (2, M, 3w)."""
+    """Run step 1, from a state of zeros, which gate f does not change; write gates i, g, o (2, M, 3w)."""
     w = cells.shape[2]
     for d in range(2):
         for m in range(first, cells.shape[1], step):
@@ -50,7 +51,7 @@ def _first(first, step, projected, offsets, gates, cells, hidden):
 
 @njit(**COMPILE)
 def _next(first, step, projected, offsets, before, gates, cells, hidden):
-    """A later step from the cells before it; gates hold the recurrent product and become i, f, g, o (2, M, 4w)."""
+    """Run a later step from the cells before it; gates (2, M, 4w) hold the recurrent product and become i, f, g, o."""
     w = cells.shape[2]
     for d in range(2):
         for m in range(first, cells.shape[1], step):
@@ -66,7 +67,7 @@ def _next(first, step, projected, offsets, before, gates, cells, hidden):
 
 @njit(**COMPILE)
 def _first_again(first, step, gates, cells, hidden):
-    """Cells and hidden states of step 1 from its gates."""
+    """Recompute the cells and hidden states of step 1 from its gates."""
     w = cells.shape[2]
     for d in range(2):
         for m in range(first, cells.shape[1], step):
@@ -79,7 +80,7 @@ def _first_again(first, step, gates, cells, hidden):
 
 @njit(**COMPILE)
 def _next_again(first, step, gates, before, cells, hidden):
-    """Cells and hidden states of a later step from its gates and the cells before it."""
+    """Recompute the cells and hidden states of a later step from its gates and the cells before it."""
     w = cells.shape[2]
     for d in range(2):
         for m in range(first, cells.shape[1], step):
@@ -92,7 +93,8 @@ def _next_again(first, step, gates, before, cells, hidden):
 
 @njit(**COMPILE)
 def _next_back(first, step, gates, before, grad_hidden, grad_cells, offsets, grad_gates, grad_projected):
-    """Gradients of a later step: to its gates, added to those of the projections; grad_cells become the step before's."""
+    """Compute the gradients to the gates of a later step, and add them to grad_projected; grad_cells become those of
+    the step before."""
     w = before.shape[2]
     for d in range(2):
         for m in range(first, before.shape[1], step):
@@ -114,7 +116,7 @@ def _next_back(first, step, gates, before, grad_hidden, grad_cells, offsets, gra
 
 @njit(**COMPILE)
 def _first_back(first, step, gates, grad_hidden, grad_cells, offsets, grad_projected):
-    """Gradients of step 1, added to those of the projections."""
+    """Add the gradients to the gates of step 1 to grad_projected."""
     w = grad_cells.shape[2]
     for d in range(2):
         for m in range(first, grad_cells.shape[1], step):
@@ -128,21 +130,21 @@ def _first_back(first, step, gates, grad_hidden, grad_cells, offsets, grad_proje
                 dp[3 * w + x] += dh[x] * t * o * (ONE - o)
 
 
-class GramLSTM(Function):
-    """`gram_lstm.reference`, compiled; a few rows at a time, which then stay in the cache."""
+class BiLSTMOverWindows(Function):
+    """`ngram_lstm.reference`, compiled; a few rows at a time, which stay in the cache."""
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, size: int, weights: Tensor, recurrent: Tensor, bias: Tensor) -> Any:
         n, (rows, w) = len(states) - size + 1, states.shape[1:]
         hidden, cells = (states.new_empty(2, n, rows, w) for _ in range(2))
         few = max(1, WINDOWS // n)
-        kept = states.new_empty((4 * size - 1) * hidden.numel())
+        saved = states.new_empty((4 * size - 1) * hidden.numel())
         parts = (x.split(few, dim) for x, dim in ((states, 1), (hidden, 2), (cells, 2)))
-        for own, h, c, gates in zip(*parts, _gates(kept, size, n, rows, w, few), strict=True):
+        for own, h, c, gates in zip(*parts, _gates(saved, size, n, rows, w, few), strict=True):
             last = _forward(own, gates, weights, recurrent, bias)
             h.copy_(last[0].view_as(h))
             c.copy_(last[1].view_as(c))
-        ctx.save_for_backward(states, weights, recurrent, kept)
+        ctx.save_for_backward(states, weights, recurrent, saved)
         ctx.set_materialize_grads(False)
         ctx.few, ctx.size = few, size
         return hidden, cells
@@ -150,11 +152,11 @@ class GramLSTM(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_hidden: Tensor | None, grad_cells: Tensor | None) -> Any:
-        states, weights, recurrent, kept = ctx.saved_tensors
+        states, weights, recurrent, saved = ctx.saved_tensors
         n, (rows, w) = len(states) - ctx.size + 1, states.shape[1:]
         grads = torch.empty_like(states), torch.zeros_like(weights), torch.zeros_like(recurrent)
         grad_bias = weights.new_zeros(weights.shape[:2])
-        for index, gates in enumerate(_gates(kept, ctx.size, n, rows, w, ctx.few)):
+        for index, gates in enumerate(_gates(saved, ctx.size, n, rows, w, ctx.few)):
             here = slice(index * ctx.few, (index + 1) * ctx.few)
             own = states[:, here]
             dh, dc = (
@@ -170,21 +172,21 @@ class GramLSTM(Function):
         return grads[0], None, grads[1], grads[2], grad_bias
 
 
-def _gates(kept: Tensor, size: int, n: int, rows: int, w: int, few: int) -> Iterator[list[Tensor]]:
-    """The places of every step's gates in one piece of memory, (2, M, 3w) then (2, M, 4w), a few rows at a time."""
+def _gates(saved: Tensor, size: int, n: int, rows: int, w: int, few: int) -> Iterator[list[Tensor]]:
+    """Yield, for `few` rows at a time, views of `saved` for the gates of each step: (2, M, 3w), then (2, M, 4w)."""
     begin = 0
     for first in range(0, rows, few):
         M = n * min(few, rows - first)
         own = []
         for step in range(size):
             width = (4 if step else 3) * w
-            own.append(kept[begin : begin + 2 * M * width].view(2, M, width))
+            own.append(saved[begin : begin + 2 * M * width].view(2, M, width))
             begin += 2 * M * width
         yield own
 
 
 def _forward(states: Tensor, gates: list[Tensor], weights: Tensor, recurrent: Tensor, bias: Tensor) -> Any:
-    """Final hidden states and cells, each (2, M, w); fills in the gates of every step."""
+    """Return the final hidden states and cells, each (2, M, w), and write the gates of every step."""
     (rows, w), size = states.shape[1:], len(gates)
     M = gates[0].shape[1]
     projected = torch.baddbmm(bias.unsqueeze(1), states.flatten(0, 1).expand(2, -1, -1), weights.transpose(1, 2))
@@ -200,11 +202,11 @@ def _forward(states: Tensor, gates: list[Tensor], weights: Tensor, recurrent: Te
 def _backward(
     states: Tensor, gates: list[Tensor], recurrent: Tensor, dh: Tensor, dc: Tensor, grad_recurrent: Tensor
 ) -> Tensor:
-    """The gradient to the projections (2, L · rows, 4w); that to the recurrent weights is added up, dc is used up."""
+    """Return the gradient to `projected` (2, L · rows, 4w), and add to grad_recurrent; dc is overwritten."""
     (M, w), rows, size = dh.shape[1:], states.shape[1], len(gates)
     cells, hidden = states.new_empty(2, max(1, size - 1), 2, M, w)
     for t in range(size - 1):
-        before = cells[t - 1 : t]  # none before the first
+        before = cells[t - 1 : t]  # empty for the first step
         _run(_next_again if t else _first_again, gates[t], *before, cells[t], hidden[t])
     projected, grad_gates = states.new_zeros(2, len(states) * rows, 4 * w), states.new_empty(2, M, 4 * w)
     for t in range(size - 1, 0, -1):
@@ -216,11 +218,11 @@ def _backward(
 
 
 def _offsets(step: int, size: int, rows: int) -> "np.ndarray[Any, Any]":
-    """The words of a window are read to the right by the first direction, to the left by the second."""
+    """Return the rows that the first window reads: the first direction reads to the right, the second to the left."""
     return np.array([step * rows, (size - 1 - step) * rows])
 
 
 def _run(kernel: Any, *arguments: Any) -> None:
-    """On all threads, each with its share of the rows; there are at least as many as the first direction has."""
+    """Run a kernel on all threads; each takes a share of the M windows (axis 1 of the first array has at least M rows)."""
     arrays = [x.detach().numpy() if isinstance(x, Tensor) else x for x in arguments]
     over_batch(kernel, arrays[0].shape[1], *arrays)

@@ -1,4 +1,4 @@
-"""What attention looked at, read off a model that runs."""
+"""A probe that records the attention weights of a model while it runs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,27 +11,27 @@ from phrasemodels.layers.attention import Attend, MultiHeadAttention
 
 
 @contextmanager
-def recorded(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Inside, every forward pass puts the weights (B, h, q, k) of each MultiHeadAttention here, by module name.
+def attention_probe(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Yield a dict that each forward pass fills with the weights (B, h, q, k) of every MultiHeadAttention, by module name.
 
     Outputs are linear in the values, so the weights of any attend function are its outputs for the identity as values.
     """
-    found: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
     attentions = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
     before = {name: module.attend for name, module in attentions.items()}
     for name, module in attentions.items():
-        module.attend = _recording(name, module.attend, found)
+        module.attend = _recording(name, module.attend, weights)
     try:
-        yield found
+        yield weights
     finally:
         for name, module in attentions.items():
             module.attend = before[name]
 
 
-def _recording(name: str, attend: Attend, found: dict[str, Tensor]) -> Attend:
+def _recording(name: str, attend: Attend, weights: dict[str, Tensor]) -> Attend:
     def attended(q: Tensor, k: Tensor, v: Tensor, *masks: Any) -> Tensor:
         identity = torch.eye(k.shape[2], dtype=v.dtype, device=v.device).expand(*k.shape[:2], -1, -1)
-        found[name] = attend(q, k, identity, *masks).detach()
+        weights[name] = attend(q, k, identity, *masks).detach()
         return attend(q, k, v, *masks)
 
     return attended

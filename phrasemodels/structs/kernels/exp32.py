@@ -1,9 +1,9 @@
 # mypy: disallow-untyped-defs=False
-"""exp that LLVM can vectorise: no branches, no table, no call.
+"""exp in float32 that LLVM can vectorise: it has no branch, table or call.
 
 Range reduction by ln 2 and a polynomial, after Cody and Waite (1980). Adding 1.5·2^23 rounds to an integer and leaves it in
-the low bits, from where a shift makes it an exponent; so this must not be compiled with `reassoc`. Measured against libm
-over its range: relative error ≤ 8e-8.
+the low bits, which a shift makes an exponent; so this must not be compiled with `reassoc`. The relative error, measured
+against libm over the whole range, is ≤ 8e-8.
 """
 
 import numba as nb
@@ -36,7 +36,7 @@ _f = np.float32
 
 @nb.njit(**COMPILE)
 def exp32(x):
-    """exp x in float32 for x ≤ 80; 0 below -87."""
+    """Return exp x for x ≤ 80, and 0 for x < -87."""
     under = x < _f(-87.0)
     x = _f(-87.0) if under else x
     t = x * _f(1.4426950408889634) + _f(12582912.0)
