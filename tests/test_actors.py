@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from conftest import PARSERS
 
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.samples.records import Treebank
@@ -21,8 +22,6 @@ from phrasemodels.tasks.parsers.parse import Parse, parse
 from phrasemodels.tasks.parsers.stanza_parser import Stanza
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import stage_table
-
-MODELS = Path(__file__).parents[2] / "shared" / "models"
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +63,8 @@ def test_errors_come_back_as_themselves(cluster: None) -> None:
 
 
 def there(path: Path) -> bool:
-    """Whether a path comes to be within a minute."""
-    end = time.monotonic() + 60
+    """Wait until a path exists; false after five minutes."""
+    end = time.monotonic() + 300
     while not path.exists() and time.monotonic() < end:
         time.sleep(0.1)
     return path.exists()
@@ -103,12 +102,12 @@ def test_a_truncated_snapshot_of_ray_train_keeps_nobody_from_starting_again(clus
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (MODELS / "stanza").is_dir(), reason="no mirror of parsers' models")
+@pytest.mark.needs_mirror(PARSERS / "stanza")
 def test_parsing_in_actors_is_parsing_here(cluster: None, store: Store, tmp_path: Path) -> None:
     rows = SampleCorpus(train=10_050, dev=5, test=5, records=Treebank()).split("train")
     models = fetched("gum")
     parser = Parse(Stanza(processors=("pos",), longest=8))
-    executor = Executor(sources=Sources((MODELS,), offline=True))
+    executor = Executor(sources=Sources((PARSERS,), offline=True))
     step = Step(parse, "p", parser, {"rows": rows, "models": store.run(models, executor)})
     spread = store.run(step, Executor(map=actor_map))
     other = Store(tmp_path / "other").open()

@@ -96,7 +96,6 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(write: Callable[..., None]
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"good"]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 12), max_size=6), st.integers(2, 4))
 def test_adjacent_spans_by_brute_force(lengths: list[int], k: int) -> None:
     counts, members = adjacent(Sentences(np.array(lengths, np.int64)), k)

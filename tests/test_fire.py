@@ -131,7 +131,7 @@ print(sorted(str(p) for p in Path(sys.argv[1]).rglob("text")))
 def test_a_full_or_read_only_disk_is_said_and_leaves_nothing_half_written(tmp_path, options, size, said) -> None:
     script = f'mount -t tmpfs -o {options} none "{tmp_path}" && exec "$@"'
     command = ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", WRITE, str(tmp_path), str(size)]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     message, left = done.stdout.splitlines()
     assert re.search(said, message), done.stdout + done.stderr
     assert (left == "[]") == (said != "made")

@@ -1,11 +1,11 @@
 """Joint trees: what is wrapped, what is collapsed, that nothing is lost, and that merges build them."""
 
-import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import CORPORA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,8 +26,6 @@ from phrasemodels.data.formats.joint_trees import (
 from phrasemodels.data.formats.trees import Span, Tree, parse, plain
 from phrasemodels.data.samples import corpus
 from phrasemodels.structs import joint as merges
-
-MIRROR = Path(os.environ.get("PHRASEMODELS_MIRROR", Path(__file__).parents[2] / "shared" / "corpora"))
 
 
 def labels(tree: Tree, heads: tuple[int, ...] = ()) -> list[tuple[str, int, int]]:
@@ -96,7 +94,7 @@ trees = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(trees, st.randoms(use_true_random=False))
 def test_any_tree_with_any_heads_comes_back(brackets: str, random) -> None:
     tree = parse(f"(ROOT {brackets})")
@@ -138,7 +136,7 @@ def test_merges_build_every_tree_of_the_sample_grammar() -> None:
 
 # GUM's phrases are those of a parser that did not know its dependencies, so a part of them cannot be built
 @pytest.mark.slow
-@pytest.mark.skipif(not MIRROR.is_dir(), reason="no mirror: set PHRASEMODELS_MIRROR")
+@pytest.mark.needs_mirror
 @pytest.mark.parametrize(
     ("name", "trees", "unfit"),
     [("craft", 30818, {}), ("gum", 13249, {SEVERAL_HEADS: 6440, NOT_A_HEAD: 1378, APART: 63})],
@@ -147,7 +145,7 @@ def test_corpora_come_back_and_exceptions_are_the_known_ones(
     tmp_path: Path, name: str, trees: int, unfit: dict[str, int]
 ) -> None:
     manifest = load(name)
-    obtain(manifest, tmp_path, Sources((MIRROR,), offline=True))
+    obtain(manifest, tmp_path, Sources((CORPORA,), offline=True))
     count, found = 0, Counter[str]()
     for split in ("train", "dev", "test"):
         for row in read(manifest, split, tmp_path).select(["tree", "heads"]).to_pylist():

@@ -250,7 +250,7 @@ def test_no_proxy_is_asked_for_what_runs_here(given: str, tmp_path: Path) -> Non
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         asked = (
-            f"from infra import services; services.PATIENCE = 2; services.wait_for(services.Server('{url}')); "
+            f"from phrasemodels.infra import services; services.wait_for(services.Server('{url}')); "
             "import httpx, requests; "
             f"print(httpx.get('{url}/api/').status_code, requests.get('{url}/api/').status_code)"
         )
@@ -324,7 +324,7 @@ def test_trainings_share_a_gpu_by_fractions(tmp_path: Path) -> None:
         import ray
 
         Path(folder, str(me)).write_text(str(ray.get_gpu_ids()))
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not Path(folder, str(1 - me)).exists():
             if time.monotonic() > until:
                 raise ValueError("the other did not come")

@@ -1,23 +1,21 @@
-"""`phrasemodels parsers`, in this process and against the mirror."""
+"""`phrasemodels parsers`, in this process."""
 
 import json
 from pathlib import Path
 
 import pytest
+from conftest import CORPORA, PARSERS
 from typer.testing import CliRunner, Result
 
 from phrasemodels.flows.cli.parsers import app
-
-SHARED = Path(__file__).parents[2] / "shared"
-mirrored = pytest.mark.skipif(not (SHARED / "models" / "stanza").is_dir(), reason="no mirror of parsers' models")
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     return {
         "PHRASEMODELS_STORE": str(tmp_path / "store"),
-        "PHRASEMODELS_MIRROR": str(SHARED / "corpora"),
-        "PHRASEMODELS_PARSERS": str(SHARED / "models"),
+        "PHRASEMODELS_MIRROR": str(CORPORA),
+        "PHRASEMODELS_PARSERS": str(PARSERS),
         "PHRASEMODELS_OFFLINE": "true",
     }
 
@@ -43,7 +41,7 @@ def test_minutes_have_bounds(environment: dict[str, str], minutes: str) -> None:
     assert told == f"--minutes {float(minutes)}: at least 0.1, at most 100000"
 
 
-@mirrored
+@pytest.mark.needs_mirror(CORPORA / "gum", PARSERS / "stanza")
 def test_fetch_score_levels(environment: dict[str, str]) -> None:
     fetched = run(environment, "fetch", "gum")
     assert (Path(fetched.stdout.strip()) / "en" / "pos" / "gum.pt").is_file()

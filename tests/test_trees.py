@@ -92,13 +92,12 @@ def linear(node: tuple[str, str | list]) -> str:
     return f"({label} " + " ".join(map(linear, content)) + ")"
 
 
-@settings(deadline=None)
 @given(phrases)
 def test_what_is_written_is_what_was_read(node: tuple[str, str | list]) -> None:
     assert brackets(parse(linear(node))) == linear(node)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(alphabet="()ab -\n\t", max_size=200))
 def test_any_text_is_brackets_or_an_error_with_a_line(text: str) -> None:
     assert "x.mrg, line " in complaint(lambda: [brackets(tree) for _, tree in trees(text)])
@@ -171,14 +170,13 @@ def test_bad_conllu_is_named(text: str, words: str) -> None:
 fields = st.sampled_from(["1", "2", "3", "0", "_", "1-2", "1.1", "", "x", "٣", "²", "-", "#"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.one_of(st.just(""), st.lists(fields, min_size=9, max_size=11).map("\t".join), st.text(max_size=5))))
 def test_any_lines_are_conllu_or_an_error_with_a_line(rows: list[str]) -> None:
     lines = [Line(i, row) for i, row in enumerate(rows, 1)]
     assert "x.conllu, line " in complaint(lambda: [sentence.tokens[0] for sentence in read_conllu(lines, "x.conllu")])
 
 
-@settings(deadline=None)
 @given(st.integers(1, 6).flatmap(lambda n: st.lists(st.integers(0, n), min_size=n, max_size=n)))
 def test_a_flaw_is_what_following_every_head_finds(heads: list[int]) -> None:
     def reaches_root(token: int) -> bool:

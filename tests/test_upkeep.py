@@ -144,13 +144,13 @@ def test_what_is_scheduled_removes_what_the_command_does(store: Store, cli, monk
 
 
 HOLDER = """
-import sys, time
+import sys
 from pathlib import Path
 from phrasemodels.data.store.store import Store
 from phrasemodels.data.store.leases import lease
 with lease(Store(Path(sys.argv[1])), [sys.argv[2]]):
     print("held", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 """
 
 
@@ -159,7 +159,7 @@ def test_a_run_under_way_keeps_what_it_needs_until_it_is_killed(store: Store) ->
     store.run(step)
     age(store)
     command = [sys.executable, "-c", HOLDER, str(store.root), step.key]
-    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout.readline() == "held\n"
         assert collect(store, days=0) == []
         run.kill()
