@@ -113,7 +113,7 @@ def test_a_disk_that_is_full_is_said_and_the_database_made_when_there_is_room(tm
     done = subprocess.run(["unshare", "--mount", "sh", "-c", inside], cwd=PROJECT, capture_output=True, text=True,
                           env=os.environ | {"START": START})  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count(f"OSError: the disk of {tmp_path} is full: free some") == 1
+    assert done.stderr.count(f"OSError: the disk of {tmp_path} is full: free some space") == 1
 
 
 def test_a_server_that_is_not_there_is_said_in_a_line(cli) -> None:

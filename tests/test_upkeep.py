@@ -15,7 +15,7 @@ from prefect.exceptions import ParameterTypeError
 
 from phrasemodels.data.store import gc as upkeep
 from phrasemodels.data.store.gc import collect, damage, usage, waste
-from phrasemodels.data.store.leases import leased
+from phrasemodels.data.store.leases import leased_keys
 from phrasemodels.data.store.step import Job, Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.run.gc import gc
@@ -86,7 +86,7 @@ def test_of_two_that_remove_things_at_once_none_deletes_what_the_other_is_puttin
     replace = os.replace
 
     def beside_another(path: Path, to: Path) -> None:
-        upkeep._empty(store)
+        upkeep._empty_trash(store)
         replace(path, to)
 
     monkeypatch.setattr("phrasemodels.data.store.gc.os.replace", beside_another)
@@ -163,7 +163,7 @@ def test_a_run_under_way_keeps_what_it_needs_until_it_is_killed(store: Store) ->
         assert run.stdout.readline() == "held\n"
         assert collect(store, days=0) == []
         run.kill()
-    assert leased(store) == set()
+    assert leased_keys(store) == set()
     assert len(collect(store, days=0)) == 1
 
 

@@ -24,7 +24,7 @@ from phrasemodels.data.download import internet
 from phrasemodels.data.download.archives import extract
 from phrasemodels.data.download.manifest import Concatenation, File, FirstLines, Member
 from phrasemodels.data.download.mirrors import Sources
-from phrasemodels.data.store.artifacts import replacing
+from phrasemodels.data.store.artifacts import atomic_replace
 
 ATTEMPTS = 5
 CHUNK = 1 << 16
@@ -183,7 +183,7 @@ def _unpack(file: File, packed: Path, target: Path) -> None:
     try:
         with (
             closing(OPENERS.get(packed.suffix, open)(packed, "rb")) as source,
-            replacing(target) as aside,
+            atomic_replace(target) as aside,
             aside.open("wb") as out,
         ):
             digest = _copy(source, out, file.bytes)

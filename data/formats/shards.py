@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from phrasemodels.data.store.artifacts import replacing
+from phrasemodels.data.store.artifacts import atomic_replace
 
 SHARD_ROWS = 10_000
 BATCH_ROWS = 16_384
@@ -27,7 +27,7 @@ def write_shard(path: Path, table: pa.Table) -> dict[str, object]:
 
 def write_parquet(path: Path, table: pa.Table) -> None:
     """The rows as Parquet, which other programs read; half the size, but neither mapped nor as fast."""
-    with replacing(path) as aside:
+    with atomic_replace(path) as aside:
         pq.write_table(table, aside, compression="zstd", row_group_size=BATCH_ROWS)
 
 

@@ -1,4 +1,4 @@
-"""A step of the pipeline: a function, and everything that decides what it makes."""
+"""A step of the pipeline: a function, its settings and its inputs, which together give its key."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from phrasemodels.data.store.fingerprint import closure
 if TYPE_CHECKING:
     from phrasemodels.data.store.store import Store
 
-FORMAT = 1  # of keys and manifests; the source of this package is part of no key
+FORMAT = 1  # version of keys and manifests; the source of this package is part of no key
 
 
 def jsonable(value: Any) -> Any:
@@ -55,7 +55,7 @@ def key_of(manifest: Mapping[str, Any]) -> str:
 
 
 class HasKey(Protocol):
-    """What can be the input of a step: another step, an artifact, or a shard."""
+    """An input of a step: another step, an artifact, or a shard."""
 
     @property
     def key(self) -> str: ...
@@ -65,8 +65,8 @@ class HasKey(Protocol):
 class Step:
     """One arrow of the pipeline: `make(job, settings) -> meta`, its settings and its inputs.
 
-    label: what people call it. about: for whom it is made (experiment, seed, ...), kept in the manifest. Neither is part
-    of the key: experiments that share a training share its artifact.
+    label: a name for people. about: the experiment, seed and so on that the step belongs to, kept in the manifest.
+    Neither is part of the key, so experiments that share a training share its artifact.
     """
 
     make: Callable[["Job", Any], dict[str, Any]]
@@ -96,7 +96,7 @@ class Step:
 
 
 def with_dependencies(steps: Sequence[Step]) -> list[Step]:
-    """Return the steps and all that they depend on, each once, inputs before what is made from them."""
+    """Return the steps and everything that they depend on, each once, inputs first."""
     ordered: dict[str, Step] = {}
 
     def visit(step: Step) -> None:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.gc import DAY, Waste
-from phrasemodels.data.store.leases import held
+from phrasemodels.data.store.leases import is_alive
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.report.templates import render
 
@@ -39,7 +39,7 @@ def write(store: Store, record: dict[str, Any]) -> None:
 def records(store: Store) -> list[dict[str, Any]]:
     """The records of all runs, oldest first; one that runs no longer, but was never marked, is dead."""
     found = [_read(path) for path in (store.root / "runs").glob("*.json")]
-    found = [r | {"state": DEAD} if r["state"] == RUNNING and not held(store, r["id"]) else r for r in found]
+    found = [r | {"state": DEAD} if r["state"] == RUNNING and not is_alive(store, r["id"]) else r for r in found]
     return sorted(found, key=lambda record: str(record["started"]))
 
 

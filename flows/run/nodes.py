@@ -52,7 +52,7 @@ def far_run(store: Store, limit: int, step: Step, executor: Executor) -> Artifac
 def bring(store: Store, path: Path) -> Artifact:
     """The artifact that a file is in, on this node. An OSError if it is nowhere."""
     folder = store.where(*path.relative_to(store.root / "objects").parts[:2])
-    found = store.here(folder, verify=False)  # counts as used
+    found = store.get(folder, verify=False)  # counts as used
     if found is None:
         raise OSError(f"{folder} is neither on this node nor in the shared store: run it again")
     return found

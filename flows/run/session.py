@@ -177,7 +177,7 @@ class Session:
             raise
         report(history(artifact))
         with contextlib.suppress(ValueError):  # a damaged lease may be that of another run that is just making the same
-            if (shared := self.store.shared) and shared.leased()[step.key] <= 1:
+            if (shared := self.store.shared) and shared.leased_keys()[step.key] <= 1:
                 shared.remove("checkpoints", step.key)
         return artifact
 
