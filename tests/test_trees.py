@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phrasemodels.data.formats.conllu import flaw, read_conllu
+from phrasemodels.data.formats.conllu import flaw, read_conllu, sentence_to_conllu
 from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import Span, Tree, alike, brackets, parse, plain, read_brackets
 
@@ -159,12 +159,23 @@ def test_heads_that_make_no_tree_are_a_reason(heads: tuple[int, ...], reason: st
         (conllu(0).replace("1\tw1", "x\tw1"), "line 2: 'x' is no token number"),
         ("# only\n\n", "line 1: comments on a sentence without words"),
         ("1-2" + "\tx" * 9, "line 1: a sentence without tokens"),
-        (conllu(0).rstrip() + "\n# inside\n", "line 3: a comment inside of a sentence"),
+        (conllu(0).rstrip() + "\n# inside\n", "line 3: a comment inside a sentence"),
     ],
 )
 def test_bad_conllu_is_named(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=rf"x\.conllu, {words}"):
         list(read_conllu(numbered(text), "x.conllu"))
+
+
+def test_a_written_sentence_is_read_back() -> None:
+    columns = {"tags": ["DT", "NN"], "universal": ["DET", "NOUN"], "heads": [2, 0], "relations": ["det", "root"]}
+    text = sentence_to_conllu(["the", "cat"], **columns, misc=["_", "SpaceAfter=No"])
+    assert text.splitlines()[1] == "2\tcat\t_\tNOUN\tNN\t_\t0\troot\t_\tSpaceAfter=No"
+    (sentence,) = read_conllu(numbered(text), "x.conllu")
+    assert sentence == (1, "", ["the", "cat"], *columns.values(), "")
+    assert sentence_to_conllu(["a"]) == "1" + "\ta" + "\t_" * 8 + "\n"
+    with pytest.raises(ValueError, match="argument"):
+        sentence_to_conllu(["a", "b"], tags=["DT"])
 
 
 fields = st.sampled_from(["1", "2", "3", "0", "_", "1-2", "1.1", "", "x", "٣", "²", "-", "#"])
