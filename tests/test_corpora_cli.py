@@ -38,7 +38,7 @@ def test_what_is_missing_is_named(environment: dict[str, str]) -> None:
     assert "has not been fetched" in str(run(environment, "where", "atis").exception)
     fetched = run(environment, "fetch", "penn_treebank")
     assert fetched.exit_code == 1
-    assert "penn_treebank: wsj is put in by hand: Copy" in fetched.stderr
+    assert "penn_treebank: wsj must be supplied by the user: Copy" in fetched.stderr
     assert run(environment, "verify", "atis").exit_code == 1
 
 
@@ -50,7 +50,10 @@ def test_a_broken_manifest_stops_no_other(environment: dict[str, str], tmp_path:
     for arguments in (("list",), ("verify",)):
         found = run(environment, *arguments)
         assert found.exit_code == 1
-        assert "broken.toml" in found.stderr and "other.toml: name is 'geoquery'; call the file so" in found.stderr
+        assert (
+            "broken.toml" in found.stderr
+            and "other.toml: name is 'geoquery', but the file is called 'other'" in found.stderr
+        )
         assert "geoquery" in found.stdout or "geoquery: not fetched" in found.stderr
 
 

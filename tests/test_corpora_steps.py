@@ -101,7 +101,7 @@ def test_a_corpus_is_a_step(store: Store, mirror: Path, corpus: Corpus, split: s
 
 
 def test_what_the_user_puts_in_decides_the_key(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="wsj is put in by hand"):
+    with pytest.raises(ValueError, match="wsj must be supplied by the user"):
         Corpus("penn_treebank").split("train")
     keys = set()
     for word in ("a", "b"):

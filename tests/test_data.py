@@ -39,7 +39,7 @@ from phrasemodels.tasks.train.batches import from_step, in_order, share, token_b
         (b"a\n\xff\xfe\n", b"a\nb\n", "line 2: byte 1 is not UTF-8"),
         (b"a\n \n", b"a\nb\n", "line 2: empty"),
         (b"a\n" + b"w " * 10_000 + b"\n", b"a\nb\n", "line 2: 10000 words, at most 1000"),
-        (b"a\n", b"b\n", "1 rows, the manifest says 2"),
+        (b"a\n", b"b\n", "1 rows, the manifest states 2"),
     ],
 )
 def test_bad_lines_are_named(tmp_path: Path, source: bytes, target: bytes, words: str) -> None:

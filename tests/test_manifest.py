@@ -75,7 +75,7 @@ def test_what_a_manifest_says(tmp_path: Path) -> None:
         ("mirror =", "miror =", r"files\.0\.miror: .*did you mean 'mirror'"),
         ("parts =", "part =", r"files\.0\.build\.concatenate\.part: .*did you mean 'parts'"),
         ("pattern =", "patern =", r"sources\.0\.patern: .*did you mean 'pattern'"),
-        ("stop = 3", "start = 3, stop = 3", "stop is not after start"),
+        ("stop = 3", "start = 3, stop = 3", "stop = 3 is not after start = 3"),
         ("stop = 3", "stopp = 3", r"part\.stopp: .*did you mean 'stop'"),
         ('"train.ptb" }', '"trian.ptb" }', "splits.train: no file 'trian.ptb': did you mean 'train.ptb'"),
         ('parts = "train"', 'parts = "trian"', "no list 'trian': did you mean 'train'"),
