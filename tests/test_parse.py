@@ -147,7 +147,7 @@ def test_the_models_decide_the_key(models: Artifact, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="Nobody serves these files"):
+    with pytest.raises(OSError, match="No server has these files"):
         Store(tmp_path / "s").open().run(fetched("gum"), Executor(sources=Sources((), offline=True)))
     with pytest.raises(OSError, match="has no models of 'en'"):
         load("en", ("pos",), 100, 1000, str(tmp_path))

@@ -31,7 +31,7 @@ def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
     assert "offline: Stanza's own models" in str(run(environment, "fetch", "stanza").exception)
     assert "parsers train --treebank gum" in str(run(environment, "fetch", "trained-gum").exception)
     nowhere = environment | {"PHRASEMODELS_PARSERS": "/nowhere"}
-    assert "train the like" in str(run(nowhere, "fetch", "gum").exception)
+    assert "train such models" in str(run(nowhere, "fetch", "gum").exception)
     assert "did you mean 'gum'" in str(run(environment, "score", "stanza", "gumm").exception)
 
 
