@@ -40,10 +40,11 @@ def copy_project(to: Path, *others: str) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `needs_mirror(*folders)` where one of the folders is missing; the default is CORPORA."""
+    """Skip tests marked `needs_mirror`, which need CORPORA, or `needs_mirror("parsers")`, if the folder is missing."""
+    folders = {"corpora": CORPORA, "parsers": PARSERS / "stanza"}
     for item in items:
         for marker in item.iter_markers("needs_mirror"):
-            if missing := [str(folder) for folder in marker.args or [CORPORA] if not folder.is_dir()]:
+            if missing := [str(folders[name]) for name in marker.args or ["corpora"] if not folders[name].is_dir()]:
                 names = "PHRASEMODELS_MIRROR and PHRASEMODELS_PARSERS"
                 item.add_marker(pytest.mark.skip(f"needs the mirror: no {missing[0]}; {names} name other folders"))
 

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import PARSERS
 
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.samples.records import Treebank
@@ -102,8 +101,10 @@ def test_a_truncated_snapshot_of_ray_train_keeps_nobody_from_starting_again(clus
 
 
 @pytest.mark.slow
-@pytest.mark.needs_mirror(PARSERS / "stanza")
+@pytest.mark.needs_mirror("parsers")
 def test_parsing_in_actors_is_parsing_here(cluster: None, store: Store, tmp_path: Path) -> None:
+    from conftest import PARSERS  # not above: workers import this module, and not conftest
+
     rows = SampleCorpus(train=10_050, dev=5, test=5, records=Treebank()).split("train")
     models = fetched("gum")
     parser = Parse(Stanza(processors=("pos",), longest=8))

@@ -110,7 +110,7 @@ def test_hostile_text_is_text(ran: tuple[Session, Read], text: str) -> None:
     tracker = session.tracker
     first = tracker.open_run(text, text, f"key {text}", {ATTEMPT: text})
     assert tracker.open_run(text, text, f"key {text}", {ATTEMPT: text}) == first
-    tracker.dead(text)
+    tracker.mark_killed(text)
     assert tracker.client().get_run(first).info.status == "KILLED"
     assert tracker.client().search_model_versions(f"name = {quoted(text)}") == []
     with pytest.raises(ValueError, match="both kinds of quotes"):

@@ -41,7 +41,7 @@ from phrasemodels.tasks.prepare.sharded import stage_table, write_stage
 from phrasemodels.tasks.prepare.tokenise import moses_lower
 
 PLACES = Executor(sources=Sources((PARSERS,), offline=True))
-needs_models = pytest.mark.needs_mirror(PARSERS / "stanza")
+needs_models = pytest.mark.needs_mirror("parsers")
 SENTENCES = [
     "The cat sleeps .",
     "",

@@ -41,7 +41,7 @@ def test_minutes_have_bounds(environment: dict[str, str], minutes: str) -> None:
     assert told == f"--minutes {float(minutes)}: at least 0.1, at most 100000"
 
 
-@pytest.mark.needs_mirror(CORPORA / "gum", PARSERS / "stanza")
+@pytest.mark.needs_mirror("corpora", "parsers")
 def test_fetch_score_levels(environment: dict[str, str]) -> None:
     fetched = run(environment, "fetch", "gum")
     assert (Path(fetched.stdout.strip()) / "en" / "pos" / "gum.pt").is_file()

@@ -88,7 +88,7 @@ def test_the_evaluator_of_the_constituency_trainer() -> None:
     assert not response.HasField("kbestF1")
 
 
-@pytest.mark.needs_mirror(MODELS)
+@pytest.mark.needs_mirror("parsers")
 def test_tags_are_those_that_a_parser_will_see() -> None:
     own = Treebank().tables(0, {"test": 12})["test"]
     found = tagged_by(own, MODELS)

@@ -16,7 +16,7 @@ from phrasemodels.flows.cli.parsers import app as parsers_app
 from phrasemodels.flows.cli.selftest import app as selftest_app
 from phrasemodels.flows.cli.store import app as store_app
 from phrasemodels.flows.cli.use import app as use_app
-from phrasemodels.infra.located import located
+from phrasemodels.infra.error_location import noting_error_line
 from phrasemodels.infra.signals import ENDED, Stopped
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def _session(
 def main() -> None:
     """Entry point: a user's mistake ends with one line and exit status 1, or 2 for the command line's own."""
     try:
-        with located():
+        with noting_error_line():
             app(standalone_mode=True)
     except KeyboardInterrupt:
         sys.exit(f"interrupted; {ENDED}")

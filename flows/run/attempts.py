@@ -45,7 +45,7 @@ def bury(session: Session) -> list[str]:
     dead = [r for r in records(session.store) if r["state"] == DEAD and "marked" not in r]
     for record in dead:
         crashed(UUID(record["id"]))
-        session.tracker.dead(record["id"])
+        session.tracker.mark_killed(record["id"])
         write(session.store, record | {"marked": _now()})
     return [record["id"] for record in dead]
 

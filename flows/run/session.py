@@ -19,7 +19,7 @@ from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.stores import open_store
 from phrasemodels.flows.run.user_files import missing_encoders, with_supplied
 from phrasemodels.infra.registry import register
-from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, on_ray, ray_map
+from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, ray_map, run_on_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, flatten
 from phrasemodels.tasks.metrics.verdict import CompareSettings, RowSettings, compare
@@ -136,7 +136,9 @@ class Session:
     def _map(self, step: Step) -> Any:
         """Fan-out over the cluster, in actors where a parser is kept; with a store that nodes share, what they need and
         make travels through it."""
-        spread = partial(actor_map if step.make in (parse, plant) else ray_map, told=partial(self._told, step.key))
+        spread = partial(
+            actor_map if step.make in (parse, plant) else ray_map, on_progress=partial(self._told, step.key)
+        )
         if self.store.shared is None:
             return spread
         from phrasemodels.flows.run.nodes import FarMap
@@ -150,7 +152,7 @@ class Session:
         """Run one step on some node; its result is on this one."""
         from phrasemodels.flows.run.nodes import far_run
 
-        made = on_ray(far_run, self.store, self.settings.cache_bytes, step, executor)
+        made = run_on_ray(far_run, self.store, self.settings.cache_bytes, step, executor)
         return made if self.store.shared is None else self.store.run(step)
 
     @cached_property
