@@ -32,7 +32,7 @@ from phrasemodels.data.samples.sentences import LENGTHS, corpus, draw, read
 
 DIGEST = """
 import hashlib
-from phrasemodels.data.samples import corpus
+from phrasemodels.data.samples.sentences import corpus
 print(hashlib.sha256(repr(corpus(3, {"train": 300, "test": 50})).encode()).hexdigest())
 """
 # the literal translation, as a prefix of its forms, of every word that makes up an idiom

@@ -24,7 +24,7 @@ from phrasemodels.data.formats.joint_trees import (
     restore,
 )
 from phrasemodels.data.formats.trees import Span, Tree, parse, plain
-from phrasemodels.data.samples import corpus
+from phrasemodels.data.samples.sentences import corpus
 from phrasemodels.structs import joint as merges
 
 
