@@ -1,1 +1,1 @@
-"""Settings and services: Prefect, Ray, MLflow, and the files that deploy them."""
+"""Settings, services (Prefect, Ray, MLflow) and the files that deploy them."""

@@ -1,4 +1,4 @@
-"""MLflow's registry of models: the champion of an experiment, as code and safetensors."""
+"""MLflow's model registry: register the best model of an experiment, as code and safetensors."""
 
 import tempfile
 import warnings
@@ -12,9 +12,10 @@ ARTIFACT = "served"
 
 
 def register(tracker: Tracker, name: str, exported: Path, code: Path, run_id: str, tags: Mapping[str, str]) -> str:
-    """The version of model `name` that holds an exported folder, made champion; tags name the KEY of its weights.
+    """Register an exported model as the champion of model `name` and return its version.
 
-    A version with these weights that is there already is taken. Nothing is pickled: the code is a file.
+    tags: among them KEY, the key of the weights; a version with the same key is used again. Nothing is pickled: the code
+    is a file.
     """
     from mlflow.exceptions import MlflowException
     from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
@@ -37,19 +38,19 @@ def register(tracker: Tracker, name: str, exported: Path, code: Path, run_id: st
 
 
 def _served(exported: Path, code: Path, to: Path) -> Path:
-    """An MLflow model folder: sentences to answers."""
+    """Write an MLflow model folder, whose model maps sentences to answers."""
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, Schema
 
     source, answer = (Schema([ColSpec("string", column)]) for column in ("source", "answer"))
-    with warnings.catch_warnings():  # it would like an example to run the signature on
+    with warnings.catch_warnings():  # MLflow warns that there is no example input
         warnings.simplefilter("ignore")
         pyfunc.save_model(
             str(to),
             python_model=str(code),
             artifacts={"exported": str(exported)},
             signature=ModelSignature(inputs=source, outputs=answer),
-            pip_requirements=[],  # it is served where the project is; an index may have another one's of its name
+            pip_requirements=[],  # the project is installed where it is served; the index may hold another package of this name
         )
     return to

@@ -1,6 +1,6 @@
-"""How the workers of a training on one machine find one another: by a file, so that no port is opened.
+"""Rendezvous of training workers on one machine through a file, so that no port is opened.
 
-torch's own meeting place listens on all addresses and asks the name server for its own name.
+torch's own rendezvous listens on all addresses and looks up its host name.
 """
 
 import uuid
@@ -13,7 +13,7 @@ from ray.train.torch.config import _set_torch_distributed_env_vars, _setup_torch
 
 
 class FileRendezvous(_TorchBackend):
-    """Sets up torch.distributed on a group of workers; again, in a new file, after each restart of the group."""
+    """Sets up torch.distributed on a group of workers, with a new file after each restart of the group."""
 
     def on_start(self, worker_group: Any, backend_config: Any) -> None:
         worker_group.execute(_set_torch_distributed_env_vars)
@@ -34,7 +34,7 @@ class FileRendezvous(_TorchBackend):
 
 @dataclass
 class FileTorchConfig(TorchConfig):
-    """Ray Train's torch set-up with a meeting place in `folder`, which all workers can write to."""
+    """Ray Train's configuration of torch, with a rendezvous file in `folder`, which all workers can write to."""
 
     folder: str = ""
 

@@ -1,4 +1,4 @@
-"""Where the parts of a step run: Ray tasks over shards, Ray Train for trainings. The one place that uses Ray."""
+"""How a step runs on Ray: its parts as Ray tasks or in actors, its training on Ray Train."""
 
 import collections
 import contextlib
@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from phrasemodels.infra.located import located
+from phrasemodels.infra.error_location import noting_error_line
 
 
-class Room:
-    """Processors that this run's tasks and training groups hold, first come, first served. What waits, waits here and
-    not in Ray: there a group of Ray Train would get its turn after every task that is ready."""
+class ProcessorSlots:
+    """The processors that tasks and training groups of this run hold, first come, first served.
+
+    They wait here and not in Ray's queue, where a group of Ray Train gets its turn after every task that is ready.
+    """
 
     def __init__(self) -> None:
         self.held = 0
@@ -22,14 +24,12 @@ class Room:
         self.changed = threading.Condition()
 
     @contextlib.contextmanager
-    def take(self, processors: int) -> Iterator[None]:
-        """Hold so many processors of the cluster; the first in the queue always gets them if nothing else runs."""
-        import ray
-
+    def hold(self, processors: int) -> Iterator[None]:
+        """Wait for so many processors of the cluster and hold them. If none are held, the first in the queue gets any number."""
         ticket = object()
         with self.changed:
             self.waiting.append(ticket)
-            while self.waiting[0] is not ticket or (self.held and self.held + processors > self._all(ray)):
+            while self.waiting[0] is not ticket or (self.held and self.held + processors > self._total()):
                 self.changed.wait()
             self.waiting.popleft()
             self.held += processors
@@ -41,24 +41,27 @@ class Room:
                 self.held -= processors
                 self.changed.notify_all()
 
-    def _all(self, ray: Any) -> int:
+    def _total(self) -> int:
+        """The number of processors of the cluster."""
+        import ray
+
         return int(ray.cluster_resources().get("CPU", 1)) if ray.is_initialized() else 1
 
 
-ROOM = Room()
+SLOTS = ProcessorSlots()
 
 
-def on_ray(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a Ray worker with one processor, and wait; a user's error comes back as itself."""
+def run_on_ray(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a Ray worker with one processor, and wait. A ValueError or OSError there is raised here."""
     import ray
 
-    with _errors(), ROOM.take(1):
-        return ray.get(_task().remote(function, *arguments))
+    with _plain_errors(), SLOTS.hold(1):
+        return ray.get(_task(function).remote(function, *arguments))
 
 
 @contextlib.contextmanager
-def _errors() -> Iterator[None]:
-    """A user's error comes back from Ray as itself; a cluster that was lost is said in a line."""
+def _plain_errors() -> Iterator[None]:
+    """Raise a ValueError or OSError of a worker as itself, and a failure of the cluster as an OSError of one line."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -66,44 +69,57 @@ def _errors() -> Iterator[None]:
     except RayTaskError as error:
         raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
     except RayError as error:
-        said = str(error).split("\n")[0]
-        raise OSError(f"Ray lost a process or a node ({said}); start again: what was made is kept") from error
+        message = str(error).split("\n")[0]
+        raise OSError(f"Ray lost a process or a node ({message}); start again: finished steps are kept") from error
 
 
-Told = Callable[[int, int], None]  # is given how many items are done, of how many begun
+OnProgress = Callable[[int, int], None]  # (items done, items started so far)
 
 
-def nobody(done: int, begun: int) -> None:
-    """Nobody is told."""
+def ray_map(
+    function: Callable[..., Any],
+    items: Iterable[tuple[Any, ...]],
+    on_progress: OnProgress = lambda done, started: None,
+) -> list[Any]:
+    """Call function(*item) for each item as a Ray task and return the results in order.
 
-
-def ray_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]], told: Told = nobody) -> list[Any]:
-    """function(*item) of each item, as plain Ray tasks with bounded work in flight; results in order.
-
-    A task whose worker dies is run again by Ray.
+    At most two tasks per processor are submitted at once. Ray runs a task again if its worker dies.
     """
     import ray
 
-    remote = _task()
+    remote = _task(function)
     limit = 2 * int(ray.cluster_resources().get("CPU", 1))
     results: dict[Any, Any] = {}
     pending: dict[Any, int] = {}
-    with _errors():
+    with _plain_errors():
         for index, item in enumerate(items):
             if len(pending) >= limit:
                 _collect(pending, results)
             pending[remote.remote(function, *item)] = index
-            told(len(results), index + 1)
+            on_progress(len(results), index + 1)
         while pending:
             _collect(pending, results)
-            told(len(results), len(results) + len(pending))
+            on_progress(len(results), len(results) + len(pending))
     return [results[index] for index in range(len(results))]
 
 
-def actor_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]], told: Told = nobody) -> list[Any]:
-    """The same in actors, one a processor, for functions that keep something large, such as a parser's models: an
-    actor takes item after item, so it is loaded once. One that dies starts anew and is given its item again; one that
-    finds no item left ends, and others have its processor.
+def _collect(pending: dict[Any, int], results: dict[Any, Any]) -> None:
+    """Wait for one task and store its result."""
+    import ray
+
+    (done,), _ = ray.wait(list(pending), num_returns=1)
+    results[pending.pop(done)] = ray.get(done)
+
+
+def actor_map(
+    function: Callable[..., Any],
+    items: Iterable[tuple[Any, ...]],
+    on_progress: OnProgress = lambda done, total: None,
+) -> list[Any]:
+    """Like ray_map, but in actors, one a processor, for functions that load something large, such as a parser's models.
+
+    An actor gets item after item, so it loads once. If an actor dies, Ray starts it again with its item. An actor for
+    which no item is left ends, which frees its processor.
     """
     import ray
 
@@ -111,75 +127,73 @@ def actor_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]], to
     left = iter(enumerate(work))
     count = min(len(work), max(1, int(ray.cluster_resources().get("CPU", 1))))
     environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
-    keeper = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(_Keeper)
-    actors: list[Any] = [keeper.remote() for _ in range(count)]
+    worker = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(ActorWorker)
+    actors: list[Any] = [worker.remote() for _ in range(count)]
     results: dict[int, Any] = {}
     busy: dict[Any, tuple[int, Any]] = {}
 
-    def give(actor: Any) -> None:
-        if (found := next(left, None)) is None:
+    def give_item(actor: Any) -> None:
+        if (item := next(left, None)) is None:
             ray.kill(actor)
         else:
-            busy[actor.call.remote(function, *found[1])] = (found[0], actor)
+            busy[actor.call.options(name=_title(function)).remote(function, *item[1])] = (item[0], actor)
 
     try:
-        with _errors():
+        with _plain_errors():
             for actor in actors:
-                give(actor)
+                give_item(actor)
             while busy:
                 (done,), _ = ray.wait(list(busy), num_returns=1)
                 index, actor = busy.pop(done)
                 results[index] = ray.get(done)
-                give(actor)
-                told(len(results), len(work))
+                give_item(actor)
+                on_progress(len(results), len(work))
     finally:
         for actor in actors:
             ray.kill(actor)
     return [results[index] for index in range(len(work))]
 
 
-class _Keeper:
-    """An actor: what a function keeps in its process is there for the next item."""
+class ActorWorker:
+    """A Ray actor. What a function caches in the actor's process is there for the next item."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        with located():
-            return function(*arguments)
+        return call_in_worker(function, *arguments)
 
 
-def _collect(pending: dict[Any, int], results: dict[Any, Any]) -> None:
-    """Wait for one task and take its result."""
+def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a Ray worker; an error in a layer gets the line of its source."""
+    with noting_error_line():
+        return function(*arguments)
+
+
+def _task(function: Callable[..., Any]) -> Any:
+    """Return a Ray task with one processor that calls a function and is listed under its name."""
     import ray
 
-    (done,), _ = ray.wait(list(pending), num_returns=1)
-    results[pending.pop(done)] = ray.get(done)
+    return ray.remote(num_cpus=1, max_retries=3)(call_in_worker).options(name=_title(function))
 
 
-def _task() -> Any:
-    import ray
+def _title(function: Callable[..., Any]) -> str:
+    """Return the name under which Ray lists a call of a function, also in the list of processes."""
+    return f"step:{getattr(function, '__name__', type(function).__name__)}"
 
-    return ray.remote(num_cpus=1, max_retries=3)(_call)
 
-
-def room_for(bundle: dict[str, float], node: dict[str, float]) -> int:
-    """How many such bundles a node can hold at once; a part of a GPU is on one GPU."""
+def bundles_on(node: dict[str, float], bundle: dict[str, float]) -> int:
+    """Return how many bundles of resources a node can hold at once. A fraction of a GPU must be on one GPU."""
     return min(
         int(node.get(kind, 0)) * int(1 / share) if share < 1 else int(node.get(kind, 0) / share)
         for kind, share in bundle.items()
     )
 
 
-def _call(function: Callable[..., Any], *arguments: Any) -> Any:
-    with located():
-        return function(*arguments)
-
-
 @dataclass(frozen=True)
 class TorchTrainerLaunch:
-    """Launch a training loop on Ray Train workers, each a process of a torch.distributed group (gloo, or nccl on GPUs).
+    """Launch a training loop on Ray Train workers, which are one torch.distributed group (gloo, or nccl on GPUs).
 
-    workers processes of `threads` processors and `gpus` GPUs each; with a fraction, several trainings share a GPU. A
-    dead worker restarts the group, which goes on from the loop's own checkpoint: those are verified, Ray's snapshots
-    are not.
+    Each worker has `threads` processors and `gpus` GPUs; with a fraction, several trainings share a GPU. If a worker
+    dies, the group starts again, at most `failures` times, and continues from the loop's own checkpoint, which is
+    verified, unlike Ray's snapshots.
     """
 
     name: str
@@ -204,10 +218,10 @@ class TorchTrainerLaunch:
             return FileTorchConfig(backend=backend, folder=folder)
 
         logging.getLogger("ray.train").setLevel(logging.ERROR)
-        # Ray's own snapshots get a fresh folder: a truncated one would refuse every later start of this name
-        with ROOM.take(self.workers * self.threads), tempfile.TemporaryDirectory(prefix="pm-train-") as storage:
+        # Ray's own snapshots get a new folder: a truncated one would stop every later run of this name
+        with SLOTS.hold(self.workers * self.threads), tempfile.TemporaryDirectory(prefix="pm-train-") as storage:
             trainer = TorchTrainer(
-                _run,
+                train_worker,
                 train_loop_config={"function": function, "arguments": arguments},
                 scaling_config=ScalingConfig(
                     num_workers=self.workers, use_gpu=self.gpus > 0, resources_per_worker=self.bundle
@@ -220,7 +234,7 @@ class TorchTrainerLaunch:
                 ),
             )
             try:
-                with _errors():
+                with _plain_errors():
                     trainer.fit()
             except TrainingFailedError as error:
                 for cause in getattr(error, "worker_failures", {}).values():
@@ -230,15 +244,15 @@ class TorchTrainerLaunch:
 
     @property
     def bundle(self) -> dict[str, float]:
-        """What each worker holds, all of it on one node."""
+        """The resources of one worker, all of them on one node."""
         return {"CPU": float(self.threads)} | ({"GPU": self.gpus} if self.gpus else {})
 
     def check(self) -> None:
-        """A ValueError, at once, if the cluster can never hold this group."""
+        """Raise a ValueError if the cluster can never hold this group."""
         import ray
 
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        if (room := sum(room_for(self.bundle, node) for node in nodes)) < self.workers:
+        if (room := sum(bundles_on(node, self.bundle) for node in nodes)) < self.workers:
             have = [{kind: int(node.get(kind, 0)) for kind in self.bundle} for node in nodes]
             raise ValueError(
                 f"{self.workers} workers need {self.bundle} each, the cluster has {have}, which is room for {room}: "
@@ -246,7 +260,7 @@ class TorchTrainerLaunch:
             )
 
 
-def _run(config: dict[str, Any]) -> None:
-    """What each Ray Train worker calls."""
-    with located():
+def train_worker(config: dict[str, Any]) -> None:
+    """Call the training loop; Ray Train runs this in each worker."""
+    with noting_error_line():
         config["function"](*config["arguments"])

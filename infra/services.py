@@ -1,7 +1,7 @@
-"""What a run needs beside itself: a Prefect server, a Ray cluster, an MLflow database. Each may be given by URL.
+"""The services of a run: a Prefect server, a Ray cluster, an MLflow database. A URL in the settings replaces each.
 
-Embedded ones are started side by side, once, listen on loopback only, and end with the process that started them,
-even if that is killed.
+Embedded services start in parallel, listen on loopback only, and end with the process that started them, even if it is
+killed.
 """
 
 import contextlib
@@ -30,22 +30,22 @@ import filelock
 from phrasemodels.infra import environment
 from phrasemodels.infra.settings import Settings
 
-PATIENCE = 180.0  # seconds until a service that does not answer is an error
+PATIENCE = 180.0  # seconds to wait for a service to answer
 
 
 @contextlib.contextmanager
 def services(settings: Settings) -> Iterator[None]:
-    """Prefect, Ray and MLflow, ready; PREFECT_API_URL is set."""
+    """Start or join Prefect, Ray and MLflow, and set PREFECT_API_URL."""
     with contextlib.ExitStack() as stack:
         url = settings.prefect_api_url
         if not url and (url := os.environ.get("PREFECT_API_URL")):
-            Settings(prefect_api_url=url)  # the same rules for what Prefect itself would read
+            Settings(prefect_api_url=url)  # the rules of settings hold for Prefect's own variable, too
         server = Server(url) if url else stack.enter_context(prefect_server(settings.root / "prefect"))
         with ThreadPoolExecutor(2) as pool:
             others = [pool.submit(start_mlflow, settings), *([] if url else [pool.submit(wait_for, server)])]
             if start_ray(settings):  # in this thread: Ray's processes end with the thread that started them
                 stack.callback(stop_ray)
-            with room(settings.root):
+            with naming_full_disk(settings.root):
                 for other in others:
                     other.result()
         os.environ["PREFECT_API_URL"] = url or f"{server.url}/api"
@@ -53,7 +53,7 @@ def services(settings: Settings) -> Iterator[None]:
 
 
 class Server(NamedTuple):
-    """A Prefect server: its URL, and its process and what that prints if it is ours."""
+    """A Prefect server: its URL and, if we started it, its process and its log file."""
 
     url: str
     process: "subprocess.Popen[bytes] | None" = None
@@ -62,7 +62,7 @@ class Server(NamedTuple):
 
 @contextlib.contextmanager
 def prefect_server(home: Path) -> Iterator[Server]:
-    """A Prefect server of our own on a free port. It is up when `wait_for` returns."""
+    """Start a Prefect server on a free port, and stop it after the block. It answers once `wait_for` returns."""
     home.mkdir(parents=True, exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
     port = free_port()
@@ -93,7 +93,7 @@ def prefect_server(home: Path) -> Iterator[Server]:
 
 
 def send_logs() -> None:
-    """Give the server what Prefect has not sent yet; without it, Prefect tries for a minute and complains."""
+    """Send Prefect's remaining logs to the server; otherwise Prefect tries to for a minute and prints errors."""
     if "prefect.logging.handlers" in sys.modules:
         from prefect.events.worker import EventsWorker
         from prefect.logging.handlers import APILogWorker
@@ -103,14 +103,16 @@ def send_logs() -> None:
 
 
 def die_with_parent() -> None:
-    """In a child, before exec: end when the thread that started us ends (Linux; elsewhere nothing)."""
+    """Call this in a child before exec: it ends when the thread that started it ends (on Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def free_port() -> int:
-    """A TCP port of loopback that is free now, from where neither Ray (up to 19999) nor the kernel takes any by itself:
-    a server is slow to start, and others look for ports meanwhile."""
+    """Return a free TCP port of loopback, from a range that neither Ray (up to 19999) nor the kernel chooses from.
+
+    So no other process takes the port while the server starts.
+    """
     for port in random.sample(range(20_000, 32_000), 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -119,12 +121,12 @@ def free_port() -> int:
 
 
 def wait_for(server: Server) -> None:
-    """Until a Prefect server answers; an OSError after PATIENCE seconds, or when its process has ended."""
+    """Wait until a Prefect server answers. OSError: its process has ended, or PATIENCE seconds are over."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         if server.process is not None and (code := server.process.poll()) is not None:
-            said = server.log.read_text(errors="replace").splitlines()[-50:]
-            why = next((f" ({line.strip()})" for line in reversed(said) if "disk" in line), "")
+            log = server.log.read_text(errors="replace").splitlines()[-50:]
+            why = next((f" ({line.strip()})" for line in reversed(log) if "disk" in line), "")
             raise OSError(f"the Prefect server ended with status {code}{why}: see server.log in the store")
         try:
             with urllib.request.urlopen(f"{server.url}/api/admin/version", timeout=2) as answer:
@@ -138,9 +140,10 @@ def wait_for(server: Server) -> None:
 
 
 def start_ray(settings: Settings) -> bool:
-    """Join the cluster that is named, or start one on loopback with a temporary directory of its own.
+    """Join the Ray cluster of the settings, or start one on loopback with its own temporary directory.
 
-    False if this process was in one already.
+    Return False if this process has joined a cluster before. OSError: the settings require a cluster, and Ray has one
+    node.
     """
     import ray
 
@@ -157,15 +160,18 @@ def start_ray(settings: Settings) -> bool:
     alive = [node for node in ray.nodes() if node["Alive"]]
     if settings.cluster and len(alive) < 2:
         raise OSError(
-            "a cluster was asked for, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, have the others joined?"
+            "PHRASEMODELS_CLUSTER requires a cluster, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, and have "
+            "the other nodes joined?"
         )
     return True
 
 
 @contextlib.contextmanager
 def on_loopback() -> Iterator[None]:
-    """Meanwhile this process does not put an outside address in the place of 127.0.0.1: it has imported Ray before
-    LOOPBACK was exported, and Ray reads its switch once."""
+    """Keep Ray in this process from replacing 127.0.0.1 by an outside address.
+
+    Ray reads the variable of LOOPBACK when it is imported, which was before LOOPBACK was exported.
+    """
     from ray._private import ray_constants
 
     before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
@@ -176,7 +182,7 @@ def on_loopback() -> Iterator[None]:
 
 
 def _start_embedded(cpus: int | None, quiet: dict[str, Any]) -> None:
-    """Ray gives its own start 30 seconds, which a busy machine may exceed: then again, three times in all."""
+    """Start Ray, at most three times: it gives up after 30 seconds, which are too few on a busy machine."""
     import ray
 
     for attempt in range(3):
@@ -200,7 +206,7 @@ def _start_embedded(cpus: int | None, quiet: dict[str, Any]) -> None:
 
 
 def stop_ray() -> None:
-    """Leave Ray; an embedded cluster ends, and its temporary directory goes."""
+    """Leave the Ray cluster; an embedded one is stopped and its temporary directory removed."""
     import ray
 
     if not ray.is_initialized():
@@ -213,7 +219,7 @@ def stop_ray() -> None:
 
 @contextlib.contextmanager
 def exported(variables: dict[str, str]) -> Iterator[None]:
-    """Environment variables for the processes that are started meanwhile."""
+    """Set environment variables for the processes that the block starts."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -227,49 +233,51 @@ def exported(variables: dict[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def room(folder: Path) -> Iterator[None]:
-    """A disk on which SQLite found no room, by its name."""
+def naming_full_disk(folder: Path) -> Iterator[None]:
+    """Raise SQLite's error of a full disk as an OSError that names the folder."""
     try:
         yield
     except Exception as error:
         if "disk is full" not in str(error):
             raise
         raise OSError(
-            f"the disk of {folder} is full: free some, or choose another with PHRASEMODELS_STORE (before a URL, _CACHE)"
+            f"the disk of {folder} is full: free some space, or choose another folder with PHRASEMODELS_STORE (if that is a "
+            "URL, PHRASEMODELS_CACHE)"
         ) from error
 
 
 def start_mlflow(settings: Settings) -> None:
-    """Create or migrate MLflow's database once, before anything fans out: concurrent first uses break it."""
+    """Create or migrate MLflow's database before tasks use it: concurrent first uses break it."""
     uri = settings.tracking_uri
     if uri.startswith("sqlite:///"):
         database = Path(uri.removeprefix("sqlite:///"))
         database.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(f"{database}.lock"), room(settings.root):
+        with filelock.FileLock(f"{database}.lock"), naming_full_disk(settings.root):
             if not database.exists():
                 _create(database)
-            _tables(uri)
+            _make_tables(uri)
     else:
-        _tables(uri)
+        _make_tables(uri)
 
 
-def _tables(uri: str) -> None:
+def _make_tables(uri: str) -> None:
+    """Create or migrate the tables; MLflow does so at the first query."""
     from mlflow import MlflowClient
 
     MlflowClient(uri).search_experiments(max_results=1)
 
 
 def _create(database: Path) -> None:
-    """Whole or not at all: MLflow makes its tables in many steps, and does not go on where it was interrupted."""
-    aside = database.with_name("new")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
-    _tables(f"sqlite:///{aside / 'made.db'}")
+    """Create a database under a temporary name and rename it: MLflow cannot continue an interrupted creation."""
+    temporary = database.with_name("new")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    _make_tables(f"sqlite:///{temporary / 'made.db'}")
     with (
-        contextlib.closing(sqlite3.connect(aside / "made.db")) as made,
-        contextlib.closing(sqlite3.connect(aside / "whole.db")) as whole,
+        contextlib.closing(sqlite3.connect(temporary / "made.db")) as made,
+        contextlib.closing(sqlite3.connect(temporary / "whole.db")) as whole,
     ):
         made.backup(whole)
         whole.execute("pragma journal_mode=wal")
-    os.replace(aside / "whole.db", database)
-    shutil.rmtree(aside)
+    os.replace(temporary / "whole.db", database)
+    shutil.rmtree(temporary)

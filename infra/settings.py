@@ -1,6 +1,6 @@
-"""Where things are: from environment variables (PHRASEMODELS_...) or one file, each with an embedded default.
+"""Settings: folders and addresses, from environment variables (PHRASEMODELS_...) or a TOML file, all with defaults.
 
-Credentials are no settings of ours: each part takes its own from the environment (AWS_..., PREFECT_API_AUTH_STRING,
+Credentials are not settings: each library reads its own variables (AWS_..., PREFECT_API_AUTH_STRING,
 MLFLOW_TRACKING_USERNAME and _PASSWORD, RAY_AUTH_TOKEN), so that nothing here can print them.
 """
 
@@ -21,8 +21,8 @@ from pydantic_settings import (
 )
 
 PREFIX = "PHRASEMODELS_"
-FILE = f"{PREFIX}SETTINGS"  # names the file
-OTHERS = {FILE, f"{PREFIX}DEBUG"}  # what the command line reads by itself
+FILE = f"{PREFIX}SETTINGS"  # the variable with the path of the TOML file
+OTHERS = {FILE, f"{PREFIX}DEBUG"}  # variables that are not settings
 SCHEMES = {
     "prefect_api_url": ("http", "https"),
     "mlflow_uri": ("http", "https", "sqlite", "postgresql"),
@@ -35,7 +35,7 @@ CREDENTIALS = {
     "ray_address": "RAY_AUTH_TOKEN",
     "store": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
 }
-PASSWORDS = {  # one of these, for what is on another machine
+PASSWORDS = {  # a service on another machine needs one of these
     "prefect_api_url": ("PREFECT_API_AUTH_STRING", "PREFECT_API_KEY"),
     "mlflow_uri": ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"),
     "ray_address": ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"),
@@ -44,35 +44,39 @@ POSTGRES = "PGPASSWORD"
 
 
 class Settings(BaseSettings):
-    """PHRASEMODELS_STORE and so on; or these names in a TOML file that PHRASEMODELS_SETTINGS names. Variables win."""
+    """PHRASEMODELS_STORE and so on, or `store` and so on in the TOML file PHRASEMODELS_SETTINGS. Variables come first."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", hide_input_in_errors=True)
 
-    store: str = Field(".phrasemodels", description="folder that keeps everything that is made; or file:// or s3://")
-    cache: Path = Field(Path(".phrasemodels"), description="this node's folder before a store that is a URL")
-    cache_gib: float = Field(50.0, gt=0, le=1e9, description="what the folder before a store that is a URL may hold")
-    mirror: Path | None = Field(None, description="folder to fetch corpora from, before their URLs")
-    supplied: Path | None = Field(None, description="folder of what is put in by hand: a folder CORPUS each, and glove")
+    store: str = Field(".phrasemodels", description="folder or URL (file://, s3://) of the store")
+    cache: Path = Field(Path(".phrasemodels"), description="this node's folder, if the store is a URL")
+    cache_gib: float = Field(50.0, gt=0, le=1e9, description="size limit of `cache`")
+    mirror: Path | None = Field(None, description="folder of corpora, which is searched before their URLs")
+    supplied: Path | None = Field(None, description="folder of user files: a folder for each corpus, and glove")
     parsers: Path | None = Field(
         None,
-        description="folder of parsers' models: it holds a folder stanza, or is it",
+        description="folder of parser models: a folder stanza, or the folder that holds it",
     )
-    offline: bool = Field(False, description="never fetch from a URL")
-    private: bool = Field(False, description="fetch from URLs with addresses that are not on the internet, too")
-    prefect_api_url: str | None = Field(None, description="a Prefect server; default: one is started for the run")
-    ray_address: str | None = Field(None, description="a Ray cluster; default: one is started for the run, on loopback")
-    mlflow_uri: str | None = Field(None, description="an MLflow server; default: SQLite in the store")
+    offline: bool = Field(False, description="fetch nothing from URLs")
+    private: bool = Field(False, description="also fetch from URLs whose addresses are not on the internet")
+    prefect_api_url: str | None = Field(None, description="URL of a Prefect server; default: start one for the run")
+    ray_address: str | None = Field(
+        None, description="address of a Ray cluster; default: start one for the run, on loopback"
+    )
+    mlflow_uri: str | None = Field(None, description="URL of an MLflow server; default: SQLite in the store")
     cpus: int | None = Field(None, ge=1, description="processors of the embedded Ray; default: all")
-    cluster: bool = Field(False, description="refuse to run on a Ray cluster of one node")
-    workers: int | None = Field(None, ge=1, description="of each training, whatever its experiment says; it is marked")
+    cluster: bool = Field(False, description="refuse a Ray cluster of one node")
+    workers: int | None = Field(
+        None, ge=1, description="workers of each training, in place of the experiment's number; runs are marked"
+    )
 
     def __init__(self, **values: Any) -> None:
-        """A ValueError of one line, without values, that names each setting that is wrong."""
+        """Read all settings. ValueError: one line, without values, that names each wrong setting."""
         _refuse_unknown()
         try:
             super().__init__(**values)
         except ValidationError as error:
-            wrong = [f"{'.'.join(map(str, e['loc'])) or 'settings'}: {_said(e)}" for e in error.errors()]
+            wrong = [f"{'.'.join(map(str, e['loc'])) or 'settings'}: {_explain(e)}" for e in error.errors()]
             raise ValueError(f"{_where()}: " + "; ".join(wrong)) from None
 
     @classmethod
@@ -100,28 +104,28 @@ class Settings(BaseSettings):
     @field_validator(*SCHEMES)
     @classmethod
     def _address(cls, value: str | None, info: Any) -> str | None:
-        """A known scheme, nothing secret in it, and a password elsewhere if others could listen."""
-        if value is None or (info.field_name == "store" and "://" not in value):  # a folder may be called anything
+        """Check an address: a known scheme, no password in it, and a password in the environment for another machine."""
+        if value is None or (info.field_name == "store" and "://" not in value):  # a folder may have any name
             return value
         has_scheme = "://" in value
         try:
             found = urlparse(value if has_scheme else f"//{value}")
-        except ValueError:  # which shows the value
-            raise ValueError("is no address: brackets or letters in it that no host has") from None
+        except ValueError:  # its message shows the value
+            raise ValueError("is not an address: no host has such brackets or letters") from None
         if (scheme := found.scheme.split("+")[0]) not in SCHEMES[info.field_name] and has_scheme:
-            raise ValueError(f"is {', '.join(s for s in SCHEMES[info.field_name] if s)}, not {scheme}")
+            raise ValueError(f"must be {', '.join(s for s in SCHEMES[info.field_name] if s)}, not {scheme}")
         credentials = POSTGRES if scheme == "postgresql" else CREDENTIALS[info.field_name]
         user = found.netloc.rpartition("@")[0]
         if found.query or found.fragment or (user and (scheme != "postgresql" or ":" in user)):
-            raise ValueError(f"holds more than an address, like a password; leave it out and set {credentials}")
+            raise ValueError(f"holds more than an address, such as a password; remove it and set {credentials}")
         passwords = PASSWORDS.get(info.field_name, ()) if scheme in ("", "http", "https", "ray") else ()
         if passwords and not _here(found.hostname) and not any(map(_secret, passwords)):
-            raise ValueError(f"is another machine, which needs a password; set {CREDENTIALS[info.field_name]}")
+            raise ValueError(f"is on another machine, which needs a password; set {CREDENTIALS[info.field_name]}")
         return value
 
     @property
     def remote(self) -> str | None:
-        """The URL of a store that several nodes share, or None."""
+        """The URL of the store that several nodes share; None if the store is a folder."""
         return self.store if "://" in self.store else None
 
     @property
@@ -130,30 +134,30 @@ class Settings(BaseSettings):
 
     @property
     def mirrors(self) -> tuple[Path, ...]:
-        """Folders that files are looked for in, before any URL."""
+        """The folders that are searched for files before any URL."""
         models = self.parsers and self.parsers.expanduser()
         models = models.parent if models and (models / "resources.json").is_file() else models
         return tuple(folder.expanduser().absolute() for folder in (self.supplied, self.mirror, models) if folder)
 
     @property
     def root(self) -> Path:
-        """This node's folder."""
+        """This node's folder: the store, or the cache of a store that is a URL."""
         return (self.cache if self.remote else Path(self.store)).expanduser().absolute()
 
     @property
     def tracking_uri(self) -> str:
-        if not self.mlflow_uri and "?" in str(self.root):  # which no SQLite URI of SQLAlchemy can name
-            raise ValueError(f"{self.root}: MLflow keeps no database below a folder with a ? in its name; take another")
+        if not self.mlflow_uri and "?" in str(self.root):  # SQLAlchemy's SQLite URIs cannot express it
+            raise ValueError(f"{self.root}: MLflow cannot use a folder with a ? in its name; choose another")
         return self.mlflow_uri or f"sqlite:///{self.root / 'mlflow' / 'mlflow.db'}"
 
     @property
     def artifact_location(self) -> str | None:
-        """Where a new MLflow experiment keeps artifacts; a server decides for itself."""
+        """The artifact location of new MLflow experiments; None: the server's own."""
         return None if self.mlflow_uri else (self.root / "mlflow" / "artifacts").as_uri()
 
 
 def _here(host: str | None) -> bool:
-    """Whether a host is this machine, which only its users reach; `auto` and `local` are Ray's names for that."""
+    """Whether a host is this machine; `auto` and `local` are Ray's names for it."""
     if host in (None, "auto", "local", "localhost"):
         return True
     with contextlib.suppress(ValueError):
@@ -162,7 +166,7 @@ def _here(host: str | None) -> bool:
 
 
 def _secret(name: str) -> str:
-    """The password in a variable; of Prefect's, what comes after the user."""
+    """Return the password in a variable; Prefect's variable holds USER:PASSWORD."""
     value = os.environ.get(name, "")
     return value.partition(":")[2] if name == "PREFECT_API_AUTH_STRING" and ":" in value else value
 
@@ -170,7 +174,7 @@ def _secret(name: str) -> str:
 def _existing(name: str) -> Path:
     path = Path(name).expanduser()
     if not path.is_file():
-        raise ValueError(f"{FILE} names {path}, which is no file")
+        raise ValueError(f"{FILE} names {path}, which is not a file")
     return path
 
 
@@ -179,16 +183,16 @@ def _where() -> str:
 
 
 def _refuse_unknown() -> None:
-    """A variable that nobody reads is a mistake in its name."""
+    """Raise a ValueError for a variable PHRASEMODELS_... that does not exist: its name is misspelt."""
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | OTHERS
     for name in os.environ:
         if name.startswith(PREFIX) and name.upper() not in known:
             (nearest, *_) = difflib.get_close_matches(name, known, 1, 0.0)
-            raise ValueError(f"settings: nobody reads {name}; is {nearest} meant?")
+            raise ValueError(f"settings: {name} is unknown; did you mean {nearest}?")
 
 
-def _said(error: Any) -> str:
+def _explain(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         (nearest, *_) = difflib.get_close_matches(str(error["loc"][-1]), Settings.model_fields, 1, 0.0)
-        return f"there is no such setting; is {nearest} meant?"
+        return f"unknown setting; did you mean {nearest}?"
     return str(error["msg"]).removeprefix("Value error, ")

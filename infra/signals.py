@@ -1,4 +1,4 @@
-"""Ending at once when asked to."""
+"""Signals: end a run in an orderly way, and in any case after PATIENCE seconds."""
 
 import contextlib
 import os
@@ -13,15 +13,15 @@ ENDED = "the same command goes on from the last checkpoint"
 
 
 class Stopped(BaseException):
-    """A signal asked the process to end; str() says which and what to do."""
+    """A signal asked the process to end; the message names the signal and how to continue."""
 
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Meanwhile SIGTERM and SIGINT raise Stopped in the main thread, whatever handlers Ray and Prefect have set.
+    """In the block, SIGTERM and SIGINT raise Stopped in the main thread, whatever handlers Ray and Prefect have set.
 
-    Whoever does not let go within PATIENCE seconds is left behind: nothing half-written counts, and children end with
-    their parent.
+    If the process has not ended PATIENCE seconds later, it is ended. That is safe: half-written files do not count, and
+    children end with their parent.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -29,7 +29,7 @@ def stoppable() -> Iterator[None]:
 
     def stop(signum: int, frame: Any) -> None:
         reason = f"{ {signal.SIGINT: 'interrupted', signal.SIGTERM: 'terminated'}[signal.Signals(signum)] }; {ENDED}"
-        watchdog = threading.Timer(PATIENCE, _leave, [reason])
+        watchdog = threading.Timer(PATIENCE, _exit, [reason])
         watchdog.daemon = True
         watchdog.start()
         raise Stopped(reason)
@@ -42,6 +42,6 @@ def stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _leave(reason: str) -> None:
+def _exit(reason: str) -> None:
     print(reason, file=sys.stderr, flush=True)
     os._exit(1)

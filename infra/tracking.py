@@ -1,4 +1,4 @@
-"""MLflow: runs found again by a tag that holds their key, so that nothing is logged twice."""
+"""MLflow: a run is found again by a tag with its key, so nothing is logged twice."""
 
 import contextlib
 import json
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 KEY = "phrasemodels.key"
-LONGEST = 250  # characters of the name of a metric
-ATTEMPT = "phrasemodels.attempt"  # the flow run that a run is, or last was, under way in
+LONGEST = 250  # characters of a metric's name in MLflow
+ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that last opened the MLflow run
 
 
 @dataclass(frozen=True)
 class Tracker:
-    """An MLflow store, by URI; and where a new experiment keeps its artifacts (None: the server decides)."""
+    """An MLflow server or database by URI. artifacts: the location of new experiments' artifacts (None: the server's)."""
 
     uri: str
     artifacts: str | None = None
@@ -29,7 +29,7 @@ class Tracker:
         return MlflowClient(self.uri)
 
     def experiment(self, name: str) -> str:
-        """The id of an experiment, which is made if need be."""
+        """Return the id of an experiment; create it if it does not exist."""
         from mlflow.exceptions import MlflowException
 
         client = self.client()
@@ -39,25 +39,26 @@ class Tracker:
             try:
                 return str(client.create_experiment(name, artifact_location=location))
             except MlflowException:
-                if (found := client.get_experiment_by_name(name)) is None:  # else another run was faster
+                if (found := client.get_experiment_by_name(name)) is None:  # else another run has just created it
                     raise
         if found.lifecycle_stage == "deleted":
             raise ValueError(
                 f"MLflow's experiment {name!r} was deleted: `mlflow experiments restore --experiment-id "
-                f"{found.experiment_id}`, or `mlflow gc` and all of it is gone"
+                f"{found.experiment_id}`, or remove all of it with `mlflow gc`"
             )
         return str(found.experiment_id)
 
     def open_run(self, experiment: str, name: str, key: str, tags: Mapping[str, str]) -> str:
-        """The id of the run with this key: found and set running again, or made.
+        """Return the id of the run with this key: find it and set it running again, or create it.
 
-        Of two nodes that make it at once, who sees the other's gives way: MLflow has no key of ours that is unique.
+        MLflow has no unique keys. So if two nodes create the run at once, each that sees the other's run deletes its own
+        and tries again.
         """
         client, where = self.client(), self.experiment(experiment)
-        asked = f"tags.`{KEY}` = {quoted(key)}"
-        while not (found := client.search_runs([where], asked, max_results=1)):
+        query = f"tags.`{KEY}` = {quoted(key)}"
+        while not (found := client.search_runs([where], query, max_results=1)):
             made = str(client.create_run(where, run_name=name, tags={KEY: key, **tags}).info.run_id)
-            if len(client.search_runs([where], asked, max_results=2)) == 1:
+            if len(client.search_runs([where], query, max_results=2)) == 1:
                 return made
             client.delete_run(made)
             time.sleep(random.random())
@@ -68,7 +69,7 @@ class Tracker:
         return run_id
 
     def runs(self) -> list[Any]:
-        """Every run of every experiment; none where nothing has been logged yet."""
+        """Return every run of every experiment; an empty list if there is no database yet."""
         if (path := self.uri.removeprefix("sqlite:///")) != self.uri and not Path(path).exists():
             return []
         client = self.client()
@@ -81,11 +82,11 @@ class Tracker:
                 return runs
 
     def keys(self) -> dict[str, str]:
-        """Run ids by the keys that the runs were opened with."""
+        """Return the ids of all runs by their keys."""
         return {run.data.tags[KEY]: str(run.info.run_id) for run in self.runs() if KEY in run.data.tags}
 
     def parameters(self, run_id: str, values: Mapping[str, Any]) -> None:
-        """Parameters that the run does not have yet; those of a key never change."""
+        """Log the parameters that the run does not have yet; parameters of a key never change."""
         from mlflow.entities import Param
 
         client = self.client()
@@ -95,14 +96,14 @@ class Tracker:
             client.log_batch(run_id, params=new)
 
     def finish(self, run_id: str, metrics: Mapping[str, float], files: list[Path], tags: Mapping[str, str]) -> None:
-        """Final metrics, artifacts and tags of a run, once."""
+        """Log final metrics, artifacts and tags, and mark the run as finished; a finished run stays as it is."""
         client = self.client()
         run = client.get_run(run_id)
         if run.info.status == "FINISHED":
             return
         for name, value in metrics.items():
             if (name := _metric(name)) not in run.data.metrics:
-                # at one time, so that MLflow takes the same value from two nodes as one row
+                # with the same time on every node, so that MLflow merges equal values of two nodes into one row
                 client.log_metric(run_id, name, value, timestamp=run.info.start_time)
         for name, text in tags.items():
             client.set_tag(run_id, name, text)
@@ -110,24 +111,26 @@ class Tracker:
             client.log_artifact(run_id, str(file))
         client.set_terminated(run_id, "FINISHED")
 
-    def dead(self, attempt: str) -> None:
-        """Mark the runs that were under way in a flow run that died."""
+    def mark_killed(self, attempt: str) -> None:
+        """Mark the runs that were under way in a flow run that died as killed."""
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
-        asked = f"tags.`{ATTEMPT}` = {quoted(attempt)} and attributes.status = 'RUNNING'"
-        for run in client.search_runs(where, asked, max_results=50000) if where else []:
+        query = f"tags.`{ATTEMPT}` = {quoted(attempt)} and attributes.status = 'RUNNING'"
+        for run in client.search_runs(where, query, max_results=50000) if where else []:
             client.set_terminated(run.info.run_id, "KILLED")
 
     def fail(self, run_id: str, status: str = "FAILED") -> None:
-        """Mark a run that did not end; it goes on as the same run when it is started again."""
+        """Mark a run as failed; a later attempt opens the same run again."""
         with contextlib.suppress(Exception):
             self.client().set_terminated(run_id, status)
 
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """Rows of a training's history to its run, each step once: what was logged before an interruption is skipped, and
-    so is all after another attempt has opened the run."""
+    """Log rows of a training's history to its run, each step once.
+
+    Steps that were logged before an interruption are skipped, and all steps once another attempt has opened the run.
+    """
 
     tracker: Tracker
     run_id: str
@@ -155,21 +158,21 @@ class StepMetrics:
 
 
 def quoted(text: str) -> str:
-    """A string in a filter of MLflow, which knows two kinds of quotes and no escapes; a ValueError if it has both."""
+    """Quote a string for a filter of MLflow, which has no escapes. ValueError: the string has both kinds of quotes."""
     quote = "'" if "'" not in text else '"'
     if quote in text:
-        raise ValueError(f"{text!r} has both kinds of quotes, so MLflow cannot look for it: leave one out")
+        raise ValueError(f"{text!r} has both kinds of quotes, which MLflow cannot search for; leave one out")
     return f"{quote}{text}{quote}"
 
 
 def _metric(name: str) -> str:
-    """A name, in which groups and rows may be any text, as MLflow takes it; of a long one, the beginning and a digest."""
+    """Return a name that MLflow accepts: other characters become `_`, and a long name is cut and gets a digest."""
     plain = re.sub(r"[^\w.: -]", "_", name.replace("/", "."))
     return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 17]}-{sha256(name.encode()).hexdigest()[:16]}"
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested JSON as one level, keys joined with dots."""
+    """Return nested JSON as one level, keys joined by dots."""
     if isinstance(value, Mapping):
         pairs = [flatten(item, f"{prefix}{key}.") for key, item in value.items()]
         return {name: item for pair in pairs for name, item in pair.items()}

@@ -1,4 +1,4 @@
-"""Fixtures: a store of one's own, the command line as users run it."""
+"""Fixtures: a store, the command line in its own process, and the tests that need the mirror of corpora and models."""
 
 import os
 import shutil
@@ -7,16 +7,26 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
+import small_mirror
 
 import phrasemodels.infra.environment  # noqa: F401  before anything that could phone home
 from phrasemodels.data.store.store import Store
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# no test depends on how fast the machine is
+hypothesis.settings.register_profile(
+    "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any speed")
 PROJECT = Path(__file__).parent.parent
 ISOLATED = (
     shutil.which("unshare") and subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
 )
+# real corpora and Stanza models: in folders that these settings name, or in ../shared beside the project
+CORPORA = Path(os.environ.get("PHRASEMODELS_MIRROR", PROJECT.parent / "shared" / "corpora"))
+PARSERS = Path(os.environ.get("PHRASEMODELS_PARSERS", PROJECT.parent / "shared" / "models"))
 
 
 FOLDERS = ("phrasemodels", "data", "tasks", "flows", "infra")
@@ -29,6 +39,16 @@ def copy_project(to: Path, *others: str) -> None:
         shutil.copytree(PROJECT / folder, to / folder, symlinks=True, ignore=ignored)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `needs_mirror`, which need CORPORA, or `needs_mirror("parsers")`, if the folder is missing."""
+    folders = {"corpora": CORPORA, "parsers": PARSERS / "stanza"}
+    for item in items:
+        for marker in item.iter_markers("needs_mirror"):
+            if missing := [str(folders[name]) for name in marker.args or ["corpora"] if not folders[name].is_dir()]:
+                names = "PHRASEMODELS_MIRROR and PHRASEMODELS_PARSERS"
+                item.add_marker(pytest.mark.skip(f"needs the mirror: no {missing[0]}; {names} name other folders"))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store").open()
@@ -36,12 +56,18 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run `phrasemodels ...` in a process of its own, with a store of its own and no settings of the caller's."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("PHRASEMODELS_")}
+    """Run `phrasemodels ...` in its own process, with its own store and without the caller's settings."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PHRASEMODELS_")}
 
     def run(*arguments: str, timeout: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = ours | {"PHRASEMODELS_STORE": str(tmp_path / "store")} | variables
+        environment = inherited | {"PHRASEMODELS_STORE": str(tmp_path / "store")} | variables
         command = [sys.executable, "-m", "phrasemodels.flows.cli", *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout, cwd=tmp_path)
 
     return run
+
+
+@pytest.fixture(params=["small", pytest.param("real", marks=pytest.mark.needs_mirror)])
+def mirror(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A mirror of corpora: one made here, with manifests to match, and the real one."""
+    return CORPORA if request.param == "real" else small_mirror.make(tmp_path, monkeypatch)

@@ -27,7 +27,7 @@ from phrasemodels.data.download.parser_manifest import read as read_parser
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import MANIFEST, describe
 from phrasemodels.data.store.gc import damage, usage, waste
-from phrasemodels.data.store.leases import lease, leased
+from phrasemodels.data.store.leases import lease, leased_keys
 from phrasemodels.data.store.object_storage import ObjectStorage
 from phrasemodels.data.store.step import Step, digest_of, jsonable
 from phrasemodels.data.store.store import Store
@@ -205,7 +205,7 @@ def held_elsewhere(folder: Path) -> None:
     """The keys that a run of another node has taken."""
     (folder / "s3" / "leases").mkdir(parents=True)
     (folder / GIVEN).rename(folder / "s3" / "leases" / "given.json")
-    ObjectStorage((folder / "s3").as_uri()).leased()
+    ObjectStorage((folder / "s3").as_uri()).leased_keys()
 
 
 def shard() -> bytes:
@@ -230,7 +230,7 @@ def held(folder: Path) -> None:
     store = Store(folder / "store").open()
     with lease(store, [], "given"):
         (folder / GIVEN).rename(folder / "store" / "leases" / "given.json")
-        leased(store)
+        leased_keys(store)
 
 
 def vectors(folder: Path) -> None:

@@ -22,7 +22,7 @@ PLACE = Path(os.environ.get("PM_POINTS", "/nowhere"))
 PLAN, PIDS = "plan.json", "pids.json"
 MOMENTS = ("before write", "after write", "after commit")
 # of tasks of ours: one that is idle has no work to lose, and with an agent of a node the node is lost
-TITLES = {"Ray worker": r"ray::(_call|_Keeper)", "Train worker": "ray::RayTrainWorker"}
+TITLES = {"Ray worker": r"ray::(step:|ActorWorker)", "Train worker": "ray::RayTrainWorker"}
 LOCAL = threading.local()
 
 

@@ -42,10 +42,10 @@ def test_blocks_of_logical_forms(tmp_path: Path) -> None:
     ("text", "words"),
     [
         (block(1, "q", "", "", ""), "line 1: a question without logical form"),
-        (block(1, "q", "l", "p", "t")[:-60], "line [34]: .* where <question type|line 1: the block .* cut off"),
+        (block(1, "q", "l", "p", "t")[:-60], "line [34]: .* in place of <question type|line 1: the block .* cut off"),
         (
             block(1, "q", "l", "p", "t").replace("logical form id=1", "logical form id=2"),
-            "line 2: .* where <logical form",
+            "line 2: .* in place of <logical form",
         ),
     ],
 )
@@ -114,7 +114,7 @@ def test_stories(tmp_path: Path) -> None:
     for text, words in (
         ("2 x.\n", "line 1"),
         ("1 a.\n2 b?\tc\t2\n", "line 2: .* line 2"),
-        ("1 a.\n2 \tc\t1\n", "line 2: a question"),
+        ("1 a.\n2 \tc\t1\n", "line 2: the question"),
     ):
         with pytest.raises(ValueError, match=words):
             babi.read({"stories": put(tmp_path, "bad", text)}, WORDS)
@@ -209,11 +209,11 @@ def test_leakage_counts_whole_records() -> None:
 def test_sizes_and_reasons_are_those_of_the_manifest(tmp_path: Path) -> None:
     table = senteval.read_classes({"p": put(tmp_path, "p", "a\n\n")}, WORDS)
     assert counted(table, Split(rows=2, files={}, reasons={"empty": 1}), "x") is table
-    with pytest.raises(ValueError, match="x: 2 rows, the manifest says 3"):
+    with pytest.raises(ValueError, match="x: 2 rows, the manifest states 3"):
         counted(table, Split(rows=3, files={}), "x")
     with pytest.raises(ValueError, match="x: no rows; change its part"):
         counted(table[:0], Split(files={}, part=Part(start=200)), "x")
-    with pytest.raises(ValueError, match=r"x: rows that cannot be used: \{'empty': 1\}"):
+    with pytest.raises(ValueError, match=r"x: unusable rows: \{'empty': 1\}"):
         counted(table, Split(rows=2, files={}), "x")
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import CORPORA
 
 from phrasemodels.data.corpora.readers import read
 from phrasemodels.data.download.manifest import load, names
@@ -29,7 +30,6 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
 from phrasemodels.tasks.prepare.sharded import stage_table
 
-MIRROR = Path(os.environ.get("PHRASEMODELS_MIRROR", Path(__file__).parents[2] / "shared" / "corpora"))
 SAMPLES = {
     Translations(): BITEXT,
     LogicalForms(): BITEXT,
@@ -67,15 +67,12 @@ def test_same_seed_same_bytes_in_any_process() -> None:
     )
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     environment = os.environ | {"PYTHONHASHSEED": "12345", "PYTHONPATH": path}
-    other = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
-    )
+    other = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     here = [content_digest(r.tables(7, {"train": 30})["train"]) for r in SAMPLES]
     assert other.stdout.split() == here
     assert len(set(here)) == len(here)
 
 
-@pytest.mark.skipif(not MIRROR.is_dir(), reason="no mirror: set PHRASEMODELS_MIRROR")
 @pytest.mark.parametrize(
     ("corpus", "split", "rows"),
     [
@@ -88,13 +85,14 @@ def test_same_seed_same_bytes_in_any_process() -> None:
     ],
     ids=lambda c: getattr(c, "name", None),
 )
-def test_a_corpus_is_a_step(store: Store, corpus: Corpus, split: str, rows: int) -> None:
-    artifact = store.run(corpus.split(split), Executor(sources=Sources((MIRROR,), offline=True)))
+def test_a_corpus_is_a_step(store: Store, mirror: Path, corpus: Corpus, split: str, rows: int) -> None:
+    artifact = store.run(corpus.split(split), Executor(sources=Sources((mirror,), offline=True)))
     manifest = load(corpus.name)
     part = getattr(corpus, "part", "")
     name = f"{part}.{split}" if part else split
     table = read(manifest, name, store.run(corpus.split(split).inputs["corpus"]).path)
-    assert artifact.meta["rows"] == rows == table.num_rows
+    assert artifact.meta["rows"] == table.num_rows > 0
+    assert mirror != CORPORA or table.num_rows == rows
     assert artifact.meta["licences"] == [manifest.terms(name).licence]
     if isinstance(corpus, Corpus):
         assert stage_table(artifact).equals(table)
@@ -103,7 +101,7 @@ def test_a_corpus_is_a_step(store: Store, corpus: Corpus, split: str, rows: int)
 
 
 def test_what_the_user_puts_in_decides_the_key(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="wsj is put in by hand"):
+    with pytest.raises(ValueError, match="wsj must be supplied by the user"):
         Corpus("penn_treebank").split("train")
     keys = set()
     for word in ("a", "b"):

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phrasemodels.data.corpora.bitext import read_bitext
+from phrasemodels.data.corpora import bitext
+from phrasemodels.data.corpora.readers import read_split
+from phrasemodels.data.download.manifest import Split
 from phrasemodels.data.formats.schemas import TOKENS, check
 from phrasemodels.data.formats.shards import content_digest, read_shard, write_parquet, write_shard
 from phrasemodels.data.store.artifacts import write_durably
@@ -37,21 +39,22 @@ from phrasemodels.tasks.train.batches import from_step, in_order, share, token_b
         (b"a\n\xff\xfe\n", b"a\nb\n", "line 2: byte 1 is not UTF-8"),
         (b"a\n \n", b"a\nb\n", "line 2: empty"),
         (b"a\n" + b"w " * 10_000 + b"\n", b"a\nb\n", "line 2: 10000 words, at most 1000"),
-        (b"a\n", b"b\n", "has 1 lines, the manifest says 2"),
+        (b"a\n", b"b\n", "1 rows, the manifest states 2"),
     ],
 )
 def test_bad_lines_are_named(tmp_path: Path, source: bytes, target: bytes, words: str) -> None:
-    paths = tmp_path / "x.en", tmp_path / "x.de"
-    for path, content in zip(paths, (source, target), strict=True):
-        path.write_bytes(content)
+    (tmp_path / "x.en").write_bytes(source)
+    (tmp_path / "x.de").write_bytes(target)
+    split = Split(rows=2, files={"en": "x.en", "de": "x.de"}, schema="bitext")
     with pytest.raises(ValueError, match=words):
-        read_bitext(*paths, rows=2, max_words=1000)
+        read_split(bitext.read, split, tmp_path, 1000, "x")
 
 
 def test_lines_keep_what_they_hold(tmp_path: Path) -> None:
     (tmp_path / "x.en").write_bytes("\ufeffa\u2028b\r\nc\x0cd".encode())
     (tmp_path / "x.de").write_bytes(b"e\nf")
-    assert read_bitext(tmp_path / "x.en", tmp_path / "x.de", 2, 10)["source"].to_pylist() == ["a\u2028b", "c\x0cd"]
+    files = {"en": tmp_path / "x.en", "de": tmp_path / "x.de"}
+    assert bitext.read(files, 10)["source"].to_pylist() == ["a\u2028b", "c\x0cd"]
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.binary(), pa.list_(pa.large_string()), pa.null()])
@@ -96,7 +99,6 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(write: Callable[..., None]
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"good"]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 12), max_size=6), st.integers(2, 4))
 def test_adjacent_spans_by_brute_force(lengths: list[int], k: int) -> None:
     counts, members = adjacent(Sentences(np.array(lengths, np.int64)), k)

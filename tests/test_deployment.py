@@ -52,7 +52,7 @@ def prefect(tmp_path: Path):
     shutil.copy(PROJECT / "prefect.yaml", tmp_path)
     (tmp_path / "infra").symlink_to(PROJECT / "infra")
     start("server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui")
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=2).close()

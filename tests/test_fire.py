@@ -13,7 +13,7 @@ import pytest
 from conftest import ISOLATED, PROJECT
 
 from phrasemodels.data.store.gc import collect
-from phrasemodels.data.store.leases import lease, leased
+from phrasemodels.data.store.leases import lease, leased_keys
 from phrasemodels.data.store.object_storage import ObjectStorage
 from phrasemodels.data.store.step import Job, Step
 from phrasemodels.data.store.store import Store
@@ -123,7 +123,11 @@ print(sorted(str(p) for p in Path(sys.argv[1]).rglob("text")))
 @pytest.mark.parametrize(
     ("options", "size", "said"),
     [
-        ("size=200k", 1_000_000, "the disk of .* is full: free some, or choose another with PHRASEMODELS_STORE"),
+        (
+            "size=200k",
+            1_000_000,
+            "the disk of .* is full: free some space, or choose another folder with PHRASEMODELS_STORE",
+        ),
         ("size=200k,ro", 10, "cannot be written to .Read-only file system.*PHRASEMODELS_STORE"),
         ("size=200k", 10, "made"),
     ],
@@ -131,7 +135,7 @@ print(sorted(str(p) for p in Path(sys.argv[1]).rglob("text")))
 def test_a_full_or_read_only_disk_is_said_and_leaves_nothing_half_written(tmp_path, options, size, said) -> None:
     script = f'mount -t tmpfs -o {options} none "{tmp_path}" && exec "$@"'
     command = ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", WRITE, str(tmp_path), str(size)]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     message, left = done.stdout.splitlines()
     assert re.search(said, message), done.stdout + done.stderr
     assert (left == "[]") == (said != "made")
@@ -193,7 +197,7 @@ def test_a_clock_that_is_set_back_costs_nothing(store: Store, monkeypatch: pytes
     assert store.run(second).manifest["finished"].startswith(str(before.year))
     assert store.find(first) and store.find(second)
     with lease(store, [first.key]):
-        assert leased(store) == {first.key}
+        assert leased_keys(store) == {first.key}
         assert collect(store) == [], "what was made later than now was made lately"
     monkeypatch.undo()
     assert store.find(first) and store.find(second)

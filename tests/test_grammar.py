@@ -32,7 +32,7 @@ from phrasemodels.data.samples.sentences import LENGTHS, corpus, draw, read
 
 DIGEST = """
 import hashlib
-from phrasemodels.data.samples import corpus
+from phrasemodels.data.samples.sentences import corpus
 print(hashlib.sha256(repr(corpus(3, {"train": 300, "test": 50})).encode()).hexdigest())
 """
 # the literal translation, as a prefix of its forms, of every word that makes up an idiom
@@ -196,7 +196,7 @@ def test_every_idiom_is_in_every_split():
         assert {sentence.idiom for sentence in split} == {None, *IDIOMS}, name
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 1000), st.lists(st.integers(0, 60), min_size=3, max_size=3), st.sampled_from([0.0, 0.3, 1.0]))
 def test_splits_are_disjoint(seed, sizes, share):
     splits = corpus(seed, dict(zip("abc", sizes, strict=True)), share)

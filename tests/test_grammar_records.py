@@ -15,7 +15,7 @@ from phrasemodels.data.samples.geography import questions
 from phrasemodels.data.samples.idioms import VERB_IDIOMS
 from phrasemodels.data.samples.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, VERBS
 from phrasemodels.data.samples.polarity import classified
-from phrasemodels.data.samples.rooms import ROOMS, THINGS, stories
+from phrasemodels.data.samples.stories import ROOMS, THINGS, stories
 
 SIZES = {"train": 900, "test": 90}
 GENERATORS = {

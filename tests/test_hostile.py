@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from phrasemodels.flows.run.session import Session
 
 from phrasemodels.data.samples.records import Translations
 from phrasemodels.data.store.store import Store
@@ -15,7 +16,6 @@ from phrasemodels.flows.cli.terminal import print_rows
 from phrasemodels.flows.experiments.catalogue import Table, table
 from phrasemodels.flows.report.table import write_report
 from phrasemodels.flows.results.query import VIEWS, query
-from phrasemodels.flows.run.session import Session
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import ATTEMPT, Tracker, quoted
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -110,7 +110,7 @@ def test_hostile_text_is_text(ran: tuple[Session, Read], text: str) -> None:
     tracker = session.tracker
     first = tracker.open_run(text, text, f"key {text}", {ATTEMPT: text})
     assert tracker.open_run(text, text, f"key {text}", {ATTEMPT: text}) == first
-    tracker.dead(text)
+    tracker.mark_killed(text)
     assert tracker.client().get_run(first).info.status == "KILLED"
     assert tracker.client().search_model_versions(f"name = {quoted(text)}") == []
     with pytest.raises(ValueError, match="both kinds of quotes"):

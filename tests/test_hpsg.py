@@ -1,11 +1,11 @@
-"""Joint trees: words below one head are grouped, unary chains are joined, trees come back, and the decoder finds them."""
+"""Joint trees: what is wrapped, what is collapsed, that nothing is lost, and that merges build them."""
 
-import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import CORPORA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,18 +24,16 @@ from phrasemodels.data.formats.joint_trees import (
     restore,
 )
 from phrasemodels.data.formats.trees import Span, Tree, parse, plain
-from phrasemodels.data.samples import corpus
+from phrasemodels.data.samples.sentences import corpus
 from phrasemodels.structs import joint as merges
-
-MIRROR = Path(os.environ.get("PHRASEMODELS_MIRROR", Path(__file__).parents[2] / "shared" / "corpora"))
 
 
 def labels(tree: Tree, heads: tuple[int, ...] = ()) -> list[tuple[str, int, int]]:
     return [tuple(span) for span in joint(tree, heads)]
 
 
-def test_words_below_one_head_are_grouped() -> None:
-    # "more than ten small cats sleep": "more" and "than" depend on "ten", which depends on "cats"
+def test_parts_that_hang_together_are_wrapped() -> None:
+    # "more than ten small cats sleep": more and than hang on ten, which hangs on cats
     tree = parse("(ROOT (S (NP (JJR more) (IN than) (CD ten) (JJ small) (NNS cats)) (VP (VBP sleep))))")
     heads = (3, 1, 5, 5, 6, 0)
     assert labels(tree, heads) == [
@@ -61,7 +59,7 @@ def test_words_below_one_head_are_grouped() -> None:
         ("(ROOT (S (ROOT (NN a) (NN b))))", [("S::ROOT", 0, 2)]),
     ],
 )
-def test_unary_chains_become_one_span_and_come_back(brackets: str, expected: list[tuple[str, int, int]]) -> None:
+def test_chains_are_one_span_and_come_back(brackets: str, expected: list[tuple[str, int, int]]) -> None:
     tree = parse(brackets)
     assert labels(tree) == expected
     assert restore(tree.tokens, tree.tags, joint(tree)) == tree
@@ -75,15 +73,13 @@ def test_unary_chains_become_one_span_and_come_back(brackets: str, expected: lis
         ("(ROOT (A a) (B b) (C c) (D d))", (3, 0, 2, 1), APART),
     ],
 )
-def test_trees_that_no_merge_builds_are_reported_with_the_reason(
-    brackets: str, heads: tuple[int, ...], reason: str
-) -> None:
+def test_what_no_merge_builds_is_named(brackets: str, heads: tuple[int, ...], reason: str) -> None:
     assert reason in {why for _, why in misfits(joint(parse(brackets), heads), heads)}
 
 
 @pytest.mark.parametrize("label", ["<H>", "NP::VP"])
-def test_reserved_labels_are_refused(label: str) -> None:
-    with pytest.raises(ValueError, match="means something else"):
+def test_labels_that_mean_something_else_are_refused(label: str) -> None:
+    with pytest.raises(ValueError, match="has a meaning of its own"):
         joint(parse(f"(ROOT ({label} (A a)))"))
 
 
@@ -98,14 +94,14 @@ trees = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(trees, st.randoms(use_true_random=False))
 def test_any_tree_with_any_heads_comes_back(brackets: str, random) -> None:
     tree = parse(f"(ROOT {brackets})")
     n = len(tree.tokens)
     order = random.sample(
         range(1, n + 1), n
-    )  # the head of each word comes before it in this order: a tree, mostly not projective
+    )  # every word below one that comes before it: a tree, mostly not projective
     heads = [0] * n
     for place, word in enumerate(order[1:], 1):
         heads[word - 1] = order[random.randrange(place)]
@@ -117,16 +113,16 @@ def test_any_tree_with_any_heads_comes_back(brackets: str, random) -> None:
 
 
 def best(spans: list[Span], heads: list[int]) -> tuple[list[Span], list[int]]:
-    """Return the spans and heads that the joint decoder finds for scores that reward exactly these spans and arcs."""
+    """What the joint decoder makes of scores that ask for exactly these spans and arcs."""
     n, names = len(heads), ["", *sorted({span.label for span in spans})]
     scores, arcs = torch.full((1, n, n, len(names)), -1.0), torch.full((1, n + 1, n + 1), -1.0)
     scores[..., 0] = 0
     for label, start, end in spans:
         scores[0, start, end - 1, names.index(label)] = 1
     arcs[0, heads, range(1, n + 1)] = 1
-    score, cells, best_heads = merges.argmax(scores, arcs)
+    score, cells, found = merges.argmax(scores, arcs)
     assert score.item() == len(spans) + n
-    return [Span(names[k], i, j + 1) for i, j, k in cells[0].tolist() if k > 0], best_heads[0, 1:].tolist()
+    return [Span(names[k], i, j + 1) for i, j, k in cells[0].tolist() if k > 0], found[0, 1:].tolist()
 
 
 def test_merges_build_every_tree_of_the_sample_grammar() -> None:
@@ -138,25 +134,25 @@ def test_merges_build_every_tree_of_the_sample_grammar() -> None:
         assert best(spans, heads) == (spans, heads)
 
 
-# the phrases of GUM come from a parser that did not know its dependencies, so some trees cannot be built
+# GUM's phrases are those of a parser that did not know its dependencies, so a part of them cannot be built
 @pytest.mark.slow
-@pytest.mark.skipif(not MIRROR.is_dir(), reason="no mirror: set PHRASEMODELS_MIRROR")
+@pytest.mark.needs_mirror
 @pytest.mark.parametrize(
     ("name", "trees", "unfit"),
     [("craft", 30818, {}), ("gum", 13249, {SEVERAL_HEADS: 6440, NOT_A_HEAD: 1378, APART: 63})],
 )
-def test_trees_of_corpora_come_back_and_misfits_are_the_known_ones(
+def test_corpora_come_back_and_exceptions_are_the_known_ones(
     tmp_path: Path, name: str, trees: int, unfit: dict[str, int]
 ) -> None:
     manifest = load(name)
-    obtain(manifest, tmp_path, Sources((MIRROR,), offline=True))
-    count, reasons = 0, Counter[str]()
+    obtain(manifest, tmp_path, Sources((CORPORA,), offline=True))
+    count, found = 0, Counter[str]()
     for split in ("train", "dev", "test"):
         for row in read(manifest, split, tmp_path).select(["tree", "heads"]).to_pylist():
             if row["tree"]:
                 tree = parse(row["tree"])
                 spans = joint(tree, row["heads"])
                 assert restore(tree.tokens, tree.tags, spans) == tree
-                reasons.update(reason for _, reason in misfits(spans, row["heads"]))
+                found.update(reason for _, reason in misfits(spans, row["heads"]))
                 count += 1
-    assert (count, reasons) == (trees, unfit)
+    assert (count, found) == (trees, unfit)

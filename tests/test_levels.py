@@ -10,7 +10,7 @@ import pytest
 
 from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.trees import parse
-from phrasemodels.data.samples import pairs
+from phrasemodels.data.samples.entailment import pairs
 from phrasemodels.tasks.prepare.constituents import equal_blocks, syntactic_binarised
 from phrasemodels.tasks.prepare.levels import (
     AtRandom,

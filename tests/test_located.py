@@ -10,7 +10,7 @@ from torch import nn
 from phrasemodels.data.store.step import Step
 from phrasemodels.flows.cli import main as cli
 from phrasemodels.flows.run.progress import Watch
-from phrasemodels.infra.located import located
+from phrasemodels.infra.error_location import noting_error_line
 
 
 class Mine(nn.Module):
@@ -23,10 +23,10 @@ PLACE = f"{__file__}:{Mine.forward.__code__.co_firstlineno + 1}, in forward"
 
 
 def test_an_error_in_a_layer_has_its_line_and_keeps_it():
-    with pytest.raises(ValueError, match="not enough values") as said, located():
+    with pytest.raises(ValueError, match="not enough values") as said, noting_error_line():
         nn.Sequential(nn.Identity(), Mine())(torch.zeros(2, 3, 4))
     assert pickle.loads(pickle.dumps(said.value)).__notes__ == [PLACE]
-    with pytest.raises(ValueError, match="elsewhere") as said, located():
+    with pytest.raises(ValueError, match="elsewhere") as said, noting_error_line():
         raise ValueError("elsewhere")
     assert not hasattr(said.value, "__notes__")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import torch
+from conftest import PARSERS
 
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.download.parser_manifest import load as load_parser
@@ -39,9 +40,8 @@ from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import stage_table, write_stage
 from phrasemodels.tasks.prepare.tokenise import moses_lower
 
-MODELS = Path(__file__).parents[2] / "shared" / "models"
-PLACES = Executor(sources=Sources((MODELS,), offline=True))
-modelled = pytest.mark.skipif(not (MODELS / "stanza").is_dir(), reason="no mirror of parsers' models")
+PLACES = Executor(sources=Sources((PARSERS,), offline=True))
+needs_models = pytest.mark.needs_mirror("parsers")
 SENTENCES = [
     "The cat sleeps .",
     "",
@@ -86,7 +86,7 @@ def test_gold_trees_are_those_of_the_corpus(store: Store) -> None:
         store.run(Step(parse, "p", Parse(Stanza(), "source"), {"rows": rows()}))
 
 
-@modelled
+@needs_models
 def test_stanza_parses_and_counts_what_it_cannot(store: Store, models: Artifact) -> None:
     step = Step(parse, "p", Parse(Stanza(longest=30), "source"), {"rows": rows(), "models": models})
     before = torch.get_num_threads()
@@ -106,7 +106,7 @@ def test_stanza_parses_and_counts_what_it_cannot(store: Store, models: Artifact)
     assert table["tree"].to_pylist()[4].startswith("(ROOT (X word) (X word)")
 
 
-@modelled
+@needs_models
 def test_trees_do_not_depend_on_the_batch(models: Artifact) -> None:
     texts = SampleCorpus(train=30, dev=1, test=1).records.tables(0, {"a": 30})["a"]["source"].to_pylist()
     table = build(BITEXT, "here", {"source": texts, "target": texts}, len(texts))
@@ -114,7 +114,7 @@ def test_trees_do_not_depend_on_the_batch(models: Artifact) -> None:
     assert whole.equals(single)
 
 
-@modelled
+@needs_models
 def test_stanza_divides_text(models: Artifact) -> None:
     table = build(BITEXT, "here", {"source": ["Don't go, he says.", "  ", "It is 3:15."], "target": ["", "", ""]}, 3)
     tokens = Stanza(tokenise=True).analyse(table, "source", {"models": models.path})["tokens"].to_pylist()
@@ -137,7 +137,7 @@ def test_a_sentence_that_fails_does_not_stop_the_others() -> None:
     assert flat(["(", "a"], "x").tree == "(ROOT (X -LRB-) (X a))"
 
 
-@modelled
+@needs_models
 def test_the_models_decide_the_key(models: Artifact, tmp_path: Path) -> None:
     other = Store(tmp_path).open().run(fetched("gum"), PLACES)
     assert models_of(other).key == models_of(models).key, "not where they lie"
@@ -147,7 +147,7 @@ def test_the_models_decide_the_key(models: Artifact, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="Nobody serves these files"):
+    with pytest.raises(OSError, match="No server has these files"):
         Store(tmp_path / "s").open().run(fetched("gum"), Executor(sources=Sources((), offline=True)))
     with pytest.raises(OSError, match="has no models of 'en'"):
         load("en", ("pos",), 100, 1000, str(tmp_path))
@@ -177,7 +177,7 @@ def server(models: Artifact, tmp_path: Path) -> Iterator[str]:
     http.server_close()
 
 
-@modelled
+@needs_models
 def test_stanza_downloads_from_a_server(server: str, store: Store, models: Artifact) -> None:
     where = (server, server + "/models/{lang}/{filename}")
     step = downloaded(DownloadParser(processors=("tokenize", "pos"), server=where))
@@ -232,7 +232,7 @@ def stage_table_of_pairs(*premises: str) -> pa.Table:
     return build(PAIRS, "here", {"premise": list(premises), "hypothesis": ["so"] * len(premises)}, len(premises))
 
 
-@modelled
+@needs_models
 def test_missing_trees_are_planted(store: Store, models: Artifact) -> None:
     pairs = SampleCorpus(train=8, dev=1, test=1, records=Entailment()).split("train")
     same = store.run(Step(plant, "p", Plant(Gold()), {"rows": pairs}))

@@ -1,23 +1,21 @@
-"""`phrasemodels parsers`, in this process and against the mirror."""
+"""`phrasemodels parsers`, in this process."""
 
 import json
 from pathlib import Path
 
 import pytest
+from conftest import CORPORA, PARSERS
 from typer.testing import CliRunner, Result
 
 from phrasemodels.flows.cli.parsers import app
-
-SHARED = Path(__file__).parents[2] / "shared"
-mirrored = pytest.mark.skipif(not (SHARED / "models" / "stanza").is_dir(), reason="no mirror of parsers' models")
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     return {
         "PHRASEMODELS_STORE": str(tmp_path / "store"),
-        "PHRASEMODELS_MIRROR": str(SHARED / "corpora"),
-        "PHRASEMODELS_PARSERS": str(SHARED / "models"),
+        "PHRASEMODELS_MIRROR": str(CORPORA),
+        "PHRASEMODELS_PARSERS": str(PARSERS),
         "PHRASEMODELS_OFFLINE": "true",
     }
 
@@ -33,7 +31,7 @@ def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
     assert "offline: Stanza's own models" in str(run(environment, "fetch", "stanza").exception)
     assert "parsers train --treebank gum" in str(run(environment, "fetch", "trained-gum").exception)
     nowhere = environment | {"PHRASEMODELS_PARSERS": "/nowhere"}
-    assert "train the like" in str(run(nowhere, "fetch", "gum").exception)
+    assert "train such models" in str(run(nowhere, "fetch", "gum").exception)
     assert "did you mean 'gum'" in str(run(environment, "score", "stanza", "gumm").exception)
 
 
@@ -43,7 +41,7 @@ def test_minutes_have_bounds(environment: dict[str, str], minutes: str) -> None:
     assert told == f"--minutes {float(minutes)}: at least 0.1, at most 100000"
 
 
-@mirrored
+@pytest.mark.needs_mirror("corpora", "parsers")
 def test_fetch_score_levels(environment: dict[str, str]) -> None:
     fetched = run(environment, "fetch", "gum")
     assert (Path(fetched.stdout.strip()) / "en" / "pos" / "gum.pt").is_file()

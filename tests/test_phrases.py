@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phrasemodels.data.formats.conllu import flaw
@@ -76,7 +76,6 @@ def connected(words: tuple[int, ...], head: list[int]) -> bool:
     return len(seen) == len(words)
 
 
-@settings(deadline=None)
 @given(st.lists(heads(), max_size=5), st.sampled_from([2, 3]))
 def test_subtrees_are_all_that_hangs_together(trees: list[list[int]], longest: int) -> None:
     lengths = np.array([len(t) or 4 for t in trees], np.int64)
@@ -144,7 +143,6 @@ def plain_levels(spans: list[Span], n: int, deepest: int) -> list[list[int]]:
     return found
 
 
-@settings(deadline=None)
 @given(st.lists(brackets(), min_size=1, max_size=4))
 def test_levels_are_those_of_a_plain_loop(trees: list[str]) -> None:
     lengths = np.array([len(parse(tree).tokens) for tree in trees], np.int64)
@@ -176,7 +174,6 @@ def test_figure_1() -> None:
     assert (halved.max(0) + 1).tolist() == [2, 4, 6]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.data())
 def test_blocks_differ_by_one_word(sizes: list[int], data: st.DataObject) -> None:
     lengths = np.array(sizes, np.int64)

@@ -47,7 +47,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             import boto3
 
             client = boto3.client("s3")
-            until = time.monotonic() + 60
+            until = time.monotonic() + 300
             while True:
                 try:
                     client.create_bucket(Bucket="phrases")
@@ -170,7 +170,7 @@ def test_a_folder_is_called_as_its_address_says(tmp_path: Path, name: str) -> No
     first, *_ = chain(Store(tmp_path / "one", shared).open(), "table", "a")
     assert Store(tmp_path / "two", shared).open().find(first)
     with shared.lease([first.key]):
-        assert shared.leased() == {first.key: 1}
+        assert shared.leased_keys() == {first.key: 1}
     assert len(shared.artifacts()) == 3
     assert (tmp_path / name / "shared" / "manifests").is_dir()
 
@@ -197,7 +197,7 @@ def test_the_storage_keeps_verdicts_and_runs_of_other_nodes(nodes: list[Store], 
     nodes[0].open()
     assert nodes[0].find(orphan) is None
     assert all(nodes[0].find(step) for step in [*steps, needed])
-    assert not shared.leased()
+    assert not shared.leased_keys()
 
 
 def test_checkpoints_travel_and_all_workers_go_on_from_the_same(shared: ObjectStorage, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_two_runs_that_train_the_same_take_nothing_from_each_other(
     driver.pull()
     assert [path.name for path in sorted(driver.folder.iterdir())] == ["step-00000005", "step-00000020"]
     with shared.lease(["key", "other"]), shared.lease(["key"]):
-        assert shared.leased() == {"key": 2, "other": 1}
+        assert shared.leased_keys() == {"key": 2, "other": 1}
     get = shared.files.get_file
 
     def gone(source: str, target: str) -> None:
@@ -376,7 +376,7 @@ def test_a_disk_that_is_full_takes_no_blob_away(
         (folder.replace if again else folder.publish)(tmp_path, manifest)
     assert folder.listed("blobs") == [str(blob)]
     assert blob.read_text() == before
-    assert again or blob.stat().st_mtime > time.time() - 60, "or `gc` might take what a new manifest names"
+    assert again or blob.stat().st_mtime > time.time() - DAY, "or `gc` might take what a new manifest names"
 
 
 def later(monkeypatch: pytest.MonkeyPatch, days: float) -> None:

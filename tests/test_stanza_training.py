@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from cluster import children, until
-from conftest import PROJECT
+from conftest import PARSERS, PROJECT
 
 from phrasemodels.data.formats.schemas import TREES, build
 from phrasemodels.data.formats.shards import read_shard
@@ -25,7 +25,7 @@ from phrasemodels.tasks.parsers.stanza_training import LIMITED, TrainParser, tag
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import shards
 
-MODELS = Path(__file__).parents[2] / "shared" / "models" / "stanza"
+MODELS = PARSERS / "stanza"
 
 
 def treebank(**columns: list) -> object:
@@ -88,7 +88,7 @@ def test_the_evaluator_of_the_constituency_trainer() -> None:
     assert not response.HasField("kbestF1")
 
 
-@pytest.mark.skipif(not MODELS.is_dir(), reason="no mirror of parsers' models")
+@pytest.mark.needs_mirror("parsers")
 def test_tags_are_those_that_a_parser_will_see() -> None:
     own = Treebank().tables(0, {"test": 12})["test"]
     found = tagged_by(own, MODELS)

@@ -96,7 +96,9 @@ def named(name: str, *assignments: str) -> Experiment:
 def test_experiments_read_what_was_put_in(supplied: Path, store: Store, name: str) -> None:
     corpus, row, overrides, rows = ASKED[name]
     chosen = named(row, *overrides)
-    with pytest.raises(ValueError, match=f"{corpus}: .* is put in by hand: .* that PHRASEMODELS_SUPPLIED names"):
+    with pytest.raises(
+        ValueError, match=f"{corpus}: .* must be supplied by the user: .* that PHRASEMODELS_SUPPLIED names"
+    ):
         with_supplied(chosen, Sources()).steps(0)
     sources = Sources((supplied,), offline=True)
     found = with_supplied(chosen, sources)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -84,14 +83,25 @@ def test_of_two_that_make_an_experiment_at_once_both_have_it(tracker: Tracker, m
         tracker.experiment("")
 
 
-@pytest.mark.parametrize("after", [0.1, 0.4])
-def test_whoever_is_killed_while_the_database_is_made_leaves_none(tmp_path: Path, after: float) -> None:
-    with subprocess.Popen([sys.executable, "-c", START, str(tmp_path)], cwd=PROJECT) as process:
-        while not list(tmp_path.rglob("*.db")) and process.poll() is None:
-            time.sleep(0.01)
-        time.sleep(after)
-        process.kill()
-    assert process.returncode == -signal.SIGKILL
+KILLED = """
+import os, signal, sys
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+left = int(sys.argv[2])
+@event.listens_for(Engine, "after_cursor_execute")
+def count(*_):
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("statements", [3, 1000])
+def test_a_process_killed_while_it_makes_the_database_leaves_none(tmp_path: Path, statements: int) -> None:
+    command = [sys.executable, "-c", KILLED + START, str(tmp_path), str(statements)]
+    assert subprocess.run(command, cwd=PROJECT).returncode == -signal.SIGKILL
+    assert not (tmp_path / "mlflow" / "mlflow.db").exists()
     start_mlflow(Settings(store=tmp_path))
     assert {path.name for path in (tmp_path / "mlflow").iterdir()} <= {f"mlflow.db{end}" for end in DATABASE}
 
@@ -103,7 +113,7 @@ def test_a_disk_that_is_full_is_said_and_the_database_made_when_there_is_room(tm
     done = subprocess.run(["unshare", "--mount", "sh", "-c", inside], cwd=PROJECT, capture_output=True, text=True,
                           env=os.environ | {"START": START})  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count(f"OSError: the disk of {tmp_path} is full: free some") == 1
+    assert done.stderr.count(f"OSError: the disk of {tmp_path} is full: free some space") == 1
 
 
 def test_a_server_that_is_not_there_is_said_in_a_line(cli) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phrasemodels.data.formats.conllu import flaw, read_conllu
+from phrasemodels.data.formats.conllu import flaw, read_conllu, sentence_to_conllu
 from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import Span, Tree, alike, brackets, parse, plain, read_brackets
 
@@ -92,13 +92,12 @@ def linear(node: tuple[str, str | list]) -> str:
     return f"({label} " + " ".join(map(linear, content)) + ")"
 
 
-@settings(deadline=None)
 @given(phrases)
 def test_what_is_written_is_what_was_read(node: tuple[str, str | list]) -> None:
     assert brackets(parse(linear(node))) == linear(node)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(alphabet="()ab -\n\t", max_size=200))
 def test_any_text_is_brackets_or_an_error_with_a_line(text: str) -> None:
     assert "x.mrg, line " in complaint(lambda: [brackets(tree) for _, tree in trees(text)])
@@ -160,7 +159,7 @@ def test_heads_that_make_no_tree_are_a_reason(heads: tuple[int, ...], reason: st
         (conllu(0).replace("1\tw1", "x\tw1"), "line 2: 'x' is no token number"),
         ("# only\n\n", "line 1: comments on a sentence without words"),
         ("1-2" + "\tx" * 9, "line 1: a sentence without tokens"),
-        (conllu(0).rstrip() + "\n# inside\n", "line 3: a comment inside of a sentence"),
+        (conllu(0).rstrip() + "\n# inside\n", "line 3: a comment inside a sentence"),
     ],
 )
 def test_bad_conllu_is_named(text: str, words: str) -> None:
@@ -168,17 +167,27 @@ def test_bad_conllu_is_named(text: str, words: str) -> None:
         list(read_conllu(numbered(text), "x.conllu"))
 
 
+def test_a_written_sentence_is_read_back() -> None:
+    columns = {"tags": ["DT", "NN"], "universal": ["DET", "NOUN"], "heads": [2, 0], "relations": ["det", "root"]}
+    text = sentence_to_conllu(["the", "cat"], **columns, misc=["_", "SpaceAfter=No"])
+    assert text.splitlines()[1] == "2\tcat\t_\tNOUN\tNN\t_\t0\troot\t_\tSpaceAfter=No"
+    (sentence,) = read_conllu(numbered(text), "x.conllu")
+    assert sentence == (1, "", ["the", "cat"], *columns.values(), "")
+    assert sentence_to_conllu(["a"]) == "1" + "\ta" + "\t_" * 8 + "\n"
+    with pytest.raises(ValueError, match="argument"):
+        sentence_to_conllu(["a", "b"], tags=["DT"])
+
+
 fields = st.sampled_from(["1", "2", "3", "0", "_", "1-2", "1.1", "", "x", "٣", "²", "-", "#"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.one_of(st.just(""), st.lists(fields, min_size=9, max_size=11).map("\t".join), st.text(max_size=5))))
 def test_any_lines_are_conllu_or_an_error_with_a_line(rows: list[str]) -> None:
     lines = [Line(i, row) for i, row in enumerate(rows, 1)]
     assert "x.conllu, line " in complaint(lambda: [sentence.tokens[0] for sentence in read_conllu(lines, "x.conllu")])
 
 
-@settings(deadline=None)
 @given(st.integers(1, 6).flatmap(lambda n: st.lists(st.integers(0, n), min_size=n, max_size=n)))
 def test_a_flaw_is_what_following_every_head_finds(heads: list[int]) -> None:
     def reaches_root(token: int) -> bool:

@@ -15,7 +15,7 @@ from prefect.exceptions import ParameterTypeError
 
 from phrasemodels.data.store import gc as upkeep
 from phrasemodels.data.store.gc import collect, damage, usage, waste
-from phrasemodels.data.store.leases import leased
+from phrasemodels.data.store.leases import leased_keys
 from phrasemodels.data.store.step import Job, Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.run.gc import gc
@@ -86,7 +86,7 @@ def test_of_two_that_remove_things_at_once_none_deletes_what_the_other_is_puttin
     replace = os.replace
 
     def beside_another(path: Path, to: Path) -> None:
-        upkeep._empty(store)
+        upkeep._empty_trash(store)
         replace(path, to)
 
     monkeypatch.setattr("phrasemodels.data.store.gc.os.replace", beside_another)
@@ -144,13 +144,13 @@ def test_what_is_scheduled_removes_what_the_command_does(store: Store, cli, monk
 
 
 HOLDER = """
-import sys, time
+import sys
 from pathlib import Path
 from phrasemodels.data.store.store import Store
 from phrasemodels.data.store.leases import lease
 with lease(Store(Path(sys.argv[1])), [sys.argv[2]]):
     print("held", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 """
 
 
@@ -159,11 +159,11 @@ def test_a_run_under_way_keeps_what_it_needs_until_it_is_killed(store: Store) ->
     store.run(step)
     age(store)
     command = [sys.executable, "-c", HOLDER, str(store.root), step.key]
-    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout.readline() == "held\n"
         assert collect(store, days=0) == []
         run.kill()
-    assert leased(store) == set()
+    assert leased_keys(store) == set()
     assert len(collect(store, days=0)) == 1
 
 

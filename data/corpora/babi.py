@@ -1,4 +1,4 @@
-"""Reader of bAbI: stories told in numbered lines, with questions in between.
+"""Reader of bAbI: stories in numbered lines, with questions among them.
 
 1 Mary went to the kitchen.
 2 Where is Mary?  TAB  kitchen  TAB  1
@@ -17,16 +17,16 @@ _NUMBERED = re.compile(r"([1-9][0-9]{0,5}) (.*)")
 
 
 def read(files: Mapping[str, Path], max_words: int, task: str = "") -> pa.Table:
-    """STORIES with one row a question: all facts that were told before it."""
+    """Return STORIES with a row for each question, which holds all facts of the story before the question."""
     path = files["stories"]
     rows: list[tuple[object, ...]] = []
-    facts: dict[int, str] = {}  # by line of the story
+    facts: dict[int, str] = {}  # by their line numbers in the story
     story, last = -1, 0
     for number, text in lines(path):
         match = _NUMBERED.fullmatch(text.rstrip())
         if not match or int(match[1]) not in (1, last + 1):
             raise ValueError(
-                f"{path}, line {number}: {text[:40]!r} does not go on with {last + 1}, or 1 for a new story"
+                f"{path}, line {number}: {text[:40]!r} does not begin with {last + 1}, or with 1 for a new story"
             )
         last = int(match[1])
         if last == 1:
@@ -37,7 +37,7 @@ def read(files: Mapping[str, Path], max_words: int, task: str = "") -> pa.Table:
             places = _places(support, facts, f"{path}, line {number}")
             rows.append((task, story, list(facts.values()), list(facts), question.strip(), answer.strip(), places))
             if not question.strip() or not answer.strip():
-                raise ValueError(f"{path}, line {number}: a question or an answer is empty")
+                raise ValueError(f"{path}, line {number}: the question or the answer is empty")
         else:
             facts[last] = question.strip()
     names = ("task", "story", "facts", "lines", "question", "answer", "support")
@@ -45,9 +45,9 @@ def read(files: Mapping[str, Path], max_words: int, task: str = "") -> pa.Table:
 
 
 def _places(support: str, facts: dict[int, str], where: str) -> list[int]:
-    """Executor among the facts of these lines of the story."""
+    """Return the positions, among the facts, of the supporting facts that are given by their line numbers."""
     places = {str(line): place for place, line in enumerate(facts)}
     wrong = [line for line in support.split() if line not in places]
     if wrong:
-        raise ValueError(f"{where}: the answer is said to follow from line {wrong[0]}, which tells no fact before it")
+        raise ValueError(f"{where}: the answer rests on line {wrong[0]}, which is no fact before the question")
     return [places[line] for line in support.split()]

@@ -1,7 +1,7 @@
-"""Reader of pairs in one file: source, target and, if there is one, a group, apart by a separator.
+"""Reader of pairs in one file: a separator divides each line into source, target and, optionally, a group.
 
-COGS: `source TAB target TAB kind of generalisation`. SCAN: `IN: source OUT: target`, whose prefix is "IN: " and whose
-separator is " OUT: ".
+COGS: `source TAB target TAB kind of generalisation`. SCAN: `IN: source OUT: target`, with the prefix "IN: " and the
+separator " OUT: ".
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,10 @@ Separator = Annotated[str, Field(min_length=1)]
 
 
 def read(files: One, max_words: int, separator: Separator = "\t", prefix: str = "") -> pa.Table:
-    """BITEXT of one file. ValueError: a line without the prefix, or with other than two or three columns that hold
-    something; nothing is dropped."""
+    """Return BITEXT of one file. No line is dropped.
+
+    ValueError: a line lacks the prefix, has not two or three columns, or has an empty source or target.
+    """
     (path,) = files.values()
     found = []
     for number, text in lines(path):
@@ -31,10 +33,10 @@ def read(files: One, max_words: int, separator: Separator = "\t", prefix: str = 
         if not text.startswith(prefix) or len(cells) == 1:
             raise ValueError(
                 f"{path}, line {number}: {text[:40]!r} is not {prefix!r}, source, {separator!r}, target; "
-                "give prefix and separator in the manifest's options"
+                "give prefix and separator in the options of the manifest"
             )
         if len(cells) > 3 or not all(cells[:2]):
-            said = f"{len(cells)} columns, not two or three" if all(cells[:2]) else "no source, or no target"
-            raise ValueError(f"{path}, line {number}: {said}; correct the line")
+            problem = f"{len(cells)} columns, not two or three" if all(cells[:2]) else "no source, or no target"
+            raise ValueError(f"{path}, line {number}: {problem}; correct the line")
         found.append((*cells, "")[:3])
     return build(BITEXT, str(path), columns(("source", "target", "group"), found), len(found))

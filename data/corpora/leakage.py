@@ -1,4 +1,4 @@
-"""How much of a test set stands verbatim in a training set."""
+"""Leakage: how many test records also occur in the training set."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ SEPARATORS = ("\x1e", "\x1f")
 
 
 class Leak(NamedTuple):
-    """Of `rows` test records `shared` stand in the training set."""
+    """`shared` of `rows` test records also occur in the training set."""
 
     shared: int
     rows: int
@@ -31,15 +31,14 @@ class Leak(NamedTuple):
 
 
 def leakage(train: pa.Table, test: pa.Table, columns: Sequence[str] = ()) -> Leak:
-    """Count test records whose columns equal those of a training record; by default, what the record says without ids,
-    groups, labels and analyses."""
+    """Count test records whose columns equal those of a training record; by default the columns of `content`."""
     columns = columns or content(test)
     shared = pc.sum(pc.is_in(_keys(test, columns), _keys(train, columns))).as_py()
     return Leak(shared or 0, test.num_rows)
 
 
 def content(table: pa.Table) -> tuple[str, ...]:
-    """The columns that hold what a record says."""
+    """Return the columns that hold the text of a record: not its id, group, label and analyses."""
     return next(columns for first, columns in CONTENT.items() if first in table.column_names)
 
 

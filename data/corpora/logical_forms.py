@@ -6,7 +6,7 @@
     <question type id=1>    TAB  single-relation
     ==================================================
 
-Geo and Atis are two files with a record a line, see `bitext`.
+Geo and Atis are pairs of files with a record a line: see `bitext`.
 """
 
 import re
@@ -19,22 +19,22 @@ from phrasemodels.data.formats.lines import bounded, lines
 from phrasemodels.data.formats.schemas import BITEXT, SENTENCES, build, columns
 
 TAGS = ("question", "logical form", "parameters", "question type")
-_TAGGED = re.compile(r"<([a-z ]+) id=(?:[^>]* id=)?(\d+)>\t?(.*)")  # some ids have remarks before them
+_TAGGED = re.compile(r"<([a-z ]+) id=(?:[^>]* id=)?(\d+)>\t?(.*)")  # some ids follow a remark
 
 
 def read(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """BITEXT of questions and logical forms; `group` is the type of the question."""
+    """Return BITEXT of questions and logical forms; the group is the type of the question."""
     path = files["blocks"]
     records = list(_blocks(path, max_words))
     for line, block in records:
         if not block["question"] or not block["logical form"]:
-            raise ValueError(f"{path}, line {line}: a question without logical form; read it as questions only")
+            raise ValueError(f"{path}, line {line}: a question without logical form; use the reader `questions`")
     found = [(block["question"], block["logical form"], block["question type"]) for _, block in records]
     return build(BITEXT, str(path), columns(("source", "target", "group"), found), len(records))
 
 
 def read_questions(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """SENTENCES of the questions, from blocks or from a file with a question a line."""
+    """Return SENTENCES of the questions in blocks, or in a file with a question a line."""
     if "blocks" in files:
         texts = [block["question"] for _, block in _blocks(files["blocks"], max_words)]
     else:
@@ -45,7 +45,7 @@ def read_questions(files: Mapping[str, Path], max_words: int) -> pa.Table:
 
 
 def _blocks(path: Path, max_words: int) -> Iterator[tuple[int, dict[str, str]]]:
-    """Every block with the line that it begins on. ValueError: another order of lines, or a block cut off."""
+    """Yield every block with the number of its first line. ValueError: lines in another order, or a block that is cut off."""
     block: dict[str, str] = {}
     begin, identity = 0, ""
     for number, text in lines(path):
@@ -58,11 +58,11 @@ def _blocks(path: Path, max_words: int) -> Iterator[tuple[int, dict[str, str]]]:
         expected = TAGS[len(block)] if len(block) < len(TAGS) else "a line of ="
         match = _TAGGED.fullmatch(text.rstrip())
         if not match or match[1] != expected or (block and match[2] != identity):
-            raise ValueError(f"{path}, line {number}: {text[:40]!r} where <{expected} id=...> should be")
+            raise ValueError(f"{path}, line {number}: {text[:40]!r} in place of <{expected} id=...>")
         if not block:
             begin, identity = number, match[2]
         block[expected] = bounded(match[3].strip(), str(path), number, max_words)
     if len(block) == len(TAGS):
         yield begin, block
     elif block:
-        raise ValueError(f"{path}, line {begin}: the block that begins here is cut off; get the file again")
+        raise ValueError(f"{path}, line {begin}: the block that begins here is cut off; download the file again")

@@ -1,4 +1,4 @@
-"""Readers of the SentEval tasks: classified sentences and related pairs."""
+"""Readers of the SentEval tasks: sentences with classes, and pairs of sentences."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +18,10 @@ MRPC = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
 
 
 def read_classes(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """SENTENCES of one file a class, a sentence a line; the label is the part that the file plays. The corpora hold
-    empty lines, which count: they keep their rows, with a reason."""
+    """Return SENTENCES of one file a class, a sentence a line; the label is the role of the file.
+
+    Empty lines, which some corpora have, become rows with a reason.
+    """
     texts: list[str] = []
     labels: list[str] = []
     for label, path in files.items():
@@ -31,26 +33,29 @@ def read_classes(files: Mapping[str, Path], max_words: int) -> pa.Table:
 
 
 def read_trec(files: Mapping[str, Path], max_words: int, encoding: Encoding = "utf-8") -> pa.Table:
-    """SENTENCES of `COARSE:fine question` lines: the coarse class is the label, the fine one the group."""
+    """Return SENTENCES of lines `COARSE:fine question`: the coarse class is the label, the fine class the group."""
     path = files["questions"]
     rows = []
     for number, text in lines(path, encoding):
         classes, _, question = text.strip().partition(" ")
         coarse, colon, fine = classes.partition(":")
         if not (colon and coarse and fine and question.strip()):
-            raise ValueError(f"{path}, line {number}: {text[:40]!r} is no 'COARSE:fine question'")
+            raise ValueError(f"{path}, line {number}: {text[:40]!r} is not 'COARSE:fine question'")
         rows.append((coarse, fine, bounded(question.strip(), str(path), number, max_words)))
     return build(SENTENCES, str(path), columns(("label", "group", "text"), rows), len(rows))
 
 
 def read_sentiment(files: Mapping[str, Path], max_words: int, binary: bool = False) -> pa.Table:
-    """SENTENCES of sentiment trees: the root's class from 0 to 4, or, without the neutral ones, its polarity."""
+    """Return SENTENCES of sentiment trees; the label is the root's class, 0 to 4.
+
+    binary: the label is the polarity, and neutral sentences are left out.
+    """
     path = files["trees"]
     rows = []
     for row, (number, tree) in enumerate(read_brackets(lines(path), str(path))):
         label = tree.spans[0].label if tree.spans else tree.tags[0]
         if label not in ("0", "1", "2", "3", "4"):
-            raise ValueError(f"{path}, line {number}: class {label!r} is none of 0 to 4")
+            raise ValueError(f"{path}, line {number}: class {label!r} is not one of 0 to 4")
         if not binary or label in POLARITY:
             text = bounded(" ".join(tree.tokens), str(path), number, max_words)
             rows.append((row, POLARITY[label] if binary else label, text, brackets(tree)))
@@ -58,7 +63,7 @@ def read_sentiment(files: Mapping[str, Path], max_words: int, binary: bool = Fal
 
 
 def read_sick(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """PAIRS with both the label of SICK-E and the score (1 to 5) of SICK-R."""
+    """Return PAIRS with the label of SICK-E and the score (1 to 5) of SICK-R."""
     path = files["pairs"]
     rows = [
         (fields[1], fields[2], _score(fields[3], path, number), fields[4].lower())
@@ -68,7 +73,7 @@ def read_sick(files: Mapping[str, Path], max_words: int) -> pa.Table:
 
 
 def read_similarity(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """PAIRS with scores from 0 to 5, of files `score TAB sentence TAB sentence`; the group is the part a file plays."""
+    """Return PAIRS with scores from 0 to 5, of lines `score TAB sentence TAB sentence`; the group is the role of the file."""
     rows = []
     for group, path in files.items():
         for number, fields in _fields(path, 3, max_words):
@@ -77,7 +82,7 @@ def read_similarity(files: Mapping[str, Path], max_words: int) -> pa.Table:
 
 
 def read_paraphrases(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """PAIRS that are paraphrases, or `other`; the files are one after another."""
+    """Return PAIRS with the label `paraphrase` or `other`, of all files in order."""
     labels = {"1": "paraphrase", "0": "other"}
     rows = []
     for path in files.values():
@@ -89,13 +94,13 @@ def read_paraphrases(files: Mapping[str, Path], max_words: int) -> pa.Table:
 
 
 def _pairs(path: Path, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """PAIRS of rows of these columns, the premise first."""
+    """Return PAIRS of rows with these columns, of which the first is the premise."""
     found = columns(names, rows) | {"family": families(row[0] for row in rows)}
     return build(PAIRS, str(path), found, len(rows))
 
 
 def _table(path: Path, header: tuple[str, ...], max_words: int) -> Iterator[tuple[int, list[str]]]:
-    """Rows of a table between tabs that begins with this header."""
+    """Return the rows of a table of tab-separated columns. ValueError: its first line is not this header."""
     rows = _fields(path, len(header), max_words)
     number, first = next(rows, (1, []))
     if tuple(first) != header:
@@ -108,7 +113,7 @@ def _fields(path: Path, count: int, max_words: int) -> Iterator[tuple[int, list[
         fields = [bounded(field.strip(), str(path), number, max_words) for field in text.split("\t")]
         if len(fields) != count or not all(fields):
             raise ValueError(
-                f"{path}, line {number}: {len(fields)} fields between tabs, {count} that are not empty expected"
+                f"{path}, line {number}: {len(fields)} tab-separated fields; expected {count}, none of them empty"
             )
         yield number, fields
 
@@ -117,7 +122,7 @@ def _score(text: str, path: Path, number: int) -> float:
     try:
         score = float(text)
     except ValueError as error:
-        raise ValueError(f"{path}, line {number}: {text!r} is no number") from error
+        raise ValueError(f"{path}, line {number}: {text!r} is not a number") from error
     if not 0 <= score <= 5:
-        raise ValueError(f"{path}, line {number}: a score of {text}, from 0 to 5 expected")
+        raise ValueError(f"{path}, line {number}: a score of {text}; expected 0 to 5")
     return score

@@ -1,4 +1,4 @@
-"""Readers of SNLI: the tokenised files without parses, and the official jsonl with both parses."""
+"""Readers of SNLI: tokenised files without parses, and the official jsonl files with both parses."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ PARTS = (
 
 
 def read_tokenised(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """PAIRS of three files that belong together line by line: premise, hypothesis, label."""
+    """Return PAIRS of three files whose lines N belong together: premise, hypothesis, label."""
     premises, hypotheses, labels = (read_lines(files[role], max_words) for role in ("premise", "hypothesis", "label"))
     if not len(premises) == len(hypotheses) == len(labels):
         raise ValueError(
@@ -37,8 +37,10 @@ def read_tokenised(files: Mapping[str, Path], max_words: int) -> pa.Table:
 
 
 def read_official(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """PAIRS of a jsonl file; words are the leaves of the binary parses. A pair without a gold label keeps its row, and
-    so does one whose parse is broken or has other words."""
+    """Return PAIRS of a jsonl file; the words are the leaves of the binary parses.
+
+    Pairs without a gold label, and pairs whose parse is broken or has other words, become rows with a reason.
+    """
     path = files["jsonl"]
     rows = [_pair(line, path, max_words) for line in lines(path) if line.text.strip()]
     found: dict[str, Any] = {name: [row[name] for row in rows] for name in PARTS}
@@ -47,14 +49,14 @@ def read_official(files: Mapping[str, Path], max_words: int) -> pa.Table:
 
 
 def families(premises: Iterable[str]) -> list[int]:
-    """For every pair the number of its premise; pairs with the same premise have the same."""
+    """Return the number of each pair's premise; pairs with the same premise have the same number."""
     seen: dict[str, int] = {}
     return [seen.setdefault(premise, len(seen)) for premise in premises]
 
 
 def _known(label: str, path: Path, number: int) -> str:
     if label not in LABELS:
-        raise ValueError(f"{path}, line {number}: label {label!r} is none of {', '.join(LABELS)}")
+        raise ValueError(f"{path}, line {number}: label {label!r} is not one of {', '.join(LABELS)}")
     return label
 
 
@@ -65,7 +67,9 @@ def _pair(line: Line, path: Path, max_words: int) -> dict[str, str]:
         if not all(isinstance(value, str) for value in fields.values()):
             raise TypeError("a field is not a string")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path}, line {line.number}: no pair of SNLI ({error!r}); get the file again") from error
+        raise ValueError(
+            f"{path}, line {line.number}: not a pair of SNLI ({error!r}); download the file again"
+        ) from error
     undecided = fields["gold_label"] == "-"
     label = "" if undecided else _known(fields["gold_label"], path, line.number)
     reasons = [UNDECIDED] if undecided else []
@@ -81,7 +85,7 @@ def _pair(line: Line, path: Path, max_words: int) -> dict[str, str]:
 
 
 def _tree(text: str, words: list[str]) -> str:
-    """The brackets in one form; nothing if they are broken or have other words."""
+    """Return brackets in the form of `brackets`; an empty string if they are broken or have other words."""
     try:
         tree = plain(parse(text))
     except ValueError:

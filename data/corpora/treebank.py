@@ -1,4 +1,4 @@
-"""Readers of treebanks: brackets, CoNLL-U, or both for the same sentences."""
+"""Readers of treebanks: brackets, CoNLL-U, or both of the same sentences."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,9 +29,11 @@ class _Row(NamedTuple):
 
 
 def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
-    """TREES of `brackets`, of `conllu`, or of both: then tree N and sentence N belong together, and words and tags are
-    those of the CoNLL-U file. Brackets may be a folder of Penn Treebank files, of which `sections` are read, from the
-    first to the last (all, if not given). The group of a sentence is its document."""
+    """Return TREES of the files `brackets`, `conllu` or both. The group of a sentence is its document.
+
+    With both, tree N and sentence N belong together, and words and tags are those of the CoNLL-U file. `brackets` may be
+    a folder of Penn Treebank files; sections: read those from the first to the last of these (default: all).
+    """
     where = str(next(iter(files.values())))
     if "brackets" not in files:
         rows = [_row(None, sentence, max_words, where) for sentence in _sentences(files)]
@@ -44,7 +46,7 @@ def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()
         trees, sentences = list(_trees(files["brackets"], sections)), list(_sentences(files))
         if len(trees) != len(sentences):
             raise ValueError(
-                f"{where} has {len(trees)} trees and {files['conllu']} {len(sentences)} sentences: number N of both "
+                f"{where} has {len(trees)} trees and {files['conllu']} {len(sentences)} sentences: tree N and sentence N "
                 "must belong together"
             )
         rows = [_row(tree, own, max_words, where) for (_, _, tree), own in zip(trees, sentences, strict=True)]
@@ -52,12 +54,12 @@ def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()
 
 
 def read_tagged(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
-    """TAGGED of the same files."""
+    """Return TAGGED of the same files."""
     return tagged(read(files, max_words, sections))
 
 
 def tagged(trees: pa.Table) -> pa.Table:
-    """TAGGED of TREES: Penn tags. What is wrong with a row's tree or heads does not matter here."""
+    """Return TREES as TAGGED, with Penn tags. Rows with a wrong tree or wrong heads are usable here."""
     found: dict[str, Any] = {name: trees[name].combine_chunks() for name in ("id", "tokens", "tags", "group")}
     found["reason"] = [NO_WORDS if reason == NO_WORDS else "" for reason in trees["reason"].to_pylist()]
     return build(TAGGED, "a treebank", found, trees.num_rows)
@@ -68,7 +70,7 @@ def _sentences(files: Mapping[str, Path]) -> Iterator[Analysed]:
 
 
 def _trees(path: Path, sections: Sequence[int]) -> Iterator[tuple[str, int, Tree]]:
-    """(document, line, tree) of a file, or of the files of a folder in order."""
+    """Yield (document, line, tree) of a file, or of all files of a folder in order."""
     for file in sorted(path.rglob("*.mrg")) if path.is_dir() else [path]:
         found = _SECTION.match(file.name)
         if sections and not (found and sections[0] <= int(found[1]) <= sections[-1]):
@@ -83,7 +85,7 @@ def _words(tree: Tree) -> tuple[list[str], list[str], list[str]]:
 
 
 def _row(tree: Tree | None, own: Analysed, max_words: int, where: str) -> _Row:
-    """A row of a tree and what CoNLL-U says of the same sentence; what does not fit is left out, with a reason."""
+    """Return the row of a tree and of the same sentence in CoNLL-U. A tree with other words is left out, with a reason."""
     if len(own.tokens) > max_words:
         raise ValueError(
             f"{where}, the sentence on line {own.line}: {len(own.tokens)} words, at most {max_words}; raise max_words"

@@ -1,1 +1,1 @@
-"""Manifests of corpora and the download of their files: mirrors, archives, digests, files that users supply."""
+"""Downloads: manifests of corpora and parsers, fetching from mirrors and URLs, archives, files that the user supplies."""

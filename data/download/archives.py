@@ -1,6 +1,6 @@
-"""Archives that nobody vouches for: what is in them stays inside the folder, and within bounds.
+"""Unpack untrusted zip and tar archives: no file leaves the target folder, and all sizes are bounded.
 
-Refused: `..` and absolute paths, links and devices, names that are long or differ in case only, encryption, too many
+Refused: `..` and absolute paths, links and devices, long names and names that differ only in case, encryption, too many
 entries, and more bytes than the caller allows or than RATIO times the archive.
 """
 
@@ -20,9 +20,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
-RATIO = 200
+RATIO = 200  # bytes unpacked for each byte of the archive
 MOST_ENTRIES, MOST_CHARACTERS = 100_000, 500  # of an archive; of a name
-HEADERS, HEADERS_EACH = 1 << 16, 1 << 11  # bytes, as tarfile keeps all of them: at first, and more with each entry
+HEADERS, HEADERS_EACH = 1 << 16, 1 << 11  # bytes of tar headers, all of which tarfile keeps: at first; for each entry
 OPENERS: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
@@ -37,21 +37,24 @@ BROKEN = (
     lzma.LZMAError,
     EOFError,
     OSError,
-    MemoryError,  # which xz may ask for, as much as it likes
-    UnicodeDecodeError,  # a name that is not what its flag says
+    MemoryError,  # an xz file states how much memory its decoder needs
+    UnicodeDecodeError,  # a name in zip is not in the encoding that its flag states
     NotImplementedError,
 )
 
 
 class Entry(NamedTuple):
-    """A file in an archive; what it is called there, and how to open it."""
+    """A file in an archive: its name there and a function that opens it."""
 
     name: str
     open: Callable[[], IO[bytes]]
 
 
 def unpack(archive: Path, folder: Path, most: int) -> list[str]:
-    """Put all files of an archive into a new folder and name them. A ValueError leaves nothing behind."""
+    """Unpack all files of an archive into a new folder and return their names. After an error the folder is gone.
+
+    ValueError: the archive is damaged, or refused.
+    """
     folder.mkdir(parents=True)
     left = min(most, _allowed(archive))
     try:
@@ -67,13 +70,13 @@ def unpack(archive: Path, folder: Path, most: int) -> list[str]:
 
 
 def extract(archive: Path, member: str, target: Path, most: int) -> None:
-    """Put one file of an archive at `target`."""
+    """Unpack one file of an archive to `target`. ValueError: the archive is damaged or refused, or has no such file."""
     with _entries(archive, allowed := _allowed(archive)) as entries:
-        found = [entry for entry in entries if entry.name == member]
-        if not found:
-            raise ValueError(f"{archive} holds no {member!r}: another version of the archive?")
+        entry = next((entry for entry in entries if entry.name == member), None)
+        if entry is None:
+            raise ValueError(f"{archive} holds no {member!r}: is it another version of the archive?")
         try:
-            _copy(archive, found[0], target, min(most, allowed))
+            _copy(archive, entry, target, min(most, allowed))
         except BaseException:
             target.unlink(missing_ok=True)
             raise
@@ -84,13 +87,13 @@ def _allowed(archive: Path) -> int:
 
 
 def _copy(archive: Path, entry: Entry, target: Path, most: int) -> int:
-    """Copy an entry and count its bytes; what the archive says of its size does not matter."""
+    """Copy an entry and return its bytes, counted: the size that the archive states is not trusted."""
     total = 0
     with target.open("xb") as out:
         for chunk in _chunks(archive, entry):
             total += len(chunk)
             if total > most:
-                raise ValueError(f"{archive}: {entry.name!r} would take more than {most} bytes; nothing was kept")
+                raise ValueError(f"{archive}: {entry.name!r} takes more than {most} bytes; nothing was kept")
             out.write(chunk)
     return total
 
@@ -101,17 +104,19 @@ def _chunks(archive: Path, entry: Entry) -> Iterator[bytes]:
             while chunk := source.read(CHUNK):
                 yield chunk
     except BROKEN as error:
-        raise ValueError(f"{archive}: {entry.name!r} is damaged ({_line(error)}); get the archive again") from error
+        raise ValueError(
+            f"{archive}: {entry.name!r} is damaged ({_one_line(error)}); download the archive again"
+        ) from error
 
 
-def _line(error: BaseException) -> str:
-    """What a library says, in a line."""
+def _one_line(error: BaseException) -> str:
+    """Return the message of an error on one line."""
     return " ".join(str(error).split())
 
 
 @contextmanager
 def _entries(archive: Path, most: int) -> Iterator[list[Entry]]:
-    """The files of a zip or tar archive, all names checked; of a tar, at most so many bytes are read to list them."""
+    """Yield the files of a zip or tar archive, their names checked. To list a tar, at most `most` bytes of it are read."""
     with ExitStack() as opened:
         try:
             if zipfile.is_zipfile(archive):
@@ -120,7 +125,9 @@ def _entries(archive: Path, most: int) -> Iterator[list[Entry]]:
                 entries = _tar_entries(archive, opened.enter_context(_unpacked(archive)), most)
             checked = _checked(archive, entries)
         except BROKEN as error:
-            raise ValueError(f"{archive}: not a whole zip or tar archive ({_line(error)}); get it again") from error
+            raise ValueError(
+                f"{archive}: not a whole zip or tar archive ({_one_line(error)}); download it again"
+            ) from error
         yield checked
 
 
@@ -136,14 +143,14 @@ def _zip_entries(archive: Path, opened: zipfile.ZipFile) -> Iterator[Entry]:
 
 
 def _unpacked(archive: Path) -> IO[bytes]:
-    """A tar archive without its compression."""
+    """Open a tar archive, decompressed."""
     with archive.open("rb") as file:
         start = file.read(6)
     return next((opener for magic, opener in OPENERS.items() if start.startswith(magic)), open)(archive, "rb")
 
 
 class _Headers:
-    """A tar archive as it is listed: of headers, each of which tarfile reads whole, it gives only what is left."""
+    """A tar archive while it is listed: tarfile reads each header whole, so the bytes of all headers are bounded here."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.seek, self.tell, self.left = file, file.seek, file.tell, HEADERS
@@ -156,7 +163,7 @@ class _Headers:
 
 
 class _Tar(tarfile.TarFile):
-    """A tar archive whose members keep nothing of what is said of all, and whose numbers are numbers."""
+    """A tar archive that ignores global pax headers and reports numbers that are none as a ReadError."""
 
     def next(self) -> tarfile.TarInfo | None:
         try:
@@ -175,11 +182,11 @@ def _tar_entries(archive: Path, file: IO[bytes], most: int) -> Iterator[Entry]:
         if not (info.isreg() or info.isdir()) or info.issparse():
             raise ValueError(f"{archive}: {info.name!r} is a link or a device; nothing was unpacked")
         if info.isreg():
-            if not 0 <= info.size <= most:  # all of it would be unpacked to find the next header
-                raise ValueError(f"{archive}: {info.name!r} would take more than {most} bytes; nothing was unpacked")
+            if not 0 <= info.size <= most:  # to find the next header, all of it would be decompressed
+                raise ValueError(f"{archive}: {info.name!r} takes more than {most} bytes; nothing was unpacked")
             most -= info.size
             yield Entry(info.name.removeprefix("./"), partial(_regular, opened, info))
-    opened.fileobj = file  # contents are bounded where they are copied
+    opened.fileobj = file  # _copy bounds the contents
 
 
 def _regular(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
@@ -206,10 +213,10 @@ def _checked(archive: Path, entries: Iterator[Entry]) -> list[Entry]:
             raise ValueError(f"{archive}: {entry.name!r} would leave the folder; nothing was unpacked")
         folded = unicodedata.normalize("NFC", entry.name).casefold()
         if folded in seen:
-            raise ValueError(f"{archive}: {entry.name!r} and {seen[folded]!r} differ in case only, or not at all")
+            raise ValueError(f"{archive}: {entry.name!r} and {seen[folded]!r} differ only in case, or not at all")
         seen[folded] = entry.name
         checked.append(entry)
-    # what is in a folder stands right behind it
+    # sorted in this way, the files of a folder follow the folder's own name
     for name, after in pairwise(sorted(seen, key=lambda name: name.replace("/", "\0"))):
         if after.startswith(f"{name}/"):
             raise ValueError(f"{archive}: {name!r} is a file and a folder; nothing was unpacked")

@@ -1,6 +1,7 @@
-"""Download: from a mirror folder or from URLs in order, streamed, resumed, verified, renamed.
+"""Fetch a file of a manifest: from mirror folders, then from its URLs in order, then built from upstream files.
 
-A file counts only with the digest of its manifest. What it is compressed with (.gz, .xz) is undone on the way.
+Downloads are streamed and resumed. A file is decompressed (.gz, .xz), verified against the digest of the manifest, and
+renamed to its final path at the end.
 """
 
 import gzip
@@ -24,49 +25,58 @@ from phrasemodels.data.download import internet
 from phrasemodels.data.download.archives import extract
 from phrasemodels.data.download.manifest import Concatenation, File, FirstLines, Member
 from phrasemodels.data.download.mirrors import Sources
-from phrasemodels.data.store.artifacts import replacing
+from phrasemodels.data.store.artifacts import atomic_replace
 
 ATTEMPTS = 5
 CHUNK = 1 << 16
-PATIENCE, SLOWEST = 60.0, 1000.0  # after so many seconds a download has to come at so many bytes a second
+PATIENCE, SLOWEST = 60.0, 1000.0  # seconds without data; bytes a second, on average, once these seconds are over
 REDIRECTS = 10
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": partial(lzma.open, format=lzma.FORMAT_XZ)}
-AGAIN = "get the file again; or put sha256 and bytes of what is in yours, unpacked, into the manifest"
-BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, MemoryError)  # xz says how much memory it wants
+AGAIN = "download the file again, or write the sha256 and the bytes of yours, unpacked, into the manifest"
+BROKEN = (
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    gzip.BadGzipFile,
+    MemoryError,
+)  # an xz file states how much memory its decoder needs
 
 
 class InterruptedDownloadError(Exception):
-    """The network failed in a way that another attempt may mend."""
+    """The download broke off; another attempt may succeed."""
 
 
 def fetch(file: File, target: Path, sources: Sources) -> str:
-    """Put a file at `target` and say where it came from. OSError: nowhere to be had, and what each place said."""
-    said = []
+    """Fetch a file to `target` and return the path or URL that it came from.
+
+    OSError: no place has the file; the message names each place and its error.
+    """
+    errors = []
     for place, put in _places(file, sources):
         try:
             put(target)
             return place
         except (ValueError, InterruptedDownloadError, httpx.InvalidURL) as error:
-            said.append(f"{place}: {error}")
+            errors.append(f"{place}: {error}")
     if sources.offline:
-        said.append("offline")
-    said = said or [f"{mirror / file.mirror}: not a file" for mirror in sources.mirrors]
+        errors.append("offline")
+    errors = errors or [f"{mirror / file.mirror}: not a file" for mirror in sources.mirrors]
     places = " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors)
     places = places or "a folder named by PHRASEMODELS_MIRROR"
-    raise OSError(f"{file.name} is not to be had ({'; '.join(said)}); put it at {places}")
+    raise OSError(f"{file.name} cannot be fetched ({'; '.join(errors)}); put it at {places}")
 
 
 def missing(files: Iterable[File], sources: Sources) -> list[File]:
-    """The files that no mirror has."""
+    """Return the files that no mirror folder has."""
     return [f for f in files if not any((mirror / f.mirror).is_file() for mirror in sources.mirrors)]
 
 
-Put = Callable[[Path], None]  # (where) -> the file, unpacked and verified
-Save = Callable[[Path, Sources], None]  # (where, how to ask) -> the upstream file, still packed
+Put = Callable[[Path], None]  # write the file, unpacked and verified, to a path
+Save = Callable[[Path, Sources], None]  # write the upstream file, still packed, to a path
 
 
 def _places(file: File, sources: Sources) -> Iterator[tuple[str, Put]]:
-    """Where a file may be, in order, and how it comes from there: as it is, or built from what is upstream."""
+    """Yield the places where a file may be, in order, each with a function that fetches the file from there."""
     for mirror in sources.mirrors:
         if (found := mirror / file.mirror).is_file():
             yield str(found), partial(_unpack, file, found)
@@ -83,12 +93,12 @@ def _places(file: File, sources: Sources) -> Iterator[tuple[str, Put]]:
 
 
 def _without_query(url: str) -> str:
-    """An address as it may be printed and kept: its query may be a signature."""
+    """Return a URL without its query, which may hold a signature and must not be printed or kept."""
     return url.partition("?")[0]
 
 
 def _download(file: File, save: Save, name: str, sources: Sources, target: Path) -> None:
-    """By way of a folder of its own, so that nothing of one place is taken for another's."""
+    """Download to a temporary folder, so that one place never resumes the file of another, then unpack to `target`."""
     with TemporaryDirectory(dir=target.parent, prefix=".fetch-") as folder:
         part = Path(folder, name)
         save(part, sources)
@@ -135,17 +145,20 @@ def _save(url: str, most: int, part: Path, sources: Sources) -> None:
 
 
 def _stream(url: str, part: Path, most: int, transport: type[internet.Transport]) -> None:
-    """Go on with a download from where it stopped. What another attempt may mend raises InterruptedDownloadError."""
+    """Download a URL to `part`, from the byte where an earlier attempt stopped.
+
+    InterruptedDownloadError: another attempt may succeed. ValueError: it cannot.
+    """
     have, started = part.stat().st_size if part.exists() else 0, time.monotonic()
-    patience = internet.Patience(PATIENCE)
+    deadline = internet.Deadline(PATIENCE)
     headers = {"Range": f"bytes={have}-"} if have else {}
     headers["Accept-Encoding"] = "identity"
     try:
         with (
-            internet.client(transport, patience) as client,
+            internet.client(transport, deadline) as client,
             _answer(client, client.build_request("GET", url, headers=headers, timeout=30)) as response,
         ):
-            if have and response.status_code == 416:  # nothing beyond what we have
+            if have and response.status_code == 416:  # the part is complete
                 return
             if response.status_code in (408, 425, 429) or response.status_code >= 500:
                 raise InterruptedDownloadError(f"HTTP {response.status_code}")
@@ -154,21 +167,21 @@ def _stream(url: str, part: Path, most: int, transport: type[internet.Transport]
             resumed = response.status_code == 206
             total = before = have if resumed else 0
             with part.open("ab" if resumed else "wb") as out:
-                for chunk in response.iter_raw():  # what a lying Content-Encoding would inflate is not
+                for chunk in response.iter_raw():  # raw: a false Content-Encoding is not decoded
                     total += len(chunk)
                     if total > most:
-                        raise ValueError(f"more than {most} bytes, the manifest promises fewer; nothing was kept")
+                        raise ValueError(f"more than {most} bytes, the manifest states fewer; nothing was kept")
                     out.write(chunk)
                     if (waited := time.monotonic() - started) > PATIENCE and total - before < SLOWEST * waited:
                         raise InterruptedDownloadError(f"slower than {SLOWEST:.0f} bytes a second")
-                    patience.renew()
+                    deadline.renew()
     except httpx.RequestError as error:
         raise InterruptedDownloadError(str(error) or type(error).__name__) from error
 
 
 @contextmanager
 def _answer(client: httpx.Client, request: httpx.Request) -> Iterator[httpx.Response]:
-    """What is answered in the end; on the way there nobody reads bodies, which may have no end."""
+    """Follow redirects and yield the final response; bodies of redirects, which may be endless, are not read."""
     for _ in range(REDIRECTS + 1):
         with closing(client.send(request, stream=True, follow_redirects=False)) as response:
             if response.next_request is None:
@@ -179,22 +192,22 @@ def _answer(client: httpx.Client, request: httpx.Request) -> Iterator[httpx.Resp
 
 
 def _unpack(file: File, packed: Path, target: Path) -> None:
-    """Decompress, verify, rename. Wrong content leaves nothing behind."""
+    """Decompress a file, verify it and rename it to `target`. ValueError: another content; nothing is kept."""
     try:
         with (
             closing(OPENERS.get(packed.suffix, open)(packed, "rb")) as source,
-            replacing(target) as aside,
-            aside.open("wb") as out,
+            atomic_replace(target) as temporary,
+            temporary.open("wb") as out,
         ):
             digest = _copy(source, out, file.bytes)
             if digest != file.sha256:
-                raise ValueError(f"sha256 is {digest}, the manifest says {file.sha256}; {AGAIN}")
+                raise ValueError(f"sha256 is {digest}, the manifest states {file.sha256}; {AGAIN}")
     except BROKEN as error:
-        raise ValueError(f"truncated or not a {packed.suffix} file ({error!r}); get the file again") from error
+        raise ValueError(f"truncated or not a {packed.suffix} file ({error!r}); download the file again") from error
 
 
 def _copy(source: BinaryIO, out: BinaryIO, most: int) -> str:
-    """Copy and hash; stops after `most` bytes, so that a bomb cannot fill the disk."""
+    """Copy a stream and return its sha256. ValueError: more than `most` bytes, as of a decompression bomb."""
     digest, total = hashlib.sha256(), 0
     while chunk := source.read(CHUNK):
         total += len(chunk)
@@ -206,10 +219,10 @@ def _copy(source: BinaryIO, out: BinaryIO, most: int) -> str:
 
 
 def free_space(folder: Path, needed: int) -> None:
-    """An OSError, before anything is written, if the disk has too little room."""
+    """Check the space on a disk before anything is written. OSError: fewer than `needed` bytes are free."""
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(
             f"{folder} has {free >> 20} MiB free and {needed >> 20} MiB are needed: "
-            "free some, or set PHRASEMODELS_STORE"
+            "free some space, or choose another folder with PHRASEMODELS_STORE"
         )

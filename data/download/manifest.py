@@ -1,6 +1,6 @@
-"""What a corpus is: its files, where to get them, what they must hash to, and on what terms.
+"""Manifests of corpora: files, their URLs and digests, splits, licences. Each is a TOML file in data/manifests/.
 
-One TOML file a corpus in data/manifests/. Unknown keys are refused.
+Unknown keys are refused.
 """
 
 import difflib
@@ -16,6 +16,8 @@ MANIFESTS = Path(__file__).parents[1] / "manifests"
 
 
 class Strict(BaseModel):
+    """A part of a TOML file; unknown keys are errors."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -28,7 +30,7 @@ def _inside(value: str) -> str:
 def _is_http(value: str) -> str:
     if not value.startswith(("https://", "http://")):
         raise ValueError(f"{value!r} is not an http(s) address")
-    if "@" in urlsplit(value).netloc:  # it would be printed and kept
+    if "@" in urlsplit(value).netloc:  # URLs are printed and kept
         raise ValueError("an address must not contain a user or a password; put the file into a mirror folder")
     return value
 
@@ -40,7 +42,7 @@ Option = bool | int | float | str | tuple[int, ...] | tuple[str, ...]
 
 
 class Concatenation(Strict):
-    """A file that is several files upstream: the parts, in this order, put into the {} of the address."""
+    """A file that is the concatenation of upstream files: each part, in this order, replaces the {} of the URL."""
 
     transform: Literal["concatenate"]
     url: Url
@@ -48,7 +50,7 @@ class Concatenation(Strict):
 
 
 class FirstLines(Strict):
-    """A file that is the beginning of one upstream."""
+    """A file that is the first lines of an upstream file."""
 
     transform: Literal["first_lines"]
     url: Url
@@ -56,7 +58,7 @@ class FirstLines(Strict):
 
 
 class Member(Strict):
-    """A file that is in an archive upstream."""
+    """A file in an upstream archive."""
 
     transform: Literal["member"]
     url: Url
@@ -65,9 +67,9 @@ class Member(Strict):
 
 
 class File(Strict):
-    """A file of a corpus. The digest is of the content after decompression; `mirror` is a path in a mirror folder.
+    """A file of a corpus. sha256 and bytes are of the decompressed content; `mirror` is its path in a mirror folder.
 
-    `build` makes it from what is upstream where there is no such file; the digest is the same.
+    build: how to make the file from upstream files, if no URL has it; the digest is the same.
     """
 
     name: Inside
@@ -78,22 +80,22 @@ class File(Strict):
     build: Annotated[Concatenation | FirstLines | Member, Field(discriminator="transform")] | None = None
 
 
-class Source(Strict):
-    """What a user puts in by hand: files that match `pattern` in a folder that they name, or in `archive` there.
+class UserFiles(Strict):
+    """Files that the user supplies: those that match `pattern` in the user's folder, or in `archive` in that folder.
 
-    One file keeps its name; several are put into a folder called `name` with as many levels as the pattern has.
+    A single file is called `name`; several files are put into a folder `name`, below as many folders as the pattern has.
     """
 
     name: Inside
     pattern: str = Field(min_length=1)
-    count: int = Field(default=1, ge=0, description="how many files there must be; 0: several")
+    count: int = Field(default=1, ge=0, description="number of files; 0: any")
     archive: str = ""
-    git_blob: str = Field(default="", pattern=r"^([0-9a-f]{40})?$", description="identity of a single file in git")
+    git_blob: str = Field(default="", pattern=r"^([0-9a-f]{40})?$", description="git's hash of a single file")
     instructions: str
 
 
 class Part(Strict):
-    """A share of the rows: [start, stop) in a fixed random order in which equal values of `by` stay together."""
+    """A part of the rows: [start, stop) in a fixed random order, in which rows with equal values of `by` stay together."""
 
     by: str = "id"
     start: int = Field(default=0, ge=0)
@@ -102,15 +104,15 @@ class Part(Strict):
     @model_validator(mode="after")
     def _some(self) -> Self:
         if self.stop is not None and self.stop <= self.start:
-            raise ValueError("stop is not after start")
+            raise ValueError(f"stop = {self.stop} is not after start = {self.start}")
         return self
 
 
 class Split(Strict):
-    """A division of a corpus: how many records it must have, and which file plays which part.
+    """A split of a corpus: its files, by the roles that the reader gives them, and its number of records.
 
-    `rows` is left out only where nobody can say beforehand. `reasons` counts the rows that cannot be used, by reason.
-    What is not given here is as in the manifest.
+    rows: None only where it cannot be known beforehand. reasons: numbers of unusable rows, by reason. schema, reader,
+    licence, redistributable and stand_in default to those of the manifest.
     """
 
     rows: int | None = Field(default=None, gt=0)
@@ -127,7 +129,7 @@ class Split(Strict):
 
 
 class Terms(NamedTuple):
-    """On what terms a split may be used."""
+    """The terms of use of a split."""
 
     licence: str
     redistributable: bool
@@ -135,7 +137,7 @@ class Terms(NamedTuple):
 
 
 class Manifest(Strict):
-    """A corpus. A stand-in takes the place of a corpus that cannot be had: its scores are not the paper's scores."""
+    """A corpus. A stand-in replaces a corpus that is not available: scores on it cannot be compared with the paper's."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     title: str
@@ -151,13 +153,13 @@ class Manifest(Strict):
     max_words: int = Field(default=1000, gt=0)
     lists: dict[str, tuple[Inside, ...]] = {}
     files: tuple[File, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[UserFiles, ...] = ()
     splits: dict[str, Split]
 
     @model_validator(mode="before")
     @classmethod
     def lists_become_parts(cls, value: Any) -> Any:
-        """`parts = "train"` means the list of this name."""
+        """Replace the name of a list, as in `parts = "train"`, by the list."""
         for file in value.get("files", ()) if isinstance(value, dict) else ():
             build = file.get("build") if isinstance(file, dict) else None
             if isinstance(build, dict) and isinstance(build.get("parts"), str):
@@ -177,13 +179,13 @@ class Manifest(Strict):
         return self
 
     def split(self, name: str) -> Split:
-        """A split by name."""
+        """Return a split by name."""
         if name not in self.splits:
             raise ValueError(f"{self.name} has no split {name!r}: {closest(name, self.splits)}")
         return self.splits[name]
 
     def terms(self, split: str) -> Terms:
-        """On what terms a split may be used."""
+        """Return the terms of use of a split."""
         own = self.split(split)
         return Terms(
             own.licence or self.licence,
@@ -192,38 +194,38 @@ class Manifest(Strict):
         )
 
 
-def by_hand(manifest: Manifest, source: Source) -> str:
-    """What to do for a source that is missing."""
+def how_to_supply(manifest: Manifest, files: UserFiles) -> str:
+    """Return instructions for user files that are missing."""
     return (
-        f"{manifest.name}: {source.name} is put in by hand: {source.instructions} Put it into a folder "
+        f"{manifest.name}: {files.name} must be supplied by the user: {files.instructions} Put it into a folder "
         f"{manifest.name} in the folder that PHRASEMODELS_SUPPLIED names."
     )
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """A hint for a word that is not among the known ones."""
+    """Return a hint for an unknown word: the nearest known word, or all of them."""
     known = sorted(known)
     match = difflib.get_close_matches(word, known, 1)
     return f"did you mean {match[0]!r}?" if match else "known: " + ", ".join(known)
 
 
 def names() -> list[str]:
-    """All corpora that have a manifest."""
+    """Return the names of all corpora."""
     return sorted(path.stem for path in MANIFESTS.glob("*.toml"))
 
 
 def load(name: str) -> Manifest:
-    """The manifest of a corpus by name."""
+    """Load the manifest of a corpus by name."""
     if name not in names():
         raise ValueError(f"no corpus {name!r}: {closest(name, names())}")
-    found = read(path := MANIFESTS / f"{name}.toml")
-    if found.name != name:
-        raise ValueError(f"{path}: name is {found.name!r}; call the file so, or the corpus as the file")
-    return found
+    manifest = read(path := MANIFESTS / f"{name}.toml")
+    if manifest.name != name:
+        raise ValueError(f"{path}: name is {manifest.name!r}, but the file is called {name!r}; make them the same")
+    return manifest
 
 
 def read(path: Path) -> Manifest:
-    """A manifest file; a ValueError names the file and the key that is wrong."""
+    """Read a manifest. ValueError: it names the file and the key that is wrong."""
     return validated(path, Manifest)
 
 
@@ -231,23 +233,23 @@ M = TypeVar("M", bound=Strict)
 
 
 def validated(path: Path, kind: type[M]) -> M:
-    """A TOML file of this kind."""
+    """Read a TOML file as an instance of a model. ValueError: it names the file and the keys that are wrong."""
     try:
         return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except ValidationError as error:
         raise ValueError(f"{path}: {explain(error)}") from error
-    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or without end
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
         raise ValueError(f"{path}: {error}") from error
 
 
 def explain(error: ValidationError) -> str:
-    """The first few mistakes in a line, with the nearest known key for an unknown one."""
-    told = "; ".join(_explain(one) for one in _most_telling_first(error)[:5])
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in told)  # keys may hold anything
+    """Return the first five errors on one line, with the nearest known key for each unknown key."""
+    text = "; ".join(_explain(one) for one in _missing_keys_last(error)[:5])
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)  # keys may hold control characters
 
 
-def _most_telling_first(error: ValidationError) -> list[Any]:
-    """A misspelt key explains a missing one, so what is missing comes last."""
+def _missing_keys_last(error: ValidationError) -> list[Any]:
+    """Return the errors with missing keys last: a misspelt key often explains a missing one."""
     return sorted(error.errors(), key=lambda one: one["type"] == "missing")
 
 
@@ -258,7 +260,7 @@ def _explain(one: Any) -> str:
 
 
 def _keys(location: tuple[str | int, ...]) -> list[str]:
-    """The keys that are known where an unknown one stands."""
+    """Return the keys that are known at the place of an unknown key."""
     models: list[type[BaseModel]] = [Manifest]
     for part in location[:-1]:
         fields = [f for model in models for name, f in model.model_fields.items() if part in (name, f.alias)]

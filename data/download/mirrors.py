@@ -1,4 +1,4 @@
-"""Where files may come from."""
+"""The places from which files may be fetched."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,10 +6,12 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Sources:
-    """Where files may come from: mirror folders first, then, unless offline, the URLs of the manifest; private: also
-    those with addresses that are not on the internet."""
+    """The places from which files may be fetched: mirror folders and then, unless offline, the URLs of the manifest.
+
+    private: URLs may have addresses that are not on the internet.
+    """
 
     mirrors: tuple[Path, ...] = ()
     offline: bool = False
     private: bool = False
-    wait: float = 1.0  # seconds before the second attempt; doubled, with jitter, each time
+    wait: float = 1.0  # seconds before the second attempt, doubled for each further one, with jitter

@@ -1,4 +1,4 @@
-"""Models of parsers that are fetched: their files and digests, as of a corpus. One TOML file each in manifests/parsers/."""
+"""Manifests of parser models to fetch: files, digests, licences. Each is a TOML file in data/manifests/parsers/."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ PARSERS = MANIFESTS / "parsers"
 
 
 class ParserManifest(Strict):
-    """A folder of models that Stanza loads; what rests on them is a stand-in if they are."""
+    """A folder of models that Stanza loads. If the models are a stand-in, so is everything that is made with them."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     title: str
@@ -31,25 +31,28 @@ class ParserManifest(Strict):
 
 
 def names() -> list[str]:
-    """All parsers that have a manifest."""
+    """Return the names of all parsers."""
     return sorted(path.stem for path in PARSERS.glob("*.toml"))
 
 
 def load(name: str) -> ParserManifest:
-    """A parser's manifest by name; a ValueError says what is wrong with the name, or with the file."""
+    """Load the manifest of a parser by name. ValueError: the name is unknown, or the file is wrong."""
     if name not in names():
         raise ValueError(f"no parser {name!r}: {closest(name, names())}")
     return read(PARSERS / f"{name}.toml")
 
 
 def read(path: Path) -> ParserManifest:
-    """A manifest file; a ValueError names the file and the key that is wrong."""
+    """Read a manifest. ValueError: it names the file and the key that is wrong."""
     return validated(path, ParserManifest)
 
 
 def obtain(manifest: ParserManifest, target: Path, sources: Sources) -> dict[str, Any]:
-    """Put every file below `target` and say where each came from. OSError: nowhere to be had, with instructions."""
-    from phrasemodels.data.download.fetch import fetch  # needs libraries that a box that only trains does without
+    """Fetch every file to a path below `target`; return the path or URL that each came from.
+
+    OSError: a file cannot be fetched; the message holds the instructions of the manifest.
+    """
+    from phrasemodels.data.download.fetch import fetch  # a machine that only trains lacks its libraries
 
     origins = {}
     for file in manifest.files:

@@ -1,4 +1,4 @@
-"""What a user puts in by hand: corpora that nobody may pass on. They are found in folders that the user names."""
+"""Corpora that the user supplies, since they may not be passed on: found in folders that the user names."""
 
 import hashlib
 import os
@@ -10,43 +10,43 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from phrasemodels.data.download.archives import unpack
-from phrasemodels.data.download.manifest import Manifest, Source, by_hand
+from phrasemodels.data.download.manifest import Manifest, UserFiles, how_to_supply
 from phrasemodels.data.download.mirrors import Sources
 
-MOST_BYTES = 20_000_000_000  # of an archive, unpacked
+MOST_BYTES = 20_000_000_000  # of an unpacked archive
 
 
 def folders(manifest: Manifest, sources: Sources) -> list[Path]:
-    """Where files put in by hand are looked for: a folder called like the corpus in every folder of the sources."""
+    """Return the folders that are searched for user files: one named as the corpus in each folder of the sources."""
     return [mirror / manifest.name for mirror in sources.mirrors]
 
 
 def obtain(manifest: Manifest, target: Path, sources: Sources) -> dict[str, str]:
-    """Put every file of a corpus below `target` and say where each came from.
+    """Fetch every file of a corpus to a path below `target`; return the path or URL that each came from.
 
-    What a user has to put in may be missing if the corpus has other files. ValueError: wrong content; OSError: nothing
-    to be had, with instructions.
+    User files may be missing if the corpus has other files. ValueError: a file has another content. OSError: a file
+    cannot be fetched, or there are no files; the message holds instructions.
     """
-    from phrasemodels.data.download.fetch import fetch  # needs libraries that a box that only trains does without
+    from phrasemodels.data.download.fetch import fetch  # a machine that only trains lacks its libraries
 
     origins = {}
     for file in manifest.files:
         place = target / file.name
         place.parent.mkdir(parents=True, exist_ok=True)
         origins[file.name] = fetch(file, place, sources)
-    for source in manifest.sources:
-        for name, path in supplied(manifest, source, sources, target).items():
+    for wanted in manifest.sources:
+        for name, path in copy_user_files(manifest, wanted, sources, target).items():
             origins[name] = str(path)
     if not origins:
-        raise OSError(by_hand(manifest, manifest.sources[0]))
+        raise OSError(how_to_supply(manifest, manifest.sources[0]))
     return origins
 
 
-def supplied(manifest: Manifest, source: Source, sources: Sources, target: Path) -> dict[str, Path]:
-    """Copy what a user put in for one source below `target`; nothing where they put in nothing."""
+def copy_user_files(manifest: Manifest, wanted: UserFiles, sources: Sources, target: Path) -> dict[str, Path]:
+    """Copy user files to paths below `target`; return the folder that each came from, or {} if there are none."""
     for folder in folders(manifest, sources):
-        with _opened(source, folder) as root:
-            found = locate(source, root)
+        with _opened(wanted, folder) as root:
+            found = locate(wanted, root)
             for name, path in found.items():
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target / name)
@@ -56,12 +56,12 @@ def supplied(manifest: Manifest, source: Source, sources: Sources, target: Path)
 
 
 def digests(manifest: Manifest, sources: Sources) -> dict[str, str]:
-    """sha256 of every file of a corpus: of the manifest, and of what a user put in."""
+    """Return the sha256 of every file of a corpus: of downloads as the manifest states it, of user files as it is."""
     known = {file.name: file.sha256 for file in manifest.files}
-    for source in manifest.sources:
+    for wanted in manifest.sources:
         for folder in folders(manifest, sources):
-            with _opened(source, folder) as root:
-                found = locate(source, root)
+            with _opened(wanted, folder) as root:
+                found = locate(wanted, root)
                 known |= {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in found.items()}
             if found:
                 break
@@ -69,36 +69,36 @@ def digests(manifest: Manifest, sources: Sources) -> dict[str, str]:
 
 
 @contextmanager
-def _opened(source: Source, folder: Path) -> Iterator[Path]:
-    """The folder itself, or the unpacked archive of a source if it lies in the folder."""
-    if source.archive and (folder / source.archive).is_file():
-        with tempfile.TemporaryDirectory() as aside:
-            unpack(folder / source.archive, Path(aside) / "unpacked", MOST_BYTES)
-            yield Path(aside) / "unpacked"
+def _opened(wanted: UserFiles, folder: Path) -> Iterator[Path]:
+    """Yield the folder itself or, if the archive of the user files is in it, a temporary folder with its content."""
+    if wanted.archive and (folder / wanted.archive).is_file():
+        with tempfile.TemporaryDirectory() as temporary:
+            unpack(folder / wanted.archive, Path(temporary) / "unpacked", MOST_BYTES)
+            yield Path(temporary) / "unpacked"
     else:
         yield folder
 
 
-def locate(source: Source, folder: Path) -> dict[str, Path]:
-    """The files of a source anywhere below a folder, by the names that they get; upper and lower case are the same.
+def locate(wanted: UserFiles, folder: Path) -> dict[str, Path]:
+    """Search a folder and all folders below it for user files, ignoring case; return paths by the files' new names.
 
-    ValueError: fewer or more than there must be, or another content.
+    ValueError: another number of files than expected, or another content.
     """
-    pattern = source.pattern.lower().split("/")
+    pattern = wanted.pattern.lower().split("/")
     found: dict[str, Path] = {}
     for path in _files(folder):
         tail = path.parts[-len(pattern) :]
         if all(map(fnmatchcase, (part.lower() for part in tail), pattern)) and len(tail) == len(pattern):
-            name = source.name if source.count == 1 else f"{source.name}/{'/'.join(tail).lower()}"
+            name = wanted.name if wanted.count == 1 else f"{wanted.name}/{'/'.join(tail).lower()}"
             if name in found:
-                raise ValueError(f"{path} and {found[name]} are both {name}: remove one")
+                raise ValueError(f"{path} and {found[name]} are both {name}; remove one of them")
             found[name] = path
-    if found and source.count and len(found) != source.count:
+    if found and wanted.count and len(found) != wanted.count:
         raise ValueError(
-            f"{folder} has {len(found)} files {source.pattern}, {source.count} are expected: copy all again"
+            f"{folder} has {len(found)} files {wanted.pattern}, {wanted.count} are expected; copy all of them again"
         )
-    if source.git_blob:
-        _check_blobs(source, found.values())
+    if wanted.git_blob:
+        _check_blobs(wanted, found.values())
     return found
 
 
@@ -108,9 +108,10 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(where) / name for name in sorted(names))
 
 
-def _check_blobs(source: Source, paths: Iterable[Path]) -> None:
+def _check_blobs(wanted: UserFiles, paths: Iterable[Path]) -> None:
+    """Raise a ValueError if the git hash of a file is not that of the manifest."""
     for path in paths:
         content = path.read_bytes()
         blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-        if blob != source.git_blob:
-            raise ValueError(f"{path}: git blob {blob}, the manifest says {source.git_blob}; get the file again")
+        if blob != wanted.git_blob:
+            raise ValueError(f"{path}: git blob {blob}, the manifest states {wanted.git_blob}; download the file again")

@@ -1,1 +1,1 @@
-"""File formats and record types: Arrow schemas and shards, bracketed trees, CoNLL-U, joint trees."""
+"""File formats and record types: Arrow schemas and shards, lines of text, bracketed trees, CoNLL-U, joint trees."""

@@ -1,6 +1,6 @@
 """Sentences in CoNLL-U: words, tags, heads, relations."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from phrasemodels.data.formats.lines import Line
@@ -10,7 +10,11 @@ FORM, UNIVERSAL, TAG, HEAD, RELATION = 1, 3, 4, 6, 7
 
 
 class Analysed(NamedTuple):
-    """A sentence of n tokens; heads count from 1, 0 is the root. What is wrong is left out, and `reason` says why."""
+    """A sentence of n tokens; heads count from 1, 0 is the root.
+
+    Columns that hold only underscores are empty. Heads that make no tree are left out with the relations, and `reason`
+    says why. line: the number of its first line.
+    """
 
     line: int
     document: str
@@ -23,16 +27,16 @@ class Analysed(NamedTuple):
 
 
 def read_conllu(lines: Iterable[Line], where: str) -> Iterator[Analysed]:
-    """Every sentence. Words of several tokens and empty nodes are passed over: their tokens and heads count.
+    """Yield every sentence. Lines of multiword tokens (1-2) and of empty nodes (1.1) are skipped.
 
-    A line that is no CoNLL-U gives a ValueError that names `where` and the line; heads that make no tree give a reason.
+    ValueError: a line is not CoNLL-U; it names `where` and the line.
     """
     rows: list[tuple[int, list[str]]] = []
     document, comments = "", 0
     for number, text in lines:
         if text.startswith("#"):
             if rows:
-                raise ValueError(f"{where}, line {number}: a comment inside of a sentence; put an empty line before it")
+                raise ValueError(f"{where}, line {number}: a comment inside a sentence; put an empty line before it")
             comments = comments or number
             if text.startswith("# newdoc id = "):
                 document = text.removeprefix("# newdoc id = ").strip()
@@ -52,6 +56,25 @@ def read_conllu(lines: Iterable[Line], where: str) -> Iterator[Analysed]:
         raise ValueError(f"{where}, line {comments}: comments on a sentence without words")
 
 
+def sentence_to_conllu(
+    tokens: Sequence[str],
+    tags: Sequence[str] = (),
+    universal: Sequence[str] = (),
+    heads: Sequence[int] = (),
+    relations: Sequence[str] = (),
+    misc: Sequence[str] = (),
+) -> str:
+    """Return a line for each token; columns that are empty are written as underscores.
+
+    The caller adds the comments before the lines and the empty line after them.
+    """
+    columns = [column or ["_"] * len(tokens) for column in (universal, tags, heads, relations, misc)]
+    return "".join(
+        f"{number}\t{token}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t{other}\n"
+        for number, (token, upos, xpos, head, relation, other) in enumerate(zip(tokens, *columns, strict=True), 1)
+    )
+
+
 def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> Analysed:
     words: list[tuple[int, list[str]]] = []
     for number, fields in rows:
@@ -61,8 +84,8 @@ def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> A
             if not fields[FORM].strip():
                 raise ValueError(f"{where}, line {number}: token {fields[0]} has no form")
             words.append((number, fields))
-        elif not _beside(fields[0]):
-            raise ValueError(f"{where}, line {number}: {fields[0]!r} is no token number; CoNLL-U has 1, 1-2 or 1.1")
+        elif not _is_skipped(fields[0]):
+            raise ValueError(f"{where}, line {number}: {fields[0]!r} is no token number; write 1, 1-2 or 1.1")
     first = rows[0][0]
     if not words:
         raise ValueError(f"{where}, line {first}: a sentence without tokens")
@@ -75,16 +98,16 @@ def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> A
 
 
 def _column(words: list[tuple[int, list[str]]], place: int) -> list[str]:
-    """A column, or nothing if it holds nothing but underscores."""
+    """Return a column; an empty list if it holds only underscores."""
     column = [fields[place] for _, fields in words]
     return column if any(value != "_" for value in column) else []
 
 
-def _beside(identity: str) -> bool:
-    """Whether this numbers a word of several tokens (1-2) or an empty node (1.1)."""
+def _is_skipped(identity: str) -> bool:
+    """Whether a line's first column numbers a multiword token (1-2) or an empty node (1.1)."""
     for mark in "-.":
-        first, found, second = identity.partition(mark)
-        if found:
+        first, separator, second = identity.partition(mark)
+        if separator:
             return (first + second).isdecimal() and (first + second).isascii() and bool(first and second)
     return False
 
@@ -102,7 +125,7 @@ def _heads(words: list[tuple[int, list[str]]], where: str) -> list[int]:
 
 
 def flaw(heads: list[int]) -> str:
-    """Why heads make no tree, or nothing: there must be one root, from which every token is reached."""
+    """Return why heads make no tree: not one root, or a cycle. Empty: they make a tree."""
     roots = heads.count(0)
     if heads and roots != 1:
         return f"{roots} roots" if roots else "cyclic dependencies"

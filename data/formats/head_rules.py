@@ -1,8 +1,8 @@
-"""Heads of the words of a constituency tree, by rules of content heads: where a corpus has brackets and no dependencies."""
+"""Heads of words from a phrase structure tree, by rules for content heads, for corpora without dependencies."""
 
 from phrasemodels.data.formats.trees import Span, Tree
 
-# For a phrase, what its head is called, the first that is found; a label begins with one of these.
+# For each phrase the labels of its possible heads, in order of preference; a child matches by the beginning of its label.
 CLAUSE = ("VP", "S", "ADJP", "NP", "PP")
 RULES = {
     "ROOT": CLAUSE,
@@ -13,14 +13,14 @@ RULES = {
     "PP": ("NP", "S", "PP", "ADVP", "IN"),
     "ADJP": ("JJ", "ADJP", "VB"),
 }
-LAST = ("NN",)  # of several, the last is the head: "the shop window"
+LAST = ("NN",)  # the last of several matches is the head: "the shop window"
 
 
 def heads(tree: Tree) -> list[int]:
-    """For each token its head, counted from 1; 0 for the root. A projective tree."""
+    """Return the head of each token, counted from 1, 0 for the root; the heads are a projective tree."""
     spans = tree.spans or (Span("ROOT", 0, len(tree.tokens)),)
     above = _above(spans)
-    children: list[list[tuple[str, int]]] = [[] for _ in spans]  # label and head of each
+    children: list[list[tuple[str, int]]] = [[] for _ in spans]  # their labels and heads
     for token in range(len(tree.tokens)):
         inside = max((i for i, s in enumerate(spans) if s.start <= token < s.end), default=0)
         children[inside].append((tree.tags[token], token))
@@ -36,7 +36,7 @@ def heads(tree: Tree) -> list[int]:
 
 
 def _above(spans: tuple[Span, ...]) -> list[int]:
-    """The place of the phrase that holds each phrase; 0 for the first, which holds all."""
+    """Return the index of each phrase's parent phrase; 0 for the first phrase, which is the root."""
     above, stack = [0] * len(spans), [0]
     for i, span in enumerate(spans[1:], 1):
         while len(stack) > 1 and not (spans[stack[-1]].start <= span.start and span.end <= spans[stack[-1]].end):

@@ -1,15 +1,15 @@
 """Simplified HPSG trees: phrase structure and dependencies as one tree of spans (LAL parser, section 3.1; Zhou and
 Zhao 2019).
 
-The head of a span is the word whose governor lies outside of it. A joint tree differs from a phrase structure tree in
-two ways, both undone by `restore`:
+The head of a span is the word whose governor lies outside of the span. A joint tree differs from a phrase structure
+tree in two ways, both undone by `restore`:
 
-- phrases over the same words are one span, their labels joined by `::`, outermost first; ROOT above one phrase is left
-  out;
-- parts of a phrase that hang together but not on the phrase's head are wrapped in `<H>`, so that binary merges can
-  build the phrase with exactly one arc each, between the heads of the two that are merged.
+- phrases over the same words are one span, their labels joined by `::`, outermost first; ROOT above a single phrase is
+  left out;
+- adjacent parts of a phrase that depend on one of them, and not on the head of the phrase, are wrapped in a span `<H>`.
+  So binary merges build the phrase, and each merge adds one arc, between the heads of its two parts.
 
-Corpora hold phrases that no dependency tree of theirs can build. They are kept as they are; `misfits` names them.
+Some phrases of corpora cannot be built from their dependencies. They stay as they are; `misfits` lists them.
 """
 
 from bisect import bisect_right
@@ -28,10 +28,10 @@ Part = tuple[int, int]  # words [start, end)
 
 
 def joint(tree: Tree, heads: Sequence[int] = ()) -> list[Span]:
-    """The labelled spans of a joint tree, in pre-order, no two over the same words; the first is the whole sentence.
+    """Return the labelled spans of a joint tree in pre-order, no two over the same words; the first is the sentence.
 
-    heads (n) count words from 1, 0 is the root, and must be a tree; without heads there are no groups. ValueError: a
-    label that means something else here.
+    heads: (n), counted from 1, 0 is the root; they must be a tree. Without heads there are no spans `<H>`. ValueError: a
+    label of the tree is `<H>` or holds `::`.
     """
     spans = _collapse(tree)
     if not heads:
@@ -47,7 +47,7 @@ def joint(tree: Tree, heads: Sequence[int] = ()) -> list[Span]:
 
 
 def restore(tokens: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> Tree:
-    """The phrase structure tree of joint spans in pre-order."""
+    """Return the phrase structure tree of joint spans, which are in pre-order."""
     chains = (Span(label, start, end) for joined, start, end in spans for label in joined.split(CHAIN))
     phrases = [span for span in chains if span.label != GROUP]
     if not phrases or phrases[0].label != ROOT:
@@ -56,14 +56,14 @@ def restore(tokens: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -
 
 
 def misfits(spans: Sequence[Span], heads: Sequence[int]) -> list[tuple[Span, str]]:
-    """The spans of a joint tree that no sequence of merges builds with these heads, each with the first reason."""
+    """Return the spans of a joint tree that no sequence of merges builds with these heads, each with the first reason."""
     depth = depths(heads)
     pairs = zip(spans, parts_of(spans), strict=True)
     return [(span, reason) for span, parts in pairs if (reason := _misfit(span, parts, heads, depth))]
 
 
 def depths(heads: Sequence[int]) -> list[int]:
-    """Arcs from the root to each word; heads (n) are a tree."""
+    """Return the number of arcs from the root to each word; heads: (n), a tree."""
     depth = [0] * (len(heads) + 1)
     for word in range(1, len(heads) + 1):
         path = []
@@ -78,7 +78,10 @@ def depths(heads: Sequence[int]) -> list[int]:
 
 
 def parts_of(spans: Sequence[Span]) -> list[list[Part]]:
-    """The parts of each span of a tree in pre-order, left to right: spans right below it, and words in none of them."""
+    """Return the parts of each span, left to right: its child spans, and its words that are in none of them.
+
+    spans: the spans of a tree, in pre-order.
+    """
     parts: list[list[Part]] = [[] for _ in spans]
     open_spans: list[int] = []
     for index, (_, start, end) in enumerate(spans):
@@ -103,13 +106,15 @@ def _collapse(tree: Tree) -> list[Span]:
     spans: list[Span] = []
     for span in tree.spans:
         if span.label == GROUP or CHAIN in span.label:
-            raise ValueError(f"the label {span.label!r} means something else in joint trees: rename it in the corpus")
+            raise ValueError(
+                f"the label {span.label!r} has a meaning of its own in joint trees; rename it in the corpus"
+            )
         if spans and spans[-1][1:] == span[1:]:
             spans[-1] = spans[-1]._replace(label=spans[-1].label + CHAIN + span.label)
         else:
             spans.append(span)
     if not spans or spans[0].end - spans[0].start < len(tree.tokens):
-        raise ValueError("a tree without a phrase over all of its words: read it with `trees.plain`")
+        raise ValueError("the tree has no phrase over all of its words; read it with `trees.plain`")
     root, _, below = spans[0].label.partition(CHAIN)
     if root == ROOT and below and below.partition(CHAIN)[0] != ROOT:
         spans[0] = spans[0]._replace(label=below)
@@ -117,21 +122,21 @@ def _collapse(tree: Tree) -> list[Span]:
 
 
 def _head(part: Part, depth: Sequence[int]) -> int:
-    """The word nearest to the root, the first of several: the only one whose governor is outside, if there is one."""
+    """Return the word nearest to the root, the first of several; if one word alone has its governor outside, it is that."""
     return min(range(*part), key=depth.__getitem__)
 
 
 def _governors(span: Span, parts: Sequence[Part], heads: Sequence[int], depth: Sequence[int]) -> list[int]:
-    """For each part of a span the part that holds its head's governor; -1 where that is outside of the span."""
+    """Return, for each part of a span, the part with the governor of its head; -1 if the governor is outside the span."""
     starts = [start for start, _ in parts]
     governors = (heads[_head(part, depth)] - 1 for part in parts)
     return [bisect_right(starts, g) - 1 if span.start <= g < span.end else -1 for g in governors]
 
 
 def _groups(span: Span, parts: Sequence[Part], heads: Sequence[int], depth: Sequence[int]) -> Iterator[Part]:
-    """Words of every part and all parts below it, where these are more than one and adjacent. The span's head has none.
+    """Yield the words of each part together with all parts that depend on it, if there are such and they are adjacent.
 
-    Governors lie nearer to the root, so there are no cycles among parts.
+    The part with the head of the span is left out. Governors are nearer to the root, so parts form no cycle.
     """
     above = _governors(span, parts, heads, depth)
     first, last, size = list(range(len(parts))), list(range(len(parts))), [1] * len(parts)

@@ -1,4 +1,4 @@
-"""Text files by lines, as they come: LF or CRLF, with or without a byte order mark, in a stated encoding."""
+"""Text files line by line: LF or CRLF, with or without a byte order mark, in any encoding."""
 
 import contextlib
 import sys
@@ -13,7 +13,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Line(NamedTuple):
-    """A line without its end, and its number from 1."""
+    """A line without its line break, and its number, from 1."""
 
     number: int
     text: str
@@ -21,7 +21,7 @@ class Line(NamedTuple):
 
 def _known(encoding: str) -> str:
     try:
-        with contextlib.suppress(UnicodeDecodeError):  # which is known
+        with contextlib.suppress(UnicodeDecodeError):  # raised by encodings that exist, such as utf-16
             b"x".decode(encoding)
     except LookupError as error:
         raise ValueError(str(error)) from error
@@ -32,12 +32,12 @@ Encoding = Annotated[str, AfterValidator(_known)]
 
 
 def lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:
-    """The lines of a file. A ValueError names the line that is not in this encoding."""
+    """Yield the lines of a file. ValueError: a line is not in this encoding; it names the line."""
     yield from _decoded(path.read_bytes().removeprefix(BOM).splitlines(), str(path), encoding)
 
 
 def lines_or_stdin(path: Path) -> Iterator[Line]:
-    """The same of a file, or of stdin if it is called -, as they come."""
+    """Return the lines of a file in UTF-8, or of stdin, as they arrive, if the path is -."""
     if str(path) != "-":
         return lines(path)
     first = sys.stdin.buffer.readline().removeprefix(BOM)
@@ -55,7 +55,7 @@ def _decoded(raws: Iterable[bytes], where: str, encoding: str) -> Iterator[Line]
 
 
 def bounded(text: str, where: str, number: int, max_words: int) -> str:
-    """The text, if it has at most max_words words."""
+    """Return the text. ValueError: it has more than max_words words."""
     if len(text) > 2 * max_words and (words := len(text.split())) > max_words:
         raise ValueError(f"{where}, line {number}: {words} words, at most {max_words}; split it, or raise max_words")
     return text

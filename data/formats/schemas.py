@@ -1,8 +1,8 @@
-"""The record types that travel through the pipeline, as Arrow schemas.
+"""The record types of the pipeline, as Arrow schemas.
 
-No column is ever null: a missing value is an empty string or an empty list. `id` is the row's place in the file that
-it was read from, from 0. `group` names a subset to be scored apart, or is empty. `reason` says why a row, or one of
-its analyses, cannot be used, and is empty for all others: such rows are kept, so that they can be counted.
+No column is ever null: a missing value is an empty string or an empty list. `id` is the position of the row in its
+file, from 0. `group` names a subset that is scored separately, or is empty. `reason` says why a row, or one of its
+analyses, is unusable, or is empty; unusable rows are kept, so that they can be counted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,14 +26,14 @@ def _record(**columns: pa.DataType) -> pa.Schema:
 # A sentence and its translation, or its logical form.
 BITEXT = _record(id=pa.int64(), source=pa.string(), target=pa.string(), group=pa.string())
 
-# The same, divided into tokens.
+# The same as tokens.
 TOKENS = _record(id=pa.int64(), source=_tokens, target=_tokens, group=pa.string())
 
 # Tokens and a part of speech for each.
 TAGGED = _record(id=pa.int64(), tokens=_tokens, tags=_tokens, group=pa.string(), reason=pa.string())
 
-# Two sentences and how they are related: a label, or a score (0 where there is a label). Pairs of one `family` share
-# the premise. Trees are Penn brackets with the premise's or hypothesis' words as leaves; binary ones have no labels.
+# Two sentences and their relation: a label, or a score (0 where there is a label). Pairs of one `family` have the same
+# premise. Trees are Penn brackets whose leaves are the words of the sentence; binary trees have no labels.
 PAIRS = _record(
     id=pa.int64(),
     premise=pa.string(),
@@ -49,13 +49,13 @@ PAIRS = _record(
     reason=pa.string(),
 )
 
-# A sentence and its class. `tree` is brackets, where the corpus has them.
+# A sentence and its class. `tree` is in brackets, or empty.
 SENTENCES = _record(
     id=pa.int64(), text=pa.string(), label=pa.string(), tree=pa.string(), group=pa.string(), reason=pa.string()
 )
 
-# A question about a story: the facts told before it, by their lines in the story (ascending, from 1), and the answer.
-# `support` holds the places in `facts` (from 0) that the answer needs, in the order of the corpus.
+# A question about a story, the facts before the question with their line numbers in the story (ascending, from 1), and
+# the answer. `support` holds the positions in `facts` (from 0) of the supporting facts, in the order of the corpus.
 STORIES = _record(
     id=pa.int64(),
     task=pa.string(),
@@ -69,9 +69,9 @@ STORIES = _record(
     reason=pa.string(),
 )
 
-# A sentence of n tokens with its analyses; what a corpus lacks, or has wrong for this row, is empty. `tags` are Penn
-# tags, `universal` those of Universal Dependencies. `tree` is Penn brackets `(ROOT (S (NP (DT the) ...` without
-# traces or function tags; `heads` count tokens from 1, with 0 for the root.
+# A sentence of n tokens with its analyses; an analysis that is missing or wrong is empty. `tags` are Penn tags,
+# `universal` those of Universal Dependencies. `tree` is in Penn brackets `(ROOT (S (NP (DT the) ...`, without traces and
+# function tags. `heads` count tokens from 1; 0 is the root.
 TREES = _record(
     id=pa.int64(),
     tokens=_tokens,
@@ -95,13 +95,13 @@ SCHEMAS = {
 
 
 def phrase_schema(width: int) -> pa.Schema:
-    """Token ids, and phrases by the positions of their words: `width` of them, filled up with -1."""
+    """Token ids, and phrases as the positions of their words, padded to `width` with -1."""
     ids = _list(pa.int32())
     return _record(id=pa.int64(), source=ids, target=ids, phrases=_rows(width), group=pa.string())
 
 
 def level_schema(levels: int) -> pa.Schema:
-    """For each token the number of its phrase at each of so many levels, from 0 in every sentence."""
+    """For each token the number of its phrase at each of `levels` levels; numbers count from 0 in every sentence."""
     return _record(id=pa.int64(), levels=_rows(levels), group=pa.string(), reason=pa.string())
 
 
@@ -110,7 +110,7 @@ def _rows(width: int) -> pa.DataType:
 
 
 def check(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
-    """The table, if it has exactly this schema and no nulls; else a ValueError that names `where` and the column."""
+    """Return the table. ValueError: it has another schema, or a null; it names `where` and the column."""
     if not table.schema.equals(schema):
         raise ValueError(f"{where}: columns {table.schema.names} do not match {schema.names} (or their types differ)")
     for name in schema.names:
@@ -120,7 +120,7 @@ def check(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
 
 
 def _null(column: pa.ChunkedArray) -> int | None:
-    """The row of a null, which may be inside of a list; None if there is none."""
+    """Return the first row with a null, also inside of a list; None if there is no null."""
     if column.null_count:
         return pc.index(pc.is_null(column), True).as_py()
     if not (pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)):
@@ -130,13 +130,13 @@ def _null(column: pa.ChunkedArray) -> int | None:
 
 
 def build(schema: pa.Schema, where: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
-    """A table of these columns; a column that is not given is `id` from 0, or empty."""
+    """Return a table of these columns. A missing column `id` counts from 0; other missing columns are empty."""
     arrays = [_column(field, columns.get(field.name), rows) for field in schema]
     return check(pa.Table.from_arrays(arrays, schema=schema), schema, where)
 
 
 def columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
-    """Rows as columns of these names."""
+    """Return rows as columns of these names."""
     rows = list(rows)
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 

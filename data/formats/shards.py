@@ -1,4 +1,4 @@
-"""Arrow IPC shards: written uncompressed, so that training maps them into memory and copies nothing."""
+"""Shards: uncompressed Arrow IPC files, which trainings map into memory without a copy."""
 
 import hashlib
 from pathlib import Path
@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from phrasemodels.data.store.artifacts import replacing
+from phrasemodels.data.store.artifacts import atomic_replace
 
 SHARD_ROWS = 10_000
 BATCH_ROWS = 16_384
 
 
 def write_shard(path: Path, table: pa.Table) -> dict[str, object]:
-    """Write one shard; returns what a manifest says of it: rows, schema, digest of the content."""
+    """Write one shard and return its entry in the manifest: rows, schema, digest of the content."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=BATCH_ROWS)
     return {
@@ -26,17 +26,17 @@ def write_shard(path: Path, table: pa.Table) -> dict[str, object]:
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:
-    """The rows as Parquet, which other programs read; half the size, but neither mapped nor as fast."""
-    with replacing(path) as aside:
-        pq.write_table(table, aside, compression="zstd", row_group_size=BATCH_ROWS)
+    """Write a table as Parquet, for other programs: half the size of a shard, but slower to read."""
+    with atomic_replace(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", row_group_size=BATCH_ROWS)
 
 
 def read_shard(path: Path) -> pa.Table:
-    """A shard, mapped into memory. A broken one raises a ValueError that names it."""
+    """Map a shard into memory. ValueError: it is damaged; it names the file."""
     try:
         with pa.memory_map(str(path)) as source:
             table = pa.ipc.open_file(source).read_all()
-            table.validate(full=True)  # an offset that is wrong would end the process
+            table.validate(full=True)  # a wrong offset would crash the process
             return table
     except FileNotFoundError:
         raise
@@ -45,8 +45,10 @@ def read_shard(path: Path) -> pa.Table:
 
 
 def content_digest(table: pa.Table) -> str:
-    """sha256 of schema and values in row order: the same however the table is chunked or the file was written. A
-    TypeError names a type whose values have none."""
+    """Return the sha256 of the schema and of the values in row order, which does not depend on chunks or files.
+
+    TypeError: a column has a type without a digest.
+    """
     digest = hashlib.sha256(str(table.schema).encode())
     for column in table.itercolumns():
         _update(digest, column.combine_chunks())

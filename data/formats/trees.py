@@ -1,7 +1,7 @@
-"""Phrase structure in brackets, as spans of token positions.
+"""Phrase structure trees: read from brackets, written to brackets, held as spans of token positions.
 
-Brackets of all kinds are read: Penn `( (S ...) )` over several lines, one tree a line, sentiment trees. Reading is one
-pass without recursion, so no depth and no length can hang or break it.
+All kinds of brackets are read: Penn `( (S ...) )` over several lines, one tree a line, sentiment trees. Reading is one
+pass without recursion, so depth and length are not limited.
 """
 
 import re
@@ -12,7 +12,7 @@ from phrasemodels.data.formats.lines import Line
 
 ROOT = "ROOT"
 TRACE = "-NONE-"
-_PIECE = re.compile(r"[()]|[^ \t\r\n\f\v()]+")  # other spaces belong to words
+_PIECE = re.compile(r"[()]|[^ \t\r\n\f\v()]+")  # other Unicode spaces are parts of words
 _FUNCTION = re.compile(r"(?<=.)[-=].*")
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _BRACKETS = str.maketrans({"(": "-LRB-", ")": "-RRB-"} | dict.fromkeys(" \t", "\u2423"))
@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A sentence of n tokens and its phrases, each before those that it holds; part-of-speech tags are no phrases."""
+    """A sentence of n tokens, their n tags, and its phrases in pre-order; part-of-speech tags are no phrases."""
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
@@ -36,17 +36,17 @@ class Tree(NamedTuple):
 
 
 class _Open:
-    """A bracket that is not closed yet."""
+    """A bracket that has not been closed yet."""
 
     __slots__ = ("index", "label", "start", "word", "wordless")
 
     def __init__(self, index: int, start: int) -> None:
-        self.index, self.start = index, start  # place among the spans, first token
+        self.index, self.start = index, start  # position in the spans, first token
         self.label, self.word, self.wordless = "", "", True
 
 
 def parse(brackets: str) -> Tree:
-    """The one tree of a string, as it stands. ValueError: not exactly one tree."""
+    """Read the tree of a string, without changes. ValueError: it does not hold exactly one tree."""
     trees = [tree for _, tree in read_brackets([Line(1, brackets)], "brackets")]
     if len(trees) != 1:
         raise ValueError(f"{len(trees)} trees, not one, in {brackets[:60]!r}")
@@ -54,12 +54,12 @@ def parse(brackets: str) -> Tree:
 
 
 def read_brackets(lines: Iterable[Line], where: str) -> Iterator[tuple[int, Tree]]:
-    """Every tree with the line that it begins on. A ValueError names `where` and the line of what is wrong."""
+    """Yield every tree with the number of its first line. ValueError: wrong brackets; it names `where` and the line."""
     stack: list[_Open] = []
     tokens: list[str] = []
     tags: list[str] = []
     spans: list[Span | None] = []
-    begin, fresh = 0, False  # fresh: a bracket was opened just now, so a label may come
+    begin, fresh = 0, False  # fresh: the last piece was an opening bracket, so a label may follow
     for number, text in lines:
         for piece in _PIECE.findall(text):
             if piece == "(":
@@ -102,7 +102,7 @@ def _close(node: _Open, tokens: list[str], tags: list[str], spans: list[Span | N
 
 
 def plain(tree: Tree) -> Tree:
-    """The same tree under one ROOT and without function tags: NP-SBJ-1 becomes NP."""
+    """Return the tree below one ROOT and without function tags: NP-SBJ-1 becomes NP."""
     spans = [span._replace(label=_FUNCTION.sub("", span.label)) for span in tree.spans]
     if spans and spans[0].label in ("", "TOP", "S1"):
         spans[0] = spans[0]._replace(label=ROOT)
@@ -112,7 +112,7 @@ def plain(tree: Tree) -> Tree:
 
 
 def brackets(tree: Tree) -> str:
-    """A tree on one line; brackets in words are written -LRB- and -RRB-."""
+    """Write a tree on one line; brackets in words become -LRB- and -RRB-."""
     opened = [""] * len(tree.tokens)
     closed = [0] * len(tree.tokens)
     for label, start, end in tree.spans:
@@ -125,14 +125,14 @@ def brackets(tree: Tree) -> str:
 
 
 def unescape(word: str) -> str:
-    r"""A word as it is written in text: brackets for -LRB-, no backslash before / and *."""
+    r"""Return a word as in running text: brackets for -LRB- and so on, no backslash before / and *."""
     if "-" in word and (bracket := _ESCAPES.get(word.upper())):
         return bracket
     return word.replace("\\/", "/").replace("\\*", "*") if "\\" in word else word
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether two spellings of a word differ in nothing but quotation marks and escapes."""
+    """Whether two words differ only in quotation marks and escapes."""
     return one == other or _spelling(one) == _spelling(other)
 
 

@@ -1,7 +1,6 @@
-"""Abstract syntax of the sample grammar: what the two languages say in common, before either puts it in order.
+"""Abstract syntax of the sample grammar, which both languages share.
 
-A derivation is one of these values; `english.py` and `german.py` linearise it. So the grammar is
-synchronous by construction.
+`english.py` and `german.py` linearise the same derivation, an `Utterance`: the grammar is synchronous.
 """
 
 from __future__ import annotations
@@ -42,7 +41,10 @@ class PrepositionalPhrase:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Tense is present, past, future, perfect, can or must. With an idiom, `verb` is the idiom's and `slot` its X."""
+    """A clause; the tense is present, past, future, perfect, can or must.
+
+    With an idiom, `verb` is the verb of the idiom and `slot` replaces the X in its name.
+    """
 
     subject: Nominal
     verb: Verb
@@ -58,24 +60,26 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """A sentence. `question` is "", "polar", "subject" (who) or "object" (what, who); `link` is "that", "because",
-    "when", or "" without a
-    subordinate clause."""
+    """A sentence.
+
+    question: "", "polar", "subject" (who) or "object" (what, who). link: "that", "because", "when", or "" without a
+    subordinate clause.
+    """
 
     main: Clause
     question: str = ""
     link: str = ""
     subordinate: Clause | None = None
-    fronted: str = ""  # what stands before the subject: "adverb" or "subordinate"
+    fronted: str = ""  # the part before the subject: "adverb", "subordinate" or ""
 
 
 def agreement(subject: Nominal) -> tuple[int, bool]:
-    """Person (1 or 3) and whether it is plural. No second person: English "you" would need three German ones."""
+    """Return the person (1 or 3) and whether it is plural. There is no second person: "you" has three translations."""
     if isinstance(subject, Pronoun):
         return subject.person, subject.plural
     return 3, isinstance(subject, Pair) or subject.plural
 
 
 def is_asked(phrase: Nominal) -> bool:
-    """Whether it is the "who" or "what" of a question."""
+    """Whether a nominal is the "who" or "what" of a question."""
     return phrase is WHO or phrase is WHAT

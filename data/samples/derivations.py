@@ -1,4 +1,4 @@
-"""Random derivations of the sample grammar: which words and constructions come together, and how often."""
+"""Random derivations of the sample grammar: which words and constructions occur together, and how often."""
 
 import random
 from collections.abc import Sequence
@@ -52,19 +52,19 @@ _TRANSITIVE = tuple(verb for verb in _LITERAL if verb.cases == ("acc",))
 
 
 def pick(rng: random.Random, options: Sequence[T]) -> T:
-    """One option, all alike."""
+    """Draw one option; all are equally likely."""
     return options[int(rng.random() * len(options))]
 
 
 @cache
 def nouns(classes: tuple[str, ...]) -> tuple[Noun, ...]:
-    """Nouns of any of these classes."""
+    """Return the nouns of any of these classes."""
     return tuple(noun for noun in NOUNS.values() if any(name in classes for name in noun.classes))
 
 
 @cache
 def adjectives(noun: Noun) -> tuple[Adjective, ...]:
-    """Adjectives that suit a noun."""
+    """Return the adjectives that fit a noun."""
     return tuple(
         adjective for adjective in ADJECTIVES.values() if any(name in adjective.classes for name in noun.classes)
     )
@@ -72,7 +72,7 @@ def adjectives(noun: Noun) -> tuple[Adjective, ...]:
 
 @cache
 def adverbs(tense: str) -> tuple[Adverb, ...]:
-    """Adverbs that suit a tense."""
+    """Return the adverbs that fit a tense."""
     return tuple(adverb for adverb in ADVERBS.values() if tense in adverb.tenses)
 
 
@@ -81,7 +81,7 @@ _FILLERS = tuple(noun for noun in nouns(("food",)) if "mass" in noun.classes)
 
 
 def noun_phrase(rng: random.Random, noun: Noun, adjective: float = ADJECTIVE) -> NounPhrase:
-    """A noun phrase without a relative clause, an adjective in it with the given probability."""
+    """Draw a noun phrase without a relative clause; adjective: the probability of an adjective."""
     plural = noun.plural != "-" and rng.random() < PLURAL
     determiner = pick(rng, _PLURAL if plural else _MASS if noun.plural == "-" else _SINGULAR)
     suited = adjectives(noun)
@@ -94,7 +94,7 @@ def noun_phrase(rng: random.Random, noun: Noun, adjective: float = ADJECTIVE) ->
 
 
 def plain(rng: random.Random, noun: Noun) -> NounPhrase:
-    """Determiner and singular noun, perhaps with an adjective: what a possessor, a pair or a slot takes."""
+    """Draw a singular noun phrase, perhaps with an adjective: a possessor, a part of a pair, or the X of an idiom."""
     suited = adjectives(noun)
     return NounPhrase(
         noun, pick(rng, _SINGULAR), False, pick(rng, suited) if suited and rng.random() < ADJECTIVE / 2 else None
@@ -102,7 +102,7 @@ def plain(rng: random.Random, noun: Noun) -> NounPhrase:
 
 
 def nominal(rng: random.Random, classes: tuple[str, ...], relative: bool = False) -> Nominal:
-    """A noun phrase or, for persons, a pronoun; with a relative clause at times where one may stand."""
+    """Draw a noun phrase or, for persons, a pronoun; relative: it may have a relative clause."""
     if "person" in classes and rng.random() < PRONOUN:
         return pick(rng, _SPEAKERS)
     phrase = noun_phrase(rng, pick(rng, nouns(classes)))
@@ -112,14 +112,14 @@ def nominal(rng: random.Random, classes: tuple[str, ...], relative: bool = False
 
 
 def _relative(rng: random.Random, phrase: NounPhrase) -> Clause | None:
-    """A relative clause with nothing after its object: what follows belongs to the clause around it, in both."""
+    """Draw a relative clause that ends with its object, so that later words belong to the outer clause in both languages."""
     able = _verbs(phrase.noun.classes)
     return _with_objects(rng, Clause(phrase, pick(rng, able), _tense(rng)), relative=False) if able else None
 
 
 @cache
 def _verbs(classes: tuple[str, ...]) -> tuple[Verb, ...]:
-    """Verbs without a preposition whose subject may have one of these classes."""
+    """Return the verbs without a preposition whose subject may be of one of these classes."""
     return tuple(verb for verb in _LITERAL if not verb.preposition and any(name in verb.subjects for name in classes))
 
 
@@ -128,8 +128,7 @@ def _tense(rng: random.Random) -> str:
 
 
 def _with_objects(rng: random.Random, clause: Clause, relative: bool) -> Clause:
-    """The clause with objects and a governed preposition as its verb asks for; a tense that its form cannot show
-    becomes the perfect."""
+    """Add the objects and the governed preposition of the verb; an ambiguous tense becomes the perfect."""
     verb = clause.verb
     last = len(verb.cases) - 1
     objects = tuple(
@@ -143,20 +142,20 @@ def _with_objects(rng: random.Random, clause: Clause, relative: bool) -> Clause:
 
 
 def _other(rng: random.Random, subject: Nominal, classes: tuple[str, ...], relative: bool) -> Nominal:
-    """An object that is not the subject's own pronoun, which would have to be reflexive."""
+    """Draw an object other than the subject's own pronoun, which would have to be reflexive."""
     drawn = nominal(rng, classes, relative)
     return plain(rng, pick(rng, _PERSONS)) if drawn == subject else drawn
 
 
 def _unambiguous(clause: Clause) -> Clause:
-    """The phrase "they hit" can be present or past: the past says "they have hit"."""
+    """Replace an ambiguous past by the perfect: "they hit" may be present or past, "they have hit" may not."""
     english = clause.verb.english
     same = english.base == english.past and agreement(clause.subject) != (3, False)
     return replace(clause, tense="perfect", adverb=None) if same and clause.tense == "past" else clause
 
 
 def prepositional(rng: random.Random, preposition: Preposition) -> PrepositionalPhrase:
-    """The preposition with a nominal that suits it."""
+    """Draw a nominal that fits the preposition."""
     return PrepositionalPhrase(preposition, nominal(rng, preposition.classes))
 
 
@@ -167,7 +166,7 @@ def _subject(rng: random.Random, classes: tuple[str, ...]) -> Nominal:
 
 
 def clause(rng: random.Random, idiom: str | None = None, ending: bool = True) -> Clause:
-    """A clause, with the idiom if one is named; `ending` lets it end in a place and an adverb."""
+    """Draw a clause with this idiom, if any; ending: a place and an adverb may follow."""
     if idiom in VERB_IDIOMS:
         drawn = _idiomatic(rng, idiom)
     elif rng.random() < COPULA and idiom is None:
@@ -186,7 +185,7 @@ def clause(rng: random.Random, idiom: str | None = None, ending: bool = True) ->
 
 
 def _with_ending(rng: random.Random, drawn: Clause) -> Clause:
-    """Perhaps a place and an adverb, but not after a relative clause, which would swallow them."""
+    """Perhaps add a place and an adverb, but not after a relative clause, which would include them."""
     if any(isinstance(phrase, NounPhrase) and phrase.relative for phrase in drawn.objects):
         return drawn
     if not drawn.complement and not drawn.idiom and rng.random() < PLACE:
@@ -196,7 +195,7 @@ def _with_ending(rng: random.Random, drawn: Clause) -> Clause:
 
 
 def _copular(rng: random.Random) -> Clause:
-    """Such as "the soup is hot", "the key is in the box"; not in the perfect, which is rare."""
+    """Draw a clause with "be", as "the soup is hot" or "the key is in the box"; never in the perfect, which is rare."""
     phrase = noun_phrase(rng, pick(rng, tuple(NOUNS.values())), adjective=0)
     suited = adjectives(phrase.noun)
     where = PREPOSITIONS[pick(rng, ("in", "behind", "near", "on"))]
@@ -226,7 +225,7 @@ def _noun_idiom(rng: random.Random, name: str) -> NounPhrase:
 
 
 def utterance(rng: random.Random, idiom: str | None = None) -> Utterance:
-    """A sentence: a question, one clause, or a main and a subordinate clause, the idiom in either."""
+    """Draw a sentence: a question, one clause, or a main and a subordinate clause, one of which has the idiom."""
     kind = rng.random()
     if kind < QUESTION:
         return _question(rng, idiom)
@@ -253,7 +252,7 @@ def _question(rng: random.Random, idiom: str | None) -> Utterance:
 
 
 def _complex(rng: random.Random, idiom: str | None) -> Utterance:
-    """Two clauses. The first of two has no ending that the second could be taken for a part of."""
+    """Draw a sentence of two clauses. The first has no ending that could include the second."""
     link = pick(rng, ("that", "because", "when"))
     if link == "that":
         saying = Clause(nominal(rng, ("person",)), VERBS[pick(rng, CLAUSAL)], _tense(rng), rng.random() < NEGATION)

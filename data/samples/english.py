@@ -1,8 +1,8 @@
 """English linearisation of the abstract syntax: annotated Penn brackets.
 
-Annotated brackets are Penn brackets in which every node but the head of its phrase carries its relation to that head
-after a slash: `(NP/nsubj (DT/det the) (NN dog))`. `phrasemodels.data.samples.sentences.read` takes tokens, tags, heads and relations
-from them.
+Annotated brackets are Penn brackets in which every node except the head of its phrase has its relation to that head
+after a slash: `(NP/nsubj (DT/det the) (NN dog))`. `phrasemodels.data.samples.sentences.read` extracts tokens, tags,
+heads and relations.
 """
 
 from phrasemodels.data.samples.abstract import (
@@ -21,7 +21,7 @@ _MODALS = {"future": "will", "can": "can", "must": "must"}
 
 
 def utterance(sentence: Utterance) -> str:
-    """Annotated brackets of a whole sentence, its final "." or "?" included."""
+    """Return the annotated brackets of a sentence, with its final "." or "?"."""
     main = sentence.main
     if sentence.question:
         return _question(sentence)
@@ -70,8 +70,10 @@ def _verb_phrase(clause: Clause, tail: str) -> str:
 
 
 def _verb_forms(clause: Clause, inverted: bool) -> list[tuple[str, str]]:
-    """(annotated tag, word) of the auxiliary, if any, and the verb. "do" supports negation and inversion, except of
-    "be"."""
+    """Return (annotated tag, word) of the auxiliary, if any, and of the verb.
+
+    "do" is added for negation and inversion, except with "be".
+    """
     verb, tense = clause.verb.english, clause.tense
     person, plural = agreement(clause.subject)
     third = person == 3 and not plural
@@ -92,7 +94,7 @@ def _verb_forms(clause: Clause, inverted: bool) -> list[tuple[str, str]]:
 
 
 def _complements(clause: Clause) -> str:
-    """Everything after the verb except the adverb, each with a space before it. What follows "be" is the head of its
+    """Return everything after the verb except the adverb, each part after a space. After "be" it is the head of its
     phrase."""
     parts = [""]
     if clause.idiom:
@@ -118,7 +120,7 @@ def _idiom(complement: str, slot: NounPhrase | Pronoun | None) -> str:
 
 
 def nominal(phrase: Nominal, relation: str, objective: bool = False) -> str:
-    """Brackets of a nominal; `relation` with its slash, or "" for the head of a phrase."""
+    """Return the brackets of a nominal. relation: with its slash, or "" for the head of a phrase."""
     if isinstance(phrase, Pronoun):
         if is_asked(phrase):
             return f"(WHNP{relation} (WP {phrase.english}))"
@@ -135,7 +137,7 @@ def nominal(phrase: Nominal, relation: str, objective: bool = False) -> str:
 
 
 def _words(phrase: NounPhrase) -> str:
-    """Determiner or possessor, adjective and noun; "a" becomes "an" before a vowel."""
+    """Return determiner or possessor, adjective and noun; "a" becomes "an" before a vowel."""
     noun = phrase.noun.plural if phrase.plural else phrase.noun.singular
     adjective = f"(JJ/amod {phrase.adjective.english}) " if phrase.adjective else ""
     head = f"{adjective}({'NNS' if phrase.plural else 'NN'} {noun})"
@@ -156,8 +158,10 @@ def _possessive(owner: NounPhrase | Pronoun) -> str:
 
 
 def _prepositional(phrase: PrepositionalPhrase, relation: str) -> str:
-    """Brackets of a prepositional phrase, headed by its noun as in Universal Dependencies; "out of" is one phrase in
-    another."""
+    """Return the brackets of a prepositional phrase, whose head is its noun, as in Universal Dependencies.
+
+    "out of" is a phrase inside another.
+    """
     first, *second = phrase.preposition.english.split()
     inner = nominal(phrase.nominal, "", objective=True)
     if second:

@@ -1,8 +1,8 @@
 """Entailment pairs by construction: a hypothesis is its premise with something dropped, changed or added.
 
-As in natural language inference on captions, both sentences are taken to be about one event, so another agent
-contradicts. Negation turns dropping and adding round: who did not sleep did not sleep in the garden. An idiom entails
-what it means, not what its words mean.
+As in natural language inference on captions, both sentences are about the same event, so another agent is a
+contradiction. Negation swaps dropping and adding: who did not sleep did not sleep in the garden. An idiom entails its
+meaning, not that of its words.
 """
 
 import random
@@ -19,7 +19,7 @@ from phrasemodels.data.samples.splits import disjoint
 LABELS = ("entailment", "contradiction", "neutral")
 IDIOMATIC = 0.15  # share of the pairs whose premise holds an idiom
 
-# idioms that a plain verb says too, and the object that makes of their own verb something else
+# idioms with a plain verb of the same meaning, and an object that gives the idiom's own verb another meaning
 PARAPHRASES = {"give X a hand": ("help", "apple"), "hit the sack": ("sleep", "sack")}
 
 
@@ -31,7 +31,7 @@ class SentencePair:
 
 
 def pairs(seed: int, sizes: Mapping[str, int]) -> dict[str, list[SentencePair]]:
-    """Disjoint splits of pairs, the labels in turn. Raises ValueError for sizes that cannot be met."""
+    """Draw disjoint splits of pairs, the labels in turn. ValueError: the grammar has too few pairs."""
     return disjoint(
         seed,
         sizes,
@@ -44,7 +44,7 @@ def _draw(rng: random.Random, label: str) -> SentencePair | None:
     idiom = pick(rng, tuple(PARAPHRASES)) if rng.random() < IDIOMATIC else None
     premise = clause(rng, idiom)
     if any(_is_universal(phrase) for phrase in _nominals(premise)):
-        return None  # in "every big dog", dropping "big" says more, not less
+        return None  # dropping "big" from "every big dog" makes the claim stronger
     hypothesis = _without_idiom(premise, label) if premise.idiom else _hypothesis(rng, premise, label)
     if hypothesis is None:
         return None
@@ -70,7 +70,7 @@ def _is_universal(phrase: Nominal) -> bool:
 
 
 def _hypothesis(rng: random.Random, premise: Clause, label: str) -> Clause | None:
-    """One step that gives the label, then at times a part dropped that the step did not touch."""
+    """Apply one step that gives the label, and sometimes drop a part that the step did not change."""
     if premise.negated:
         steps = _under_negation(rng, premise, label)
     elif label == "entailment":
@@ -87,7 +87,7 @@ def _hypothesis(rng: random.Random, premise: Clause, label: str) -> Clause | Non
 
 
 def _under_negation(rng: random.Random, premise: Clause, label: str) -> dict[str, Clause]:
-    """Steps from a negated premise: more is entailed, less is not settled, the same without "not" contradicts."""
+    """Return the steps from a negated premise: adding is entailed, dropping is neutral, removing "not" contradicts."""
     if label == "contradiction":
         return {"negation": replace(premise, negated=False)}
     places = extended(rng, premise) if label == "entailment" else reduced(premise)
@@ -95,7 +95,7 @@ def _under_negation(rng: random.Random, premise: Clause, label: str) -> dict[str
 
 
 def reduced(premise: Clause) -> dict[str, Clause]:
-    """What a positive clause entails: by the part that says less, the clause without its modifier."""
+    """Return clauses that a positive clause entails, by the part that has lost its modifier."""
     steps = {"subject": replace(premise, subject=_less(premise.subject))}
     if premise.objects:
         steps["object"] = replace(premise, objects=(*premise.objects[:-1], _less(premise.objects[-1])))
@@ -110,16 +110,15 @@ def _less(phrase: Nominal) -> Nominal:
 
 
 def extended(rng: random.Random, premise: Clause) -> dict[str, Clause]:
-    """What a positive clause leaves open: by the part that says more, the clause with a modifier where it had none."""
+    """Return clauses that a positive clause leaves open, by the part that has got a modifier."""
     steps = {"subject": replace(premise, subject=_more(rng, premise.subject))}
     if premise.objects:
         steps["object"] = replace(premise, objects=(*premise.objects[:-1], _more(rng, premise.objects[-1])))
     if not any(isinstance(phrase, NounPhrase) and phrase.relative for phrase in premise.objects):
         if not (premise.place or premise.complement):
             steps["place"] = replace(premise, place=prepositional(rng, pick(rng, tuple(PREPOSITIONS.values()))))
-        suited = [
-            adverb for adverb in adverbs(premise.tense) if adverb != ADVERBS["once"]
-        ]  # the past says "once" already
+        # the past implies "once"
+        suited = [adverb for adverb in adverbs(premise.tense) if adverb != ADVERBS["once"]]
         if suited and not premise.adverb:
             steps["adverb"] = replace(premise, adverb=pick(rng, suited))
     return {
@@ -136,7 +135,7 @@ def _more(rng: random.Random, phrase: Nominal) -> Nominal:
 
 
 def contradicted(rng: random.Random, premise: Clause) -> dict[str, Clause]:
-    """What a positive clause rules out: its negation, an opposite quality, another agent."""
+    """Return clauses that contradict a positive clause: its negation, an opposite adjective, another agent."""
     steps = {"negation": replace(premise, negated=True)}
     if isinstance(premise.complement, Adjective):
         steps["complement"] = replace(premise, complement=ADJECTIVES[premise.complement.antonym])
@@ -146,7 +145,7 @@ def contradicted(rng: random.Random, premise: Clause) -> dict[str, Clause]:
 
 
 def _other(rng: random.Random, phrase: NounPhrase) -> NounPhrase:
-    """The opposite quality, or another noun of the same kind."""
+    """Draw the opposite adjective, or another noun of the same classes."""
     if phrase.adjective and rng.random() < 0.5:
         return replace(phrase, adjective=ADJECTIVES[phrase.adjective.antonym])
     alike = tuple(noun for noun in nouns(phrase.noun.classes) if noun.classes == phrase.noun.classes)
@@ -154,7 +153,7 @@ def _other(rng: random.Random, phrase: NounPhrase) -> NounPhrase:
 
 
 def _without_idiom(premise: Clause, label: str) -> Clause | None:
-    """The idiom's meaning said plainly, that denied, or its words in their literal sense."""
+    """Return the meaning of the idiom in plain words, its negation, or the words of the idiom in their literal sense."""
     if premise.idiom is None:
         return None
     verb, thing = PARAPHRASES[premise.idiom.name]

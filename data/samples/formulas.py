@@ -1,4 +1,4 @@
-"""Formulas in prefix notation and in infix notation: trees to be read from brackets (paper 003, full version).
+"""Formulas in prefix and in infix notation, whose trees must be read from brackets (paper 003, full version).
 
 ( * ( + ( + 15 7 ) 1 8 ) ( + 19 0 11 ) )  becomes  ( ( 15 + 7 ) + 1 + 8 ) * ( 19 + 0 + 11 ): three levels deep.
 """
@@ -13,7 +13,7 @@ from phrasemodels.data.samples.splits import disjoint
 OPERATORS = ("+", "*")
 NUMBERS = range(21)
 ARITIES = (2, 3)
-SUBTREES = 0.3  # share of the arguments that are formulas themselves, besides the one that makes the depth
+SUBTREES = 0.3  # probability that an argument is a formula, apart from the one that has the required depth
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +25,19 @@ class Formula:
 
     @property
     def depth(self) -> int:
-        """Operators above one another."""
+        """The number of nested operators."""
         return 1 + max(a.depth if isinstance(a, Formula) else 0 for a in self.arguments)
 
 
 def prefix(formula: Formula | int) -> list[str]:
-    """The operator before its arguments."""
+    """Return the tokens with each operator before its arguments."""
     if isinstance(formula, int):
         return [str(formula)]
     return ["(", formula.operator, *(token for a in formula.arguments for token in prefix(a)), ")"]
 
 
 def infix(formula: Formula | int) -> list[str]:
-    """The operator between its arguments, which are in brackets if they are formulas."""
+    """Return the tokens with each operator between its arguments, which are in brackets if they are formulas."""
     if isinstance(formula, int):
         return [str(formula)]
     tokens: list[str] = []
@@ -48,7 +48,7 @@ def infix(formula: Formula | int) -> list[str]:
 
 
 def formulas(seed: int, sizes: Mapping[str, int], deepest: int) -> dict[str, list[Formula]]:
-    """Disjoint splits of formulas of depths 2 to `deepest`, in turn. Raises ValueError for sizes that cannot be met."""
+    """Draw disjoint splits of formulas of the depths 2 to `deepest`, in turn. ValueError: there are too few formulas."""
     if deepest < 2:
         raise ValueError(f"deepest is {deepest}: give 2 or more")
     return disjoint(seed, sizes, lambda rng, i: _draw(rng, 2 + i % (deepest - 1)), lambda formula: formula)
@@ -62,7 +62,7 @@ def _draw(rng: random.Random, depth: int) -> Formula:
 
 
 def _argument(rng: random.Random, depth: int, deep: bool) -> Formula | int:
-    """Of just this depth if it is to be deep, else of at most this depth."""
+    """Draw an argument of exactly this depth if it is to be deep, else of at most this depth."""
     if depth == 0 or not (deep or rng.random() < SUBTREES):
         return pick(rng, tuple(NUMBERS))
     return _draw(rng, depth if deep else 1 + int(rng.random() * depth))

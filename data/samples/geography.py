@@ -1,7 +1,7 @@
 """Questions about an invented geography with their logical forms in the typed λ-calculus of GeoQuery.
 
-A set of places is a logical condition on a variable, and a phrase in English; sets nest in each other, and the phrase of a superlative
-("the oldest province") becomes argmax or argmin. Tokens are apart by one space on both sides, as in the corpus's usual files.
+A set of places is a condition on a variable in the logical form, and a phrase in English; sets are nested, and
+superlatives ("the oldest province") become argmax or argmin. Tokens are separated by one space on both sides.
 """
 
 import random
@@ -20,7 +20,7 @@ class GeographyQuestion:
 
 
 class Kind(NamedTuple):
-    """A kind of places: its names, its properties, and the measures that can be asked of it."""
+    """A kind of place: its names, its properties, and the measures that questions may ask for."""
 
     word: str
     plural: str
@@ -38,7 +38,7 @@ class Measure(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A relation between two kinds: in a relative clause or a question, singular, plural and after "does"."""
+    """A relation between two kinds of place: its verb in the singular, in the plural and after "does"."""
 
     subject: str
     third: str
@@ -95,7 +95,7 @@ _OF = {word: tuple(relation for relation in RELATIONS if relation.subject == wor
 
 
 def questions(seed: int, sizes: Mapping[str, int]) -> dict[str, list[GeographyQuestion]]:
-    """Disjoint splits of questions. Raises ValueError for sizes that cannot be met."""
+    """Draw disjoint splits of questions. ValueError: the grammar has too few questions."""
     return disjoint(seed, sizes, lambda rng, i: _draw(rng, i), lambda question: question.source)
 
 
@@ -109,7 +109,7 @@ def _conjunction(conditions: list[str]) -> str:
 
 
 def _members(rng: random.Random, word: str, plural: bool, variable: int) -> tuple[str, list[str]]:
-    """(phrase without determiner, conditions on the variable): "royal castles that guard the deepest harbour"."""
+    """Draw (phrase without determiner, conditions on the variable): "royal castles that guard the deepest harbour"."""
     kind, v = KINDS[word], f"${variable}"
     phrase, conditions = kind.plural if plural else kind.word, [f"( {word}:t {v} )"]
     if rng.random() < 0.35:
@@ -124,7 +124,7 @@ def _members(rng: random.Random, word: str, plural: bool, variable: int) -> tupl
 
 
 def _individual(rng: random.Random, word: str, variable: int) -> tuple[str, str]:
-    """(phrase, term) of one place: a name, or a superlative while variables are few."""
+    """Draw (phrase, term) of one place: a name or, with few variables so far, a superlative."""
     if variable > 2 or rng.random() < 0.5:
         name = pick(rng, KINDS[word].names)
         return name, name
@@ -142,7 +142,7 @@ def _superlative(rng: random.Random, word: str, variable: int) -> tuple[str, str
 
 
 def _related(rng: random.Random) -> tuple[str, Relation, list[str]]:
-    """Subject phrase, relation and subject conditions on $0 of a question about a relation."""
+    """Draw the subject phrase, the relation and the conditions on the subject $0 of a question about a relation."""
     relation = pick(rng, RELATIONS)
     kind = KINDS[relation.subject]
     if rng.random() < 0.4:
@@ -152,7 +152,7 @@ def _related(rng: random.Random) -> tuple[str, Relation, list[str]]:
 
 
 def _which(rng: random.Random) -> tuple[str, str]:
-    """what castles guard zellport"""
+    """Draw a question like "what castles guard zellport"."""
     phrase, relation, conditions = _related(rng)
     other, term = _individual(rng, relation.object, 1)
     conditions.append(f"( {relation.predicate} $0 {term} )")
@@ -163,7 +163,7 @@ def _which(rng: random.Random) -> tuple[str, str]:
 
 
 def _count(rng: random.Random) -> tuple[str, str]:
-    """how many castles guard zellport"""
+    """Draw a question like "how many castles guard zellport"."""
     phrase, relation, conditions = _related(rng)
     other, term = _individual(rng, relation.object, 1)
     conditions.append(f"( {relation.predicate} $0 {term} )")
@@ -171,7 +171,7 @@ def _count(rng: random.Random) -> tuple[str, str]:
 
 
 def _most(rng: random.Random) -> tuple[str, str]:
-    """which province holds the most salty lakes"""
+    """Draw a question like "which province holds the most salty lakes"."""
     relation = pick(rng, RELATIONS)
     phrase, conditions = _members(rng, relation.object, True, 1)
     conditions.append(f"( {relation.predicate} $0 $1 )")
@@ -182,13 +182,13 @@ def _most(rng: random.Random) -> tuple[str, str]:
 
 
 def _best(rng: random.Random) -> tuple[str, str]:
-    """what is the deepest lake that lies on foss"""
+    """Draw a question like "what is the deepest lake that lies on foss"."""
     phrase, term = _superlative(rng, pick(rng, tuple(KINDS)), 0)
     return f"what is {phrase}", term
 
 
 def _measured(rng: random.Random) -> tuple[str, str]:
-    """how deep is mirrowmere; what is the depth of the longest lake"""
+    """Draw a question like "how deep is mirrowmere" or "what is the depth of the longest lake"."""
     word = pick(rng, tuple(KINDS))
     phrase, term = _individual(rng, word, 0)
     measure = MEASURES[pick(rng, KINDS[word].measures)]
@@ -197,7 +197,7 @@ def _measured(rng: random.Random) -> tuple[str, str]:
 
 
 def _whether(rng: random.Random) -> tuple[str, str]:
-    """does ulmgard guard the oldest harbour"""
+    """Draw a question like "does ulmgard guard the oldest harbour"."""
     relation = pick(rng, RELATIONS)
     subject, first = _individual(rng, relation.subject, 0)
     other, second = _individual(rng, relation.object, 1)

@@ -1,7 +1,7 @@
-"""German linearisation of the abstract syntax: tokens apart by one space.
+"""German linearisation of the abstract syntax: tokens separated by one space.
 
-A clause is put into fields: what stands before the finite verb (one constituent in a main clause, none in a question), the finite verb, the
-midfield, and the verb's rest (separable particle, participle or infinitive). In a subordinate clause the finite verb comes last.
+A clause has fields: one constituent before the finite verb (none in a question), the finite verb, the midfield, and the
+rest of the verb (separable particle, participle or infinitive). In a subordinate clause the finite verb is last.
 """
 
 from phrasemodels.data.samples.abstract import (
@@ -20,7 +20,7 @@ _GENDERS = {"m": 0, "f": 1, "n": 2, "p": 3}
 
 
 def _table(nom: str, acc: str, dat: str) -> dict[str, list[str]]:
-    """Endings by case, then m f n p; "-" is no ending."""
+    """Return endings by case, then by gender m, f, n or plural p; "-" is no ending."""
     return {case: row.replace("-", "").split(" ") for case, row in (("nom", nom), ("acc", acc), ("dat", dat))}
 
 
@@ -50,7 +50,7 @@ _FIRST = {"sein": "bin", "können": "kann", "müssen": "muss"}
 
 
 def utterance(sentence: Utterance) -> str:
-    """Tokens of a whole sentence, commas and the final "." or "?" included."""
+    """Return the tokens of a sentence, with commas and the final "." or "?"."""
     main, question = sentence.main, sentence.question
     subordinate = f" , {_subordinate(sentence.link, sentence.subordinate)}" if sentence.subordinate else ""
     if question == "subject":
@@ -66,19 +66,19 @@ def utterance(sentence: Utterance) -> str:
     else:
         words = _clause(main, nominal(main.subject, "nom"), "") + subordinate
     words += " ?" if question else " ."
-    # a relative clause closes with a comma, which is written once and not before the end
+    # a relative clause ends with a comma, except before another comma and at the end of the sentence
     return words.replace(" , , ", " , ").replace(" , .", " .").replace(" , ?", " ?")
 
 
 def _subordinate(link: str, inner: Clause) -> str:
-    """Conjunction and verb-final clause. "when" is "als" for one time in the past and "wenn" otherwise."""
+    """Return conjunction and verb-final clause. "when" is "als" for one time in the past, else "wenn"."""
     when = "als" if inner.tense in ("past", "perfect") else "wenn"
     conjunction = {"that": "dass", "because": "weil", "when": when}[link]
     return f"{conjunction} {_verb_final(inner, nominal(inner.subject, 'nom'))}"
 
 
 def _clause(clause: Clause, first: str, subject: str) -> str:
-    """Verb-second clause with `first` before the verb; a subject that is not first comes right after the verb."""
+    """Return a verb-second clause with `first` before the verb; a subject that is not first follows the verb."""
     finite, rest, particle = _verb_complex(clause)
     fronted = first if clause.adverb and first == clause.adverb.german else ""
     middle = _midfield(clause, fronted)
@@ -92,7 +92,7 @@ def _verb_final(clause: Clause, subject: str) -> str:
 
 
 def _verb_complex(clause: Clause) -> tuple[str, str, str]:
-    """Finite verb, its infinitive or participle, and the particle where the finite verb leaves it behind."""
+    """Return the finite verb, its infinitive or participle, and the particle, if it is separated from the finite verb."""
     verb, tense = clause.verb.german, clause.tense
     person, plural = agreement(clause.subject)
     if tense in _MODALS:
@@ -105,7 +105,7 @@ def _verb_complex(clause: Clause) -> tuple[str, str, str]:
 
 
 def _conjugate(verb: GermanVerb, person: int, plural: bool) -> str:
-    """Present tense."""
+    """Return the form in the present tense."""
     if plural:
         return "sind" if verb.infinitive == "sein" else verb.infinitive
     if person == 3:
@@ -115,7 +115,10 @@ def _conjugate(verb: GermanVerb, person: int, plural: bool) -> str:
 
 
 def _midfield(clause: Clause, fronted: str) -> str:
-    """Pronouns, adverb, dative, accusative, "nicht", places and complements. "nicht" and an indefinite object make "kein"."""
+    """Return pronouns, adverb, dative, accusative, "nicht", places and complements.
+
+    "nicht" with an indefinite object becomes "kein".
+    """
     arguments = sorted(zip(clause.verb.cases, clause.objects, strict=True), key=lambda argument: argument[0] == "acc")
     before = after = ""
     pronouns = []
@@ -130,7 +133,7 @@ def _midfield(clause: Clause, fronted: str) -> str:
     for (case, phrase), kein in zip(arguments, negative, strict=True):
         if not isinstance(phrase, Pronoun):
             full.append(nominal(phrase, case, kein))
-        elif not is_asked(phrase):  # what is asked for stands first
+        elif not is_asked(phrase):  # the question word is the first constituent
             pronouns.insert(0 if case == "acc" else len(pronouns), getattr(phrase, case))
     adverb = clause.adverb.german if clause.adverb and not fronted else ""
     nicht = "nicht" if clause.negated and not any(negative) else ""
@@ -157,7 +160,7 @@ def _prepositional(phrase: PrepositionalPhrase | None) -> str:
 
 
 def nominal(phrase: Nominal, case: str, negative: bool = False) -> str:
-    """A nominal in the case nom, acc or dat; `negative` turns its "ein" or no article into "kein"."""
+    """Return a nominal in the case nom, acc or dat. negative: "ein", or no article, becomes "kein"."""
     if isinstance(phrase, Pronoun):
         return str(getattr(phrase, case))
     if isinstance(phrase, Pair):
@@ -179,7 +182,7 @@ def nominal(phrase: Nominal, case: str, negative: bool = False) -> str:
 
 
 def _determiner(phrase: NounPhrase, case: str, gender: str, negative: bool) -> tuple[str, str]:
-    """The inflected determiner and the declension that the adjective after it follows."""
+    """Return the inflected determiner and the declension of the adjective after it."""
     if isinstance(phrase.possessor, Pronoun):
         stem, declension = phrase.possessor.german_possessive, "ein"
     elif phrase.possessor:
@@ -198,7 +201,7 @@ def _article(case: str, gender: str) -> str:
 
 
 def _noun(phrase: NounPhrase, case: str) -> str:
-    """Noun form: dative plurals end in n, weak nouns take the plural form in the oblique cases of the singular."""
+    """Return the noun form: dative plurals end in n; weak nouns have the plural form in all singular cases but nom."""
     noun = phrase.noun
     plural = noun.german_plural.removesuffix("*")
     if phrase.plural:

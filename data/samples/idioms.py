@@ -1,7 +1,8 @@
 """Idioms of the sample corpora: phrases whose translation is not composed from the translations of their words.
 
-Every word of an idiom also occurs in plain sentences with its literal translation; `readings` says where an idiom can be read, so that the
-grammar can keep those strings out of plain sentences and each English sentence has one translation.
+Every word of an idiom also occurs in plain sentences with its literal translation. `readings` finds the idioms that a
+sentence can be read as. The grammar keeps such strings out of plain sentences, so each English sentence has one
+translation.
 """
 
 import re
@@ -11,8 +12,11 @@ from phrasemodels.data.samples.lexicon import VERBS, Adjective, Adverb, Noun, Ve
 
 
 class Idiom(NamedTuple):
-    """A verb idiom. `english` is its complement in annotated brackets with a slot {iobj}, {obj} or {poss} for X; the German complement is
-    cut where "nicht" goes: case of X or "refl", words before it, words after it."""
+    """A verb idiom.
+
+    english: its complement in annotated brackets, with {iobj}, {obj} or {poss} for X. case: the German case of X, or
+    "refl". before, after: the German words before and after "nicht".
+    """
 
     name: str
     polarity: int
@@ -78,7 +82,7 @@ _SLOT = r"(?:\S+ ){1,6}?"
 
 
 def _reading(name: str, idiom: Idiom | None) -> str:
-    """Regular expression of the English strings in which the idiom can be read, in any tense and with up to six tokens for X."""
+    """Return a regular expression of the English strings that can be read as the idiom: any tense, up to six tokens for X."""
     if idiom is None or idiom.verb.english.base == "be":
         return re.escape(name.removeprefix("be "))
     english = idiom.verb.english
@@ -92,7 +96,10 @@ _ANY_READING = re.compile("|".join(pattern.pattern for pattern in _READINGS.valu
 
 
 def readings(english: str) -> list[str]:
-    """Names of the idioms that can be read in an English sentence, tokens apart by one space. Errs towards yes: a slot takes any words."""
+    """Return the names of the idioms that an English sentence (tokens separated by one space) can be read as.
+
+    X may be any words, so there may be too many readings, never too few.
+    """
     if not _ANY_READING.search(english):
         return []
     return [name for name, pattern in _READINGS.items() if pattern.search(english)]

@@ -1,27 +1,29 @@
 """Words of the sample corpora: English beside German.
 
-Every table is a text block, one entry a line, because a reader checks words faster in columns than in constructor calls. German has the
-three cases nom, acc, dat (possession is said with "von"), three genders m, f, n, and p for the plural.
+Every table is a block of text with an entry a line, since words are easier to check in columns than in constructor calls.
+German has three cases, nom, acc and dat (possession is expressed by "von"), the genders m, f and n, and p for the plural.
 """
 
 from typing import NamedTuple
 
 
 class Noun(NamedTuple):
-    """A noun with the selectional classes (person, thing, ...) that verbs and prepositions ask for; plural "-" if it has none."""
+    """A noun with its selectional classes (person, thing, ...), by which verbs and prepositions choose; plural "-": none."""
 
     singular: str
     plural: str
     gender: str
     german: str
-    german_plural: str  # a trailing * marks the weak declension: every form but the nominative singular is the plural's
+    german_plural: (
+        str  # a trailing *: weak declension, in which all forms but the nominative singular are the plural form
+    )
     classes: tuple[str, ...]
 
 
 class Adjective(NamedTuple):
     english: str
     german: str  # predicative form
-    stem: str  # what the endings are added to
+    stem: str  # endings are added to it
     antonym: str
     classes: tuple[str, ...]
 
@@ -30,9 +32,9 @@ class Determiner(NamedTuple):
     english: str
     tag: str
     relation: str
-    number: str  # the numbers it goes with: s, p or sp
+    number: str  # the numbers of its nouns: s, p or sp
     german: str
-    declension: str  # article, der, ein, or none: which endings it takes and, with that, which ones the adjective takes
+    declension: str  # article, der, ein or none: its endings, and so those of the adjective
 
 
 class Pronoun(NamedTuple):
@@ -56,7 +58,7 @@ class EnglishVerb(NamedTuple):
 
 
 class GermanVerb(NamedTuple):
-    """A verb without its separable particle: abgeben is geben, gibt, gegeben with the particle ab."""
+    """A verb, with its separable particle apart: abgeben is geben, gibt, gegeben and the particle ab."""
 
     infinitive: str
     third: str
@@ -73,7 +75,7 @@ class Preposition(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A verb in both languages, the classes it selects, and the cases German gives its objects, in English order."""
+    """A verb in both languages, the classes of its subject and objects, and the German cases of the objects, in English order."""
 
     english: EnglishVerb
     german: GermanVerb
@@ -84,18 +86,18 @@ class Verb(NamedTuple):
 
 
 class Adverb(NamedTuple):
-    english: str  # annotated brackets, see phrasemodels.data.samples.english
+    english: str  # annotated brackets: phrasemodels.data.samples.english
     german: str
     tenses: tuple[str, ...]
 
 
 def rows(table: str) -> list[list[list[str]]]:
-    """Lines of a table as columns (split at |) of words."""
+    """Return the lines of a table as columns, separated by |, of words."""
     return [[column.split() for column in line.split("|")] for line in table.strip().splitlines()]
 
 
 def german_verb(words: list[str]) -> GermanVerb:
-    """Infinitive, third person, participle and auxiliary, then the particle if the verb has one."""
+    """Build a verb from infinitive, third person, participle, auxiliary and, if it has one, particle."""
     infinitive, third, participle, auxiliary, *particle = words
     return GermanVerb(infinitive, third, participle, auxiliary, "".join(particle))
 

@@ -1,8 +1,7 @@
-"""Classified sentences: whether what a sentence asserts is good or bad.
+"""Sentences classified by their polarity: whether they assert something good or bad.
 
-The label hangs on phrases: an adjective, a verb or an idiom has a polarity, and "not" turns it round if that is in its
-scope. A second clause holds polar words, and at times "not", that change nothing, so counting words does not give the
-label.
+The label depends on phrases: an adjective, a verb or an idiom has a polarity, which "not" inverts if it is in its scope.
+A second clause has polar words, and sometimes "not", that do not count, so counting words does not give the label.
 """
 
 import random
@@ -29,7 +28,7 @@ class ClassifiedSentence:
 
 
 def classified(seed: int, sizes: Mapping[str, int]) -> dict[str, list[ClassifiedSentence]]:
-    """Disjoint splits of sentences, the labels in turn. Raises ValueError for sizes that cannot be met."""
+    """Draw disjoint splits of sentences, the labels in turn. ValueError: the grammar has too few sentences."""
     return disjoint(
         seed, sizes, lambda rng, i: _draw(rng, LABELS[i % len(LABELS)]), lambda record: record.sentence.source
     )
@@ -45,8 +44,7 @@ def _draw(rng: random.Random, label: str) -> ClassifiedSentence | None:
 
 
 def _utterance(rng: random.Random) -> tuple[Utterance, int, list[str]]:
-    """(derivation, polarity of what it asserts, idioms in it). What one says or hopes counts; a reason or a time does
-    not."""
+    """Draw (derivation, its polarity, its idioms). A clause after "that" counts, a clause after "because" does not."""
     inner, polarity, idiom = _polar(rng)
     idioms = [idiom] if idiom else []
     kind = rng.random()
@@ -64,7 +62,7 @@ def _utterance(rng: random.Random) -> tuple[Utterance, int, list[str]]:
 
 
 def _polar(rng: random.Random) -> tuple[Clause, int, str | None]:
-    """(clause, its polarity, its idiom): a quality, a deed or an idiom, negated or not."""
+    """Draw (clause, its polarity, its idiom): with an adjective, a verb or an idiom, negated or not."""
     kind = rng.random()
     negated = rng.random() < 0.4
     sign = -1 if negated else 1

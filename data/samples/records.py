@@ -1,4 +1,4 @@
-"""The sample corpora as tables, one class a record type: same seed and sizes, same bytes."""
+"""The sample corpora as tables, a class for each. The same seed and sizes give the same bytes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from phrasemodels.data.samples.entailment import pairs
 from phrasemodels.data.samples.formulas import formulas, infix, prefix
 from phrasemodels.data.samples.geography import questions
 from phrasemodels.data.samples.polarity import classified
-from phrasemodels.data.samples.rooms import stories
 from phrasemodels.data.samples.sentences import Sentence, corpus
+from phrasemodels.data.samples.stories import stories
 
 T = TypeVar("T")
 Tables = dict[str, pa.Table]
@@ -22,14 +22,14 @@ WHERE = "the sample grammar"
 
 
 class Records(Protocol):
-    """What is generated: the tables of disjoint splits of these sizes."""
+    """A sample corpus: `tables` generates a table for each split, of these sizes; no record is in two splits."""
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables: ...
 
 
 @dataclass(frozen=True)
 class Translations:
-    """BITEXT, English to German; a sentence's group is `idiom` or `plain`."""
+    """BITEXT from English to German; the group is `idiom` or `plain`."""
 
     idiom_share: float = 0.3
 
@@ -45,7 +45,7 @@ class Translations:
 
 @dataclass(frozen=True)
 class Treebank:
-    """TREES of the same English sentences: tags, phrase structure, heads and relations, all gold."""
+    """TREES of the same English sentences: gold tags, phrase structure, heads and relations."""
 
     idiom_share: float = 0.3
 
@@ -71,7 +71,7 @@ class Tags:
 
 @dataclass(frozen=True)
 class Entailment:
-    """PAIRS with the trees of both sides, labelled by construction."""
+    """PAIRS with gold labels and the trees of both sentences."""
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
         names = ("premise", "hypothesis", "label", "premise_tree", "hypothesis_tree", "group")
@@ -107,7 +107,7 @@ class Polarity:
 
 @dataclass(frozen=True)
 class LogicalForms:
-    """BITEXT, questions to their logical forms."""
+    """BITEXT from questions to logical forms."""
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
         return _tables(
@@ -120,7 +120,7 @@ class LogicalForms:
 
 @dataclass(frozen=True)
 class Stories:
-    """STORIES whose question needs `support` facts (1, 2 or 3); the task is called facts1, facts2 or facts3."""
+    """STORIES whose question has `support` supporting facts (1, 2 or 3); the task is facts1, facts2 or facts3."""
 
     support: int = 2
 
@@ -144,7 +144,7 @@ class Stories:
 
 @dataclass(frozen=True)
 class Formulas:
-    """BITEXT, formulas in prefix notation to infix; groups are `depth2` to the deepest."""
+    """BITEXT from formulas in prefix notation to infix; the groups are depth2 to the depth `deepest`."""
 
     deepest: int = 6
 
@@ -160,7 +160,7 @@ class Formulas:
 def _tables(
     schema: pa.Schema, names: Sequence[str], drawn: Mapping[str, Sequence[T]], row: Callable[[T], tuple[Any, ...]]
 ) -> Tables:
-    """A table a split; columns that are not named are empty."""
+    """Return the table of each split: `row` gives a record's values of the columns `names`; other columns are empty."""
     return {
         split: build(schema, WHERE, columns(names, map(row, records)), len(records)) for split, records in drawn.items()
     }

@@ -1,7 +1,7 @@
-"""The sample corpora: a seeded synchronous grammar of English-like sentences, their trees and German-like translations.
+"""Sentences of the sample grammar: English-like, with trees and with German-like translations.
 
-A known share of the sentences holds an idiom, a phrase whose translation is not composed from its words. Every word of
-an idiom occurs in plain sentences too, so a model has to read the phrase to tell which translation is meant.
+A known share of the sentences has an idiom, a phrase whose translation is not composed from its words. Every word of an
+idiom also occurs in plain sentences, so the right translation depends on the whole phrase.
 """
 
 import random
@@ -36,15 +36,12 @@ _RELATION = re.compile(r"/[^ ()]+")
 
 
 def read(brackets: str) -> tuple[tuple[str, ...], tuple[str, ...], str, tuple[int, ...], tuple[str, ...]]:
-    """(tokens, tags, Penn brackets, heads, relations) of annotated brackets, see `english.py`."""
+    """Return (tokens, tags, Penn brackets, heads, relations) of annotated brackets, which `english.py` describes."""
     nodes = _BRACKET.findall(brackets)
     leaves = [(tag, word) for tag, _, word in nodes if word]
     heads, relations = [0] * len(leaves), ["root"] * len(leaves)
-    position, children, above = (
-        0,
-        [],
-        [],
-    )  # children (token, relation) of the open phrase, and the open phrases above it
+    # children: (token, relation) of the open phrase; above: the open phrases around it
+    position, children, above = 0, [], []
     for tag, relation, word in nodes:
         if word:
             position += 1
@@ -64,27 +61,27 @@ def read(brackets: str) -> tuple[tuple[str, ...], tuple[str, ...], str, tuple[in
 
 
 def sentence(derivation: Utterance, idiom: str | None = None) -> Sentence:
-    """Both linearisations of a derivation and the analyses of the English one."""
+    """Return both linearisations of a derivation, with the analyses of the English one."""
     tokens, tags, tree, heads, relations = read(english.utterance(derivation))
     return Sentence(tokens, tuple(german.utterance(derivation).split()), tags, tree, heads, relations, idiom)
 
 
 def draw(rng: random.Random, idiom: str | None) -> Sentence | None:
-    """One sentence with this idiom, or a plain one for None; None where the draw is too short, too long, or could be
-    read as an idiom."""
+    """Draw a sentence with this idiom, or a plain one. None: it is too short or too long, or has another reading."""
     drawn = sentence(utterance(rng, idiom), idiom)
     allowed = [] if idiom is None else [idiom]
     return drawn if len(drawn.source) in LENGTHS and readings(" ".join(drawn.source)) == allowed else None
 
 
 def corpus(seed: int, sizes: Mapping[str, int], idiom_share: float = 0.3) -> dict[str, list[Sentence]]:
-    """Disjoint splits of these sizes: no two share a source sentence, and none holds a sentence twice.
+    """Draw disjoint splits of these sizes; no source sentence occurs twice.
 
-    Every prefix of a split holds `idiom_share` of idioms, each as often as the others. A larger split keeps what the
-    smaller one held, see `phrasemodels.data.samples.splits.disjoint`. Raises ValueError for a size or share that cannot be met.
+    In every prefix of a split the share of idioms is `idiom_share`, and all idioms are equally frequent. A larger split
+    begins with the smaller one (phrasemodels.data.samples.splits.disjoint). ValueError: a share outside 0 to 1, or too
+    few sentences.
     """
     if not 0 <= idiom_share <= 1:
-        raise ValueError(f"idiom_share is {idiom_share}, but it is a share: give a number from 0 to 1")
+        raise ValueError(f"idiom_share is {idiom_share}: give a number from 0 to 1")
 
     def turn(rng: random.Random, i: int) -> Sentence | None:
         before, after = int(i * idiom_share), int((i + 1) * idiom_share)

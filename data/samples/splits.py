@@ -1,4 +1,4 @@
-"""Disjoint, reproducible splits of anything that can be drawn at random."""
+"""Disjoint, reproducible splits of random records."""
 
 import random
 from collections.abc import Callable, Hashable, Mapping
@@ -6,7 +6,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-ATTEMPTS = 2_000  # draws for one new record before the source counts as exhausted
+ATTEMPTS = 2_000  # draws for one new record before an error
 
 
 def disjoint(
@@ -15,11 +15,11 @@ def disjoint(
     draw: Callable[[random.Random, int], T | None],
     identity: Callable[[T], Hashable],
 ) -> dict[str, list[T]]:
-    """Splits of these sizes in which no two records have the same identity.
+    """Draw splits of these sizes in which no two records have the same identity.
 
-    `draw(rng, i)` gives a candidate for the i-th record of a split, or None to be asked again. The splits are drawn in
-    the order of their sizes, so the small ones stay as they are when the largest grows, and the largest keeps what it
-    had. Raises ValueError for a size below 0, and for sizes that the draws cannot fill.
+    draw(rng, i): a candidate for the i-th record of a split, or None to be called again. Smaller splits are drawn first,
+    so if the largest split grows, the others stay the same, and it begins with its former records. ValueError: a size
+    below 0, or too few different records.
     """
     for name, size in sizes.items():
         if size < 0:
@@ -33,7 +33,7 @@ def disjoint(
             record = _new(rng, i, draw, identity, seen)
             if record is None:
                 raise ValueError(
-                    f"{name} asks for {sizes[name]}, but the draws ran out at {i}: ask for fewer in all splits together"
+                    f"{name} needs {sizes[name]} records, but only {i} new ones were found: ask for fewer in all splits"
                 )
             drawn[name].append(record)
     return {name: drawn[name] for name in sizes}

@@ -1,1 +1,1 @@
-"""The store: content-addressed artifacts, the fingerprint of the code that made them, leases, shared storage, garbage collection."""
+"""The store: artifacts under content-addressed keys, the fingerprint of source code, leases, shared storage, garbage collection."""

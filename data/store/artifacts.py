@@ -1,4 +1,4 @@
-"""What a step made: a folder with a manifest that gives the size and digest of each of its files."""
+"""Artifacts: folders of files that a step made, each with a manifest of the sizes and digests of its files."""
 
 import contextlib
 import datetime
@@ -13,13 +13,12 @@ from typing import Any
 
 MANIFEST = "manifest.json"
 SHA256 = re.compile("[0-9a-f]{64}")
-os.umask(UMASK := os.umask(0))  # there is no asking without setting
-LONGEST_PART, LONGEST_NAME = 255, 2000  # bytes that any file system takes
+MAX_PART_BYTES, MAX_NAME_BYTES = 255, 2000  # of file names: every file system takes these
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a step made: a folder of the store and its manifest."""
+    """The result of a step: a folder of the store and its manifest."""
 
     path: Path
     manifest: Mapping[str, Any]
@@ -30,7 +29,7 @@ class Artifact:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """What the step said of its result."""
+        """The dictionary that the step returned."""
         return self.manifest["meta"]
 
     @property
@@ -56,57 +55,57 @@ def about(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def files_of(folder: Path) -> Iterator[str]:
-    """What a step made, by names under its folder; the manifest is not among it."""
+    """Yield the name, relative to the folder, of every file below it except its manifest."""
     return (str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
 
 
-def manifest_of(text: bytes) -> dict[str, Any] | None:
-    """The manifest that a file holds, or None if it holds none: it may be cut off, or anything."""
+def parse_manifest(text: bytes) -> dict[str, Any] | None:
+    """Return the manifest that a file holds, or None if the file is cut off or is no valid manifest."""
     try:
-        found = json.loads(text)
-        datetime.datetime.fromisoformat(found["finished"]).timestamp()
-        words = [found["key"], found["step"], found["label"], *found["parts"]["inputs"].values()]
-        files = found["files"]
-        right = all(isinstance(word, str) for word in words) and _under_a_folder(files)
-        right &= all(
+        manifest = json.loads(text)
+        datetime.datetime.fromisoformat(manifest["finished"]).timestamp()
+        words = [manifest["key"], manifest["step"], manifest["label"], *manifest["parts"]["inputs"].values()]
+        files = manifest["files"]
+        valid = all(isinstance(word, str) for word in words) and _fit_into_one_folder(files)
+        valid &= all(
             isinstance(file["bytes"], int) and bool(SHA256.fullmatch(file["sha256"])) for file in files.values()
         )
-        json.dumps(found, ensure_ascii=False).encode()  # half of a character could not be kept
-        return found if right and isinstance(found["meta"], dict) else None
+        json.dumps(manifest, ensure_ascii=False).encode()  # a lone surrogate could not be written again
+        return manifest if valid and isinstance(manifest["meta"], dict) else None
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return None
 
 
-def _under_a_folder(names: Collection[str]) -> bool:
-    """Whether files of these names can lie under one folder, beside its manifest."""
+def _fit_into_one_folder(names: Collection[str]) -> bool:
+    """Whether files of these names can lie below one folder, beside its manifest."""
     folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
-    return folders.isdisjoint(names) and all(_plain(name) for name in names)
+    return folders.isdisjoint(names) and all(_is_plain(name) for name in names)
 
 
-def _plain(name: str) -> bool:
+def _is_plain(name: str) -> bool:
     parts = name.split("/")
-    short = len(name.encode()) <= LONGEST_NAME and all(len(part.encode()) <= LONGEST_PART for part in parts)
+    short = len(name.encode()) <= MAX_NAME_BYTES and all(len(part.encode()) <= MAX_PART_BYTES for part in parts)
     return short and "\0" not in name and parts[0] != MANIFEST and {"", ".", ".."}.isdisjoint(parts)
 
 
 def sha256_of(path: Path) -> str:
-    """sha256 of a file."""
+    """Return the sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """Size and digest of a file, after its bytes have reached the disk."""
+    """Sync a file to the disk and return its size in bytes and its sha256."""
     status = path.stat()
-    if status.st_nlink == 1:  # under a second name it is part of an artifact already
-        path.chmod(0o666 & ~UMASK)  # safetensors and others give what they write to its owner alone
+    if status.st_nlink == 1:  # with a second name the file is part of an artifact already
+        path.chmod(path.parent.stat().st_mode & 0o666)  # safetensors gives files to their owner alone
         with path.open("rb") as file:
             os.fsync(file.fileno())
     return {"bytes": status.st_size, "sha256": sha256_of(path)}
 
 
-def damaged(artifact: Artifact) -> str | None:
-    """What is wrong with the files of an artifact, or None."""
+def damage_of(artifact: Artifact) -> str | None:
+    """Return the first file of an artifact that is missing or differs from its digest, in words; None if all are whole."""
     for name, expected in artifact.manifest["files"].items():
         path = artifact.path / name
         if not path.is_file():
@@ -117,21 +116,21 @@ def damaged(artifact: Artifact) -> str | None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Where to write what is to take the place of a file once it is whole; a failure leaves the file as it was."""
+def atomic_replace(path: Path) -> Iterator[Path]:
+    """Yield a temporary path to write to, and rename it to `path` at the end. After an error `path` is as before."""
     if path.is_dir():
         raise OSError(f"{path} is a folder: name a file")
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        yield aside
-        os.replace(aside, path)
+        yield temporary
+        os.replace(temporary, path)
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Write a file aside, sync it, and rename it: readers see the old text or the new one."""
-    with replacing(path) as aside, aside.open("w", encoding="utf-8") as file:
+    """Write a file atomically and sync it: readers see the old text or the new one."""
+    with atomic_replace(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

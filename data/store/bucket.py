@@ -1,8 +1,9 @@
-"""Files under a URL, through fsspec: file://, s3:// (s3fs), and what else it knows. Credentials come from the environment."""
+"""Files under a URL, through fsspec: file://, s3:// (s3fs) and its other schemes. Credentials come from the environment."""
 
 import contextlib
 import errno
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping
@@ -12,51 +13,58 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # while something is brought here
-PRECONDITION_FAILED, CONFLICT = 412, 409  # there is one already; somebody is just putting one
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from phrasemodels.data.store.artifacts import sha256_of
+
+LOCAL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # in a download: this node's disk, not the storage
+PRECONDITION_FAILED, CONFLICT = 412, 409  # HTTP: the file exists; another client is writing it at this moment
 
 
 @cache
-def _opened(url: str, process: int) -> tuple[Any, str]:
-    import fsspec
-
+def _filesystem(url: str, process: int) -> tuple[Any, str]:
+    """Return the fsspec file system of a URL and the path in it; a forked process needs its own."""
     try:
         files, path = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
     except ImportError as error:
         raise OSError(f"{url}: {error}; s3:// needs `pip install s3fs`") from error
     if url.startswith("file:"):
-        from phrasemodels.data.store.folder import SharedFolder
-
-        files, path = SharedFolder(skip_instance_cache=True), unquote(path)
+        files, path = AtomicFolder(skip_instance_cache=True), unquote(path)
     return files, path
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Files under a URL. Errors of the storage are OSErrors that name it."""
+    """Files under a URL. Errors of the storage are raised as OSErrors that name the URL."""
 
     url: str
 
     @property
     def files(self) -> Any:
-        return _opened(self.url, os.getpid())[0]
+        """The fsspec file system."""
+        return _filesystem(self.url, os.getpid())[0]
 
     def path(self, *names: str) -> str:
-        return "/".join([_opened(self.url, os.getpid())[1].rstrip("/"), *names])
+        """Return the path of a file in the file system."""
+        return "/".join([_filesystem(self.url, os.getpid())[1].rstrip("/"), *names])
 
     def open(self) -> None:
-        """An OSError if it cannot be written to."""
+        """Check that the storage can be written to. OSError: it cannot."""
         probe = self.path("probes", f"{uuid.uuid4().hex}")
         try:
-            with self.named():
+            with self.naming_errors():
                 self.files.pipe_file(probe, b"x")
                 self.files.rm_file(probe)
         except FileNotFoundError as error:
             raise OSError(f"the object storage {self.url} does not work ({error}): is there such a bucket?") from error
 
     @contextlib.contextmanager
-    def named(self, others: Collection[int] = ()) -> Iterator[None]:
-        """Errors of any library as OSErrors; FileNotFoundError, FileExistsError and other parts' stay what they are."""
+    def naming_errors(self, others: Collection[int] = ()) -> Iterator[None]:
+        """Raise errors of any library as OSErrors that name the URL.
+
+        FileNotFoundError, FileExistsError and errors with an errno in `others` pass unchanged.
+        """
         try:
             yield
         except (FileNotFoundError, FileExistsError):
@@ -67,13 +75,13 @@ class Bucket:
             raise OSError(f"the object storage {self.url} does not work ({type(error).__name__}: {error})") from error
 
     def create(self, path: str, text: bytes, tries: int = 5) -> bool:
-        """Put a file where there is none; false if there is one."""
+        """Write a file if it does not exist; return False if it does."""
         try:
             self.files.pipe_file(path, text, mode="create")
             return True
         except FileExistsError:
             return False
-        except OSError as error:  # s3fs knows AWS' words for it; the status is the same everywhere
+        except OSError as error:  # s3fs knows the error names of AWS alone; the status is the same on every server
             if (status := _status(error)) == PRECONDITION_FAILED:
                 return False
             if status != CONFLICT or tries == 1:
@@ -82,55 +90,94 @@ class Bucket:
         return self.create(path, text, tries - 1)
 
     def size(self, path: str) -> int | None:
-        """In bytes; none if there is no such file."""
+        """Return the bytes of a file, or None if it does not exist."""
         try:
             return int(self.files.info(path)["size"])
         except FileNotFoundError:
             return None
 
     def modified(self, path: str) -> float:
-        """When a file was written; now, if it goes while we look."""
-        with self.named(), contextlib.suppress(FileNotFoundError):
+        """Return when a file was last written, in seconds; the present if the file has just been removed."""
+        with self.naming_errors(), contextlib.suppress(FileNotFoundError):
             return float(self.files.modified(path).timestamp())
         return time.time()
 
     def texts(self, name: str) -> dict[str, bytes]:
-        """What every file under a path holds; one that goes while we look holds nothing."""
-        with self.named():
+        """Return the content of every file below a path; files that are removed meanwhile are left out."""
+        with self.naming_errors():
             paths = self.listed(name)
-            texts = self.files.cat_ranges(paths, None, None)  # `cat` takes [ for a pattern
-            found = dict(zip(paths, texts, strict=True))
-            for error in found.values():
+            contents = self.files.cat_ranges(paths, None, None)  # `cat` would read [ as a pattern
+            for error in contents:
                 if isinstance(error, Exception) and not isinstance(error, FileNotFoundError):
                     raise error
-        return {path: text for path, text in found.items() if isinstance(text, bytes)}
+        return {path: text for path, text in zip(paths, contents, strict=True) if isinstance(text, bytes)}
 
     def listed(self, *names: str) -> list[str]:
-        """Every file under a path, sorted; none if there is no such path."""
+        """Return every file below a path, sorted; an empty list if the path does not exist."""
         try:
-            with self.named():
+            with self.naming_errors():
                 return sorted(self.files.find(self.path(*names)))
         except FileNotFoundError:
             return []
 
     def put(self, file: Path, *names: str) -> None:
         """Upload one file to a path."""
-        with self.named():
+        with self.naming_errors():
             self.files.put_file(str(file), self.path(*names))
 
     def get(self, file: Path, *names: str) -> None:
         """Download one file from a path."""
-        with self.named(OUR_DISK):
+        with self.naming_errors(LOCAL_DISK_ERRORS):
             self.files.get_file(self.path(*names), str(file))
 
     def remove(self, *names: str) -> None:
-        """Remove everything under a path."""
-        with self.named(), contextlib.suppress(FileNotFoundError):
+        """Remove all files below a path."""
+        with self.naming_errors(), contextlib.suppress(FileNotFoundError):
             for path in self.listed(*names):
                 self.files.rm_file(path)
 
 
 def _status(error: OSError) -> int | None:
-    """The HTTP status that s3fs made an error of."""
+    """Return the HTTP status behind an error of s3fs."""
     response: Mapping[str, Any] = getattr(error.__cause__, "response", {})
     return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+
+
+class AtomicFolder(LocalFileSystem):
+    """fsspec's local file system with the guarantees of object storage, for a folder that several nodes share.
+
+    Each file is written under a temporary name and then renamed; mode="create" fails if the file exists.
+    """
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
+        """Write a file."""
+        with self._temporary(path) as temporary:
+            with open(temporary, "wb") as file:
+                file.write(value)
+            _sync(temporary)
+            (os.link if mode == "create" else os.replace)(temporary, path)
+
+    def put_file(self, path1: str, path2: str, *_: Any, **__: Any) -> None:
+        """Copy path1 to path2; if path2 has the same bytes already, only set its time to now."""
+        if os.path.isfile(path2) and sha256_of(Path(path1)) == sha256_of(Path(path2)):
+            os.utime(path2)
+            return
+        with self._temporary(path2) as temporary:
+            shutil.copyfile(path1, temporary)
+            _sync(temporary)
+            os.replace(temporary, path2)
+
+    @contextlib.contextmanager
+    def _temporary(self, path: str) -> Iterator[str]:
+        self.makedirs(self._parent(path), exist_ok=True)
+        temporary = f"{path}.{uuid.uuid4().hex}"
+        try:
+            yield temporary
+        finally:
+            with contextlib.suppress(FileNotFoundError):  # it has been renamed
+                os.remove(temporary)
+
+
+def _sync(path: str) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())

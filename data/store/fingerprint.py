@@ -1,9 +1,9 @@
-"""Which source a step can reach in this project, so that a change of it changes the step's key.
+"""The fingerprint of a step's source code: if code that the step can reach changes, the step's key changes.
 
-Definitions are hashed by their syntax trees: comments, docstrings and layout don't count. From a function the walk
-follows every name to the definition that it means, through imports, but only inside the project, and takes along what
-the modules it comes to do when they are imported. Of a library, and of Python, only the version counts, and of the store
-its FORMAT: how things are kept is not what they are.
+Definitions are hashed by their syntax trees, so comments, docstrings and layout do not count. From a function the
+search follows every name to its definition, through imports, inside of this project, and adds the statements that
+the modules on its way run when they are imported. Of Python and of libraries only the version counts. The store's own
+modules do not count: they decide how artifacts are kept, not what is in them; step.FORMAT is their version.
 """
 
 import ast
@@ -18,25 +18,25 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = "phrasemodels"
-KEEPERS = tuple(f"phrasemodels.data.store.{name}" for name in ("store", "step", "fingerprint"))
-PARSED_AGAIN = 20
+NOT_FINGERPRINTED = tuple(f"phrasemodels.data.store.{name}" for name in ("store", "step", "fingerprint"))
+PARSE_ATTEMPTS = 20
 PYTHON = ".".join(map(str, sys.version_info[:2]))
-DONE = "<module>"  # in place of a top-level name: what a module does when it is imported, or run
+IMPORT_TIME = "<module>"  # in place of a top-level name: the statements that a module runs when it is imported
 
 Name = tuple[str, str]  # module, top-level name
 
 
 class Module:
-    """The top-level names of one file: definitions, and what imports bind."""
+    """The top-level names of one file: its definitions and its imports."""
 
     def __init__(self, name: str, tree: ast.Module) -> None:
         self.definitions: dict[str, ast.AST] = {}
         self.imports: dict[str, Name] = {}
         for statement in tree.body:
-            for bound in _bound(statement):
+            for bound in _bound_names(statement):
                 self.definitions[bound] = statement
-        if done := [statement for statement in tree.body if _does(statement)]:
-            self.definitions[DONE] = ast.Module(done, [])
+        if run := [statement for statement in tree.body if _runs_code(statement)]:
+            self.definitions[IMPORT_TIME] = ast.Module(run, [])
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -47,24 +47,25 @@ class Module:
                     self.imports[alias.asname or alias.name] = (node.module, alias.name)
 
 
-def _bound(node: ast.stmt) -> list[str]:
+def _bound_names(node: ast.stmt) -> list[str]:
+    """The names that a definition or an assignment binds."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     return [leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)]
 
 
-def _does(node: ast.stmt) -> bool:
-    """Whether a top-level statement does more than bind names: a call, or a decorator that registers what follows it."""
+def _runs_code(node: ast.stmt) -> bool:
+    """Whether a top-level statement does more than bind names: a call, or a decorator that registers a definition."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return any(isinstance(decorator, ast.Call) and decorator.args for decorator in node.decorator_list)
-    return not isinstance(node, ast.Import | ast.ImportFrom) and not _bound(node) and not _bare_string(node)
+    return not isinstance(node, ast.Import | ast.ImportFrom) and not _bound_names(node) and not _bare_string(node)
 
 
 @cache
 def _module(name: str) -> Module | None:
-    """A module of the project by name; None if there is none such, or it is one of the store's."""
-    if name.split(".")[0] != PROJECT or name in KEEPERS:
+    """Return a module of the project by name; None if it does not exist or is one of NOT_FINGERPRINTED."""
+    if name.split(".")[0] != PROJECT or name in NOT_FINGERPRINTED:
         return None
     try:
         spec = importlib.util.find_spec(name)
@@ -76,16 +77,16 @@ def _module(name: str) -> Module | None:
 
 
 def _parsed(path: Path) -> ast.Module:
-    """The syntax tree of a file. Python 3.11 may lose count when threads parse at once (gh-106905): then once more."""
+    """Parse a file. In Python 3.11 threads that parse at once may raise SystemError (gh-106905), so it is tried again."""
     text = path.read_text(encoding="utf-8")
-    for _ in range(PARSED_AGAIN):
+    for _ in range(PARSE_ATTEMPTS):
         with suppress(SystemError):
             return ast.parse(text, path)
     return ast.parse(text, path)
 
 
 def _without_docstrings(node: ast.AST) -> str:
-    """The syntax tree as text; docstrings and every other bare string are left out."""
+    """Return a syntax tree as text, without docstrings and other bare strings."""
 
     def dump(value: Any) -> str:
         if isinstance(value, ast.AST):
@@ -103,7 +104,7 @@ def _bare_string(node: Any) -> bool:
 
 
 def _references(node: ast.AST) -> Iterable[list[str]]:
-    """Every dotted name in a definition, as its parts."""
+    """Yield every dotted name in a definition, as the list of its parts."""
     for leaf in ast.walk(node):
         if isinstance(leaf, ast.Name):
             yield [leaf.id]
@@ -119,16 +120,16 @@ def _references(node: ast.AST) -> Iterable[list[str]]:
             yield [leaf.value]  # a quoted annotation
 
 
-def _programs(node: ast.AST) -> Iterable[Name]:
-    """What the modules of the project do that strings name, as `python -m` takes them."""
+def _run_modules(node: ast.AST) -> Iterable[Name]:
+    """Yield the modules of the project that a string in a definition names, as in `python -m NAME`."""
     strings = (leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str))
     for name in strings:
         if "." in name and name.replace(".", "_").isidentifier() and _module(name) is not None:
-            yield name, DONE
+            yield name, IMPORT_TIME
 
 
 def _resolve(module: str, parts: list[str]) -> Name | None:
-    """What a dotted name in a module means: (module, name) in the project, or (library, "")."""
+    """Return what a dotted name in a module refers to: (module, name) in the project, or (library, "")."""
     here = _module(module)
     if here is None:
         return None
@@ -151,7 +152,7 @@ def _resolve(module: str, parts: list[str]) -> Name | None:
 
 
 def _roots(value: Any) -> Iterable[Name]:
-    """The functions and classes of the project in a value: itself, or in the fields of dataclasses and containers."""
+    """Yield the functions and classes of the project in a value, also in the fields of dataclasses and in containers."""
     if callable(value) and hasattr(value, "__qualname__"):
         if value.__module__.split(".")[0] == PROJECT:
             yield (value.__module__, value.__qualname__.split(".")[0])
@@ -171,7 +172,7 @@ def _roots(value: Any) -> Iterable[Name]:
 
 @cache
 def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
-    """Digest of a definition, and what it refers to; None if there is no such one."""
+    """Return the digest of a definition and the names that it refers to; None if it does not exist."""
     module, attribute = name
     found = _module(module)
     if found is None or attribute not in found.definitions:
@@ -179,11 +180,11 @@ def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
     node = found.definitions[attribute]
     digest = hashlib.sha256(_without_docstrings(node).encode()).hexdigest()[:16]
     named = {target for parts in _references(node) if (target := _resolve(module, parts)) is not None}
-    return digest, frozenset({*named, *_programs(node), (module, DONE)})
+    return digest, frozenset({*named, *_run_modules(node), (module, IMPORT_TIME)})
 
 
 def closure(*values: Callable[..., Any] | Any) -> tuple[dict[str, str], dict[str, str]]:
-    """Digests of all definitions that the values can reach, by qualified name, and versions of the libraries."""
+    """Return digests of all definitions that the values can reach, by qualified name, and versions of their libraries."""
     source, libraries = _closure(frozenset(root for value in values for root in _roots(value)))
     return dict(source), dict(libraries)
 
@@ -209,7 +210,7 @@ def _closure(roots: frozenset[Name]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def forget() -> None:
-    """Read the project's files anew; for a process in which they change."""
+    """Forget the parsed files of the project; for a process in which they change."""
     for known in (_module, _definition, _closure):
         known.cache_clear()
 
@@ -221,7 +222,7 @@ def _distributions() -> dict[str, list[str]]:
 
 @cache
 def _version(package: str) -> dict[str, str]:
-    """{distribution: version} of an imported package; nothing for the standard library."""
+    """Return {distribution: version} of an imported package; an empty dictionary for the standard library."""
     if package in sys.stdlib_module_names:
         return {}
     names = _distributions().get(package, [])

@@ -1,6 +1,7 @@
-"""Upkeep of a store: what it holds, what is damaged, and what may go.
+"""Garbage collection of a store, its disk usage, and the search for damaged artifacts.
 
-Roots are comparisons (what verdicts are read from) and the leases of runs under way; all that they rest on stays.
+The roots are comparisons, which verdicts are read from, and the leases of runs under way. Everything that can be
+reached from a root through inputs is kept.
 """
 
 import contextlib
@@ -14,45 +15,45 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from phrasemodels.data.store.artifacts import MANIFEST, Artifact, damaged
-from phrasemodels.data.store.leases import leased, locked, sweeping
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.artifacts import MANIFEST, Artifact, damage_of
+from phrasemodels.data.store.leases import is_locked, leased_keys, removal_lock
+from phrasemodels.data.store.store import Damage, Store
 
-ROOT_STEP = "compare"  # tasks/metrics/verdict.py
-DAY, HOUR = 86400.0, 3600.0
-KEY = re.compile("[0-9a-f]{32}")  # the names of artifacts; what is called otherwise is not ours
+VERDICT_STEP = "compare"  # tasks/metrics/verdict.py
+DAY, HOUR = 86400.0, 3600.0  # seconds
+KEY = re.compile("[0-9a-f]{32}")  # the folder name of an artifact; folders with other names are not ours
 
 
-def rests_on(known: dict[str, Artifact], roots: Iterable[str]) -> set[str]:
-    """The keys of roots, and of everything in the store that they rest on."""
-    found: set[str] = set()
+def reachable(known: dict[str, Artifact], roots: Iterable[str]) -> set[str]:
+    """Return the keys of the roots and of everything that they were made from."""
+    reached: set[str] = set()
     queue = list(roots)
     while queue:
-        if (key := queue.pop()) not in found:
-            found.add(key)
+        if (key := queue.pop()) not in reached:
+            reached.add(key)
             queue += known[key].manifest["parts"]["inputs"].values() if key in known else []
-    return found
+    return reached
 
 
-def needed(known: dict[str, Artifact], roots: Iterable[str], leased: Iterable[str]) -> set[str]:
-    """The keys of verdicts and of runs under way, and of all that they rest on.
+def keys_to_keep(known: dict[str, Artifact], verdicts: Iterable[str], leased: Iterable[str]) -> set[str]:
+    """Return the keys that verdicts and runs under way rest on.
 
-    A ValueError if one that a verdict rests on cannot be read: nobody knows then what it rests on.
+    ValueError: an artifact that a verdict rests on cannot be read, so its own inputs are unknown.
     """
-    for root in (roots := sorted(roots)):
-        if lost := sorted(rests_on(known, [root]) - known.keys()):
+    for verdict in (verdicts := sorted(verdicts)):
+        if lost := sorted(reachable(known, [verdict]) - known.keys()):
             raise ValueError(
-                f"nothing is removed: {lost[0]} is damaged or gone, and the verdict {ROOT_STEP}/{root} rests on it and on "
-                "what it was made from. Run `phrasemodels reproduce` again for its table, or remove that verdict first"
+                f"nothing is removed: {lost[0]} is damaged or missing, and the verdict {VERDICT_STEP}/{verdict} rests on "
+                "it. Run `phrasemodels reproduce` again for its table, or remove that verdict first"
             )
-    return rests_on(known, [*roots, *leased])
+    return reachable(known, [*verdicts, *leased])
 
 
-def verdicts(known: dict[str, Artifact], newest: int = 0) -> list[str]:
-    """The keys of comparisons; with newest, of so many of each title."""
+def verdict_keys(known: dict[str, Artifact], newest: int = 0) -> list[str]:
+    """Return the keys of all comparisons, or of the `newest` ones of each title."""
     by_title: dict[str, list[Artifact]] = {}
     for artifact in known.values():
-        if artifact.manifest["step"] == ROOT_STEP:
+        if artifact.manifest["step"] == VERDICT_STEP:
             by_title.setdefault(artifact.manifest["label"], []).append(artifact)
     ordered = (sorted(group, key=lambda a: str(a.manifest["finished"]), reverse=True) for group in by_title.values())
     return [artifact.key for group in ordered for artifact in (group[:newest] if newest else group)]
@@ -60,7 +61,7 @@ def verdicts(known: dict[str, Artifact], newest: int = 0) -> list[str]:
 
 @dataclass(frozen=True)
 class Waste:
-    """What may be removed: a folder, its bytes, and what it was."""
+    """A folder that may be removed, its size in bytes, and the label of what it holds."""
 
     path: Path
     bytes: int
@@ -68,62 +69,62 @@ class Waste:
 
 
 def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
-    """Everything that no verdict and no run under way rests on and that is older than so many days.
+    """Return the folders that no verdict and no run under way rests on and that were not used for `days` days.
 
-    newest: of each title, only so many verdicts count (0: all). What was interrupted counts by its last change.
+    newest: count only so many verdicts of each title (0: all). An interrupted step is as old as its last change.
     """
     known = {artifact.key: artifact for artifact in store.artifacts()}
-    under_lease = leased(store)
+    leased = leased_keys(store)
     whole = {artifact.path for artifact in known.values()}
     torn = [path for path in store.root.glob("objects/*/*") if path not in whole and KEY.fullmatch(path.name)]
-    roots = [*verdicts(known, newest), *(path.name for path in torn if path.parent.name == ROOT_STEP)]
-    # from a cache things are evicted, and the storage behind it keeps them
-    kept = needed(known, roots, under_lease) if store.shared is None else rests_on(known, [*roots, *under_lease])
-    # a run's shards are no inputs of their own: while it runs, what was used within a day stays
-    before = time.time() - max(days, 1.0 if under_lease else 0.0) * DAY
+    roots = [*verdict_keys(known, newest), *(path.name for path in torn if path.parent.name == VERDICT_STEP)]
+    # a cache may lose what the shared storage keeps, so there a lost input stops nothing
+    kept = keys_to_keep(known, roots, leased) if store.shared is None else reachable(known, [*roots, *leased])
+    # shards are no inputs of a run's steps, so no lease holds them: during a run everything used within a day stays
+    before = time.time() - max(days, 1.0 if leased else 0.0) * DAY
     found = [
         Waste(a.path, artifact_bytes(a), a.manifest["label"])
         for a in known.values()
-        if a.key not in kept and _used(a) < before
+        if a.key not in kept and _last_used(a) < before
     ]
     under_way = (path for path in store.root.glob("work/*") if path.is_dir() and path.name not in kept)
     for path in [*torn, *under_way]:
         if (
             not path.name.startswith(".waste")
-            and _changed(path) < before
-            and not locked(store.root / "locks" / f"{path.name}.lock")
+            and _last_changed(path) < before
+            and not is_locked(store.root / "locks" / f"{path.name}.lock")
         ):
             found.append(Waste(path, folder_bytes(path), f"interrupted {path.name}"))
     return found
 
 
 def collect(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
-    """Remove the waste; each thing is put aside whole, so that nobody sees half of it."""
-    with sweeping(store):
+    """Remove the waste and return it. Each folder is renamed before it is deleted, so nobody reads half of it."""
+    with removal_lock(store):
         found = waste(store, days, newest)
-        _put_aside(store, [thing.path for thing in found])
-    _empty(store)
+        _move_to_trash(store, [thing.path for thing in found])
+    _empty_trash(store)
     return found
 
 
-def _put_aside(store: Store, paths: Iterable[Path]) -> None:
-    """While sweeping; all of it may be deleted once it is there."""
-    aside = store.root / "work" / ".waste"
-    aside.mkdir(parents=True, exist_ok=True)  # somebody was killed in the middle
+def _move_to_trash(store: Store, paths: Iterable[Path]) -> None:
+    """Move folders to work/.waste-ID, which any process may delete; the caller holds the removal lock."""
+    trash = store.root / "work" / ".waste"
+    trash.mkdir(parents=True, exist_ok=True)  # it exists if a process was killed here
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
-            os.replace(path, aside / uuid.uuid4().hex)
-    os.replace(aside, aside.with_name(f".waste-{uuid.uuid4().hex}"))
+            os.replace(path, trash / uuid.uuid4().hex)
+    os.replace(trash, trash.with_name(f".waste-{uuid.uuid4().hex}"))
 
 
-def _empty(store: Store) -> None:
-    """Delete what was put aside, also by one that was killed."""
+def _empty_trash(store: Store) -> None:
+    """Delete all that was moved to the trash, also by processes that were killed before they deleted it."""
     for path in store.root.glob("work/.waste-*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _used(artifact: Artifact) -> float:
-    """When an artifact was made or last found, whichever is later; now, if it goes while we look."""
+def _last_used(artifact: Artifact) -> float:
+    """Return when an artifact was made or last found, whichever is later; the present if it has just been removed."""
     made = datetime.datetime.fromisoformat(artifact.manifest["finished"]).timestamp()
     try:
         return max(made, (artifact.path / MANIFEST).stat().st_mtime)
@@ -132,42 +133,42 @@ def _used(artifact: Artifact) -> float:
 
 
 def trim(store: Store, limit: int) -> list[Artifact]:
-    """Remove from a node's cache what was used longest ago until it holds at most `limit` bytes.
+    """Remove the least recently used artifacts from a node's cache until it holds at most `limit` bytes.
 
-    Only for a store with shared storage behind it, which keeps everything. What runs under way on any node have leased
-    stays, and while there are such, what was used within the hour.
+    Only for a store with shared storage, which keeps them. Artifacts that a run on any node leases stay and, while
+    there are leases, so does everything that was used within the last hour.
     """
-    assert store.shared is not None, "what is removed has to be elsewhere"
-    with sweeping(store):
-        known = sorted(store.artifacts(), key=_used)
+    assert store.shared is not None, "only a cache in front of shared storage may be trimmed"
+    with removal_lock(store):
+        known = sorted(store.artifacts(), key=_last_used)
         if (total := sum(artifact_bytes(artifact) for artifact in known)) <= limit:
             return []
-        kept, gone = leased(store).union(store.shared.leased()), []
-        before = time.time() - (HOUR if kept else 0.0)  # a run's shards are in no lease
+        kept, gone = leased_keys(store).union(store.shared.leased_keys()), []
+        before = time.time() - (HOUR if kept else 0.0)  # no lease holds the shards of a run
         for artifact in known:
-            if total > limit and artifact.key not in kept and _used(artifact) < before:
+            if total > limit and artifact.key not in kept and _last_used(artifact) < before:
                 total -= artifact_bytes(artifact)
                 gone.append(artifact)
-        _put_aside(store, [artifact.path for artifact in gone])
-    _empty(store)
+        _move_to_trash(store, [artifact.path for artifact in gone])
+    _empty_trash(store)
     return gone
 
 
 @contextlib.contextmanager
 def trimmed(store: Store, limit: int, pause: float = 0.0) -> Iterator[None]:
-    """Afterwards, also after a failure, a node's cache is trimmed, unless it was within so many seconds."""
+    """Trim a node's cache after the block, also after an error, unless it was trimmed within `pause` seconds."""
     try:
         yield
     finally:
         mark = store.root / "trimmed"
-        with contextlib.suppress(OSError, ValueError):  # neither a large cache nor a damaged lease is a reason to fail
+        with contextlib.suppress(OSError, ValueError):  # neither a full cache nor a damaged lease may fail a run
             if store.shared is not None and not (mark.exists() and time.time() - mark.stat().st_mtime < pause):
                 mark.touch()
                 trim(store, limit)
 
 
-def _changed(folder: Path) -> float:
-    """When anything in a folder was last written; now, if it goes while we look."""
+def _last_changed(folder: Path) -> float:
+    """Return when anything in a folder was last written; the present if the folder has just been removed."""
     try:
         return max(path.lstat().st_mtime for path in [folder, *folder.rglob("*")])
     except FileNotFoundError:
@@ -175,12 +176,12 @@ def _changed(folder: Path) -> float:
 
 
 def artifact_bytes(artifact: Artifact) -> int:
-    """The size that the manifest gives."""
+    """Return the size of an artifact as its manifest gives it."""
     return sum(file["bytes"] for file in artifact.manifest["files"].values())
 
 
 def folder_bytes(folder: Path) -> int:
-    """What the files under a folder take; a file with several names counts once."""
+    """Return the bytes of all files below a folder; a file with several hard links counts once."""
     seen: dict[tuple[int, int], int] = {}
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):
@@ -191,9 +192,9 @@ def folder_bytes(folder: Path) -> int:
 
 
 def usage(store: Store) -> list[dict[str, object]]:
-    """One row for each step and for what is beside the artifacts: number, bytes, and how many verdicts rest on."""
+    """Return a row for each step (artifacts, those that are kept, bytes) and for each other folder of the store."""
     known = {artifact.key: artifact for artifact in store.artifacts()}
-    kept = rests_on(known, [*verdicts(known), *leased(store)])
+    kept = reachable(known, [*verdict_keys(known), *leased_keys(store)])
     rows: dict[str, dict[str, int]] = {}
     for artifact in known.values():
         row = rows.setdefault(artifact.manifest["step"], {"artifacts": 0, "kept": 0, "bytes": 0})
@@ -207,33 +208,35 @@ def usage(store: Store) -> list[dict[str, object]]:
     ]
 
 
-def damage(store: Store) -> list[tuple[Artifact, str, list[str]]]:
-    """Every artifact with a file that is missing or differs from its digest, or without a manifest of its own, here and
-    in the shared storage: what is wrong, and which verdicts rest on it. All bytes are read."""
+def damage(store: Store) -> list[Damage]:
+    """Read all files of the store and of the shared storage, and return every damaged artifact.
+
+    An artifact is damaged if a file is missing or differs from its digest, or if its manifest is not its own.
+    """
     there = [path.parent for path in store.root.glob(f"objects/*/*/{MANIFEST}")]
     known = list(store.artifacts())
     lost = {*there} - {artifact.path for artifact in known}
     return [
-        *unreadable(folder for folder in sorted(lost) if folder.exists()),  # it may have gone meanwhile
-        *examine(known, damaged),
+        *without_manifest(folder for folder in sorted(lost) if folder.exists()),  # not if it has just been removed
+        *damaged_artifacts(known, damage_of),
         *([] if store.shared is None else store.shared.damage()),
     ]
 
 
-def unreadable(places: Iterable[Path]) -> list[tuple[Artifact, str, list[str]]]:
-    """What is wrong with places STEP/KEY that have another's manifest, or a damaged one; what rests on it is unknown."""
-    return [(Artifact(p, {"key": p.stem, "label": p.parent.name}), f"{p}: no manifest of its own", []) for p in places]
+def without_manifest(places: Iterable[Path]) -> list[Damage]:
+    """Return the damage of places STEP/KEY whose manifest is broken or of another artifact; their verdicts are unknown."""
+    return [
+        Damage(Artifact(p, {"key": p.stem, "label": p.parent.name}), f"{p}: no manifest of its own", []) for p in places
+    ]
 
 
-def examine(
-    artifacts: Iterable[Artifact], damaged: Callable[[Artifact], str | None]
-) -> list[tuple[Artifact, str, list[str]]]:
-    """Those of which something is wrong, with it and the titles of verdicts that rest on them."""
+def damaged_artifacts(artifacts: Iterable[Artifact], check: Callable[[Artifact], str | None]) -> list[Damage]:
+    """Return the artifacts in which `check` finds a problem, with the titles of the verdicts that rest on them."""
     known = {artifact.key: artifact for artifact in artifacts}
-    roots = {key: rests_on(known, [key]) for key in verdicts(known)}
+    reached = {key: reachable(known, [key]) for key in verdict_keys(known)}
     found = []
     for artifact in known.values():
-        if (what := damaged(artifact)) is not None:
-            resting = [known[root].manifest["label"] for root, keys in roots.items() if artifact.key in keys]
-            found.append((artifact, what, resting))
+        if (problem := check(artifact)) is not None:
+            titles = [known[verdict].manifest["label"] for verdict, keys in reached.items() if artifact.key in keys]
+            found.append(Damage(artifact, problem, titles))
     return found

@@ -1,6 +1,6 @@
-"""Leases of runs under way on things in a store: what they have taken stays until they end, or are killed.
+"""Leases: while a run is under way, garbage collection keeps the artifacts whose keys the run leases.
 
-ROOT/leases/NAME.json    keys; NAME.lock is held by the run
+ROOT/leases/NAME.json holds the keys; the run holds the lock NAME.lock, which the operating system releases at its end.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ from phrasemodels.data.store.store import Store
 
 @contextlib.contextmanager
 def lease(store: Store, keys: Iterable[str], name: str = "") -> Iterator[None]:
-    """While a run is under way: nothing with these keys is removed. A lease ends with its process."""
+    """Keep the artifacts of these keys until the block, or the process, ends."""
     name = name or uuid.uuid4().hex
     folder = store.root / "leases"
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / f"{name}.lock", thread_local=False)
-    with sweeping(store):
+    with removal_lock(store):
         lock.acquire()
         write_durably(folder / f"{name}.json", json.dumps(sorted(keys)))
     try:
@@ -33,41 +33,41 @@ def lease(store: Store, keys: Iterable[str], name: str = "") -> Iterator[None]:
         (folder / f"{name}.lock").unlink(missing_ok=True)
 
 
-def leased(store: Store) -> set[str]:
-    """The keys that runs under way have taken; what dead ones left is removed."""
-    found: set[str] = set()
+def leased_keys(store: Store) -> set[str]:
+    """Return the keys that runs under way lease; remove the leases of dead runs."""
+    keys: set[str] = set()
     for path in (store.root / "leases").glob("*.json"):
-        if held(store, path.stem):
-            with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
-                found.update(_keys(path))
+        if is_alive(store, path.stem):
+            with contextlib.suppress(FileNotFoundError):  # the run has just ended
+                keys.update(_read_keys(path))
         else:
             path.unlink(missing_ok=True)
-    return found
+    return keys
 
 
-def _keys(path: Path) -> list[str]:
+def _read_keys(path: Path) -> list[str]:
     try:
         keys = json.loads(path.read_bytes())
         if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
             return keys
     except (ValueError, RecursionError):
         pass
-    raise ValueError(f"{path} is damaged, and the run that holds it is under way: wait until it has ended")
+    raise ValueError(f"{path}: the lease is damaged and its run is under way; wait until the run has ended")
 
 
-def held(store: Store, name: str) -> bool:
-    """Whether the run with a lease of this name is alive."""
-    return locked(store.root / "leases" / f"{name}.lock")
+def is_alive(store: Store, name: str) -> bool:
+    """Whether the run that took the lease of this name is under way."""
+    return is_locked(store.root / "leases" / f"{name}.lock")
 
 
-def sweeping(store: Store) -> filelock.BaseFileLock:
-    """Held while things are put aside, and while a lease is taken: a run finds a thing before, or not at all."""
+def removal_lock(store: Store) -> filelock.BaseFileLock:
+    """Return the lock that excludes the taking of a lease and the removal of artifacts from each other."""
     (store.root / "locks").mkdir(parents=True, exist_ok=True)
     return filelock.FileLock(store.root / "locks" / "sweep.lock")
 
 
-def locked(path: Path) -> bool:
-    """Whether a process holds a lock; one that nobody ever took does not exist."""
+def is_locked(path: Path) -> bool:
+    """Whether a process holds a lock file."""
     if not path.exists():
         return False
     try:

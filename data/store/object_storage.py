@@ -1,9 +1,9 @@
-"""The store on object storage: the same keys, shared by all nodes, behind each node's own folder.
+"""The store on object storage, which the folders of all nodes share under the same keys.
 
-URL/manifests/STEP/KEY.json      written last, by a conditional put: of two that make a key at once, one wins
-URL/blobs/AA/SHA256              files by digest, so that an upload can neither tear nor change what a manifest names
-URL/leases/ID.json               the keys of runs under way
-URL/checkpoints/KEY/STEP/...     of trainings under way; state.json last
+URL/manifests/STEP/KEY.json      written last, by a conditional put: if two nodes publish a key, the first one wins
+URL/blobs/AA/SHA256              files by digest, so an upload never changes a file that a manifest names
+URL/leases/ID.json               the keys that a run under way leases
+URL/checkpoints/KEY/STEP/...     checkpoints of trainings under way; state.json is written last
 """
 
 import contextlib
@@ -20,13 +20,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from phrasemodels.data.store.artifacts import MANIFEST, Artifact, describe, manifest_of, write_durably
-from phrasemodels.data.store.bucket import OUR_DISK, Bucket
-from phrasemodels.data.store.gc import DAY, ROOT_STEP, examine, needed, unreadable, verdicts
-from phrasemodels.data.store.store import belongs
+from phrasemodels.data.store.artifacts import MANIFEST, Artifact, describe, parse_manifest, write_durably
+from phrasemodels.data.store.bucket import LOCAL_DISK_ERRORS, Bucket
+from phrasemodels.data.store.gc import (
+    DAY,
+    VERDICT_STEP,
+    damaged_artifacts,
+    keys_to_keep,
+    verdict_keys,
+    without_manifest,
+)
+from phrasemodels.data.store.store import Damage, is_manifest_of
 
-LEASE_DAYS = 30.0  # after which a lease is one that a dead run left
-PIECE = 2**23  # bytes that are read at once
+LEASE_DAYS = 30.0  # an older lease is of a dead run
+PIECE = 2**23  # bytes of one read
 
 
 @dataclass(frozen=True)
@@ -34,51 +41,51 @@ class ObjectStorage(Bucket):
     """Artifacts under a URL."""
 
     def fetch(self, folder: Path) -> bool:
-        """Bring the artifact of ROOT/objects/STEP/KEY to its folder, if the storage has it whole."""
+        """Download an artifact into ROOT/objects/STEP/KEY; return False if the storage has no whole one."""
         step, key = folder.parts[-2:]
-        aside = folder.parents[2] / "work" / f".fetch-{uuid.uuid4().hex}"
+        temporary = folder.parents[2] / "work" / f".fetch-{uuid.uuid4().hex}"
         path = self.path("manifests", step, f"{key}.json")
         try:
-            with self.named():
+            with self.naming_errors():
                 text = self.files.cat_file(path)
-            if (manifest := _own(path, text)) is None:
+            if (manifest := _own_manifest(path, text)) is None:
                 return False
-            with self.named(OUR_DISK):
+            with self.naming_errors(LOCAL_DISK_ERRORS):
                 for name, expected in manifest["files"].items():
-                    target = aside / name
+                    target = temporary / name
                     target.parent.mkdir(parents=True, exist_ok=True)
                     self.files.get_file(self._blob(expected["sha256"]), str(target))
                     if describe(target) != expected:
                         return False
-            aside.mkdir(parents=True, exist_ok=True)
-            write_durably(aside / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+            temporary.mkdir(parents=True, exist_ok=True)
+            write_durably(temporary / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
             folder.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)  # a damaged one
-            with contextlib.suppress(OSError):  # another process has just brought it
-                os.replace(aside, folder)
+            shutil.rmtree(folder, ignore_errors=True)  # what is there is damaged
+            with contextlib.suppress(OSError):  # another process has just downloaded it
+                os.replace(temporary, folder)
         except FileNotFoundError:
             return False
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
         return True
 
     def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
-        """Upload the files of a folder, then the manifest, unless there is one: then False, and that one counts."""
+        """Upload the files of a folder, then its manifest; return False if another node has published this key before."""
         self._upload(folder, manifest, again=False)
-        with self.named():
+        with self.naming_errors():
             return self.create(self._manifest(manifest), _encoded(manifest))
 
     def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
-        """Upload everything again over what is damaged."""
+        """Upload all files and the manifest over a damaged artifact."""
         self._upload(folder, manifest, again=True)
-        with self.named():
+        with self.naming_errors():
             self.files.pipe_file(self._manifest(manifest), _encoded(manifest))
 
     def _upload(self, folder: Path, manifest: Mapping[str, Any], again: bool) -> None:
-        with self.named():
+        with self.naming_errors():
             for name, described in manifest["files"].items():
                 blob = self._blob(described["sha256"])
-                # an old one may be about to be removed: a new one stays until its manifest is there
+                # an old blob may be about to be removed; a new one stays until its manifest is written
                 if again or self.size(blob) != described["bytes"] or self.modified(blob) < time.time() - DAY:
                     self.files.put_file(str(folder / name), blob)
 
@@ -89,78 +96,78 @@ class ObjectStorage(Bucket):
         return self.path("manifests", manifest["step"], f"{manifest['key']}.json")
 
     def artifacts(self) -> list[Artifact]:
-        """What every whole manifest in the storage says, oldest first; the files are not here."""
+        """Return every artifact that has a whole manifest, oldest first; their files are not downloaded."""
         return sorted(filter(None, self._manifests().values()), key=lambda a: str(a.manifest["finished"]))
 
     def _manifests(self) -> dict[str, Artifact | None]:
-        """By its path what each manifest says; None of one that is damaged, or that somebody died writing."""
-        found = {path: _own(path, text) for path, text in self.texts("manifests").items()}
+        """Return the artifact of each manifest, by path; None if the manifest is damaged."""
+        found = {path: _own_manifest(path, text) for path, text in self.texts("manifests").items()}
         return {path: Artifact(Path(m["step"], m["key"]), m) if m else None for path, m in found.items()}
 
-    def damage(self) -> list[tuple[Artifact, str, list[str]]]:
-        """As phrasemodels.data.store.gc.damage; each blob is read once, in pieces."""
-        found, wrong = self._manifests(), cache(self._wrong)
+    def damage(self) -> list[Damage]:
+        """Read every blob once and return every damaged artifact."""
+        found, problem_of = self._manifests(), cache(self._problem_of)
         torn = [Path(path) for path, artifact in found.items() if artifact is None and path.endswith(".json")]
 
-        def damaged(artifact: Artifact) -> str | None:
+        def check(artifact: Artifact) -> str | None:
             blobs = (self._blob(file["sha256"]) for file in artifact.manifest["files"].values())
-            return next((what for blob in blobs if (what := wrong(blob)) is not None), None)
+            return next((problem for blob in blobs if (problem := problem_of(blob)) is not None), None)
 
-        return [*unreadable(torn), *examine(filter(None, found.values()), damaged)]
+        return [*without_manifest(torn), *damaged_artifacts(filter(None, found.values()), check)]
 
-    def _wrong(self, blob: str) -> str | None:
+    def _problem_of(self, blob: str) -> str | None:
         try:
-            with self.named(), self.files.open(blob, "rb", block_size=PIECE) as file:
-                right = hashlib.file_digest(file, "sha256").hexdigest() == blob.split("/")[-1]
+            with self.naming_errors(), self.files.open(blob, "rb", block_size=PIECE) as file:
+                whole = hashlib.file_digest(file, "sha256").hexdigest() == blob.split("/")[-1]
         except FileNotFoundError:
             return f"{blob} is missing"
-        return None if right else f"{blob} does not have its digest"
+        return None if whole else f"{blob} does not have its digest"
 
     @contextlib.contextmanager
     def lease(self, keys: Iterable[str]) -> Iterator[None]:
-        """While a run is under way: other nodes remove nothing with these keys."""
+        """Keep the artifacts of these keys from garbage collection by any node while the block runs."""
         path = self.path("leases", f"{uuid.uuid4().hex}.json")
-        with self.named():
+        with self.naming_errors():
             self.files.pipe_file(
                 path, json.dumps({"keys": sorted(keys), "until": time.time() + LEASE_DAYS * DAY}).encode()
             )
         try:
             yield
         finally:
-            with contextlib.suppress(Exception):  # it ends by itself
+            with contextlib.suppress(Exception):  # it expires
                 self.files.rm_file(path)
 
-    def leased(self) -> Counter[str]:
-        """The keys of runs under way on any node, each with how many runs hold it."""
+    def leased_keys(self) -> Counter[str]:
+        """Return the keys that runs on any node lease, each with the number of its leases."""
         found = {path: text for path, text in self.texts("leases").items() if path.endswith(".json")}
-        return Counter(key for path, text in found.items() for key in _held(path, text))
+        return Counter(key for path, text in found.items() for key in _keys_of_lease(path, text))
 
     def collect(self, days: float = 7.0, newest: int = 0, dry: bool = False) -> list[str]:
-        """Remove the manifests that no verdict and no run rests on, then the blobs that no manifest names, and checkpoints
-        of no run; all of them older than so many days. Returns their paths."""
+        """Remove manifests that no verdict and no lease rests on, then blobs that no manifest names and checkpoints that no
+        run leases, all of them older than `days` days. Return the removed paths, or with dry those to be removed."""
         runs, before, gone = self._waste(days, newest)
         if dry:
             return gone
         removed = []
         for path in list(gone):
-            if self.listed("leases") != runs:  # a run came, and may have found some of it; or went, and left a verdict
+            if self.listed("leases") != runs:  # a run has started, and may use some of it, or ended with a verdict
                 runs, before, gone = self._waste(days, newest)
             if path in gone and self.modified(path) < before:
-                with self.named(), contextlib.suppress(FileNotFoundError):
+                with self.naming_errors(), contextlib.suppress(FileNotFoundError):
                     self.files.rm_file(path)
                 removed.append(path)
         return removed
 
     def _waste(self, days: float, newest: int) -> tuple[list[str], float, list[str]]:
-        """The leases, the time before which things are old, and what may go: manifests before their blobs."""
-        runs, leased = self.listed("leases"), self.leased()
-        # shards are in no lease, and blobs are there before their manifest: while a run lives, what is a day old stays
+        """Return the leases, the time before which files are old, and the files to remove: manifests before their blobs."""
+        runs, leased = self.listed("leases"), self.leased_keys()
+        # no lease holds shards, and blobs are written before their manifest: during a run files of the last day stay
         before = time.time() - max(days, 1.0 if leased else 0.0) * DAY
         found = self._manifests()
         known = {artifact.key: artifact for artifact in found.values() if artifact is not None}
         torn = [Path(path) for path, artifact in found.items() if artifact is None and path.endswith(".json")]
-        roots = [*verdicts(known, newest), *(path.stem for path in torn if path.parent.name == ROOT_STEP)]
-        kept = needed(known, roots, leased)
+        roots = [*verdict_keys(known, newest), *(path.stem for path in torn if path.parent.name == VERDICT_STEP)]
+        kept = keys_to_keep(known, roots, leased)
         gone = [path for path in found if Path(path).stem not in kept and self.modified(path) < before]
         left = [artifact for path, artifact in found.items() if artifact is not None and path not in gone]
         named = {self._blob(file["sha256"]) for a in left for file in a.manifest["files"].values()}
@@ -173,15 +180,16 @@ def _encoded(manifest: Mapping[str, Any]) -> bytes:
     return json.dumps(manifest, indent=1, ensure_ascii=False).encode()
 
 
-def _own(path: str, text: bytes) -> dict[str, Any] | None:
-    """The manifest that a file STEP/KEY.json holds, or None if it holds none, or another's."""
+def _own_manifest(path: str, text: bytes) -> dict[str, Any] | None:
+    """Return the manifest in a file STEP/KEY.json, or None if it is damaged or of another artifact."""
     *_, step, name = path.split("/")
-    found = manifest_of(text)
-    return found if found and name.endswith(".json") and belongs(found, step, name.removesuffix(".json")) else None
+    manifest = parse_manifest(text)
+    own = manifest and name.endswith(".json") and is_manifest_of(manifest, step, name.removesuffix(".json"))
+    return manifest if own else None
 
 
-def _held(path: str, text: bytes) -> list[str]:
-    """The keys of a lease, until it has ended."""
+def _keys_of_lease(path: str, text: bytes) -> list[str]:
+    """Return the keys of a lease; none once it has expired."""
     try:
         lease = json.loads(text)
         keys, until = lease["keys"], float(lease["until"])
@@ -189,4 +197,4 @@ def _held(path: str, text: bytes) -> list[str]:
             return keys if until > time.time() else []
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         pass
-    raise ValueError(f"{path} is damaged: remove it, once no run of another node is under way")
+    raise ValueError(f"{path}: the lease is damaged; remove it once no run of another node is under way")

@@ -1,11 +1,12 @@
-"""The store: what each step made, under a key that says all that decided it.
+"""The store: the artifact of each step, in a folder named by the step's key.
 
-    ROOT/objects/STEP/KEY/...       what a step made, and manifest.json, written last
-    ROOT/work/KEY/{out,checkpoints} a step under way; checkpoints outlive a crash, so that training goes on from them
-    ROOT/locks/KEY.lock             two runs at once: one works, the other waits and finds a hit
+    ROOT/objects/STEP/KEY/...       an artifact: the files that the step made, and manifest.json, written last
+    ROOT/work/KEY/{out,checkpoints} a step under way; a training continues from the checkpoints after a crash
+    ROOT/locks/KEY.lock             of two runs at once, one makes the artifact and the other waits for it
 
-A key is the sha256 of the step's name, the source that it can reach, the versions of the libraries it uses, its
-settings and the keys of its inputs. A hit counts only if every file is there with its digest.
+A key is the sha256 of the step's name, the source code that the step can reach, the versions of the libraries that it
+uses, its settings and the keys of its inputs. A cached artifact is used only if all of its files exist and match their
+digests.
 """
 
 import contextlib
@@ -14,43 +15,85 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import filelock
 
 from phrasemodels.data.store.artifacts import (
     MANIFEST,
     Artifact,
-    damaged,
+    damage_of,
     describe,
     files_of,
-    manifest_of,
+    parse_manifest,
     write_durably,
 )
-from phrasemodels.data.store.shared import Shared
 from phrasemodels.data.store.step import FORMAT, Executor, HasKey, Job, Step, key_of
 
-UNWRITABLE = {"No space left on device": "full", "Disk quota exceeded": "full", "Read-only file system": "read-only"}
+DISK_ERRORS = {"No space left on device": "full", "Disk quota exceeded": "full", "Read-only file system": "read-only"}
 
 
-def belongs(manifest: Mapping[str, Any], step: str, key: str) -> bool:
-    """Whether a manifest is that of a place: one that was copied there counts for nothing."""
+class Damage(NamedTuple):
+    """A damaged artifact, the problem in words, and the titles of the verdicts that rest on the artifact."""
+
+    artifact: Artifact
+    problem: str
+    verdicts: list[str]
+
+
+class SharedStorage(Protocol):
+    """Storage that the folders of several nodes share: phrasemodels.data.store.object_storage.ObjectStorage."""
+
+    def open(self) -> None:
+        """Check that the storage can be written to. OSError: it cannot."""
+
+    def fetch(self, folder: Path) -> bool:
+        """Download an artifact into ROOT/objects/STEP/KEY; return False if the storage has no whole one."""
+
+    def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
+        """Upload an artifact; return False if another node has published this key before."""
+
+    def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        """Upload an artifact over a damaged one."""
+
+    def remove(self, *names: str) -> None:
+        """Remove all files below a path."""
+
+    def lease(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
+        """Keep the artifacts of these keys from garbage collection while a run is under way."""
+
+    def artifacts(self) -> list[Artifact]:
+        """Return every artifact in the storage; their files are not downloaded."""
+
+    def leased_keys(self) -> Counter[str]:
+        """Return the keys that runs on any node lease, each with the number of its leases."""
+
+    def damage(self) -> list[Damage]:
+        """Read all files and return every damaged artifact."""
+
+    def collect(self, days: float, newest: int, dry: bool) -> list[str]:
+        """Remove the files that neither verdicts nor leases rest on; return their paths."""
+
+
+def is_manifest_of(manifest: Mapping[str, Any], step: str, key: str) -> bool:
+    """Whether a manifest belongs into the folder STEP/KEY; one that was copied there from another artifact does not."""
     return manifest["step"] == step and manifest["key"] == key == key_of(manifest)
 
 
 class Store:
-    """A folder of artifacts. Safe for several processes at once, and for any of them being killed at any time.
+    """A folder of artifacts. Several processes may use it at once, and any of them may be killed at any time.
 
-    With shared storage behind it the folder is this node's cache: what is made counts once it has been published.
+    With shared storage the folder is this node's cache, and an artifact counts once it has been published.
     """
 
-    def __init__(self, root: Path, shared: Shared | None = None) -> None:
+    def __init__(self, root: Path, shared: SharedStorage | None = None) -> None:
         self.root, self.shared = Path(root).absolute(), shared
 
     def open(self) -> "Store":
-        """Make sure that the store can be written to; an OSError names the folder if not."""
+        """Make the folders and check that they can be written to. OSError: they cannot; it names the folder."""
         try:
             for name in ("objects", "work", "locks"):
                 (self.root / name).mkdir(parents=True, exist_ok=True)
@@ -60,7 +103,7 @@ class Store:
         except OSError as error:
             raise OSError(
                 f"the store {self.root} cannot be written to ({error.strerror}): "
-                f"free it, or choose another with {self._setting}"
+                f"free some space, or choose another folder with {self._setting}"
             ) from error
         if self.shared is not None:
             self.shared.open()
@@ -71,60 +114,63 @@ class Store:
         return "PHRASEMODELS_STORE" if self.shared is None else "PHRASEMODELS_CACHE"
 
     @contextlib.contextmanager
-    def _disk(self) -> Iterator[None]:
-        """A full disk by its name: libraries raise it as many types, and without a path."""
+    def _naming_disk(self) -> Iterator[None]:
+        """Raise the errors of a full disk as OSErrors that name the folder: libraries raise them as many types."""
         try:
             yield
         except BaseException as error:
-            if said := next((said for words, said in UNWRITABLE.items() if words in str(error)), None):
+            if state := next((state for words, state in DISK_ERRORS.items() if words in str(error)), None):
                 raise OSError(
-                    f"the disk of {self.root} is {said}: free some, or choose another with {self._setting}"
+                    f"the disk of {self.root} is {state}: free some space, or choose another folder with {self._setting}"
                 ) from error
             raise
 
     def where(self, name: str, key: str) -> Path:
+        """Return the folder of the artifact that the step of this name makes under this key."""
         return self.root / "objects" / name / key
 
     def workspace(self, key: str) -> Path:
-        """The folder of a step under way."""
+        """Return the folder in which the step with this key is made."""
         return self.root / "work" / key
 
     def find(self, step: Step, verify: bool = True) -> Artifact | None:
-        """The artifact of a step, if it is there and whole; it counts as used."""
-        return self.here(self.where(step.name, step.key), verify)
+        """Return the artifact of a step if it exists and is whole, and mark it as used."""
+        return self.get(self.where(step.name, step.key), verify)
 
-    def here(self, path: Path, verify: bool = True) -> Artifact | None:
-        """The artifact in a folder, brought from the shared storage if need be."""
-        found = self._at(path, verify)
-        if found is None and self.shared is not None:
-            with self._disk():
-                found = self._at(path, verify) if self.shared.fetch(path) else None
-        if found is not None:
-            with contextlib.suppress(OSError):  # somebody else's folder
+    def get(self, path: Path, verify: bool = True) -> Artifact | None:
+        """Return the artifact in ROOT/objects/STEP/KEY, downloaded from the shared storage if need be, and mark it as
+        used."""
+        artifact = self._local(path, verify)
+        if artifact is None and self.shared is not None:
+            with self._naming_disk():
+                artifact = self._local(path, verify) if self.shared.fetch(path) else None
+        if artifact is not None:
+            with contextlib.suppress(OSError):  # the folder belongs to another user
                 os.utime(path / MANIFEST)
-        return found
+        return artifact
 
-    def _at(self, path: Path, verify: bool) -> Artifact | None:
-        """As load, in ROOT/objects/STEP/KEY: what is of another step or key is not there."""
-        found = self.load(path, verify)
-        return found if found is not None and belongs(found.manifest, *path.parts[-2:]) else None
+    def _local(self, path: Path, verify: bool) -> Artifact | None:
+        """Return the artifact in ROOT/objects/STEP/KEY; None also if the manifest there is of another artifact."""
+        artifact = self.load(path, verify)
+        return artifact if artifact is not None and is_manifest_of(artifact.manifest, *path.parts[-2:]) else None
 
     def load(self, path: Path, verify: bool = True) -> Artifact | None:
-        """The artifact in a folder, if it is there; with verify, only if every file has the digest of the manifest."""
+        """Return the artifact in any folder; with verify, only if every file has the digest of the manifest."""
         try:
-            manifest = manifest_of((path / MANIFEST).read_bytes())
+            manifest = parse_manifest((path / MANIFEST).read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
         artifact = None if manifest is None else Artifact(path, manifest)
-        return None if artifact and verify and damaged(artifact) else artifact
+        return None if artifact and verify and damage_of(artifact) else artifact
 
     def artifacts(self) -> Iterator[Artifact]:
-        """Everything in the store, oldest first; files are not read."""
-        found = [a for m in self.root.glob(f"objects/*/*/{MANIFEST}") if (a := self._at(m.parent, verify=False))]
+        """Yield every artifact in the folder, oldest first. Files are not verified."""
+        paths = self.root.glob(f"objects/*/*/{MANIFEST}")
+        found = [artifact for path in paths if (artifact := self._local(path.parent, verify=False))]
         yield from sorted(found, key=lambda artifact: artifact.manifest["finished"])
 
     def run(self, step: Step, executor: Executor | None = None) -> Artifact:
-        """The artifact of a step: found, or made from its inputs, which are made first if need be."""
+        """Return the artifact of a step. If it does not exist, make its inputs, then the step itself."""
         if (hit := self.find(step)) is not None:
             return hit
         inputs = {name: self.resolve(value, executor) for name, value in step.inputs.items()}
@@ -132,37 +178,37 @@ class Store:
             return self.find(step) or self._make(step, inputs, executor or Executor())
 
     def resolve(self, value: HasKey, executor: Executor | None = None) -> Artifact:
-        """An input as an artifact: a step is run."""
+        """Return an input as an artifact: run it if it is a step."""
         return self.run(value, executor) if isinstance(value, Step) else value  # type: ignore[return-value]
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
-        """Hold a key. The lock goes with its process, so a killed one leaves nothing behind."""
+        """Hold the lock of a key. The operating system releases the lock of a killed process."""
         with filelock.FileLock(self.root / "locks" / f"{key}.lock"):
             yield
 
     def _make(self, step: Step, inputs: Mapping[str, Artifact], executor: Executor) -> Artifact:
         work, final = self.workspace(step.key), self.where(step.name, step.key)
         out = work / "out"
-        made = self.load(out) or self._fill(out, step, inputs, executor)  # a whole one is there if it was not published
+        made = self.load(out) or self._fill(out, step, inputs, executor)  # `out` is whole if publishing failed before
         if self.shared is not None and not self.shared.publish(out, made.manifest):
-            if (first := self.here(final)) is not None:  # another node was first, so that all go on from the same bytes
+            if (first := self.get(final)) is not None:  # another node was first: all nodes use the same bytes
                 shutil.rmtree(work, ignore_errors=True)
                 return first
             self.shared.replace(out, made.manifest)
         final.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(final, ignore_errors=True)  # a damaged one
+        shutil.rmtree(final, ignore_errors=True)  # what is there is damaged
         os.replace(out, final)
         shutil.rmtree(work, ignore_errors=True)
         return Artifact(final, made.manifest)
 
     def _fill(self, out: Path, step: Step, inputs: Mapping[str, Artifact], executor: Executor) -> Artifact:
-        """Make a step in an empty folder, its manifest last; a failure leaves nothing."""
+        """Call the step's function in an empty folder and write the manifest last. After an error the folder is gone."""
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
         started = time.monotonic()
         try:
-            with self._disk():
+            with self._naming_disk():
                 meta = step.make(Job(out, out.parent / "checkpoints", inputs, self, executor, step.key), step.settings)
                 manifest = {
                     "format": FORMAT,
@@ -176,7 +222,7 @@ class Store:
                     "seconds": round(time.monotonic() - started, 3),
                     "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
                 }
-                write_durably(out / MANIFEST, _lines(manifest))
+                write_durably(out / MANIFEST, _to_json(manifest))
         except BaseException as error:
             shutil.rmtree(out, ignore_errors=True)
             error.add_note(step.label)
@@ -184,14 +230,14 @@ class Store:
         return Artifact(out, manifest)
 
 
-def _lines(manifest: Mapping[str, Any]) -> str:
-    """JSON with a line for each entry: to be read, and written by the compiled encoder, which knows no indentation."""
+def _to_json(manifest: Mapping[str, Any]) -> str:
+    """Return JSON with a line for each top-level entry: readable, and faster to write than with `indent`."""
     entries = (f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in manifest.items())
     return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
 def _inherited(inputs: Mapping[str, Artifact]) -> dict[str, Any]:
-    """What travels from inputs to outputs: the licences, and whether the text may be shown to others."""
+    """Return the terms that an artifact inherits from its inputs: licences, and whether its text may be shown to others."""
     metas = [artifact.meta for artifact in inputs.values() if "licences" in artifact.meta]
     if not metas:
         return {}

@@ -233,12 +233,12 @@ def _loaded(names: list[str] | None) -> tuple[list["Manifest"], list[str]]:
 
 
 def _artifact(store: "Store", manifest: "Manifest", sources: "Sources") -> "Artifact":
-    from phrasemodels.data.download.manifest import by_hand
+    from phrasemodels.data.download.manifest import how_to_supply
     from phrasemodels.data.download.user_files import digests
     from phrasemodels.data.store.step import Executor
 
     if not digests(manifest, sources):
-        raise OSError(by_hand(manifest, manifest.sources[0]))
+        raise OSError(how_to_supply(manifest, manifest.sources[0]))
     return store.run(_step(manifest, sources), Executor(sources=sources))
 
 

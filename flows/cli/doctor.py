@@ -117,12 +117,12 @@ def _mlflow(settings: "Settings") -> str:
 
 
 def _ray(settings: "Settings") -> str:
-    from phrasemodels.infra.runner import on_ray
+    from phrasemodels.infra.runner import run_on_ray
     from phrasemodels.infra.services import start_ray, stop_ray
 
     started = start_ray(settings)
     try:
-        return f"a worker answers {on_ray(sum, [1, 2])}"
+        return f"a worker answers {run_on_ray(sum, [1, 2])}"
     finally:
         if started:
             stop_ray()

@@ -26,7 +26,7 @@ from phrasemodels.flows.cli import (
     train,
     verdicts,
 )
-from phrasemodels.infra.located import located
+from phrasemodels.infra.error_location import noting_error_line
 from phrasemodels.infra.signals import ENDED, Stopped
 
 app = typer.Typer(
@@ -68,7 +68,7 @@ def options(
 def main() -> None:
     """Run the command line. A user's mistake ends it with one line and exit status 1, or 2 if the arguments are wrong."""
     try:
-        with located():
+        with noting_error_line():
             app(standalone_mode=True)
     except KeyboardInterrupt:
         sys.exit(f"interrupted; {ENDED}")

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.gc import DAY, Waste
-from phrasemodels.data.store.leases import held
+from phrasemodels.data.store.leases import is_alive
 from phrasemodels.data.store.store import Store
 
 RUNNING, COMPLETED, FAILED, DEAD, DAMAGED = "running", "completed", "failed", "dead", "damaged"
@@ -38,7 +38,7 @@ def write(store: Store, record: dict[str, Any], page: str | None) -> None:
 def records(store: Store) -> list[dict[str, Any]]:
     """Return the records of all runs, oldest first; a run that has ended without saying so is dead."""
     read = [_read(path) for path in (store.root / "runs").glob("*.json")]
-    read = [r | {"state": DEAD} if r["state"] == RUNNING and not held(store, r["id"]) else r for r in read]
+    read = [r | {"state": DEAD} if r["state"] == RUNNING and not is_alive(store, r["id"]) else r for r in read]
     return sorted(read, key=lambda record: str(record["started"]))
 
 

@@ -56,7 +56,7 @@ def mark_dead_runs(record: Record) -> list[str]:
     dead = [entry for entry in records.records(store) if entry["state"] == DEAD and "marked" not in entry]
     for entry in dead:
         mark_crashed(UUID(entry["id"]))
-        record.tracker.dead(entry["id"])
+        record.tracker.mark_killed(entry["id"])
         write(store, entry | {"marked": _now()})
     return [entry["id"] for entry in dead]
 

@@ -15,7 +15,7 @@ from phrasemodels.flows.run.nodes import NodeLaunch, NodeMap, run_on_node
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.preflight import sources_of
 from phrasemodels.flows.run.record import Record
-from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, on_ray, ray_map
+from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, ray_map, run_on_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.parsers.parse import parse, plant
@@ -64,7 +64,7 @@ class Execution:
             report(history(artifact))
         if shared := self.store.shared:
             with contextlib.suppress(ValueError):  # a damaged lease may belong to another run of the same training
-                if shared.leased()[step.key] <= 1:
+                if shared.leased_keys()[step.key] <= 1:
                     shared.remove("checkpoints", step.key)
         return artifact
 
@@ -106,7 +106,7 @@ class Execution:
         """The fan-out over the cluster: in actors where a parser stays loaded, else in tasks. If nodes have folders of
         their own, inputs and results travel through the shared store."""
         spread = actor_map if step.make in (parse, plant) else ray_map
-        over_ray = partial(spread, told=partial(self._on_progress, step.key))
+        over_ray = partial(spread, on_progress=partial(self._on_progress, step.key))
         if self.store.shared is None:
             return over_ray
         return NodeMap(over_ray, self.store, self.settings.cache_bytes)
@@ -116,5 +116,5 @@ class Execution:
 
     def _on_ray(self, step: Step, executor: Executor) -> Artifact:
         """Run one step in a Ray task on any node; return its result on this node."""
-        made = on_ray(run_on_node, self.store, self.settings.cache_bytes, step, executor)
+        made = run_on_ray(run_on_node, self.store, self.settings.cache_bytes, step, executor)
         return made if self.store.shared is None else self.store.run(step)

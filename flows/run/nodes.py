@@ -55,7 +55,7 @@ def run_on_node(store: Store, limit: int, step: Step, executor: Executor) -> Art
 def fetch(store: Store, path: Path) -> Artifact:
     """Return the artifact that a file belongs to, on this node. OSError: neither this node nor the shared store has it."""
     folder = store.where(*path.relative_to(store.root / "objects").parts[:2])
-    artifact = store.here(folder, verify=False)  # counts as used
+    artifact = store.get(folder, verify=False)  # counts as used
     if artifact is None:
         raise OSError(f"{folder} is neither on this node nor in the shared store: run it again")
     return artifact

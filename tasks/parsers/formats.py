@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 
+from phrasemodels.data.formats.conllu import sentence_to_conllu
 from phrasemodels.data.formats.trees import brackets
 from phrasemodels.tasks.problems.parsing.predict import Parse
 
@@ -16,12 +17,8 @@ def bracketed(parse: Parse) -> str:
 
 def conllu(parse: Parse) -> str:
     """CoNLL-U, with an empty line at the end; Penn tags in the fifth column."""
-    rows = []
-    heads = [str(head) for head in parse.heads] or ["_"] * len(parse.tokens)
-    relations = parse.relations or ["_"] * len(parse.tokens)
-    for place, (token, tag, head, name) in enumerate(zip(parse.tokens, parse.tags, heads, relations, strict=True), 1):
-        rows.append(f"{place}\t{token}\t_\t_\t{tag}\t_\t{head}\t{name}\t_\t_\n")
-    return f"# text = {' '.join(parse.tokens)}\n" + "".join(rows)
+    lines = sentence_to_conllu(parse.tokens, parse.tags, heads=parse.heads, relations=parse.relations)
+    return f"# text = {' '.join(parse.tokens)}\n{lines}"
 
 
 def as_json(parse: Parse) -> str:

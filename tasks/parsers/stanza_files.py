@@ -9,6 +9,8 @@ import pyarrow as pa
 from scipy.sparse import coo_matrix
 from scipy.sparse.linalg import svds
 
+from phrasemodels.data.formats.conllu import sentence_to_conllu
+
 _OPENING = frozenset(["(", "[", "{", "``", "“", "‘", "$", "£", "#"])
 _CLOSING = re.compile(r"[.,;:!?%)\]}”’]+|''|n't|'\w{0,2}|’\w{1,2}", re.IGNORECASE)
 WINDOW = 5  # words on each side that a word is seen with
@@ -25,19 +27,19 @@ def spaced(tokens: Sequence[str]) -> list[bool]:
 
 def conllu(table: pa.Table) -> str:
     """TREES with heads as CoNLL-U; the others are left out."""
-    made = []
-    for row in table.to_pylist():
-        if not row["heads"]:
-            continue
-        columns = [row["tokens"], *(row[n] or ["_"] * len(row["tokens"]) for n in ("universal", "tags")), row["heads"]]
-        lines = [
-            f"{place}\t{token}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t{'_' if space else 'SpaceAfter=No'}\n"
-            for place, (token, upos, xpos, head, relation, space) in enumerate(
-                zip(*columns, row["relations"], spaced(row["tokens"]), strict=True), 1
-            )
-        ]
-        made.append("".join(lines))
-    return "\n".join(made) + "\n"
+    sentences = [
+        sentence_to_conllu(
+            row["tokens"],
+            row["tags"],
+            row["universal"],
+            row["heads"],
+            row["relations"],
+            ["_" if space else "SpaceAfter=No" for space in spaced(row["tokens"])],
+        )
+        for row in table.to_pylist()
+        if row["heads"]
+    ]
+    return "\n".join(sentences) + "\n"
 
 
 def running_text(table: pa.Table) -> str:

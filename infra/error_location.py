@@ -1,5 +1,4 @@
-"""Where a mistake in somebody's layer is: a line that ends a run says so, also if Ray gave the error back without a
-traceback."""
+"""The source line of an error in a module's forward pass, which Ray would lose together with the traceback."""
 
 import contextlib
 import traceback
@@ -9,8 +8,8 @@ FORWARD = "torch/nn/modules/module.py"
 
 
 @contextlib.contextmanager
-def located() -> Iterator[None]:
-    """An error out of a module's forward gets a note of the line it came from; notes outlive a traceback."""
+def noting_error_line() -> Iterator[None]:
+    """Add the file and line to an error that a module's forward raises, as a note, which is kept without a traceback."""
     try:
         yield
     except Exception as error:

@@ -1,8 +1,8 @@
 """Stories with questions whose answers need one, two or three of the facts.
 
-People walk between rooms, take things and put them down. Things are told apart by a phrase: "the blue cup", "the blue
-lamp", "the red cup". Which facts support an answer follows bAbI: the last one that tells who had the thing, and the
-walk that tells where that was.
+People walk between rooms, take things and put them down. A thing is identified by a phrase: "the blue cup", "the blue
+lamp", "the red cup". Supporting facts are those of bAbI: the last fact about who had the thing, and the walk of that
+person into the room.
 """
 
 import random
@@ -18,13 +18,16 @@ THINGS = tuple(f"{colour} {thing}" for colour in ("blue", "red", "green") for th
 WALK = ("walked to the", "hurried to the", "went over to the", "returned to the")
 TAKE = ("took the", "picked up the", "lifted the")
 DROP = ("put down the", "left the", "let go of the")
-FACTS = {1: range(3, 7), 2: range(5, 13), 3: range(8, 19)}  # by the number of supporting facts: how long a story is
+FACTS = {
+    1: range(3, 7),
+    2: range(5, 13),
+    3: range(8, 19),
+}  # the length of a story, by the number of its supporting facts
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The facts before a question, the question, its answer in one word, and the 1-based ids of the facts that it
-    needs, ascending."""
+    """Facts, a question, its answer in one word, and the numbers of the supporting facts, from 1, ascending."""
 
     facts: tuple[tuple[str, ...], ...]
     question: tuple[str, ...]
@@ -34,22 +37,21 @@ class Story:
 
 @dataclass(slots=True)
 class _World:
-    """What is the case, and with every room the facts from which one knows it."""
+    """The state of the story, and for every room the facts that it follows from."""
 
     facts: list[str] = field(default_factory=list)
     person: dict[str, tuple[str, int]] = field(default_factory=dict)  # person: (room, fact)
     holder: dict[str, tuple[str, int]] = field(default_factory=dict)  # thing: (person, fact)
-    journey: dict[str, list[tuple[str, frozenset[int]]]] = field(
-        default_factory=dict
-    )  # thing: (room, facts), one entry a stay
+    # thing: (room, facts) of each stay
+    journey: dict[str, list[tuple[str, frozenset[int]]]] = field(default_factory=dict)
 
     def tell(self, rng: random.Random, who: str, did: tuple[str, ...], what: str) -> int:
-        """Add a fact and return its id."""
+        """Add a fact and return its number."""
         self.facts.append(f"{who} {pick(rng, did)} {what} .")
         return len(self.facts)
 
     def place(self, thing: str, who: str, fact: int) -> None:
-        """Note that a thing is where `who` is, since `fact` says that they have it or leave it there."""
+        """Note that a thing is in the room of the person `who`, which follows from `fact`."""
         room, walked = self.person[who]
         stays = self.journey.setdefault(thing, [])
         if stays and stays[-1][0] == room:
@@ -58,9 +60,10 @@ class _World:
 
 
 def stories(seed: int, sizes: Mapping[str, int], support: int = 2) -> dict[str, list[Story]]:
-    """Disjoint splits of stories whose question needs `support` facts (1, 2 or 3). Raises ValueError for another
-    number, and for sizes that
-    cannot be met."""
+    """Draw disjoint splits of stories whose question has `support` supporting facts.
+
+    ValueError: support is not 1, 2 or 3, or there are too few stories.
+    """
     if support not in FACTS:
         raise ValueError(f"support is {support}: give 1, 2 or 3 facts")
     return disjoint(seed, sizes, lambda rng, i: _draw(rng, support), lambda story: (story.facts, story.question))
@@ -86,8 +89,7 @@ def _some(rng: random.Random, options: tuple[str, ...], count: int) -> list[str]
 
 
 def _happen(rng: random.Random, world: _World, who: str, things: list[str]) -> None:
-    """One event: who knows no room yet walks; else taking or dropping something, where possible, is as likely as
-    walking."""
+    """Add one event: a walk if the person is in no room yet; else a walk or, if possible, taking or dropping a thing."""
     room = world.person.get(who, ("", 0))[0]
     held = [thing for thing in things if thing in world.holder and world.holder[thing][0] == who]
     near = [
@@ -124,7 +126,7 @@ def _location(rng: random.Random, world: _World) -> tuple[str, str, frozenset[in
 
 
 def _location_before(rng: random.Random, world: _World) -> tuple[str, str, frozenset[int]] | None:
-    """Asks for the room before one that the thing was in once."""
+    """Ask for the room in which a thing was before a room that it was in once."""
     travelled = tuple(thing for thing, rooms in world.journey.items() if len(rooms) > 1)
     if not travelled:
         return None
