@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from phrasemodels.flows.run.session import Session
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.flows.cli.terminal import print_table
@@ -18,7 +19,6 @@ from phrasemodels.flows.report.gram_figure import NEAREST, gram_figure
 from phrasemodels.flows.report.table import attention_figures
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, load
-from phrasemodels.flows.run.session import Session
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.error_kinds import MISSING, ROLE
 from phrasemodels.tasks.problems.semantic_parsing.grams import longest_grams

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from phrasemodels.flows.run.session import Session
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.formats.trees import parse
@@ -10,7 +11,6 @@ from phrasemodels.data.store.step import Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import table
 from phrasemodels.flows.results.query import TABLE_1, query
-from phrasemodels.flows.run.session import Session
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.constituents import Divide, divide
 from phrasemodels.tasks.prepare.corpora import SampleCorpus

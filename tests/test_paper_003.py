@@ -5,6 +5,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from phrasemodels.flows.run.session import Session
 
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
@@ -15,7 +16,6 @@ from phrasemodels.flows.experiments.experiment import override
 from phrasemodels.flows.experiments.paper_003_answering import average, listed_average
 from phrasemodels.flows.report.sections import averages
 from phrasemodels.flows.results.verdicts import verdicts
-from phrasemodels.flows.run.session import Session
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.tokenise import characters, letters
 from phrasemodels.tasks.problems.answering.data import words

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 from conftest import PROJECT
+from phrasemodels.flows.run.session import Session
 
 from phrasemodels.data.formats.schemas import BITEXT
 from phrasemodels.data.formats.shards import read_shard
@@ -27,7 +28,6 @@ from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, load
 from phrasemodels.flows.results.results import stored_results
 from phrasemodels.flows.results.verdicts import verdicts
-from phrasemodels.flows.run.session import Session
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.blocks import PreNorm
 from phrasemodels.models.translation import TranslationConfig

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-
 from phrasemodels.flows.cli.use import Name, find_model
 
 if TYPE_CHECKING:

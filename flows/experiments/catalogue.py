@@ -85,8 +85,7 @@ class Request:
         if unknown := [row for row in self.rows if row not in known]:
             raise ValueError(f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}")
         chosen = [e for e in experiments if not self.rows or e.row in self.rows]
-        for assignment in self.set:
-            chosen = [overridden(experiment, assignment) for experiment in chosen]
+        chosen = [overridden(experiment, *self.set) for experiment in chosen]
         return Table(self.paper, self.table, self.profile, tuple(chosen), tuple(range(self.seeds)))
 
 
@@ -100,7 +99,4 @@ def experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     known = {one.name: one for one in experiments()}
     if name not in known:
         raise ValueError(f"no experiment {name!r}: {closest(name, known)}")
-    chosen = known[name]
-    for assignment in overrides:
-        chosen = overridden(chosen, assignment)
-    return chosen
+    return overridden(known[name], *overrides)

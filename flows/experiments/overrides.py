@@ -14,42 +14,67 @@ CORPUS = "recipe.corpus."
 MACHINE = ("train.workers=", "train.threads=", "train.gpus=", "train.checkpoint_every=")  # change no score
 
 
-def overridden(experiment: Experiment, assignment: str) -> Experiment:
-    """Return the experiment with one field replaced, marked as changed unless only its placement was.
+def overridden(experiment: Experiment, *assignments: str) -> Experiment:
+    """Return the experiment with fields replaced, marked as changed unless only its placement was.
 
-    With another corpus it answers no printed number. ValueError: the field is unknown, or its value has the wrong type or
-    is refused by the configuration.
+    Assignments of one configuration are applied together, so that it checks their combination. With another corpus an
+    experiment answers no printed number. ValueError: a field is unknown, or a value has the wrong type or is refused.
     """
-    made = _override(experiment, assignment)
-    if made == experiment or assignment.startswith(MACHINE):
-        return made
-    made = replace(made, changed=(*made.changed, assignment))
+    tree: dict[str, Any] = {}
+    for assignment in assignments:
+        path, separator, text = assignment.partition("=")
+        if not separator:
+            raise ValueError(f"{assignment!r}: an override is written field.field=value, like train.steps=200")
+        *parents, name = path.split(".")
+        if path.split(".")[0] not in PARTS:
+            raise ValueError(f"{path!r}: only fields of {', '.join(PARTS)} can be overridden, like train.steps=200")
+        branch = tree
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+            if not isinstance(branch, dict):
+                raise ValueError(f"{path!r} is overridden both as a whole and in part")
+        branch[name] = text
+    made = _replaced(experiment, tree, "")
+    for assignment in assignments:
+        if not assignment.startswith(MACHINE) and _differs(experiment, assignment):
+            made = _marked(made, assignment)
+    return made
+
+
+def _marked(experiment: Experiment, assignment: str) -> Experiment:
+    """Return the experiment with an override among its changes; of another corpus it answers no printed number."""
+    made = replace(experiment, changed=(*experiment.changed, assignment))
     if not assignment.startswith(CORPUS) or isinstance(made.recipe.corpus, SampleCorpus):
         return made
     return replace(made, answers=tuple(replace(answer, cell=None) for answer in made.answers))
 
 
-def _override(experiment: Experiment, assignment: str) -> Experiment:
-    path, separator, text = assignment.partition("=")
-    if not separator:
-        raise ValueError(f"{assignment!r}: an override is written field.field=value, like train.steps=200")
-    if path.split(".")[0] not in PARTS:
-        raise ValueError(f"{path!r}: only fields of {', '.join(PARTS)} can be overridden, like train.steps=200")
-    return _replaced(experiment, path.split("."), text, path)
+def _differs(experiment: Experiment, assignment: str) -> bool:
+    """Return whether an assignment changes the value that a field has."""
+    path, _, text = assignment.partition("=")
+    *parents, name = path.split(".")
+    owner: Any = experiment
+    for parent in parents:
+        owner = getattr(owner, parent)
+    return bool(getattr(owner, name) != _parsed(text, type(owner), name, path))
 
 
-def _replaced(value: Any, path: list[str], text: str, whole: str) -> Any:
-    name, *rest = path
+def _replaced(value: Any, tree: dict[str, Any], prefix: str) -> Any:
+    """Return a dataclass with the fields of a tree of texts replaced; prefix: its place, like `model.encoder.`."""
     known = {f.name for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
-    if name not in known:
-        raise ValueError(f"{whole!r}: no field {name!r}; {closest(name, known) if known else 'it has no fields'}")
-    new = _replaced(getattr(value, name), rest, text, whole) if rest else _parsed(text, type(value), name, whole)
+    new = {}
+    for name, branch in tree.items():
+        whole = f"{prefix}{name}"
+        if name not in known:
+            raise ValueError(f"{whole!r}: no field {name!r}; {closest(name, known) if known else 'it has no fields'}")
+        if isinstance(branch, dict):
+            new[name] = _replaced(getattr(value, name), branch, f"{whole}.")
+        else:
+            new[name] = _parsed(branch, type(value), name, whole)
     try:
-        return dataclasses.replace(value, **{name: new})
+        return dataclasses.replace(value, **new)
     except ValueError as error:  # a configuration checks itself, and names its own field
-        if rest:
-            raise
-        raise ValueError(f"{whole.removesuffix(name)}{error}") from None
+        raise ValueError(f"{prefix}{error}" if str(error).split("=")[0] in known else str(error)) from None
 
 
 def _parsed(text: str, owner: type, name: str, whole: str) -> Any:

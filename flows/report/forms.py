@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from markupsafe import Markup
+from phrasemodels.flows.run.session import Session
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
@@ -14,7 +15,6 @@ from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.report.gram_figure import NEAREST, gram_figure
 from phrasemodels.flows.report.plots import sweep
 from phrasemodels.flows.report.sections import Section
-from phrasemodels.flows.run.session import Session
 from phrasemodels.tasks.metrics.error_kinds import KINDS, error_kind
 from phrasemodels.tasks.problems.semantic_parsing.recipe import SemanticParsingRecipe
 from phrasemodels.tasks.problems.semantic_parsing.score import FormScoreSettings, matches

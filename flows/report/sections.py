@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from phrasemodels.flows.run.session import Session
 
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Step
 from phrasemodels.flows.experiments import paper_003
 from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.experiments.paper_003_answering import average, listed_average
-from phrasemodels.flows.run.session import Session
 from phrasemodels.tasks.prepare.sharded import history, shards
 
 

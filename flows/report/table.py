@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
+from phrasemodels.flows.run.session import Session
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
@@ -18,7 +19,6 @@ from phrasemodels.flows.report.templates import render, row_name
 from phrasemodels.flows.results.models import PARTS, Answering, given_texts
 from phrasemodels.flows.results.query import ANSWERS
 from phrasemodels.flows.results.records import page_of
-from phrasemodels.flows.run.session import Session
 from phrasemodels.tasks.metrics.significance import seed_group
 from phrasemodels.tasks.prepare.sharded import history, stage_table
 from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache, reduce
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def _answer(row: Mapping[str, Any]) -> tuple[Experiment, Answer] | None:
     if (known := _by_name().get(row["experiment"])) is None:
         return None
     try:
-        experiment = reduce(overridden, row.get("changed", ()), known)
+        experiment = overridden(known, *row.get("changed", ()))
     except ValueError:  # an overridden field no longer exists
         return None
     answers = [a for a in experiment.answers if row.get("metric", a.metric) == a.metric]
