@@ -1,6 +1,6 @@
 #!/bin/sh
-# Make the work pool with these options and the deployments of prefect.yaml as they are there, whatever was changed on the
-# server meanwhile, and the automation if there is none.
+# Create the work pool with these options and the deployments of prefect.yaml, over any changes on the server, and the
+# automation if it does not exist.
 set -eu
 prefect --no-prompt work-pool create phrasemodels --overwrite "$@"
 prefect --no-prompt deploy --all

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Run a command; with RAY_HEAD=host:port, on a Ray node of this container's own that has joined that cluster and has no
-# processors, so that the flow runs here and its work elsewhere. The node ends with the command, and the command with
-# the node: without it no run could start, and whoever restarts this container joins the cluster that is there then.
+# Run a command. With RAY_HEAD=host:port, first join that Ray cluster with a node without processors, so that the flow runs
+# in this container and its work on other nodes. If the command or the node ends, so does the other: without the node no
+# run could start, and a restart of the container joins the new cluster.
 set -eu
 [ -n "${RAY_HEAD:-}" ] || exec "$@"
 ray start --address="$RAY_HEAD" --num-cpus=0 --num-gpus=0 --object-store-memory=1000000000 --disable-usage-stats --block &
@@ -17,5 +17,5 @@ command=$!
 while kill -0 "$node" 2> /dev/null; do sleep 2; done && kill "$command" 2> /dev/null && echo "join.sh: the Ray node ended" >&2 &
 status=0
 wait "$command" || status=$?
-wait "$command" 2> /dev/null || true # after a signal: until it has let go
+wait "$command" 2> /dev/null || true # after a signal: wait until the command has ended
 exit "$status"

@@ -77,9 +77,7 @@ OnProgress = Callable[[int, int], None]  # (items done, items started so far)
 
 
 def ray_map(
-    function: Callable[..., Any],
-    items: Iterable[tuple[Any, ...]],
-    on_progress: OnProgress = lambda done, started: None,
+    function: Callable[..., Any], items: Iterable[tuple[Any, ...]], on_progress: OnProgress = lambda done, started: None
 ) -> list[Any]:
     """Call function(*item) for each item as a Ray task and return the results in order.
 
@@ -112,9 +110,7 @@ def _collect(pending: dict[Any, int], results: dict[Any, Any]) -> None:
 
 
 def actor_map(
-    function: Callable[..., Any],
-    items: Iterable[tuple[Any, ...]],
-    on_progress: OnProgress = lambda done, total: None,
+    function: Callable[..., Any], items: Iterable[tuple[Any, ...]], on_progress: OnProgress = lambda done, total: None
 ) -> list[Any]:
     """Like ray_map, but in actors, one a processor, for functions that load something large, such as a parser's models.
 

@@ -66,18 +66,7 @@ def prefect_server(home: Path) -> Iterator[Server]:
     home.mkdir(parents=True, exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "prefect",
-        "server",
-        "start",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--no-ui",
-    ]
+    command = [sys.executable, *f"-m prefect server start --host 127.0.0.1 --port {port} --no-ui".split()]
     with (home / "server.log").open("ab") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent

@@ -13,12 +13,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 PREFIX = "PHRASEMODELS_"
 FILE = f"{PREFIX}SETTINGS"  # the variable with the path of the TOML file
@@ -54,8 +49,7 @@ class Settings(BaseSettings):
     mirror: Path | None = Field(None, description="folder of corpora, which is searched before their URLs")
     supplied: Path | None = Field(None, description="folder of user files: a folder for each corpus, and glove")
     parsers: Path | None = Field(
-        None,
-        description="folder of parser models: a folder stanza, or the folder that holds it",
+        None, description="folder of parser models: a folder stanza, or the folder that holds it"
     )
     offline: bool = Field(False, description="fetch nothing from URLs")
     private: bool = Field(False, description="also fetch from URLs whose addresses are not on the internet")

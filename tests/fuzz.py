@@ -1,8 +1,8 @@
-"""Throw broken bytes at the readers of what comes from outside: python tests/fuzz.py MINUTES FOLDER [NAME ...]
+"""Fuzz every reader of external input: python tests/fuzz.py MINUTES FOLDER [NAME ...]
 
-Minutes are of a processor, for each reader, however busy the machine is. What runs lines of the project that nothing
-ran before is kept in FOLDER/NAME/kept and broken further; what a reader does not refuse as it should is in
-FOLDER/NAME/found, once for each place in the code. A later call goes on from there.
+MINUTES of processor time are spent on each reader. Inputs that reach new lines of the project are kept in
+FOLDER/NAME/kept and mutated further. Inputs that a reader does not refuse properly are in FOLDER/NAME/found, one for
+each place in the code. A later call continues with these folders.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ sys.path[:0] = [str(PROJECT), str(PROJECT / "tests")]
 from outside import OUTSIDE, attempt  # noqa: E402
 
 PACKAGES = tuple(f"{PROJECT}/{name}/" for name in ("phrasemodels", "data", "tasks", "flows", "infra"))
-SECONDS, BYTES = 10, 6 << 30  # of processor and memory, that one input may take
+SECONDS, BYTES = 10, 6 << 30  # of processor time and of memory for one input
 INTERESTING = [b"", b"\0", b"\n", b"\r", b"\t", b" ", b"\xff", b"\xef\xbb\xbf", "\u2028".encode(), b"-1", b"1e999", b"NaN",
                b"99999999999999999999", b"null", b"[]", b"{}", b"../", b"/", b'"', b"\\", b"(", b")", b"[", b"{", b"#"]  # fmt: skip
 
 
 def broken(content: bytes, others: list[bytes], chance: random.Random) -> bytes:
-    """The content with one to six things changed; now and then a part of it very often."""
+    """Return the content with one to six random changes; sometimes a part is repeated many times."""
     for _ in range(chance.choice((1, 1, 2, 3, 6))):
         start = chance.randrange(len(content) + 1)
         stop = min(len(content), start + chance.choice((1, 1, 2, 4, 16, 64)))
@@ -54,7 +54,7 @@ def broken(content: bytes, others: list[bytes], chance: random.Random) -> bytes:
 
 
 class Lines:
-    """The pairs of lines of the project that were run one after the other."""
+    """A tracer that collects the pairs of consecutive lines of the project."""
 
     def __init__(self) -> None:
         self.seen: set[Any] = set()
@@ -71,18 +71,18 @@ class Lines:
 
 
 def fuzz(name: str, seconds: float, folder: Path) -> None:
-    """One reader; inputs and finds are in the folder."""
+    """Fuzz one reader; its inputs and findings are in the folder."""
     chance, lines = random.Random(), Lines()
     kept = [*OUTSIDE[name].seeds, *(path.read_bytes() for path in (folder / "kept").iterdir())]
     count, queue = 0, list(kept)
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="pm-fuzz-") as place:
         while time.process_time() < seconds:
             content = queue.pop() if queue else broken(chance.choice(kept), kept, chance)
-            (folder / "now").write_bytes(content)  # what is there if this process dies
+            (folder / "now").write_bytes(content)  # the input that is left if this process dies
             before, count = len(lines.seen), count + 1
-            where, said = tried(name, content, Path(place, str(count)), lines)
+            where, message = attempted(name, content, Path(place, str(count)), lines)
             if where:
-                keep(folder / "found", content, where, said)
+                keep(folder / "found", content, where, message)
             elif len(lines.seen) > before:
                 kept.append(content)
                 keep(folder / "kept", content)
@@ -91,15 +91,15 @@ def fuzz(name: str, seconds: float, folder: Path) -> None:
         print(f"{count} inputs in {seconds:.0f} s, {len(lines.seen)} pairs of lines", file=log)
 
 
-def tried(name: str, content: bytes, place: Path, lines: Lines | None) -> tuple[str, str]:
-    """Where a reader does not take this as it should, and what it says; nothing if all is well."""
+def attempted(name: str, content: bytes, place: Path, lines: Lines | None) -> tuple[str, str]:
+    """Return the place and the message of an improper error of a reader; empty if there is none."""
     sys.settrace(lines)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         attempt(name, content, place)
         return "", ""
-    except TimeoutError as error:  # was it the reader, or the watching?
-        return tried(name, content, place.with_name("again"), None) if lines else ("too long", str(error))
+    except TimeoutError as error:  # without the tracer the reader may be fast enough
+        return attempted(name, content, place.with_name("again"), None) if lines else ("too long", str(error))
     except BaseException as error:
         sys.settrace(None)
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(PACKAGES)]
@@ -111,14 +111,14 @@ def tried(name: str, content: bytes, place: Path, lines: Lines | None) -> tuple[
         shutil.rmtree(place, ignore_errors=True)
 
 
-def keep(folder: Path, content: bytes, where: str = "", said: str = "") -> None:
-    """An input; of finds one for each place and kind of error."""
+def keep(folder: Path, content: bytes, where: str = "", message: str = "") -> None:
+    """Write an input; of findings, one for each place and type of error."""
     path = folder / hashlib.sha256(where.encode() or content).hexdigest()[:12]
     if not path.exists():
         path.write_bytes(content)
         if where:
-            path.with_suffix(".txt").write_text(f"{where}: {said}\n")
-            print(f"{folder.parent.name}: {where}: {said!r:.200} [{path}]", flush=True)
+            path.with_suffix(".txt").write_text(f"{where}: {message}\n")
+            print(f"{folder.parent.name}: {where}: {message!r:.200} [{path}]", flush=True)
 
 
 def too_long(number: int, frame: Any) -> None:
@@ -126,13 +126,13 @@ def too_long(number: int, frame: Any) -> None:
 
 
 def children() -> float:
-    """Seconds of a processor that children which have ended have taken."""
+    """Return the seconds of processor time of ended children."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def main(minutes: str, to: str, *names: str) -> None:
-    """A child for each reader, so that one that dies is a find and not the end."""
+    """Fuzz each reader in a child process, so that a crash is a finding and does not end the fuzzing."""
     for name in names or OUTSIDE:
         folder = Path(to, name).absolute()
         for part in ("kept", "found"):

@@ -1,6 +1,6 @@
-"""Every reader of bytes that come from outside, by name: what it reads at its best, and how it is called.
+"""Every reader of external input, by name, with well-formed input and a function that calls the reader.
 
-A reader may refuse with a ValueError or an OSError of one line that names the file, and leaves nothing behind.
+A reader may refuse input with a ValueError or an OSError of one line that names the file; it then leaves no files.
 """
 
 import gzip
@@ -38,7 +38,7 @@ from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.problems.entailment.data import VectorFile
 from phrasemodels.tasks.train.checkpoints import Progress, resume, save
 
-Read = Callable[[Path], Any]  # of a folder that holds the file `given`
+Read = Callable[[Path], Any]  # read the file GIVEN in a folder
 
 GIVEN = "given"
 TREE = b"(ROOT (S (NP-SBJ (DT the) (NN cat)) (VP (VBZ sleeps)) (. .)))\n"
@@ -98,14 +98,14 @@ mirror = "x/x.pt"
 
 
 class Reader(NamedTuple):
-    """What it reads, well formed, and how it is called on a folder."""
+    """Well-formed inputs of a reader, and a function that calls the reader on a folder with the input."""
 
     seeds: Sequence[bytes]
     read: Read
 
 
 def corpus(name: str, *roles: str, **options: Any) -> Read:
-    """A reader of corpora; one file plays all parts."""
+    """Return the call of a reader of corpora; one file has all roles."""
     return lambda folder: CORPORA[name](dict.fromkeys(roles, folder / GIVEN), 1000, **options)
 
 
@@ -128,16 +128,16 @@ def tarred(mode: str, form: int = tarfile.PAX_FORMAT) -> bytes:
 
 
 def unpacked(folder: Path) -> None:
-    """An archive, into a folder beside it; what is refused leaves no folder."""
+    """Unpack an archive into a folder beside it; a refused archive leaves no folder."""
     try:
         unpack(folder / GIVEN, folder / "out", 10_000)
     except BaseException:
-        assert not (folder / "out").exists(), "what was refused was kept"
+        assert not (folder / "out").exists(), "a refused archive left files"
         raise
 
 
 def downloaded(suffix: str) -> Read:
-    """A compressed file of a mirror."""
+    """Return the fetching of a compressed file from a mirror."""
     file = File(name="t", sha256=hashlib.sha256(b"text\n" * 9).hexdigest(), bytes=45, mirror=f"t{suffix}")
 
     def read(folder: Path) -> None:
@@ -173,7 +173,7 @@ def manifest() -> bytes:
 
 
 def stored(folder: Path) -> None:
-    """A manifest in the store: what is broken is no hit, and no command dies of it."""
+    """Read a manifest in the store: a broken one is not used, and no command fails."""
     store = Store(folder / "store")
     place = store.where(STEP.name, STEP.key)
     place.mkdir(parents=True)
@@ -186,7 +186,7 @@ def stored(folder: Path) -> None:
 
 
 def shared(folder: Path) -> None:
-    """A manifest in object storage: it names nothing outside of the folder, and what is broken is made anew."""
+    """Read a manifest in object storage: it names no file outside of its folder, and a broken artifact is made again."""
     storage = ObjectStorage((folder / "s3").as_uri())
     (folder / "s3" / "manifests" / STEP.name).mkdir(parents=True)
     digest = hashlib.sha256(b"text").hexdigest()
@@ -195,14 +195,14 @@ def shared(folder: Path) -> None:
     (folder / GIVEN).rename(folder / "s3" / "manifests" / STEP.name / f"{STEP.key}.json")
     store = Store(folder / "store", storage).open()
     assert store.run(STEP).file("text").read_text() == "text"
-    assert not list(store.root.glob("work/*")), "something half"
+    assert not list(store.root.glob("work/*")), "an unfinished folder is left"
     storage.damage()
     storage.collect(dry=True)
-    assert {path.name for path in folder.iterdir()} <= {"s3", "store"}, "something outside"
+    assert {path.name for path in folder.iterdir()} <= {"s3", "store"}, "a file was written outside of the store"
 
 
-def held_elsewhere(folder: Path) -> None:
-    """The keys that a run of another node has taken."""
+def lease_of_other_node(folder: Path) -> None:
+    """Read the lease of a run on another node."""
     (folder / "s3" / "leases").mkdir(parents=True)
     (folder / GIVEN).rename(folder / "s3" / "leases" / "given.json")
     ObjectStorage((folder / "s3").as_uri()).leased_keys()
@@ -218,15 +218,15 @@ def shard() -> bytes:
 
 
 def recorded(folder: Path) -> None:
-    """The record of a run."""
+    """Read the record of a run."""
     store = Store(folder / "store").open()
     (folder / "store" / "runs").mkdir()
     (folder / GIVEN).rename(folder / "store" / "runs" / "given.json")
     records(store)
 
 
-def held(folder: Path) -> None:
-    """The keys that a run under way has taken."""
+def lease_of_this_node(folder: Path) -> None:
+    """Read the lease of a run under way."""
     store = Store(folder / "store").open()
     with lease(store, [], "given"):
         (folder / GIVEN).rename(folder / "store" / "leases" / "given.json")
@@ -234,7 +234,7 @@ def held(folder: Path) -> None:
 
 
 def vectors(folder: Path) -> None:
-    """A file of word vectors."""
+    """Read a file of word vectors."""
     dict(VectorFile(GIVEN, 2).of({"the", "a"}, [folder]))
 
 
@@ -243,7 +243,7 @@ CARD_OF_EXPORT = b'{"corpus": "sample"}'
 
 
 def trained() -> bytes:
-    """The manifest of a model that was exported."""
+    """Return the manifest of an exported model."""
     settings = {"model": jsonable(experiment(TAGGER).model)}
     made = json.loads(manifest()) | {"label": f"train {TAGGER} seed 0", "files": {}}
     made["meta"] |= {"parameters": 1, "dev_loss": 0.5, "steps": 1, "train_seconds": 1.0}
@@ -255,7 +255,7 @@ def exported(folder: Path) -> None:
 
 
 def card_of_export(folder: Path) -> None:
-    """The card of a model that was exported."""
+    """Read the card of an exported model."""
     _export(folder, trained(), (folder / GIVEN).read_bytes())
 
 
@@ -268,7 +268,7 @@ def _export(folder: Path, model: bytes, card: bytes) -> None:
 
 
 def weights_of_export(folder: Path) -> None:
-    """Weights that agree with the manifest of an exported model."""
+    """Read weights that agree with the manifest of an exported model."""
     (folder / "model").mkdir()
     path = (folder / GIVEN).rename(folder / "model" / "model.safetensors")
     (folder / GIVEN).write_text(json.dumps(json.loads(trained()) | {"files": {path.name: describe(path)}}))
@@ -294,7 +294,7 @@ def checkpoint(name: str) -> bytes:
 
 
 def resumed(name: str, signed: bool) -> Read:
-    """A checkpoint of which one file is given; signed: its digest is right, so the content is read."""
+    """Return the reading of a checkpoint with this file replaced; signed: with the right digest, so the content is read."""
 
     def read(folder: Path) -> None:
         model, optimiser = network()
@@ -343,8 +343,8 @@ OUTSIDE = {
     "manifest in object storage": Reader([manifest()], shared),
     "shard": Reader([shard()], lambda folder: read_shard(folder / GIVEN).to_pylist()),
     "record of a run": Reader([RECORD], recorded),
-    "lease": Reader([b'["a", "b"]'], held),
-    "lease in object storage": Reader([b'{"keys": ["a", "b"], "until": 9999999999.5}'], held_elsewhere),
+    "lease": Reader([b'["a", "b"]'], lease_of_this_node),
+    "lease in object storage": Reader([b'{"keys": ["a", "b"], "until": 9999999999.5}'], lease_of_other_node),
     "state of a checkpoint": Reader([checkpoint("state.json")], resumed("state.json", False)),
     "weights": Reader([checkpoint("model.safetensors")], resumed("model.safetensors", True)),
     "optimiser": Reader([checkpoint("optimiser.safetensors")], resumed("optimiser.safetensors", True)),
@@ -352,12 +352,12 @@ OUTSIDE = {
 
 
 def attempt(name: str, content: bytes, folder: Path) -> None:
-    """A reader is given these bytes in a new folder; raises unless it takes or refuses them as it should."""
+    """Call a reader on these bytes in a new folder; raise its error unless the reader refuses the bytes properly."""
     folder.mkdir()
     (folder / GIVEN).write_bytes(content)
     try:
         OUTSIDE[name].read(folder)
     except (ValueError, OSError) as error:
-        said, ours = str(error), type(error) is ValueError or isinstance(error, OSError)
-        if not ours or "\n" in said or str(folder) not in said:
+        message, proper = str(error), type(error) is ValueError or isinstance(error, OSError)
+        if not proper or "\n" in message or str(folder) not in message:
             raise

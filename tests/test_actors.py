@@ -1,4 +1,4 @@
-"""The map in actors of Ray, on a cluster of its own: order, what is kept, errors, deaths; and parsing through it."""
+"""actor_map on a Ray cluster: order, caching, errors, dead actors, and parsing in actors."""
 
 import os
 import signal
@@ -33,12 +33,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @cache
 def loaded() -> list[int]:
-    """Something large, as an actor keeps it."""
+    """Return a list that the process keeps, in place of a large model."""
     return []
 
 
 def work(item: int, folder: str = "") -> tuple[int, int, int]:
-    """(item squared, how many items this process has had, process); dies at 3 the first time."""
+    """Return (item squared, number of items of this process, process id); die at item 3 the first time."""
     loaded().append(item)
     if item == 3 and folder and not (mark := Path(folder) / "died").exists():
         mark.touch()
@@ -48,14 +48,14 @@ def work(item: int, folder: str = "") -> tuple[int, int, int]:
     return item * item, len(loaded()), os.getpid()
 
 
-def test_actors_keep_what_they_loaded(cluster: None) -> None:
+def test_actors_load_once(cluster: None) -> None:
     found = actor_map(work, [(n,) for n in range(12)])
     assert [square for square, _, _ in found] == [n * n for n in range(12)]
     processes = {process for _, _, process in found}
     assert len(processes) <= 2 and sum(max(n for _, n, p in found if p == process) for process in processes) == 12
 
 
-def test_errors_come_back_as_themselves(cluster: None) -> None:
+def test_errors_of_workers_keep_their_type(cluster: None) -> None:
     with pytest.raises(ValueError, match="-1 is no item"):
         actor_map(work, [(1,), (-1,)])
     assert actor_map(work, []) == []
@@ -69,24 +69,24 @@ def there(path: Path) -> bool:
     return path.exists()
 
 
-def test_an_actor_with_no_item_left_gives_its_processor_back(cluster: None, tmp_path: Path) -> None:
+def test_an_actor_without_items_frees_its_processor(cluster: None, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
 
-    def told(done: int, begun: int) -> None:
+    def on_progress(done: int, total: int) -> None:
         if done == 1:
-            ray_map(Path.touch, [(mark,)])  # a task that needs a processor of the two
+            ray_map(Path.touch, [(mark,)])  # a task that needs one of the two processors
 
-    assert actor_map(there, [(mark,), (tmp_path,)], told) == [True, True]
+    assert actor_map(there, [(mark,), (tmp_path,)], on_progress) == [True, True]
 
 
-def test_a_dead_actor_starts_anew(cluster: None, tmp_path: Path) -> None:
+def test_a_dead_actor_is_started_again(cluster: None, tmp_path: Path) -> None:
     found = actor_map(work, [(n, str(tmp_path)) for n in range(6)])
     assert [square for square, _, _ in found] == [n * n for n in range(6)]
     assert (tmp_path / "died").exists()
 
 
 def cut_off() -> None:
-    """In a worker of Ray Train: its own snapshot, as a full disk or a death leaves it."""
+    """In a worker of Ray Train: truncate Ray's own snapshot, as a full disk or a kill does."""
     from ray.train.v2._internal.execution.context import get_train_context
 
     storage = get_train_context().get_storage()
@@ -95,15 +95,15 @@ def cut_off() -> None:
 
 
 @pytest.mark.slow
-def test_a_truncated_snapshot_of_ray_train_keeps_nobody_from_starting_again(cluster: None) -> None:
+def test_a_truncated_snapshot_of_ray_train_does_not_stop_the_next_run(cluster: None) -> None:
     for _ in range(2):
         TorchTrainerLaunch("the-same")(cut_off)
 
 
 @pytest.mark.slow
 @pytest.mark.needs_mirror("parsers")
-def test_parsing_in_actors_is_parsing_here(cluster: None, store: Store, tmp_path: Path) -> None:
-    from conftest import PARSERS  # not above: workers import this module, and not conftest
+def test_actors_parse_as_this_process_does(cluster: None, store: Store, tmp_path: Path) -> None:
+    from conftest import PARSERS  # here, since Ray's workers import this module and cannot import conftest
 
     rows = SampleCorpus(train=10_050, dev=5, test=5, records=Treebank()).split("train")
     models = fetched("gum")

@@ -1,4 +1,4 @@
-"""Readers of every family, on records made by hand."""
+"""Readers of all formats, on handwritten records."""
 
 import json
 from pathlib import Path
@@ -49,12 +49,12 @@ def test_blocks_of_logical_forms(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_blocks_are_named(tmp_path: Path, text: str, words: str) -> None:
+def test_wrong_blocks_are_named(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         logical_forms.read({"blocks": put(tmp_path, "a.dev", text)}, WORDS)
 
 
-def test_classes_keep_their_empty_lines(tmp_path: Path) -> None:
+def test_empty_lines_of_classes_become_rows_with_a_reason(tmp_path: Path) -> None:
     files = {"positive": put(tmp_path, "p", "good\nfine \n\n"), "negative": put(tmp_path, "n", "bad\r\n")}
     table = senteval.read_classes(files, WORDS)
     assert table.schema == SENTENCES
@@ -63,7 +63,7 @@ def test_classes_keep_their_empty_lines(tmp_path: Path) -> None:
     assert table["reason"].to_pylist() == ["", "", "empty", ""]
 
 
-def test_latin_1_has_to_be_said(tmp_path: Path) -> None:
+def test_latin_1_needs_the_option_encoding(tmp_path: Path) -> None:
     path = put(tmp_path, "TREC", "LOC:city Where is M\xfcnchen ?\nNUM:date When ?\n".encode("latin-1"))
     table = senteval.read_trec({"questions": path}, WORDS, "iso-8859-1")
     assert table.select(["text", "label", "group"]).to_pylist()[0] == {
@@ -85,7 +85,7 @@ def test_sentiment_with_and_without_neutral(tmp_path: Path) -> None:
     assert binary["id"].to_pylist() == [0, 2]
 
 
-def test_pairs_between_tabs(tmp_path: Path) -> None:
+def test_pairs_in_tables(tmp_path: Path) -> None:
     header = "\t".join(senteval.SICK)
     sick = put(tmp_path, "s", f"{header}\r\n1\tA dog\tA cat\t2.5\tNEUTRAL\r\n2\tA dog\tA pet\t4\tENTAILMENT\r\n")
     table = senteval.read_sick({"pairs": sick}, WORDS)
@@ -94,8 +94,8 @@ def test_pairs_between_tabs(tmp_path: Path) -> None:
         {"label": "neutral", "score": 2.5, "family": 0},
         {"label": "entailment", "score": 4.0, "family": 0},
     ]
-    para = put(tmp_path, "m", "\ufeff" + "\t".join(senteval.MRPC) + '\r\n1\t7\t8\tHe said "no.\tHe refused.\r\n')
-    assert senteval.read_paraphrases({"a": para}, WORDS)["premise"].to_pylist() == ['He said "no.']
+    para = put(tmp_path, "m", "\ufeff" + "\t".join(senteval.MRPC) + '\r\n1\t7\t8\tHe message "no.\tHe refused.\r\n')
+    assert senteval.read_paraphrases({"a": para}, WORDS)["premise"].to_pylist() == ['He message "no.']
     score = put(tmp_path, "o", "6\ta\tb\n")
     with pytest.raises(ValueError, match="line 1: a score of 6"):
         senteval.read_similarity({"OnWN": score}, WORDS)
@@ -218,7 +218,7 @@ def test_sizes_and_reasons_are_those_of_the_manifest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "roles", "options", "said"),
+    ("name", "roles", "options", "message"),
     [
         ("babi", ["stories"], {"taks": "1"}, "x train: phrasemodels.data.corpora.babi has no option 'taks': did you mean 'task'?"),
         ("babi", ["stories"], {"task": 3}, "x train, task: Input should be a valid string"),
@@ -239,16 +239,18 @@ def test_sizes_and_reasons_are_those_of_the_manifest(tmp_path: Path) -> None:
         ("treebank", ["brackets"], {"sections": ("2",)}, "x train, sections: 0: Input should be a valid integer"),
     ],
 )  # fmt: skip
-def test_what_a_manifest_has_wrong_is_named_in_a_line(tmp_path: Path, name, roles, options, said) -> None:
+def test_wrong_files_and_options_of_a_manifest_are_named_in_one_line(
+    tmp_path: Path, name, roles, options, message
+) -> None:
     put(tmp_path, "f", "a\tb\n")
     split = Split(files=dict.fromkeys(roles, "f"), options=options, schema="bitext")
-    with pytest.raises(ValueError, match=f"^{said}") as error:
+    with pytest.raises(ValueError, match=f"^{message}") as error:
         read_split(READERS[name], split, tmp_path, WORDS, "x train")
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("by", ["nope", "facts"])
-def test_a_part_by_what_is_no_column_of_values_is_named(by: str) -> None:
+def test_a_part_by_an_unknown_column_is_named(by: str) -> None:
     with pytest.raises(ValueError, match=f"^x, part.by: no column '{by}' of single values: known: answer"):
         take(build(STORIES, "here", {}, 1), Part(by=by), "x")
 
@@ -277,25 +279,25 @@ def test_pairs_in_columns(tmp_path, text, options, rows):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [("one column", "give prefix and separator"), ("a\t", "no source, or no target"), ("a\tb\tc\td", "4 columns"),
      ("", "empty; remove the line")],
 )  # fmt: skip
-def test_a_line_that_is_no_pair_is_named(tmp_path, line, said):
+def test_a_line_that_is_not_a_pair_is_named(tmp_path, line, message):
     path = tmp_path / "pairs"
     path.write_text(f"a\tb\n{line}\n")
-    with pytest.raises(ValueError, match=f"line 2: .*{said}|line 2: {said}"):
+    with pytest.raises(ValueError, match=f"line 2: .*{message}|line 2: {message}"):
         columns.read({"pairs": path}, WORDS)
 
 
-def test_a_line_is_named_by_the_file_s_own_name(tmp_path) -> None:
+def test_a_wrong_line_is_named_without_the_folder_of_the_store(tmp_path) -> None:
     put(tmp_path, "pairs.txt", "a\tb\n\n")
     split = Split(files={"pairs": "pairs.txt"}, schema="bitext")
     with pytest.raises(ValueError, match=r"^mine train: pairs\.txt, line 2: empty"):
         read_split(READERS["columns"], split, tmp_path, WORDS, "mine train")
 
 
-def test_treebanks_with_any_ends_of_lines_and_lengths(tmp_path: Path) -> None:
+def test_treebanks_with_any_line_ends_and_sentence_lengths(tmp_path: Path) -> None:
     words = [["a"], [f"w{i}" for i in range(500)]]
     trees = ["(S " + " ".join(f"(X {w})" for w in sentence) + ")" for sentence in words]
     rows = [

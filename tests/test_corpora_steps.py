@@ -1,4 +1,4 @@
-"""Corpora as steps: any record type of the sample grammar and of a manifest."""
+"""Corpora as steps: every record type, of the sample grammar and of manifests."""
 
 import os
 import subprocess
@@ -50,7 +50,7 @@ def test_the_grammar_makes_every_record_type(store: Store, records: Records) -> 
     assert made["train"].meta["redistributable"] and made["train"].meta["stand_in"]
 
 
-def test_trees_fit_their_tokens() -> None:
+def test_sample_trees_and_stories_are_consistent() -> None:
     for row in Treebank().tables(0, {"test": 50})["test"].to_pylist():
         assert list(parse(row["tree"]).tokens) == row["tokens"]
         assert list(parse(row["tree"]).tags) == row["tags"]
@@ -59,8 +59,8 @@ def test_trees_fit_their_tokens() -> None:
         assert len(row["support"]) == 2 and max(row["support"]) < len(row["facts"]) == len(row["lines"])
 
 
-def test_same_seed_same_bytes_in_any_process() -> None:
-    """Neither the order of a set nor anything else of a process decides what is generated."""
+def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
+    """The order of sets differs between processes; it must not matter."""
     code = (
         "from test_corpora_steps import SAMPLES, content_digest;"
         "print(*[content_digest(r.tables(7, {'train': 30})['train']) for r in SAMPLES])"
@@ -100,7 +100,7 @@ def test_a_corpus_is_a_step(store: Store, mirror: Path, corpus: Corpus, split: s
         assert stage_table(artifact)["source"].to_pylist() == table["target"].to_pylist()
 
 
-def test_what_the_user_puts_in_decides_the_key(tmp_path: Path) -> None:
+def test_the_digests_of_user_files_decide_the_key(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="wsj must be supplied by the user"):
         Corpus("penn_treebank").split("train")
     keys = set()
@@ -114,7 +114,7 @@ def test_what_the_user_puts_in_decides_the_key(tmp_path: Path) -> None:
     assert len(keys) == 2
 
 
-def test_a_reader_changes_the_keys_of_its_corpora_alone() -> None:
+def test_the_key_of_a_corpus_depends_on_its_own_reader_alone() -> None:
     for name in names():
         manifest = load(name)
         files = {file.name for file in manifest.files}

@@ -1,4 +1,4 @@
-"""What a user puts in by hand, archives that mean harm, and files that are built from what is upstream."""
+"""User files, harmful archives, and files that are built from upstream files."""
 
 import gzip
 import hashlib
@@ -29,7 +29,7 @@ def put(path: Path, content: str) -> Path:
 
 
 def smaller(manifest: Manifest, **splits: dict[str, Any]) -> Manifest:
-    """The manifest with other numbers of rows and parts."""
+    """Return the manifest with only these splits, with changes such as another number of rows."""
     made = {name: manifest.split(name).model_copy(update=changes) for name, changes in splits.items()}
     return manifest.model_copy(update={"splits": made})
 
@@ -64,7 +64,7 @@ def test_an_archive_in_the_folder_is_unpacked(tmp_path: Path) -> None:
     assert len(digests(load("snli_official"), Sources((tmp_path,)))) == 3
 
 
-def test_what_is_missing_comes_with_instructions(tmp_path: Path) -> None:
+def test_missing_user_files_are_reported_with_instructions(tmp_path: Path) -> None:
     with pytest.raises(
         OSError,
         match=r"penn_treebank: wsj must be supplied by the user: Copy parsed/mrg/wsj .* a folder penn_treebank ",
@@ -74,7 +74,7 @@ def test_what_is_missing_comes_with_instructions(tmp_path: Path) -> None:
         read(load("mspars"), "official.train", tmp_path)
 
 
-def test_supplied_files_are_checked(tmp_path: Path) -> None:
+def test_user_files_are_checked(tmp_path: Path) -> None:
     wanted = UserFiles(name="a", pattern="a.txt", instructions="", git_blob=hashlib.sha1(b"blob 2\0hi").hexdigest())
     put(tmp_path / "x/A.txt", "hi")
     assert locate(wanted, tmp_path) == {"a": tmp_path / "x/A.txt"}
@@ -116,7 +116,7 @@ def encrypted(path: Path) -> Path:
 
 
 def with_header(path: Path, kind: bytes, content: bytes, times: int = 1) -> Path:
-    """A tar archive with headers that hold something of the file behind them."""
+    """Write a tar archive whose file has extra headers of this kind before it."""
     header = tarfile.TarInfo("header")
     header.type, header.size = kind, len(content)
     padded = header.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % 512)
@@ -161,7 +161,7 @@ HARMFUL: list[tuple[Callable[[Path], Path], str]] = [
 
 
 @pytest.mark.parametrize(("make", "words"), HARMFUL)
-def test_archives_that_mean_harm_leave_nothing(
+def test_harmful_archives_are_refused_and_leave_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], Path], words: str
 ) -> None:
     monkeypatch.setattr(archives, "MOST_ENTRIES", 100)
@@ -172,14 +172,16 @@ def test_archives_that_mean_harm_leave_nothing(
 
 
 class Read(gzip.GzipFile):
-    """Read from its beginning, not passed over."""
+    """A gzip file that may be read in order, but in which no member may be skipped."""
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        assert whence == os.SEEK_CUR, "a member was unpacked to find the next"
+        assert whence == os.SEEK_CUR, "a member is decompressed to find the next one"
         return super().seek(offset, whence)
 
 
-def test_a_tar_that_promises_too_much_is_not_even_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tar_with_a_member_that_is_too_large_is_not_decompressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(archives, "OPENERS", {b"\x1f\x8b": Read})
     archive = tar(tmp_path / "archive", ("x", bytes(1_000_000), FILE), ("y", b"y", FILE))
     with pytest.raises(ValueError, match="'x' takes more than"):
@@ -205,7 +207,7 @@ def test_archives_are_unpacked(tmp_path: Path) -> None:
 
 
 class Upstream(BaseHTTPRequestHandler):
-    """Two parts, and an archive that holds one of them."""
+    """A server with two parts of a file, and an archive that holds one of them."""
 
     def log_message(self, *_: object) -> None:
         pass
@@ -231,7 +233,7 @@ def upstream() -> Iterator[str]:
     server.server_close()
 
 
-def test_parts_together_are_as_many_bytes_as_were_promised(upstream: str, tmp_path: Path) -> None:
+def test_concatenated_parts_are_bounded_by_the_bytes_of_the_manifest(upstream: str, tmp_path: Path) -> None:
     build = {"transform": "concatenate", "url": upstream + "/{}", "parts": ("one",) * 50}
     file = File(name="a", sha256="0" * 64, bytes=6, mirror="x/a", build=build)  # type: ignore[arg-type]
     with pytest.raises(OSError, match="more than 2 bytes, the manifest states fewer"):
@@ -247,7 +249,7 @@ def test_parts_together_are_as_many_bytes_as_were_promised(upstream: str, tmp_pa
         ({"transform": "member", "url": "/zip", "member": "in/one"}, b"1\n2\n"),
     ],
 )
-def test_a_file_is_built_and_must_have_its_digest(
+def test_a_built_file_must_have_its_digest(
     upstream: str, tmp_path: Path, build: dict[str, Any], content: bytes
 ) -> None:
     recipe = build | {"url": upstream + build["url"]}

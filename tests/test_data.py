@@ -42,7 +42,7 @@ from phrasemodels.tasks.train.batches import from_step, in_order, share, token_b
         (b"a\n", b"b\n", "1 rows, the manifest states 2"),
     ],
 )
-def test_bad_lines_are_named(tmp_path: Path, source: bytes, target: bytes, words: str) -> None:
+def test_wrong_lines_are_named(tmp_path: Path, source: bytes, target: bytes, words: str) -> None:
     (tmp_path / "x.en").write_bytes(source)
     (tmp_path / "x.de").write_bytes(target)
     split = Split(rows=2, files={"en": "x.en", "de": "x.de"}, schema="bitext")
@@ -50,7 +50,7 @@ def test_bad_lines_are_named(tmp_path: Path, source: bytes, target: bytes, words
         read_split(bitext.read, split, tmp_path, 1000, "x")
 
 
-def test_lines_keep_what_they_hold(tmp_path: Path) -> None:
+def test_unicode_line_separators_stay_in_lines(tmp_path: Path) -> None:
     (tmp_path / "x.en").write_bytes("\ufeffa\u2028b\r\nc\x0cd".encode())
     (tmp_path / "x.de").write_bytes(b"e\nf")
     files = {"en": tmp_path / "x.en", "de": tmp_path / "x.de"}
@@ -64,7 +64,7 @@ def test_values_without_a_digest_are_refused(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("values", [[["a"], None, ["b"]], [["a"], ["b", None], ["c"]]])
-def test_no_column_is_null_anywhere(values: list[Any]) -> None:
+def test_a_null_in_a_column_is_named(values: list[Any]) -> None:
     rows = {"id": [0, 1, 2], "source": values, "target": [[]] * 3, "group": [""] * 3}
     table = pa.table(rows, schema=TOKENS)
     for found in (table, pa.concat_tables([table[:1], table[1:]])):
@@ -72,7 +72,7 @@ def test_no_column_is_null_anywhere(values: list[Any]) -> None:
             check(found, TOKENS, "here")
 
 
-def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
+def test_the_digest_depends_on_the_content_alone(tmp_path: Path) -> None:
     rows = {"id": range(5), "source": [["a"], [], ["b", "c"], ["é"], ["d"]], "target": [["x"]] * 5, "group": [""] * 5}
     table = pa.table({k: list(v) for k, v in rows.items()}, schema=TOKENS)
     chunked = pa.concat_tables([table.slice(0, 2), table.slice(2)])
@@ -81,7 +81,7 @@ def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
     shifted = pa.table(
         {**{k: list(v) for k, v in rows.items()}, "source": [["a"], ["b"], ["c"], ["é"], ["d"]]}, schema=TOKENS
     )
-    assert content_digest(table) != content_digest(shifted), "where a list ends is content"
+    assert content_digest(table) != content_digest(shifted), "the ends of lists are content"
     write_shard(tmp_path / "x.arrow", chunked)
     assert read_shard(tmp_path / "x.arrow").equals(table)
     whole = (tmp_path / "x.arrow").read_bytes()
@@ -91,7 +91,7 @@ def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [write_durably, write_parquet])
-def test_a_write_that_fails_leaves_the_file_as_it_was(write: Callable[..., None], tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(write: Callable[..., None], tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"good")
     broken = "\ud800" if write is write_durably else pa.table({"x": pa.array([], pa.month_day_nano_interval())})
     with pytest.raises((ValueError, pa.ArrowException)):
@@ -107,7 +107,7 @@ def test_adjacent_spans_by_brute_force(lengths: list[int], k: int) -> None:
     assert [tuple(x for x in row if x >= 0) for row in members.tolist()] == [p for ps in expected for p in ps]
 
 
-def test_moses_comes_back(tmp_path: Path) -> None:
+def test_detokenising_inverts_moses(tmp_path: Path) -> None:
     tokens = moses_lower("Zwei Männer's Hunde, 3,5 m & <groß>!", "de")
     assert tokens[:2] == ["zwei", "männer"]
     assert "&" in tokens
@@ -135,7 +135,7 @@ def test_from_sentences_to_ids_and_back(store: Store) -> None:
     assert numbers.meta["stand_in"]
 
 
-def test_a_larger_corpus_keeps_the_shards_that_it_had(store: Store) -> None:
+def test_a_larger_corpus_reuses_the_shards_of_the_smaller_one(store: Store) -> None:
     small = stages(store, SampleCorpus(train=10_000, dev=5, test=5))[0]
     large = stages(store, SampleCorpus(train=12_000, dev=5, test=5))[0]
     assert shards(small)[0].content == shards(large)[0].content
@@ -143,7 +143,7 @@ def test_a_larger_corpus_keeps_the_shards_that_it_had(store: Store) -> None:
     assert len(made) == len({a.meta["content"] for a in made})
 
 
-def test_other_workers_find_what_was_done(store: Store) -> None:
+def test_other_workers_find_finished_shards(store: Store) -> None:
     rows = SampleCorpus(train=20_050, dev=5, test=5).split("train")
     stage = Step(tokenise, "t", Tokenise(spaces, "en", "de"), {"rows": rows})
     missing: list[str] = []
@@ -156,7 +156,7 @@ def test_other_workers_find_what_was_done(store: Store) -> None:
 
     first = store.run(stage)
     made = [a for a in store.artifacts() if a.manifest["step"] == "tokenise_shard"]
-    shutil.rmtree(first.path)  # a run that died before its second shard was done
+    shutil.rmtree(first.path)  # as if a run had died before its second shard
     shutil.rmtree(made[1].path)
     again = store.run(stage, Executor(map=two_workers))
     assert again.meta == first.meta and len(made) == 3 and missing == [made[1].key]
@@ -191,7 +191,7 @@ def test_workers_share_the_same_batch(world: int) -> None:
     assert sorted(np.concatenate(parts)) == sorted(rows)
 
 
-def test_going_on_from_a_step_gives_the_batches_that_would_have_come(data: PhraseExamples) -> None:
+def test_batches_after_a_resume_are_those_of_an_undisturbed_training(data: PhraseExamples) -> None:
     whole = from_step(data, 300, 5, 0)
     expected = [next(whole) for _ in range(150)]
     rest = from_step(data, 300, 5, 97)

@@ -1,4 +1,4 @@
-"""Downloads against a real server on loopback that lies, stalls and breaks."""
+"""Downloads from a real server on loopback that sends wrong content, stalls and breaks off."""
 
 import contextlib
 import gzip
@@ -28,7 +28,7 @@ TEXT = b"".join(b"a line of text, number %d\n" % i for i in range(4000))
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """Each path is a behaviour; `seen` counts requests. A slow behaviour moves the client's clock, `seconds`."""
+    """Each path is a behaviour. `seen` counts requests; slow behaviours advance the client's clock, `seconds`."""
 
     seen: ClassVar[dict[str, int]] = {}
     seconds: ClassVar[float] = 0.0
@@ -113,7 +113,7 @@ SERVER_TIME = SimpleNamespace(monotonic=lambda: Server.seconds)
 
 
 @pytest.mark.parametrize("path", ["good/t.gz", "good/t.xz", "good/t", "busy/t.gz", "breaks/t", "lying/t"])
-def test_what_can_be_had_is_had(url: str, path: str, tmp_path: Path) -> None:
+def test_a_file_is_fetched_whole(url: str, path: str, tmp_path: Path) -> None:
     Server.seen.clear()
     assert fetch(a_file(f"{url}/{path}"), tmp_path / "t.en", QUICK) == f"{url}/{path}"
     assert (tmp_path / "t.en").read_bytes() == TEXT
@@ -121,7 +121,7 @@ def test_what_can_be_had_is_had(url: str, path: str, tmp_path: Path) -> None:
     assert Server.seen == {path.split("/")[0]: {"busy": 3, "breaks": 2}.get(path.split("/")[0], 1)}
 
 
-def test_where_a_file_came_from_is_said_without_a_signature(url: str, tmp_path: Path) -> None:
+def test_the_origin_of_a_file_is_reported_without_the_query(url: str, tmp_path: Path) -> None:
     assert fetch(a_file(f"{url}/good/t.gz?key=secret"), tmp_path / "t.en", QUICK) == f"{url}/good/t.gz"
     with pytest.raises(OSError, match="404") as error:
         fetch(a_file(f"{url}/gone/t?key=secret"), tmp_path / "u.en", QUICK)
@@ -140,18 +140,18 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("path", "words", "requests"), WRONG)
-def test_what_is_wrong_is_said_and_leaves_nothing(
+def test_a_wrong_download_is_reported_and_leaves_no_file(
     url: str, path: str, words: str, requests: int, tmp_path: Path
 ) -> None:
     Server.seen.clear()
     with pytest.raises(OSError, match=rf"^t\.en cannot be fetched \({url}/{path}: .*{words}.*; put it at .*$"):
         fetch(a_file(f"{url}/{path}"), tmp_path / "t.en", QUICK)
     assert os.listdir(tmp_path) == []
-    assert Server.seen[path.split("/")[0]] == requests, "a wrong content is never tried again"
+    assert Server.seen[path.split("/")[0]] == requests, "wrong content is not downloaded again"
 
 
 @pytest.mark.parametrize("path", [path for path, _, _ in WRONG])
-def test_what_is_wrong_spoils_no_other_place(url: str, path: str, tmp_path: Path) -> None:
+def test_a_wrong_download_does_not_affect_the_next_place(url: str, path: str, tmp_path: Path) -> None:
     Server.seen.clear()
     assert fetch(a_file(f"{url}/{path}", f"{url}/good/t"), tmp_path / "t.en", QUICK) == f"{url}/good/t"
     assert os.listdir(tmp_path) == ["t.en"]
@@ -160,7 +160,7 @@ def test_what_is_wrong_spoils_no_other_place(url: str, path: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("path", ["hints/t", "drips/t"])
-def test_an_answer_that_never_begins_is_given_up(
+def test_a_response_without_a_body_is_given_up(
     url: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(phrasemodels.data.download.internet, "time", SERVER_TIME)
@@ -168,7 +168,7 @@ def test_an_answer_that_never_begins_is_given_up(
         fetch(a_file(f"{url}/{path}"), tmp_path / "t.en", QUICK)
 
 
-def test_the_body_of_a_redirection_is_not_read(url: str, tmp_path: Path) -> None:
+def test_the_body_of_a_redirect_is_not_read(url: str, tmp_path: Path) -> None:
     assert fetch(a_file(f"{url}/heavy/t"), tmp_path / "t.en", QUICK) == f"{url}/heavy/t"
 
 
@@ -201,7 +201,7 @@ def test_a_download_that_is_too_slow_is_given_up(url: str, tmp_path: Path, monke
         "[fec0::1]",
     ],
 )
-def test_a_manifest_reaches_nothing_that_is_not_on_the_internet(host: str, url: str, tmp_path: Path) -> None:
+def test_hosts_that_are_not_on_the_internet_are_refused(host: str, url: str, tmp_path: Path) -> None:
     Server.seen.clear()
     port = url.rsplit(":", 1)[1]
     with pytest.raises(OSError, match="which is not on the internet; set PHRASEMODELS_PRIVATE"):
@@ -211,13 +211,13 @@ def test_a_manifest_reaches_nothing_that_is_not_on_the_internet(host: str, url: 
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700::1111"])
-def test_but_what_is_on_the_internet(address: str) -> None:
+def test_addresses_on_the_internet_are_public(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))
 
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """What names mean, one address a question, the last one for ever; nobody knows any other."""
+    """The addresses of hosts: a lookup takes the first one, and the last one stays. Other hosts have no address."""
     meanings: dict[str, list[str]] = {}
 
     def resolve(host: str, port: int | None, *_: Any, **__: Any) -> Any:
@@ -234,7 +234,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 @pytest.fixture
 def reached(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which addresses connections go to; those on the internet lead to the server, but 1.1.1.1 answers nobody."""
+    """The addresses of all connections. They lead to the server of the test, except 1.1.1.1, which refuses."""
     asked: list[str] = []
 
     def connect(address: tuple[str, int], *_: Any, **__: Any) -> socket.socket:
@@ -257,7 +257,7 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (["127.0.0.1"], "good/t", [], {}),
     ],
 )
-def test_nor_is_it_led_there(
+def test_redirects_and_lookups_to_private_addresses_are_refused(
     meaning: list[str], path: str, went: list[str], seen: Any, url: str, names: Any, reached: list[str], tmp_path: Path
 ) -> None:
     Server.seen.clear()
@@ -267,7 +267,7 @@ def test_nor_is_it_led_there(
     assert (reached, Server.seen) == (went, seen)
 
 
-def test_a_server_is_asked_by_its_name(
+def test_requests_and_certificates_have_the_name_of_the_host(
     url: str, names: Any, reached: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = url.replace("127.0.0.1", "example.org")
@@ -286,9 +286,7 @@ def test_a_server_is_asked_by_its_name(
     assert {*certificates} == {"example.org"} and {*reached} == {"8.8.8.8"}
 
 
-def test_a_name_that_nobody_knows_is_for_a_proxy(
-    url: str, names: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_looks_up_unknown_hosts(url: str, names: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = a_file("http://example.org/t")
     with pytest.raises(OSError, match=r"example\.org has no address"):
         fetch(file, tmp_path / "t.en", Sources(wait=0.01))
@@ -312,13 +310,15 @@ def test_a_name_that_nobody_knows_is_for_a_proxy(
         "127.1..",
     ],
 )
-def test_what_nobody_asks_a_proxy_for(host: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_hosts_are_refused_also_with_a_proxy(
+    host: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", url)
     with pytest.raises(OSError, match="which is not on the internet"):
         fetch(a_file(f"http://{host}/t"), tmp_path / "t.en", Sources(wait=0.01))
 
 
-def test_a_folder_in_the_place_of_a_file_is_said(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "corpus" / "t.en.gz").mkdir(parents=True)
     with pytest.raises(OSError, match=r"cannot be fetched \(.*/corpus/t.en.gz: not a file\); put it at"):
         fetch(a_file(), tmp_path / "t.en", Sources((tmp_path,)))
@@ -333,7 +333,7 @@ def test_urls_are_tried_in_order_and_a_mirror_comes_first(url: str, tmp_path: Pa
     assert (tmp_path / "u.en").read_bytes() == TEXT
 
 
-def test_a_bomb_is_stopped_at_the_promised_size(tmp_path: Path) -> None:
+def test_a_decompression_bomb_is_stopped_at_the_size_of_the_manifest(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "t.en.gz").write_bytes(gzip.compress(bytes(200_000_000)))
     with pytest.raises(OSError, match=r"t\.en\.gz: holds more than the 110890 bytes"):
@@ -341,7 +341,7 @@ def test_a_bomb_is_stopped_at_the_promised_size(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["corpus"]
 
 
-def test_too_little_room_is_said_before_anything_is_written(tmp_path: Path) -> None:
+def test_too_little_space_is_reported_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="MiB are needed"):
         free_space(tmp_path, 1 << 60)
 
@@ -358,7 +358,7 @@ def test_too_little_room_is_said_before_anything_is_written(tmp_path: Path) -> N
         ("[" + "a." * 50_000 + "b]\nx = 1", "a"),
     ],
 )
-def test_a_bad_manifest_is_refused_with_its_place(text: str, words: str, tmp_path: Path) -> None:
+def test_a_wrong_manifest_is_named(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(text)
     with pytest.raises(ValueError, match=words) as error:

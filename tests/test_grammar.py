@@ -1,4 +1,4 @@
-"""The sample corpora: one translation a sentence, analyses that fit, idioms that are known, and the same bytes everywhere."""
+"""Sentences of the sample grammar: translations, trees, idioms, splits, and reproducible bytes."""
 
 import hashlib
 import itertools
@@ -35,7 +35,7 @@ import hashlib
 from phrasemodels.data.samples.sentences import corpus
 print(hashlib.sha256(repr(corpus(3, {"train": 300, "test": 50})).encode()).hexdigest())
 """
-# the literal translation, as a prefix of its forms, of every word that makes up an idiom
+# the literal translation of every word of an idiom, as a prefix of its inflected forms
 LITERAL = dict(
     pair.split("=")
     for pair in """
@@ -152,7 +152,7 @@ def is_projective_tree(heads):
     return heads.count(0) == 1 and len(tops) == 1 and not crossing
 
 
-def test_analyses_fit_the_sentence(sentences):
+def test_trees_tags_and_heads_are_consistent(sentences):
     for sentence in sentences[:2_000]:
         leaves = re.findall(r"\(([^ ()]+) ([^ ()]+)\)", sentence.tree)
         assert leaves == list(zip(sentence.tags, sentence.source, strict=True))
@@ -164,24 +164,24 @@ def test_analyses_fit_the_sentence(sentences):
         assert sentence.source[-1] in ".?"
 
 
-def test_one_translation_and_one_tree_a_sentence():
+def test_a_sentence_has_one_translation_and_one_tree():
     rng, reached, repeated = random.Random(0), {}, 0
     for name in itertools.islice(
         itertools.cycle([None, None, *IDIOMS]), 20_000
-    ):  # with repetitions, which are what could disagree
+    ):  # so many draws repeat sentences, and repeated ones must agree
         if sentence := draw(rng, name):
             repeated += sentence.source in reached
             assert reached.setdefault(sentence.source, sentence) == sentence
     assert repeated > 100
 
 
-def test_idioms_are_where_they_are_said_to_be(sentences):
+def test_sentences_have_exactly_the_idiom_that_they_name(sentences):
     assert abs(sum(sentence.idiom is not None for sentence in sentences) / len(sentences) - 0.3) < 0.02
     for sentence in sentences:
         assert readings(" ".join(sentence.source)) == [name for name in [sentence.idiom] if name]
 
 
-def test_every_word_of_an_idiom_has_its_literal_translation_in_plain_sentences(sentences):
+def test_every_word_of_an_idiom_occurs_with_its_literal_translation(sentences):
     words = {word for name in IDIOMS for word in name.split()} - {"X", "'s", "a", "the", "be"}
     assert words == LITERAL.keys()
     plain = [sentence for sentence in sentences if sentence.idiom is None]
@@ -205,13 +205,13 @@ def test_splits_are_disjoint(seed, sizes, share):
     assert len(set(sources)) == len(sources)
 
 
-def test_a_larger_training_split_keeps_everything():
+def test_a_larger_training_split_begins_with_the_smaller_one():
     small, large = corpus(2, {"train": 200, "test": 50}), corpus(2, {"train": 400, "test": 50})
     assert large["test"] == small["test"]
     assert large["train"][:200] == small["train"]
 
 
-def test_same_bytes_under_any_hash_seed():
+def test_the_same_bytes_under_any_hash_seed():
     digests = {
         subprocess.run(
             [sys.executable, "-c", DIGEST],
@@ -226,12 +226,12 @@ def test_same_bytes_under_any_hash_seed():
 
 
 @pytest.mark.parametrize(("sizes", "share", "message"), [({"a": -1}, 0.3, "0 or more"), ({"a": 1}, 1.5, "from 0 to 1")])
-def test_bad_requests_say_what_to_do(sizes, share, message):
+def test_wrong_sizes_and_shares_are_refused(sizes, share, message):
     with pytest.raises(ValueError, match=message):
         corpus(0, sizes, share)
 
 
-def test_an_exhausted_grammar_says_so(monkeypatch):
+def test_an_exhausted_grammar_is_reported(monkeypatch):
     monkeypatch.setattr("phrasemodels.data.samples.splits.ATTEMPTS", 0)
     with pytest.raises(ValueError, match="ask for fewer"):
         corpus(0, {"a": 1})

@@ -1,4 +1,4 @@
-"""The other sample records: labels, logical forms and supporting facts that hold by construction, checked by other means."""
+"""The other sample corpora: labels, logical forms and supporting facts, checked independently of the generator."""
 
 import math
 import re
@@ -38,7 +38,7 @@ def test_splits_are_disjoint_and_reproducible(name):
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_bad_sizes_say_what_to_do(name):
+def test_wrong_sizes_are_refused(name):
     with pytest.raises(ValueError, match="0 or more"):
         GENERATORS[name][0](4, {"train": -1})
 
@@ -47,7 +47,7 @@ def dog(**fields):
     return NounPhrase(NOUNS["dog"], DETERMINERS["the"], **fields)
 
 
-def test_steps_between_premise_and_hypothesis(monkeypatch):
+def test_reduced_contradicted_and_extended_clauses(monkeypatch):
     premise = Clause(dog(adjective=ADJECTIVES["old"]), VERBS["sleep"], "past", adverb=ADVERBS["yesterday"])
     assert reduced(premise) == {"subject": replace(premise, subject=dog()), "adverb": replace(premise, adverb=None)}
     monkeypatch.setattr("phrasemodels.data.samples.entailment.pick", lambda rng, options: options[0])
@@ -63,7 +63,7 @@ def test_steps_between_premise_and_hypothesis(monkeypatch):
     assert extended(Low(), premise).keys() == {"place"}
 
 
-def test_pairs_have_each_label_as_often_and_trees_on_both_sides():
+def test_labels_of_pairs_are_balanced_and_both_sentences_have_trees():
     records = pairs(1, {"train": 900})["train"]
     assert Counter(record.label for record in records) == dict.fromkeys(LABELS, 300)
     for record in records:
@@ -75,7 +75,7 @@ def test_pairs_have_each_label_as_often_and_trees_on_both_sides():
     assert all(idiomatic[name, label] > 5 for name in ("give X a hand", "hit the sack") for label in LABELS)
 
 
-def test_polarity_of_short_sentences():
+def test_labels_of_short_sentences_follow_from_their_words():
     seen = Counter()
     for record in classified(1, {"train": 3_000})["train"]:
         text = " ".join(record.sentence.source)
@@ -92,7 +92,7 @@ def test_polarity_of_short_sentences():
     assert min(seen.values()) > 200
 
 
-def test_reasons_do_not_change_the_label():
+def test_a_clause_with_because_does_not_change_the_label():
     labels = Counter()
     for record in classified(2, {"train": 3_000})["train"]:
         text = " ".join(record.sentence.source)
@@ -101,7 +101,7 @@ def test_reasons_do_not_change_the_label():
     assert labels.keys() == {("good", "positive"), ("bad", "negative")}
 
 
-def test_logical_forms_are_closed_and_follow_from_the_question():
+def test_logical_forms_bind_all_variables_and_follow_from_the_question():
     reached = {}
     for seed in range(5):
         for question in questions(seed, {"train": 600})["train"]:
@@ -115,7 +115,7 @@ def test_logical_forms_are_closed_and_follow_from_the_question():
 
 
 def rooms_of(facts, thing):
-    """The rooms a thing was in, read off the text alone: a small second implementation."""
+    """Return the rooms that a thing was in, from the text alone: a second implementation."""
     where, holder, rooms = {}, None, []
     for fact in facts:
         text = " ".join(fact)
@@ -127,7 +127,7 @@ def rooms_of(facts, thing):
             rooms.append(where.get(fact[0]))
         if holder == fact[0]:
             rooms.append(where.get(holder))
-    known = [room for room in rooms if room]  # supporting facts alone do not say where a thing was taken
+    known = [room for room in rooms if room]  # supporting facts alone may not tell where a thing was taken
     return [room for i, room in enumerate(known) if i == 0 or known[i - 1] != room]
 
 
@@ -156,7 +156,7 @@ def test_support_must_be_one_to_three():
 
 
 def value(tokens):
-    """Of a formula in prefix notation, read from the left."""
+    """Return the value of a formula in prefix notation; its tokens are consumed."""
     token = tokens.pop(0)
     if token != "(":
         return int(token)
@@ -167,7 +167,7 @@ def value(tokens):
     return sum(values) if operator == "+" else math.prod(values)
 
 
-def test_both_notations_of_a_formula_have_one_value_and_depths_come_in_turn():
+def test_both_notations_of_a_formula_have_the_same_value_and_depths_alternate():
     records = formulas(1, {"train": 500}, 6)["train"]
     assert [record.depth for record in records] == [2, 3, 4, 5, 6] * 100
     for record in records:

@@ -1,4 +1,4 @@
-"""Text and names that nobody vouches for, through a real run: into pages, into MLflow, into SQL."""
+"""Untrusted text and names through a real run: pages, MLflow and SQL."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ TINY = ("train.steps=4", "train.evaluate_every=4", "train.checkpoint_every=4", "
 
 @dataclass(frozen=True)
 class Hostile:
-    """BITEXT whose sentences and groups are hostile in turn."""
+    """BITEXT whose sentences and groups hold the hostile texts in turn."""
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> dict[str, pa.Table]:
         return {split: hostile(found) for split, found in Translations().tables(seed, sizes).items()}
@@ -48,7 +48,7 @@ def hostile(found: pa.Table) -> pa.Table:
 
 
 class Read(HTMLParser):
-    """What a browser makes of a page: its elements, and its text."""
+    """A parsed page: its elements and attributes, and its text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -64,15 +64,15 @@ class Read(HTMLParser):
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("question", "message"),
     [("", "is empty"), (" ;", "is empty"), ("-- x", "is empty"), ("select '\ud800'", "is no UTF-8")],
 )
-def test_what_is_no_question_is_said_in_a_line(question: str, said: str, store: Store) -> None:
-    with pytest.raises(ValueError, match=f"^the question {said}: .*$"):
+def test_a_query_that_is_empty_or_not_utf8_is_refused_in_one_line(question: str, message: str, store: Store) -> None:
+    with pytest.raises(ValueError, match=f"^the question {message}: .*$"):
         query(store, Tracker("sqlite:///nowhere.db"), question)
 
 
-def test_nothing_printed_commands_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     evil = "\x1b]0;evil\x07\x9b2J\x7f犬"
     print_rows(evil, [evil], [{evil: evil}])
     out = capsys.readouterr().out
@@ -82,7 +82,7 @@ def test_nothing_printed_commands_a_terminal(capsys: pytest.CaptureFixture[str])
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Read]:
-    """A table whose rows have hostile names, run in this process and told to MLflow; its page."""
+    """A table whose rows have hostile names, run in this process and logged to MLflow, and its page."""
     (row,) = table("000", "1", "sample", 1, TINY, ["transformer"]).experiments
     recipe = replace(row.recipe, corpus=SampleCorpus(train=60, dev=10, test=20, records=Hostile()))
     rows = tuple(
@@ -98,7 +98,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Read]:
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_text_is_text(ran: tuple[Session, Read], text: str) -> None:
+def test_hostile_text_stays_text_in_pages_sql_and_mlflow(ran: tuple[Session, Read], text: str) -> None:
     session, page = ran
     assert not [name for name in page.elements if re.search(r"evil|[^a-z0-9:-]", name, re.I)]
     assert " ".join(text.split()) in " ".join(page.text.split())

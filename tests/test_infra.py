@@ -1,4 +1,4 @@
-"""Deployment files agree with the code, and settings refuse what is wrong without saying a secret."""
+"""Deployment files agree with the code; settings are checked, and their errors show no secret."""
 
 import functools
 import http.server
@@ -37,7 +37,7 @@ def documents(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((INFRA / name).read_text()))
 
 
-def test_deployments_name_flows_and_parameters_that_exist() -> None:
+def test_deployments_have_existing_flows_and_parameters() -> None:
     found = yaml.safe_load((PROJECT / "prefect.yaml").read_text())["deployments"]
     assert {d["name"]: [s["slug"] for s in d["schedules"]] for d in found} == {
         "sample": [], "tables": ["nightly", "weekly"], "store": ["daily"]}  # fmt: skip
@@ -50,20 +50,23 @@ def test_deployments_name_flows_and_parameters_that_exist() -> None:
 def test_tables_are_chosen_by_paper_and_number() -> None:
     assert chosen(["004"], ["parser", "1"]) == [("004", "1"), ("004", "parser")]
     assert {paper for paper, _ in chosen([], ["2"])} == {"000", "001", "002", "004"}
-    for papers, tables, said in ((["00"], [], "no paper '00'"), (["004"], ["nmt"], "no table 'nmt' of these papers")):
-        with pytest.raises(ValueError, match=said):
+    for papers, tables, message in (
+        (["00"], [], "no paper '00'"),
+        (["004"], ["nmt"], "no table 'nmt' of these papers"),
+    ):
+        with pytest.raises(ValueError, match=message):
             chosen(papers, tables)
 
 
 @pytest.mark.parametrize("file", ["compose.yaml", "kubernetes-pool.yaml"])
-def test_no_run_waits_for_a_worker_where_it_would_not_be_cancelled(file: str) -> None:
+def test_workers_have_no_limit_so_that_prefect_cancels_concurrent_runs(file: str) -> None:
     started = re.sub(r"[\[\],\s]+", " ", (INFRA / file).read_text())
     assert "prefect worker start --pool phrasemodels" in started
     assert "--limit" not in started
 
 
 def variables() -> dict[str, set[str]]:
-    """Variables that deployment files give to our processes."""
+    """Return the variables that deployment files set for our processes."""
     compose, (config, *_) = documents("compose.yaml")[0], documents("ray-cluster.yaml")
     job = json.loads((INFRA / "kubernetes-job.json").read_text())["variables"]["properties"]["env"]["default"]
     return {
@@ -74,14 +77,14 @@ def variables() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("file", ["compose", "ray-cluster", "job"])
-def test_deployment_files_give_only_settings_that_are_read(file: str) -> None:
+def test_deployment_files_set_only_existing_settings(file: str) -> None:
     known = {f"PHRASEMODELS_{name.upper()}" for name in Settings.model_fields}
     given = {name for name in variables()[file] if name.startswith("PHRASEMODELS_")}
     assert given
     assert given <= known
 
 
-def test_the_worker_on_kubernetes_takes_the_template_of_its_jobs() -> None:
+def test_the_kubernetes_worker_accepts_the_job_template() -> None:
     from prefect.utilities.templating import apply_values
     from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
 
@@ -92,7 +95,7 @@ def test_the_worker_on_kubernetes_takes_the_template_of_its_jobs() -> None:
     assert container["image"] == "phrasemodels:latest"
 
 
-def test_compose_publishes_loopback_only_and_has_no_secret_of_its_own() -> None:
+def test_compose_publishes_ports_on_loopback_only_and_holds_no_secret() -> None:
     compose = documents("compose.yaml")[0]
     for name, service in compose["services"].items():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
@@ -102,7 +105,7 @@ def test_compose_publishes_loopback_only_and_has_no_secret_of_its_own() -> None:
             assert source in compose["volumes"] or (INFRA / source).exists(), volume
     text = (INFRA / "compose.yaml").read_text()
     secrets = set(re.findall(r"\$\{(\w+):\?", text))
-    chosen = {"PHRASEMODELS_IMAGE", "S3_IMAGE", "NODES", "NODE_CPUS", "CACHE_GIB"}  # these alone have defaults
+    chosen = {"PHRASEMODELS_IMAGE", "S3_IMAGE", "NODES", "NODE_CPUS", "CACHE_GIB"}  # only these have defaults
     assert set(re.findall(r"\$\{(\w+):-", text)) == chosen
     assert not re.search(r"\$\{\w+\}", text)
     assert not re.search(r"://[^@\s/]+:[^@\s/]*@", "".join(map(str, words_of_commands(compose))))
@@ -110,12 +113,12 @@ def test_compose_publishes_loopback_only_and_has_no_secret_of_its_own() -> None:
 
 
 def words_of_commands(compose: dict[str, Any]) -> Iterator[str]:
-    """What the list of processes shows."""
+    """Yield the words of all commands, which the list of processes shows."""
     for service in compose["services"].values():
         yield from service.get("command", [])
 
 
-def test_the_image_is_made_of_files_that_exist() -> None:
+def test_the_dockerfile_copies_existing_files() -> None:
     lines = (INFRA / "Dockerfile").read_text().splitlines()
     copied = [word for line in lines if line.startswith("COPY") for word in line.split()[1:-1]]
     assert [name for name in copied if not (PROJECT / name).exists()] == []
@@ -126,7 +129,7 @@ def test_the_image_is_made_of_files_that_exist() -> None:
     assert {"s3", "server"} <= project["project"]["optional-dependencies"].keys()
 
 
-def test_manifests_agree_with_what_is_installed_and_with_each_other() -> None:
+def test_kubernetes_manifests_agree_with_the_pins_and_with_each_other() -> None:
     pins = dict(re.findall(r"^(\w+)==(\S+)$", (PROJECT / "constraints.txt").read_text(), re.M))
     config, cluster = documents("ray-cluster.yaml")
     assert cluster["spec"]["rayVersion"] == pins["ray"]
@@ -152,7 +155,7 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_settings_come_from_a_file_and_variables_win(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_override_the_settings_file(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (clean / "pm.toml").write_text('store = "s3://bucket/here"\ncache = "near"\ncpus = 3\n')
     monkeypatch.setenv("PHRASEMODELS_SETTINGS", str(clean / "pm.toml"))
     monkeypatch.setenv("PHRASEMODELS_CPUS", "2")
@@ -195,7 +198,7 @@ def test_settings_come_from_a_file_and_variables_win(clean: Path, monkeypatch: p
         ("PHRASEMODELS_SETTINGS", "nowhere.toml", "names nowhere.toml, which is not a file"),
     ],
 )
-def test_a_wrong_setting_is_named_in_a_line_without_its_value(clean, monkeypatch, name, value, message) -> None:
+def test_a_wrong_setting_is_named_in_one_line_without_its_value(clean, monkeypatch, name, value, message) -> None:
     monkeypatch.setenv(name, value)
     for secret in SECRETS:
         monkeypatch.delenv(secret, raising=False)
@@ -216,12 +219,12 @@ def test_a_wrong_setting_is_named_in_a_line_without_its_value(clean, monkeypatch
         ("prefect_api_url", "http://localhost:4200/api", ""),
         ("mlflow_uri", "http://[::1]:5000", ""),
         ("mlflow_uri", "sqlite:///here.db", ""),
-        ("mlflow_uri", "postgresql://host/mlflow", ""),  # it asks for the password by itself
+        ("mlflow_uri", "postgresql://host/mlflow", ""),  # Postgres asks for the password itself
         ("mlflow_uri", "postgresql://user@host/mlflow", ""),
         ("store", "/x/?s=1#a@b", ""),
     ],
 )
-def test_another_machine_needs_a_password_and_this_one_none(clean, monkeypatch, name, value, secret) -> None:
+def test_services_on_other_machines_need_a_password(clean, monkeypatch, name, value, secret) -> None:
     for known in SECRETS:
         monkeypatch.delenv(known, raising=False)
     if secret:
@@ -229,47 +232,49 @@ def test_another_machine_needs_a_password_and_this_one_none(clean, monkeypatch, 
     assert getattr(Settings(**{name: value}), name) == value
 
 
-def test_a_user_without_a_password_is_none(clean, monkeypatch) -> None:
+def test_a_user_without_a_password_is_refused(clean, monkeypatch) -> None:
     monkeypatch.delenv("PREFECT_API_KEY", raising=False)
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "admin:")
     with pytest.raises(ValueError, match=r"prefect_api_url: .*set PREFECT_API_AUTH_STRING"):
         Settings(prefect_api_url="http://prefect:4200/api")
 
 
-def test_a_store_that_no_database_can_lie_in_is_named(clean: Path) -> None:
+def test_a_store_with_a_question_mark_in_its_name_is_refused_for_mlflow(clean: Path) -> None:
     with pytest.raises(ValueError, match=r"st\?ore: MLflow cannot use a folder .*; choose another"):
         Settings(store=clean / "st?ore").tracking_uri  # noqa: B018
 
 
 @pytest.mark.parametrize(("token", "mode"), [("7" * 32, "token"), ("", "disabled")])
-def test_who_has_a_token_shows_it_to_ray(token: str, mode: str) -> None:
-    ours = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"} | {"RAY_AUTH_TOKEN": token}
-    said = [sys.executable, "-c", "import os, phrasemodels.infra.environment; print(os.environ['RAY_AUTH_MODE'])"]
-    assert subprocess.run(said, env=ours, cwd=PROJECT, capture_output=True, text=True).stdout.strip() == mode
+def test_ray_uses_a_token_if_there_is_one(token: str, mode: str) -> None:
+    inherited = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"} | {
+        "RAY_AUTH_TOKEN": token
+    }
+    command = [sys.executable, "-c", "import os, phrasemodels.infra.environment; print(os.environ['RAY_AUTH_MODE'])"]
+    assert subprocess.run(command, env=inherited, cwd=PROJECT, capture_output=True, text=True).stdout.strip() == mode
 
 
 @pytest.mark.parametrize("given", ["", "intranet", "*"])
-def test_no_proxy_is_asked_for_what_runs_here(given: str, tmp_path: Path) -> None:
-    """By clients of urllib, httpx (Prefect) and requests (MLflow); the proxy does not answer."""
+def test_services_on_this_machine_are_reached_without_a_proxy(given: str, tmp_path: Path) -> None:
+    """Clients: urllib, httpx (Prefect) and requests (MLflow). The proxy does not answer."""
     (tmp_path / "api" / "admin").mkdir(parents=True)
     (tmp_path / "api" / "admin" / "version").write_text('"3"')
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        asked = (
+        code = (
             f"from phrasemodels.infra import services; services.wait_for(services.Server('{url}')); "
             "import httpx, requests; "
             f"print(httpx.get('{url}/api/').status_code, requests.get('{url}/api/').status_code)"
         )
-        ours = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
-        ours |= {"http_proxy": "http://127.0.0.1:9", "NO_PROXY": given}
-        said = subprocess.run([sys.executable, "-c", asked], env=ours, cwd=PROJECT, capture_output=True, text=True)
+        inherited = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
+        inherited |= {"http_proxy": "http://127.0.0.1:9", "NO_PROXY": given}
+        done = subprocess.run([sys.executable, "-c", code], env=inherited, cwd=PROJECT, capture_output=True, text=True)
         server.shutdown()
-    assert said.stdout.split() == ["200", "200"], said.stderr
+    assert done.stdout.split() == ["200", "200"], done.stderr
 
 
-def test_a_server_that_ended_is_not_waited_for(tmp_path: Path) -> None:
+def test_waiting_for_a_server_stops_when_its_process_ends(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
     gone.wait()
     (tmp_path / "log").write_text("sqlite3.OperationalError: database or disk is full\nended\n")
@@ -279,21 +284,21 @@ def test_a_server_that_ended_is_not_waited_for(tmp_path: Path) -> None:
         wait_for(Server("http://127.0.0.1:9", gone))
 
 
-def test_the_server_that_prefect_itself_would_take_needs_a_password_too(clean: Path, monkeypatch) -> None:
+def test_prefects_own_variable_for_the_server_needs_a_password_too(clean: Path, monkeypatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "http://10.1.2.3:4200/api")
     with pytest.raises(ValueError, match=r"prefect_api_url: .*set PREFECT_API_AUTH_STRING"), services(Settings()):
         pass
 
 
 @pytest.mark.parametrize(("text", "message"), [("stroe = 'x'", "did you mean store"), ("store = [", "is not TOML")])
-def test_a_wrong_file_of_settings_is_refused(clean, monkeypatch, text, message) -> None:
+def test_a_wrong_settings_file_is_refused(clean, monkeypatch, text, message) -> None:
     (clean / "pm.toml").write_text(text)
     monkeypatch.setenv("PHRASEMODELS_SETTINGS", str(clean / "pm.toml"))
     with pytest.raises(ValueError, match=message):
         Settings()
 
 
-def test_a_cluster_of_one_node_is_refused_and_gpus_that_are_not_there_too(tmp_path: Path) -> None:
+def test_a_cluster_of_one_node_and_missing_gpus_are_refused(tmp_path: Path) -> None:
     try:
         with pytest.raises(OSError, match="Ray has one node"):
             start_ray(Settings(store=str(tmp_path), cpus=1, cluster=True))
@@ -317,12 +322,12 @@ def test_a_cluster_of_one_node_is_refused_and_gpus_that_are_not_there_too(tmp_pa
         ({"CPU": 1.0, "GPU": 2.0}, [{"CPU": 9, "GPU": 3}, {"CPU": 9, "GPU": 1}], 1),
     ],
 )
-def test_what_a_worker_holds_is_on_one_node_and_a_part_of_a_gpu_on_one_gpu(bundle, nodes, room) -> None:
+def test_bundles_are_on_one_node_and_fractions_of_a_gpu_on_one_gpu(bundle, nodes, room) -> None:
     assert sum(bundles_on(node, bundle) for node in nodes) == room
 
 
-def test_trainings_share_a_gpu_by_fractions(tmp_path: Path) -> None:
-    """Ray is told of a GPU; two trainings are on it at once, for each waits for the other."""
+def test_two_trainings_share_a_gpu(tmp_path: Path) -> None:
+    """Ray is given a GPU that need not exist. Two trainings run on it at once, since each waits for the other."""
     import ray
 
     def meet(folder: str, me: int) -> None:
@@ -335,7 +340,7 @@ def test_trainings_share_a_gpu_by_fractions(tmp_path: Path) -> None:
         until = time.monotonic() + 300
         while not Path(folder, str(1 - me)).exists():
             if time.monotonic() > until:
-                raise ValueError("the other did not come")
+                raise ValueError("the other training did not start")
             time.sleep(0.1)
 
     ray.init(address="local", num_cpus=3, num_gpus=1, include_dashboard=False, _node_ip_address="127.0.0.1",

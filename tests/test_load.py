@@ -1,4 +1,4 @@
-"""Many at once: twenty trainings that log to one MLflow server."""
+"""Load: twenty trainings log to one MLflow server at once."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ TRAININGS, ROWS = 20, 30
 
 @pytest.mark.slow
 def test_twenty_trainings_log_every_row_once_into_one_mlflow(tmp_path: Path) -> None:
-    """Each reports its whole history after every evaluation, as the loop does; one in four is interrupted and repeats."""
+    """Each training logs its whole history after every evaluation; every fourth is interrupted and logs again."""
     port = free_port()
     server = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
               "--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db", "--artifacts-destination", str(tmp_path)]  # fmt: skip
@@ -43,7 +43,7 @@ def test_twenty_trainings_log_every_row_once_into_one_mlflow(tmp_path: Path) -> 
 
 
 def trained(tracker: Tracker, number: int) -> str:
-    """A training of so many rows, as the tracker sees it."""
+    """Log a training of ROWS evaluations; return the id of its run."""
     history: list[dict[str, float]] = []
     run_id = tracker.open_run("load", f"training {number}", f"key {number}", {})
     tracker.parameters(run_id, {"seed": number})

@@ -1,4 +1,4 @@
-"""Manifests: strict, pinned, and all of a piece with the readers and with the mirror."""
+"""Manifests: unknown keys, pinned addresses, and agreement with the readers and the mirror."""
 
 import inspect
 import json
@@ -57,7 +57,7 @@ def manifest(folder: Path, old: str = "", new: str = "") -> Manifest:
     return read(path)
 
 
-def test_what_a_manifest_says(tmp_path: Path) -> None:
+def test_a_manifest_has_files_splits_and_terms(tmp_path: Path) -> None:
     small = manifest(tmp_path)
     assert isinstance(small.files[0].build, Concatenation)
     assert small.files[0].build.parts == ("a", "b")
@@ -88,7 +88,7 @@ def test_what_a_manifest_says(tmp_path: Path) -> None:
         ("rows = 2", r'"a\n\u001b[2J" = 2', r"splits\.train\.a\\n\\x1b\[2J: "),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_a_wrong_key_is_named(tmp_path: Path, old: str, new: str, words: str) -> None:
     with pytest.raises(ValueError, match=r"small\.toml: .*" + words) as error:
         manifest(tmp_path, old, new)
     assert str(error.value).isprintable()
@@ -101,7 +101,7 @@ def test_every_corpus_has_a_manifest() -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_manifests_and_readers_fit(name: str) -> None:
+def test_options_of_manifests_are_options_of_their_readers(name: str) -> None:
     corpus = load(name)
     assert corpus.name == name
     mirrors = [file.mirror for file in corpus.files]

@@ -1,6 +1,6 @@
-"""Readers of what comes from outside: what is broken is refused in a line, or is as if it were not there.
+"""Readers of external input: broken input is refused in one line, or treated as missing.
 
-FINDS broke them once, thrown by fuzz.py.
+FINDS are inputs of fuzz.py that broke a reader once.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from outside import OUTSIDE, attempt
 
 @contextlib.contextmanager
 def no_more_than(memory: int) -> Iterator[None]:
-    """Meanwhile this process gets so many bytes of addresses, and no more."""
+    """Limit the address space of this process to `memory` more bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + memory, hard))
@@ -33,11 +33,11 @@ def nameless() -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("x", "text")
-    return out.getvalue().replace(b"x", b"\0")  # after which a name ends
+    return out.getvalue().replace(b"x", b"\0")  # a NUL ends the name
 
 
 def misnamed(central: bool = True) -> bytes:
-    """A zip whose entry, or what the central directory says of it, is called \xff, in UTF-8 as the flag has it."""
+    """A zip with a name that is not UTF-8, although its flag says so: in the central directory, or in the entry."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("é", b"x")
@@ -46,11 +46,11 @@ def misnamed(central: bool = True) -> bytes:
     return content[:place] + b"\xff\xff" + content[place + 2 :]
 
 
-def said_of_a_file(said: bytes) -> bytes:
+def with_pax_header(header: bytes) -> bytes:
     """A tar archive with a pax header of these bytes."""
     info = tarfile.TarInfo("x")
-    info.type, info.size = tarfile.XHDTYPE, len(said)
-    return info.tobuf() + said.ljust(512, b"\0") + tarfile.TarInfo("y").tobuf() + bytes(1024)
+    info.type, info.size = tarfile.XHDTYPE, len(header)
+    return info.tobuf() + header.ljust(512, b"\0") + tarfile.TarInfo("y").tobuf() + bytes(1024)
 
 
 FINDS = [
@@ -60,7 +60,7 @@ FINDS = [
     ("zip", misnamed()),
     ("zip", misnamed(central=False)),
     ("tar", b"\x1f\x8b\x08" + bytes(40)),
-    ("tar", said_of_a_file(b"9" * 20 + b" x=y\n")),
+    ("tar", with_pax_header(b"9" * 20 + b" x=y\n")),
     ("xz", b"Z" + b"\xff" * 100),
     ("manifest of a corpus", b'name = "\xff"'),
     ("manifest of a corpus", b"x = " + b"[" * 100_000),
@@ -135,7 +135,7 @@ FINDS = [
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_what_is_well_formed_is_taken(name: str, tmp_path: Path) -> None:
+def test_well_formed_input_is_read(name: str, tmp_path: Path) -> None:
     for number, seed in enumerate(OUTSIDE[name].seeds):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -144,14 +144,14 @@ def test_what_is_well_formed_is_taken(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "content"), FINDS)
-def test_what_was_found_once_is_refused_as_it_should(name: str, content: bytes, tmp_path: Path) -> None:
+def test_input_that_broke_a_reader_once_is_refused_properly(name: str, content: bytes, tmp_path: Path) -> None:
     assert content not in OUTSIDE[name].seeds
     with no_more_than(2 << 30):
         attempt(name, content, tmp_path / "x")
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_nothing_broken_breaks_a_reader(name: str, tmp_path: Path) -> None:
+def test_mutated_input_breaks_no_reader(name: str, tmp_path: Path) -> None:
     chance, seeds = random.Random(name), list(OUTSIDE[name].seeds)
     for number in range(40):
         attempt(name, broken(chance.choice(seeds), seeds, chance), tmp_path / str(number))

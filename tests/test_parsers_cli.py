@@ -37,8 +37,8 @@ def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("minutes", ["-1", "0", "nan", "inf", "1e300"])
 def test_minutes_have_bounds(environment: dict[str, str], minutes: str) -> None:
-    told = str(run(environment, "train", "--treebank", "nowhere", "--minutes", minutes).exception)
-    assert told == f"--minutes {float(minutes)}: at least 0.1, at most 100000"
+    message = str(run(environment, "train", "--treebank", "nowhere", "--minutes", minutes).exception)
+    assert message == f"--minutes {float(minutes)}: at least 0.1, at most 100000"
 
 
 @pytest.mark.needs_mirror("corpora", "parsers")

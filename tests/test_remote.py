@@ -1,4 +1,4 @@
-"""A store that several nodes share, against a real S3 server and a folder."""
+"""A store with shared storage: a real S3 server, and a folder that several nodes share."""
 
 import contextlib
 import errno
@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
-from test_upkeep import OLD, Text, age, chain, write
+from test_gc import OLD, Text, age, chain, write
 
 from phrasemodels.data.store.artifacts import describe
 from phrasemodels.data.store.gc import DAY, damage, trim, trimmed
@@ -32,7 +32,7 @@ from phrasemodels.infra.services import free_port
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a bucket on a server of our own."""
+    """The URL of a bucket on an S3 server that is started here."""
     pytest.importorskip("moto")
     pytest.importorskip("s3fs")
     port, log = free_port(), tmp_path_factory.mktemp("s3") / "log"
@@ -70,7 +70,7 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStorage:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> ObjectStorage:
-    """Storage in a folder that nodes share."""
+    """Shared storage in a folder."""
     return ObjectStorage((tmp_path / "shared").as_uri())
 
 
@@ -79,7 +79,7 @@ def nodes(shared: ObjectStorage, tmp_path: Path) -> list[Store]:
     return [Store(tmp_path / name, shared).open() for name in ("one", "two")]
 
 
-def test_what_one_node_makes_another_finds(nodes: list[Store]) -> None:
+def test_a_node_finds_the_artifacts_of_another_node(nodes: list[Store]) -> None:
     steps = chain(nodes[0], "table", "a")
     for step in steps:
         found = nodes[1].find(step)
@@ -89,21 +89,21 @@ def test_what_one_node_makes_another_finds(nodes: list[Store]) -> None:
 
 
 def racing(job: Job, settings: Text) -> dict:
-    """Another node makes the same thing, with other bytes, while this one is at work."""
+    """While this node makes the step, another node makes the same step with other bytes."""
     (job.out / "text").write_text(job.key if job.store.root.name == "two" else "mine")
     if job.store.root.name == "one":
         Store(job.store.root.parent / "two", job.store.shared).run(Step(racing, "race"))
     return {}
 
 
-def test_of_two_nodes_that_make_a_key_at_once_one_wins_for_both(nodes: list[Store]) -> None:
+def test_if_two_nodes_make_a_key_both_use_the_bytes_of_the_first(nodes: list[Store]) -> None:
     step = Step(racing, "race")
     assert nodes[0].run(step).file("text").read_text() == step.key
     assert nodes[1].find(step).file("text").read_text() == step.key
 
 
 @pytest.mark.parametrize("kind", ["flip", "delete", "manifest", "another's"])
-def test_damage_in_the_storage_is_no_hit_and_is_made_again(nodes: list[Store], kind: str) -> None:
+def test_a_damaged_artifact_in_the_storage_is_not_used_and_is_made_again(nodes: list[Store], kind: str) -> None:
     step = Step(write, "step", Text("abc"))
     shared = nodes[0].shared
     nodes[0].run(step)
@@ -133,7 +133,9 @@ HARM = [
 
 
 @pytest.mark.parametrize(("old", "new"), HARM)
-def test_what_a_manifest_cannot_mean_is_made_again(folder: ObjectStorage, tmp_path: Path, old: str, new: str) -> None:
+def test_an_artifact_with_an_invalid_manifest_is_made_again(
+    folder: ObjectStorage, tmp_path: Path, old: str, new: str
+) -> None:
     step = Step(write, "step", Text("abc"))
     one, two, three = (Store(tmp_path / name, folder) for name in ("one", "two", "three"))
     one.open().run(step)
@@ -147,7 +149,7 @@ def test_what_a_manifest_cannot_mean_is_made_again(folder: ObjectStorage, tmp_pa
     assert three.open().find(step)
 
 
-def test_the_cache_keeps_its_limit_and_nothing_is_lost(nodes: list[Store]) -> None:
+def test_the_cache_is_trimmed_to_its_limit_and_no_artifact_is_lost(nodes: list[Store]) -> None:
     steps = [Step(write, str(n), Text(str(n) * 1000)) for n in range(5)]
     for step in steps:
         nodes[0].run(step)
@@ -159,13 +161,13 @@ def test_the_cache_keeps_its_limit_and_nothing_is_lost(nodes: list[Store]) -> No
         with pytest.raises(ValueError, match="no"), trimmed(nodes[0], 3500):
             raise ValueError("no")
         assert [step for step in steps if not nodes[0].load(nodes[0].where(step.name, step.key))] == steps[2:4]
-        assert trim(nodes[0], 0) == [], "leased by a run here, by one elsewhere, and just used"
+        assert trim(nodes[0], 0) == [], "leased on this node, leased on another node, and just used"
     assert {a.key for a in trim(nodes[0], 1000)} == {step.key for step in steps[:2]}
     assert [nodes[0].find(step).file("text").read_text()[0] for step in steps] == list("01234")
 
 
 @pytest.mark.parametrize("name", ["a[1]", "a*", "a b", "ä", "100%"])
-def test_a_folder_is_called_as_its_address_says(tmp_path: Path, name: str) -> None:
+def test_special_characters_in_a_file_url_name_the_right_folder(tmp_path: Path, name: str) -> None:
     shared = ObjectStorage((tmp_path / name / "shared").as_uri())
     first, *_ = chain(Store(tmp_path / "one", shared).open(), "table", "a")
     assert Store(tmp_path / "two", shared).open().find(first)
@@ -183,7 +185,7 @@ def test_a_damaged_lease_of_another_node_fails_no_run(folder: ObjectStorage, tmp
     assert store.find(step)
 
 
-def test_the_storage_keeps_verdicts_and_runs_of_other_nodes(nodes: list[Store], monkeypatch) -> None:
+def test_gc_keeps_artifacts_of_verdicts_and_of_leases_of_other_nodes(nodes: list[Store], monkeypatch) -> None:
     steps = chain(nodes[0], "table", "a")
     shared = nodes[0].shared
     orphan, needed = Step(write, "orphan", Text("x")), Step(write, "needed", Text("y"))
@@ -200,12 +202,12 @@ def test_the_storage_keeps_verdicts_and_runs_of_other_nodes(nodes: list[Store], 
     assert not shared.leased_keys()
 
 
-def test_checkpoints_travel_and_all_workers_go_on_from_the_same(shared: ObjectStorage, tmp_path: Path) -> None:
+def test_all_workers_continue_from_the_newest_shared_checkpoint(shared: ObjectStorage, tmp_path: Path) -> None:
     here, there = (SharedCheckpoints(shared, "key", tmp_path / name) for name in ("here", "there"))
     for step in (5, 10):
         checkpoint(here.folder, step)
         here.push()
-    checkpoint(there.folder, 15)  # was never kept: the others do not have it
+    checkpoint(there.folder, 15)  # it was never uploaded, so other workers do not have it
     there.pull()
     assert [path.name for path in there.folder.iterdir()] == ["step-00000010"]
     assert (there.folder / "step-00000010" / "weights").read_text() == "10"
@@ -214,7 +216,7 @@ def test_checkpoints_travel_and_all_workers_go_on_from_the_same(shared: ObjectSt
     assert shared.listed("checkpoints", "key") == []
 
 
-def test_two_runs_that_train_the_same_take_nothing_from_each_other(
+def test_two_runs_of_one_training_remove_no_checkpoint_of_each_other(
     nodes: list[Store], tmp_path: Path, monkeypatch
 ) -> None:
     shared = nodes[0].shared
@@ -247,7 +249,7 @@ def checkpoint(folder: Path, step: int) -> None:
     (path / "state.json").write_text(json.dumps(state | {"digest": digest_of(state)}))
 
 
-def test_a_storage_that_does_not_work_is_named_and_no_secret_is(tmp_path: Path, monkeypatch) -> None:
+def test_a_broken_storage_is_named_without_its_credentials(tmp_path: Path, monkeypatch) -> None:
     pytest.importorskip("s3fs")
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "known")
@@ -258,8 +260,8 @@ def test_a_storage_that_does_not_work_is_named_and_no_secret_is(tmp_path: Path, 
     assert "hush-hush" not in str(error.value)
 
 
-def test_an_endpoint_that_goes_away_under_way_and_comes_back(tmp_path: Path, monkeypatch) -> None:
-    """The server's storage outlives it: it is in this process."""
+def test_a_step_is_published_once_a_lost_endpoint_is_back(tmp_path: Path, monkeypatch) -> None:
+    """moto keeps the storage in this process, so it outlives its server."""
     pytest.importorskip("s3fs")
     from moto.server import ThreadedMotoServer
 
@@ -279,7 +281,7 @@ def test_an_endpoint_that_goes_away_under_way_and_comes_back(tmp_path: Path, mon
     near.shared.files.mkdir("comes-and-goes")
     with pytest.raises(OSError, match="object storage s3://comes-and-goes/x does not work"):
         near.open().run(Step(cut, "cut"))
-    assert not list(near.artifacts()), "what nobody else can see does not count"
+    assert not list(near.artifacts()), "an artifact that is not published does not count"
     servers.append(ThreadedMotoServer("127.0.0.1", port, verbose=False))
     servers[1].start()
     try:
@@ -287,11 +289,11 @@ def test_an_endpoint_that_goes_away_under_way_and_comes_back(tmp_path: Path, mon
         assert far.open().find(Step(cut, "cut"))
     finally:
         servers[1].stop()
-    assert len(made) == 1, "it had only to be published"
+    assert len(made) == 1, "the second run only publishes the artifact"
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """An S3 server that answers what it is told to, in MinIO's words: no error names its condition."""
+    """An S3 server that answers with the statuses in `left`. Its errors are as MinIO's: they do not name the condition."""
 
     protocol_version = "HTTP/1.1"
     left: ClassVar[list[int]] = []
@@ -319,7 +321,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
     ("answers", "first"),
     [([200], True), ([412], False), ([409, 200], True), ([409, 409, 412], False), ([409], None), ([403], None)],
 )
-def test_who_is_first_whatever_words_a_server_has_for_it(monkeypatch, answers: list[int], first: bool | None) -> None:
+def test_publish_reads_the_http_status_of_any_s3_server(monkeypatch, answers: list[int], first: bool | None) -> None:
     pytest.importorskip("s3fs")
     monkeypatch.setattr(Answers, "left", answers)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
@@ -332,7 +334,7 @@ def test_who_is_first_whatever_words_a_server_has_for_it(monkeypatch, answers: l
             assert storage.publish(Path(), {"step": "step", "key": "key", "files": {}}) == first
 
 
-def test_of_two_that_publish_at_the_same_moment_one_wins(folder: ObjectStorage, monkeypatch) -> None:
+def test_of_two_simultaneous_publishers_one_wins(folder: ObjectStorage, monkeypatch) -> None:
     both = threading.Barrier(2)
 
     def stopped(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -355,9 +357,7 @@ def test_of_two_that_publish_at_the_same_moment_one_wins(folder: ObjectStorage, 
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_disk_that_is_full_takes_no_blob_away(
-    folder: ObjectStorage, tmp_path: Path, monkeypatch, again: bool
-) -> None:
+def test_a_full_disk_removes_no_blob(folder: ObjectStorage, tmp_path: Path, monkeypatch, again: bool) -> None:
     (tmp_path / "text").write_text("text")
     manifest = {"step": "step", "key": "key", "files": {"text": describe(tmp_path / "text")}}
     folder.publish(tmp_path, manifest)
@@ -376,7 +376,9 @@ def test_a_disk_that_is_full_takes_no_blob_away(
         (folder.replace if again else folder.publish)(tmp_path, manifest)
     assert folder.listed("blobs") == [str(blob)]
     assert blob.read_text() == before
-    assert again or blob.stat().st_mtime > time.time() - DAY, "or `gc` might take what a new manifest names"
+    assert again or blob.stat().st_mtime > time.time() - DAY, (
+        "a renewed blob looks new, so gc keeps it until its manifest is written"
+    )
 
 
 def later(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
@@ -384,7 +386,7 @@ def later(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
     monkeypatch.setattr(time, "time", lambda: now() + days * DAY)
 
 
-def test_while_a_run_lives_nothing_of_today_goes(nodes: list[Store], monkeypatch) -> None:
+def test_gc_keeps_files_of_the_last_day_during_a_run(nodes: list[Store], monkeypatch) -> None:
     shared = nodes[0].shared
     nodes[0].run(Step(write, "shard", Text("x")))
     with shared.lease(["the whole of it"]):
@@ -395,11 +397,11 @@ def test_while_a_run_lives_nothing_of_today_goes(nodes: list[Store], monkeypatch
 
 
 @pytest.mark.parametrize("inputs", [{}, {"before": Step(write, "nothing", Text(""))}])
-def test_what_a_run_takes_while_things_are_removed_stays(nodes: list[Store], monkeypatch, inputs: dict) -> None:
+def test_gc_keeps_an_artifact_that_is_leased_meanwhile(nodes: list[Store], monkeypatch, inputs: dict) -> None:
     shared, needed = (
         nodes[0].shared,
         Step(write, "needed", Text("y"), inputs),
-    )  # with inputs another key, the same bytes
+    )  # with inputs: another key with the same bytes
     for text in "xyz":
         nodes[0].run(Step(write, text, Text(text)))
     remove, begun = shared.files.rm_file, contextlib.ExitStack()
@@ -420,7 +422,7 @@ def test_what_a_run_takes_while_things_are_removed_stays(nodes: list[Store], mon
     assert nodes[0].open().find(needed).file("text").read_text() == "y"
 
 
-def test_a_blob_that_was_made_new_meanwhile_stays(folder: ObjectStorage, tmp_path: Path, monkeypatch) -> None:
+def test_gc_keeps_a_blob_that_is_renewed_meanwhile(folder: ObjectStorage, tmp_path: Path, monkeypatch) -> None:
     store = Store(tmp_path / "one", folder).open()
     store.run(Step(write, "x", Text("x")))
     for path in map(Path, (*folder.listed("manifests"), *folder.listed("blobs"))):
@@ -431,7 +433,7 @@ def test_a_blob_that_was_made_new_meanwhile_stays(folder: ObjectStorage, tmp_pat
     assert len(folder.listed("blobs")) == 1
 
 
-def test_a_lost_middle_stops_the_removal(nodes: list[Store], monkeypatch) -> None:
+def test_gc_removes_nothing_if_an_input_of_a_verdict_is_lost(nodes: list[Store], monkeypatch) -> None:
     first, second, last = chain(nodes[0], "table", "a")
     shared = nodes[0].shared
     later(monkeypatch, 30)
@@ -446,8 +448,10 @@ def test_a_lost_middle_stops_the_removal(nodes: list[Store], monkeypatch) -> Non
     assert shared.collect() == []
 
 
-@pytest.mark.parametrize(("code", "said"), [(errno.ENOSPC, "full"), (errno.EDQUOT, "full"), (errno.EROFS, "read-only")])
-def test_a_cache_that_cannot_be_written_to_is_no_fault_of_the_storage(nodes, monkeypatch, code: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "state"), [(errno.ENOSPC, "full"), (errno.EDQUOT, "full"), (errno.EROFS, "read-only")]
+)
+def test_an_unwritable_cache_is_not_reported_as_a_broken_storage(nodes, monkeypatch, code: int, state: str) -> None:
     step = Step(write, "step", Text("abc"))
     nodes[0].run(step)
 
@@ -455,12 +459,12 @@ def test_a_cache_that_cannot_be_written_to_is_no_fault_of_the_storage(nodes, mon
         raise OSError(code, os.strerror(code), target)
 
     monkeypatch.setattr(nodes[1].shared.files, "get_file", get_file)
-    with pytest.raises(OSError, match=f"^the disk of {nodes[1].root} is {said}: .*PHRASEMODELS_CACHE"):
+    with pytest.raises(OSError, match=f"^the disk of {nodes[1].root} is {state}: .*PHRASEMODELS_CACHE"):
         nodes[1].find(step)
     assert not list(nodes[1].root.glob("work/*"))
 
 
-def test_damage_in_the_storage_is_found_from_a_node_that_holds_nothing(nodes: list[Store]) -> None:
+def test_a_node_with_an_empty_cache_finds_damage_in_the_storage(nodes: list[Store]) -> None:
     first, second, last = chain(nodes[0], "table", "a")
     shared = nodes[0].shared
     assert damage(nodes[1]) == []

@@ -1,4 +1,4 @@
-"""What the code itself must not contain, and what text that nobody vouches for must not become."""
+"""The code must not contain unsafe calls, and pages must escape untrusted text."""
 
 import ast
 import re
@@ -20,14 +20,14 @@ CALLS = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "temp
 
 
 def name(node: ast.AST, known: dict[str, str]) -> str:
-    """A dotted name, with what its first part was imported as."""
+    """Return a dotted name, its first part replaced by the name that it was imported from."""
     if isinstance(node, ast.Attribute):
         return f"{name(node.value, known)}.{node.attr}"
     return known.get(node.id, node.id) if isinstance(node, ast.Name) else ""
 
 
 def imported(node: ast.AST) -> dict[str, str]:
-    """What an import calls things, and their whole names."""
+    """Return the full names that an import binds, by the names that it gives them."""
     if isinstance(node, ast.Import):
         return {alias.asname or alias.name.split(".")[0]: alias.name if alias.asname else alias.name.split(".")[0]
                 for alias in node.names} | {alias.name: alias.name for alias in node.names}  # fmt: skip
@@ -41,7 +41,7 @@ def says(node: ast.AST | None, *values: object) -> bool:
 
 
 def unsafe(path: Path) -> Iterator[str]:
-    """What a file does that can run bytes from outside."""
+    """Yield the imports and calls of a file that could run untrusted bytes."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     known = {word: whole for node in nodes for word, whole in imported(node).items()}
     for node in nodes:
@@ -61,7 +61,7 @@ def unsafe(path: Path) -> Iterator[str]:
             yield f"{where} calls {called} with a shell, or with pickles"
 
 
-def test_nothing_unpickles_evaluates_or_calls_a_shell() -> None:
+def test_no_code_unpickles_evaluates_or_calls_a_shell() -> None:
     assert len(FILES) > 100
     assert [found for path in FILES for found in unsafe(path)] == []
 
@@ -74,21 +74,21 @@ def test_nothing_unpickles_evaluates_or_calls_a_shell() -> None:
      "import importlib; importlib.import_module('pickle')", "import _pickle", "from ray import cloudpickle",
      "import pandas as pd; pd.read_pickle(p)", "from os import system; system(x)", "import ray.cloudpickle as c"],
 )  # fmt: skip
-def test_the_search_finds_what_it_looks_for(text: str, tmp_path: Path) -> None:
+def test_the_search_finds_unsafe_code(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text(text)
     assert list(unsafe(tmp_path / "x.py"))
 
 
-def test_nothing_that_is_kept_is_a_pickle() -> None:
-    """Of what the project carries, nothing begins like a pickle or a zip of pickles."""
+def test_no_kept_result_is_a_pickle() -> None:
+    """No file in results/ begins like a pickle or like a zip, which may hold pickles."""
     kept = [path for path in (PROJECT / "results").rglob("*") if path.is_file()]
     assert [
         path for path in kept if path.read_bytes()[:2] in (*(bytes((128, version)) for version in range(2, 6)), b"PK")
     ] == []
 
 
-def test_neither_pages_nor_plots_trust_text() -> None:
-    """A page escapes all but plots, which escape what stands in them."""
+def test_pages_and_plots_escape_text() -> None:
+    """Pages escape everything except plots, and plots escape their own text."""
     pages = sorted((PROJECT / "flows" / "report" / "pages").glob("*.jinja"))
     assert pages
     for page in pages:

@@ -1,4 +1,4 @@
-"""The store: what counts as a hit, and what survives."""
+"""The store: keys, cached artifacts, damage, failures and concurrent runs."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_steps_are_made_once_and_in_order(store: Store) -> None:
 
 
 @pytest.mark.parametrize("damage", ["delete", "flip", "truncate", "manifest"])
-def test_a_damaged_result_is_no_hit_and_is_made_again(store: Store, damage: str) -> None:
+def test_a_damaged_artifact_is_not_used_and_is_made_again(store: Store, damage: str) -> None:
     step = Step(write, "step", Text("abc"))
     file = store.run(step).file("text")
     if damage == "delete":
@@ -63,12 +63,14 @@ def test_a_damaged_result_is_no_hit_and_is_made_again(store: Store, damage: str)
     assert store.run(step).file("text").read_text() == "abc"
 
 
-@pytest.mark.parametrize("said", [{}, {"key": Step(write, "step", Text("abc")).key}])
-def test_what_was_copied_from_another_is_no_hit_and_is_named(store: Store, said: dict[str, str]) -> None:
+@pytest.mark.parametrize("changed_entries", [{}, {"key": Step(write, "step", Text("abc")).key}])
+def test_an_artifact_copied_over_another_is_not_used_and_is_reported(
+    store: Store, changed_entries: dict[str, str]
+) -> None:
     step, other = Step(write, "step", Text("abc")), Step(write, "other", Text("abd"))
     place = store.run(step).path
     shutil.copytree(store.run(other).path, place, dirs_exist_ok=True)
-    manifest = json.loads((place / "manifest.json").read_text()) | said
+    manifest = json.loads((place / "manifest.json").read_text()) | changed_entries
     (place / "manifest.json").write_text(json.dumps(manifest))
     assert [(found.key, what) for found, what, _ in damage(store)] == [(step.key, f"{place}: no manifest of its own")]
     assert store.find(step) is None
@@ -76,7 +78,7 @@ def test_what_was_copied_from_another_is_no_hit_and_is_named(store: Store, said:
     assert damage(store) == []
 
 
-def test_what_a_library_writes_for_its_owner_alone_is_for_whom_the_user_s_umask_says(store: Store) -> None:
+def test_private_files_of_libraries_get_the_mode_of_the_users_umask(store: Store) -> None:
     made = store.run(Step(private, "private"))
     plain = store.root / "plain"
     plain.touch()
@@ -99,7 +101,7 @@ def test_settings_and_inputs_are_in_the_key() -> None:
     assert Step(write, "another label", Text("a")).key in keys
 
 
-def test_a_part_is_known_by_its_name_and_by_what_it_fixes() -> None:
+def test_the_key_of_a_partial_holds_its_function_and_its_arguments() -> None:
     parts = (partial(Text, "a"), partial(Text, "b"), partial(Text, text="a"))
     assert len({Step(write, "x", part).key for part in parts}) == 3
     assert jsonable(parts[2]) == {"partial": [f"{__name__}:Text", [], {"text": "a"}]}
@@ -113,7 +115,7 @@ def fail(job: Job, settings: None) -> dict:
     raise ValueError("no")
 
 
-def test_a_failure_leaves_nothing(store: Store) -> None:
+def test_a_failed_step_leaves_no_files(store: Store) -> None:
     step = Step(fail, "fail")
     with pytest.raises(ValueError, match="no") as failed:
         store.run(step)
@@ -141,13 +143,13 @@ def _start(store: Store, log: Path, seconds: float) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", SLOW, str(store.root), str(log), str(seconds)], cwd=PROJECT)
 
 
-def test_two_runs_at_once_do_the_work_once(store: Store, tmp_path: Path) -> None:
+def test_two_concurrent_runs_make_a_step_once(store: Store, tmp_path: Path) -> None:
     processes = [_start(store, tmp_path / "log", 1.0) for _ in range(2)]
     assert [p.wait() for p in processes] == [0, 0]
     assert (tmp_path / "log").read_text() == "made\n"
 
 
-def test_a_killed_run_leaves_no_half_result_and_no_lock(store: Store, tmp_path: Path) -> None:
+def test_a_killed_run_leaves_no_artifact_and_no_lock(store: Store, tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = _start(store, log, 600)
     while not log.exists():
@@ -160,7 +162,7 @@ def test_a_killed_run_leaves_no_half_result_and_no_lock(store: Store, tmp_path: 
     assert artifact.file("text").read_text() == "x" * 100
 
 
-def test_a_store_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_store_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OSError, match=r"file/store cannot be written to .*PHRASEMODELS_STORE"):
         Store(tmp_path / "file" / "store").open()
@@ -175,7 +177,7 @@ EDITS = [
         set(),
     ),
     ("flows/report/table.py", "EXAMPLES = 8", "EXAMPLES = 9", set()),
-    # a helper that only hypernodes reach: of the trainings, the Transformer's stays
+    # only hypernodes reach this helper, so the key of the Transformer's training stays
     (
         "phrasemodels/encoders/hypernode_fast.py",
         "most = int(graph.related.sum(2).max())",
@@ -204,11 +206,11 @@ print(json.dumps(found))
 """
 
 
-def test_a_change_of_source_changes_the_keys_of_what_reaches_it_and_of_nothing_else(tmp_path: Path) -> None:
+def test_a_change_of_source_changes_exactly_the_keys_of_steps_that_reach_it(tmp_path: Path) -> None:
     copy = tmp_path / "project"
     copy_project(copy)
     for file, old, _, changed in EDITS:
-        assert not changed or old in (copy / file).read_text(), f"the edit of {file} must bite"
+        assert not changed or old in (copy / file).read_text(), f"{file} must hold the text that the edit replaces"
     environment = os.environ | {"PYTHONPATH": str(copy), "PHRASEMODELS_STORE": str(tmp_path / "store")}
     command = [sys.executable, "-c", KEYS, str(copy), json.dumps([edit[:3] for edit in EDITS])]
     done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)

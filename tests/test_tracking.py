@@ -1,4 +1,4 @@
-"""MLflow as it may be met: deleted, raced for, gone; and what is no fault of a service."""
+"""MLflow: concurrent runs, deleted experiments, full disks, missing servers; and errors that are not a service's."""
 
 import os
 import signal
@@ -32,14 +32,14 @@ def tracker(tmp_path: Path) -> Tracker:
     return Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}", str(tmp_path / "artifacts"))
 
 
-def test_groups_of_sentences_may_be_called_anything(tracker: Tracker) -> None:
+def test_metrics_may_have_any_group_in_their_names(tracker: Tracker) -> None:
     run = tracker.open_run("x", "run", "key", {})
     names = ["test/exact/" + "g" * 300, "test/exact/" + "g" * 301, "test/exact/<b>'\"%"]
     tracker.finish(run, dict.fromkeys(names, 1.0), [], {})
     assert len(tracker.client().get_run(run).data.metrics) == 3
 
 
-def test_two_nodes_with_the_same_training_are_one_run_with_each_row_once(tracker: Tracker) -> None:
+def test_two_nodes_with_one_training_log_each_row_once_to_one_run(tracker: Tracker) -> None:
     rows = [{"step": step, "seconds": step * 1.0, "dev_loss": 1 / step} for step in (1, 2, 3)]
     slower = [row | {"seconds": row["seconds"] * 3} for row in rows]
     one, other = ({ATTEMPT: name} for name in ("one", "other"))
@@ -57,7 +57,7 @@ def test_two_nodes_with_the_same_training_are_one_run_with_each_row_once(tracker
     assert steps == {"step": [], "seconds": [1, 2, 3], "dev_loss": [1, 2, 3], "score": [0]}
 
 
-def test_two_nodes_that_open_a_run_at_once_have_one(tracker: Tracker) -> None:
+def test_two_nodes_that_open_a_run_at_once_get_the_same_run(tracker: Tracker) -> None:
     tracker.experiment("x")
     with ThreadPoolExecutor(2) as pool:
         for key in ("a", "b", "c"):
@@ -66,13 +66,13 @@ def test_two_nodes_that_open_a_run_at_once_have_one(tracker: Tracker) -> None:
     assert len(tracker.runs()) == 3
 
 
-def test_an_experiment_that_somebody_deleted_is_named(tracker: Tracker) -> None:
+def test_a_deleted_experiment_is_named(tracker: Tracker) -> None:
     tracker.client().delete_experiment(tracker.experiment("x"))
     with pytest.raises(ValueError, match="'x' was deleted: `mlflow experiments restore --experiment-id 1`"):
         tracker.experiment("x")
 
 
-def test_of_two_that_make_an_experiment_at_once_both_have_it(tracker: Tracker, monkeypatch) -> None:
+def test_two_runs_that_create_an_experiment_at_once_get_the_same_one(tracker: Tracker, monkeypatch) -> None:
     made, find = tracker.experiment("x"), MlflowClient.get_experiment_by_name
     early = iter([True])
     monkeypatch.setattr(
@@ -107,7 +107,7 @@ def test_a_process_killed_while_it_makes_the_database_leaves_none(tmp_path: Path
 
 
 @pytest.mark.skipif(not ISOLATED, reason="needs a mount namespace")
-def test_a_disk_that_is_full_is_said_and_the_database_made_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_is_named_and_the_database_is_made_once_there_is_space(tmp_path: Path) -> None:
     start = f'{sys.executable} -c "$START" "{tmp_path}"'
     inside = f'mount -t tmpfs -o size=600k none "{tmp_path}"; {start}; mount -o remount,size=9m "{tmp_path}"; {start}'
     done = subprocess.run(["unshare", "--mount", "sh", "-c", inside], cwd=PROJECT, capture_output=True, text=True,
@@ -116,7 +116,7 @@ def test_a_disk_that_is_full_is_said_and_the_database_made_when_there_is_room(tm
     assert done.stderr.count(f"OSError: the disk of {tmp_path} is full: free some space") == 1
 
 
-def test_a_server_that_is_not_there_is_said_in_a_line(cli) -> None:
+def test_a_missing_mlflow_server_is_reported_in_one_line(cli) -> None:
     found = cli("verdicts", PHRASEMODELS_MLFLOW_URI="http://127.0.0.1:9", MLFLOW_HTTP_REQUEST_MAX_RETRIES="0")
     assert found.returncode == 1
     assert found.stderr.startswith(
@@ -125,7 +125,7 @@ def test_a_server_that_is_not_there_is_said_in_a_line(cli) -> None:
     assert found.stderr.count("\n") == 1
 
 
-def test_a_mistake_in_a_layer_keeps_its_traceback(monkeypatch) -> None:
+def test_an_error_in_a_layer_keeps_its_traceback(monkeypatch) -> None:
     from ray.exceptions import RayTaskError
 
     def fails(**options: bool) -> None:

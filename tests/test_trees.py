@@ -1,4 +1,4 @@
-"""Brackets and CoNLL-U: what they say, and what is said of them when they are wrong."""
+"""Brackets and CoNLL-U: reading, writing, and error messages."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def trees(text: str) -> list[tuple[int, Tree]]:
 
 
 def complaint(action: Callable[[], object]) -> str:
-    """What a ValueError says; where all is well, what every good message holds."""
+    """Return the message of the ValueError; without an error, a text that holds what every message must."""
     try:
         action()
     except ValueError as error:
@@ -41,7 +41,7 @@ def test_a_penn_tree_over_several_lines() -> None:
     assert brackets(plain(single)) == "(ROOT (NN x))"
 
 
-def test_a_sentiment_tree_and_spaces_of_unicode() -> None:
+def test_unicode_spaces_are_parts_of_words() -> None:
     assert parse("(3 (2 It) (4 (2 's\u2009so) (4 good)))").tokens == ("It", "'s\u2009so", "good")
 
 
@@ -58,18 +58,18 @@ def test_a_sentiment_tree_and_spaces_of_unicode() -> None:
         ("(S (DT a (NN b)))", "line 1: a bracket after the word 'a'"),
     ],
 )
-def test_bad_brackets_are_named(text: str, words: str) -> None:
+def test_wrong_brackets_are_named(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=r"x\.mrg, " + words):
         trees(text)
 
 
 @pytest.mark.parametrize("text", ["", "(S (A a)) (S (B b))"])
-def test_one_tree_is_one_tree(text: str) -> None:
+def test_parse_refuses_no_tree_and_two_trees(text: str) -> None:
     with pytest.raises(ValueError, match="trees, not one"):
         parse(text)
 
 
-def test_no_depth_and_no_length_is_too_much() -> None:
+def test_deep_and_long_trees_are_read() -> None:
     deep = "(S " * 50_000 + "(X x)" + ")" * 50_000
     assert len(parse(deep).spans) == 50_000
     assert brackets(parse(deep)) == deep
@@ -93,17 +93,17 @@ def linear(node: tuple[str, str | list]) -> str:
 
 
 @given(phrases)
-def test_what_is_written_is_what_was_read(node: tuple[str, str | list]) -> None:
+def test_written_brackets_are_those_that_were_read(node: tuple[str, str | list]) -> None:
     assert brackets(parse(linear(node))) == linear(node)
 
 
 @settings(max_examples=300)
 @given(st.text(alphabet="()ab -\n\t", max_size=200))
-def test_any_text_is_brackets_or_an_error_with_a_line(text: str) -> None:
+def test_any_text_is_brackets_or_an_error_that_names_a_line(text: str) -> None:
     assert "x.mrg, line " in complaint(lambda: [brackets(tree) for _, tree in trees(text)])
 
 
-def test_words_are_alike_but_for_quotes_and_escapes() -> None:
+def test_words_that_differ_in_quotes_and_escapes_are_alike() -> None:
     assert alike("``", '"')
     assert alike("-LRB-", "(")
     assert alike("and\\/or", "and/or")
@@ -115,7 +115,7 @@ def conllu(*heads: object) -> str:
     return "# newdoc id = one\n" + "\n".join(rows) + "\n\n"
 
 
-def test_sentences_with_all_that_stands_between_tokens() -> None:
+def test_multiword_tokens_and_empty_nodes_are_skipped() -> None:
     text = (
         conllu(2, 0)
         + "1-2\tdon't"
@@ -162,7 +162,7 @@ def test_heads_that_make_no_tree_are_a_reason(heads: tuple[int, ...], reason: st
         (conllu(0).rstrip() + "\n# inside\n", "line 3: a comment inside a sentence"),
     ],
 )
-def test_bad_conllu_is_named(text: str, words: str) -> None:
+def test_wrong_conllu_is_named(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=rf"x\.conllu, {words}"):
         list(read_conllu(numbered(text), "x.conllu"))
 
@@ -183,13 +183,13 @@ fields = st.sampled_from(["1", "2", "3", "0", "_", "1-2", "1.1", "", "x", "٣", 
 
 @settings(max_examples=300)
 @given(st.lists(st.one_of(st.just(""), st.lists(fields, min_size=9, max_size=11).map("\t".join), st.text(max_size=5))))
-def test_any_lines_are_conllu_or_an_error_with_a_line(rows: list[str]) -> None:
+def test_any_lines_are_conllu_or_an_error_that_names_a_line(rows: list[str]) -> None:
     lines = [Line(i, row) for i, row in enumerate(rows, 1)]
     assert "x.conllu, line " in complaint(lambda: [sentence.tokens[0] for sentence in read_conllu(lines, "x.conllu")])
 
 
 @given(st.integers(1, 6).flatmap(lambda n: st.lists(st.integers(0, n), min_size=n, max_size=n)))
-def test_a_flaw_is_what_following_every_head_finds(heads: list[int]) -> None:
+def test_flaw_agrees_with_following_every_head(heads: list[int]) -> None:
     def reaches_root(token: int) -> bool:
         for _ in heads:
             token = heads[token - 1] if token else 0
@@ -198,7 +198,7 @@ def test_a_flaw_is_what_following_every_head_finds(heads: list[int]) -> None:
     assert (flaw(heads) == "") == (heads.count(0) == 1 and all(map(reaches_root, range(1, len(heads) + 1))))
 
 
-def test_a_long_sentence_is_gone_through_once() -> None:
+def test_flaw_is_linear_in_the_length_of_the_sentence() -> None:
     compared = 0
 
     class Head(int):

@@ -66,6 +66,15 @@ def fetch(file: File, target: Path, sources: Sources) -> str:
     raise OSError(f"{file.name} cannot be fetched ({'; '.join(errors)}); put it at {places}")
 
 
+def fetch_all(files: Iterable[File], target: Path, sources: Sources) -> dict[str, str]:
+    """Fetch files to paths below `target`; return the path or URL that each came from. OSError: as of `fetch`."""
+    origins = {}
+    for file in files:
+        (target / file.name).parent.mkdir(parents=True, exist_ok=True)
+        origins[file.name] = fetch(file, target / file.name, sources)
+    return origins
+
+
 def missing(files: Iterable[File], sources: Sources) -> list[File]:
     """Return the files that no mirror folder has."""
     return [f for f in files if not any((mirror / f.mirror).is_file() for mirror in sources.mirrors)]
@@ -127,11 +136,7 @@ def _member(build: Member, size: int, part: Path, sources: Sources) -> None:
     extract(archive, build.member, part, size)
 
 
-BUILDERS: dict[str, Callable[..., None]] = {
-    "concatenate": _concatenate,
-    "first_lines": _first_lines,
-    "member": _member,
-}
+BUILDERS: dict[str, Callable[..., None]] = {"concatenate": _concatenate, "first_lines": _first_lines, "member": _member}
 
 
 def _save(url: str, most: int, part: Path, sources: Sources) -> None:

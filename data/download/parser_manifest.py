@@ -1,7 +1,6 @@
 """Manifests of parser models to fetch: files, digests, licences. Each is a TOML file in data/manifests/parsers/."""
 
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
@@ -47,19 +46,14 @@ def read(path: Path) -> ParserManifest:
     return validated(path, ParserManifest)
 
 
-def obtain(manifest: ParserManifest, target: Path, sources: Sources) -> dict[str, Any]:
+def obtain(manifest: ParserManifest, target: Path, sources: Sources) -> dict[str, str]:
     """Fetch every file to a path below `target`; return the path or URL that each came from.
 
     OSError: a file cannot be fetched; the message holds the instructions of the manifest.
     """
-    from phrasemodels.data.download.fetch import fetch  # a machine that only trains lacks its libraries
+    from phrasemodels.data.download.fetch import fetch_all  # a machine that only trains lacks its libraries
 
-    origins = {}
-    for file in manifest.files:
-        place = target / file.name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            origins[file.name] = fetch(file, place, sources)
-        except OSError as error:
-            raise OSError(f"{error}. {manifest.instructions}".strip()) from error
-    return origins
+    try:
+        return fetch_all(manifest.files, target, sources)
+    except OSError as error:
+        raise OSError(f"{error}. {manifest.instructions}".strip()) from error

@@ -27,16 +27,11 @@ def obtain(manifest: Manifest, target: Path, sources: Sources) -> dict[str, str]
     User files may be missing if the corpus has other files. ValueError: a file has another content. OSError: a file
     cannot be fetched, or there are no files; the message holds instructions.
     """
-    from phrasemodels.data.download.fetch import fetch  # a machine that only trains lacks its libraries
+    from phrasemodels.data.download.fetch import fetch_all  # a machine that only trains lacks its libraries
 
-    origins = {}
-    for file in manifest.files:
-        place = target / file.name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        origins[file.name] = fetch(file, place, sources)
+    origins = fetch_all(manifest.files, target, sources)
     for wanted in manifest.sources:
-        for name, path in copy_user_files(manifest, wanted, sources, target).items():
-            origins[name] = str(path)
+        origins |= {name: str(path) for name, path in copy_user_files(manifest, wanted, sources, target).items()}
     if not origins:
         raise OSError(how_to_supply(manifest, manifest.sources[0]))
     return origins

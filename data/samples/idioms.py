@@ -39,7 +39,7 @@ ADVERB_IDIOMS = {
     ),
 }
 NOUN_IDIOMS = {
-    "big cheese": (Adjective("big", "hoch", "hoh", "", ()), Noun("cheese", "-", "n", "tier", "-", ("person",))),
+    "big cheese": (Adjective("big", "hoch", "hoh", "", ()), Noun("cheese", "-", "n", "tier", "-", ("person",)))
 }
 
 

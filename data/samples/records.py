@@ -8,16 +8,17 @@ import pyarrow as pa
 
 from phrasemodels.data.corpora.snli import families
 from phrasemodels.data.corpora.treebank import tagged
-from phrasemodels.data.formats.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build, columns
-from phrasemodels.data.samples.entailment import pairs
-from phrasemodels.data.samples.formulas import formulas, infix, prefix
-from phrasemodels.data.samples.geography import questions
-from phrasemodels.data.samples.polarity import classified
+from phrasemodels.data.formats.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build
+from phrasemodels.data.samples.entailment import SentencePair, pairs
+from phrasemodels.data.samples.formulas import Formula, formulas, infix, prefix
+from phrasemodels.data.samples.geography import GeographyQuestion, questions
+from phrasemodels.data.samples.polarity import ClassifiedSentence, classified
 from phrasemodels.data.samples.sentences import Sentence, corpus
-from phrasemodels.data.samples.stories import stories
+from phrasemodels.data.samples.stories import Story, stories
 
 T = TypeVar("T")
 Tables = dict[str, pa.Table]
+Row = dict[str, Any]
 WHERE = "the sample grammar"
 
 
@@ -34,13 +35,10 @@ class Translations:
     idiom_share: float = 0.3
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
-        names = ("source", "target", "group")
-        return _tables(
-            BITEXT,
-            names,
-            corpus(seed, sizes, self.idiom_share),
-            lambda s: (" ".join(s.source), " ".join(s.target), _group(s)),
-        )
+        def row(s: Sentence) -> Row:
+            return {"source": " ".join(s.source), "target": " ".join(s.target), "group": _group(s)}
+
+        return _tables(BITEXT, corpus(seed, sizes, self.idiom_share), row)
 
 
 @dataclass(frozen=True)
@@ -50,13 +48,11 @@ class Treebank:
     idiom_share: float = 0.3
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
-        names = ("tokens", "tags", "tree", "heads", "relations", "group")
-        return _tables(
-            TREES,
-            names,
-            corpus(seed, sizes, self.idiom_share),
-            lambda s: (s.source, s.tags, _rooted(s), s.heads, s.relations, _group(s)),
-        )
+        def row(s: Sentence) -> Row:
+            analyses = {"tags": s.tags, "tree": _rooted(s), "heads": s.heads, "relations": s.relations}
+            return {"tokens": s.source, "group": _group(s), **analyses}
+
+        return _tables(TREES, corpus(seed, sizes, self.idiom_share), row)
 
 
 @dataclass(frozen=True)
@@ -74,35 +70,25 @@ class Entailment:
     """PAIRS with gold labels and the trees of both sentences."""
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
-        names = ("premise", "hypothesis", "label", "premise_tree", "hypothesis_tree", "group")
-        made = _tables(
-            PAIRS,
-            names,
-            pairs(seed, sizes),
-            lambda p: (
-                " ".join(p.premise.source),
-                " ".join(p.hypothesis.source),
-                p.label,
-                _rooted(p.premise),
-                _rooted(p.hypothesis),
-                _group(p.premise),
-            ),
-        )
+        def row(p: SentencePair) -> Row:
+            texts = {"premise": " ".join(p.premise.source), "hypothesis": " ".join(p.hypothesis.source)}
+            trees = {"premise_tree": _rooted(p.premise), "hypothesis_tree": _rooted(p.hypothesis)}
+            return {**texts, **trees, "label": p.label, "group": _group(p.premise)}
+
+        made = _tables(PAIRS, pairs(seed, sizes), row)
         return {split: _with_families(table) for split, table in made.items()}
 
 
 @dataclass(frozen=True)
 class Polarity:
-    """SENTENCES with trees: is what a sentence asserts good or bad?"""
+    """SENTENCES with trees; the label is the polarity of the assertion, positive or negative."""
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
-        names = ("text", "label", "tree", "group")
-        return _tables(
-            SENTENCES,
-            names,
-            classified(seed, sizes),
-            lambda c: (" ".join(c.sentence.source), c.label, _rooted(c.sentence), _group(c.sentence)),
-        )
+        def row(c: ClassifiedSentence) -> Row:
+            s = c.sentence
+            return {"text": " ".join(s.source), "label": c.label, "tree": _rooted(s), "group": _group(s)}
+
+        return _tables(SENTENCES, classified(seed, sizes), row)
 
 
 @dataclass(frozen=True)
@@ -110,12 +96,10 @@ class LogicalForms:
     """BITEXT from questions to logical forms."""
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
-        return _tables(
-            BITEXT,
-            ("source", "target"),
-            questions(seed, sizes),
-            lambda q: (" ".join(q.source), " ".join(q.logical_form)),
-        )
+        def row(q: GeographyQuestion) -> Row:
+            return {"source": " ".join(q.source), "target": " ".join(q.logical_form)}
+
+        return _tables(BITEXT, questions(seed, sizes), row)
 
 
 @dataclass(frozen=True)
@@ -125,20 +109,12 @@ class Stories:
     support: int = 2
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
-        names = ("task", "facts", "lines", "question", "answer", "support")
-        made = _tables(
-            STORIES,
-            names,
-            stories(seed, sizes, self.support),
-            lambda s: (
-                f"facts{self.support}",
-                [" ".join(fact) for fact in s.facts],
-                range(1, len(s.facts) + 1),
-                " ".join(s.question),
-                s.answer,
-                [line - 1 for line in s.support],
-            ),
-        )
+        def row(s: Story) -> Row:
+            facts = {"facts": [" ".join(fact) for fact in s.facts], "lines": range(1, len(s.facts) + 1)}
+            answer = {"answer": s.answer, "support": [line - 1 for line in s.support]}
+            return {"task": f"facts{self.support}", "question": " ".join(s.question), **facts, **answer}
+
+        made = _tables(STORIES, stories(seed, sizes, self.support), row)
         return {split: _replaced(table, "story", table["id"]) for split, table in made.items()}
 
 
@@ -149,21 +125,20 @@ class Formulas:
     deepest: int = 6
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
-        return _tables(
-            BITEXT,
-            ("source", "target", "group"),
-            formulas(seed, sizes, self.deepest),
-            lambda f: (" ".join(prefix(f)), " ".join(infix(f)), f"depth{f.depth}"),
-        )
+        def row(f: Formula) -> Row:
+            return {"source": " ".join(prefix(f)), "target": " ".join(infix(f)), "group": f"depth{f.depth}"}
+
+        return _tables(BITEXT, formulas(seed, sizes, self.deepest), row)
 
 
-def _tables(
-    schema: pa.Schema, names: Sequence[str], drawn: Mapping[str, Sequence[T]], row: Callable[[T], tuple[Any, ...]]
-) -> Tables:
-    """Return the table of each split: `row` gives a record's values of the columns `names`; other columns are empty."""
-    return {
-        split: build(schema, WHERE, columns(names, map(row, records)), len(records)) for split, records in drawn.items()
-    }
+def _tables(schema: pa.Schema, drawn: Mapping[str, Sequence[T]], row: Callable[[T], Row]) -> Tables:
+    """Return the table of each split; `row` gives the values of a record by column, other columns are empty."""
+    tables = {}
+    for split, records in drawn.items():
+        rows = [row(record) for record in records]
+        columns = {name: [values[name] for values in rows] for name in (rows[0] if rows else ())}
+        tables[split] = build(schema, WHERE, columns, len(rows))
+    return tables
 
 
 def _replaced(table: pa.Table, name: str, values: Any) -> pa.Table:

@@ -15,10 +15,9 @@ import json
 import os
 import shutil
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import filelock
 
@@ -33,6 +32,9 @@ from phrasemodels.data.store.artifacts import (
 )
 from phrasemodels.data.store.step import FORMAT, Executor, HasKey, Job, Step, key_of
 
+if TYPE_CHECKING:
+    from phrasemodels.data.store.object_storage import ObjectStorage
+
 DISK_ERRORS = {"No space left on device": "full", "Disk quota exceeded": "full", "Read-only file system": "read-only"}
 
 
@@ -44,40 +46,6 @@ class Damage(NamedTuple):
     verdicts: list[str]
 
 
-class SharedStorage(Protocol):
-    """Storage that the folders of several nodes share: phrasemodels.data.store.object_storage.ObjectStorage."""
-
-    def open(self) -> None:
-        """Check that the storage can be written to. OSError: it cannot."""
-
-    def fetch(self, folder: Path) -> bool:
-        """Download an artifact into ROOT/objects/STEP/KEY; return False if the storage has no whole one."""
-
-    def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
-        """Upload an artifact; return False if another node has published this key before."""
-
-    def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
-        """Upload an artifact over a damaged one."""
-
-    def remove(self, *names: str) -> None:
-        """Remove all files below a path."""
-
-    def lease(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
-        """Keep the artifacts of these keys from garbage collection while a run is under way."""
-
-    def artifacts(self) -> list[Artifact]:
-        """Return every artifact in the storage; their files are not downloaded."""
-
-    def leased_keys(self) -> Counter[str]:
-        """Return the keys that runs on any node lease, each with the number of its leases."""
-
-    def damage(self) -> list[Damage]:
-        """Read all files and return every damaged artifact."""
-
-    def collect(self, days: float, newest: int, dry: bool) -> list[str]:
-        """Remove the files that neither verdicts nor leases rest on; return their paths."""
-
-
 def is_manifest_of(manifest: Mapping[str, Any], step: str, key: str) -> bool:
     """Whether a manifest belongs into the folder STEP/KEY; one that was copied there from another artifact does not."""
     return manifest["step"] == step and manifest["key"] == key == key_of(manifest)
@@ -86,10 +54,11 @@ def is_manifest_of(manifest: Mapping[str, Any], step: str, key: str) -> bool:
 class Store:
     """A folder of artifacts. Several processes may use it at once, and any of them may be killed at any time.
 
-    With shared storage the folder is this node's cache, and an artifact counts once it has been published.
+    With shared storage, which several nodes use, the folder is this node's cache, and an artifact counts once it has been
+    published.
     """
 
-    def __init__(self, root: Path, shared: SharedStorage | None = None) -> None:
+    def __init__(self, root: Path, shared: "ObjectStorage | None" = None) -> None:
         self.root, self.shared = Path(root).absolute(), shared
 
     def open(self) -> "Store":

@@ -1,4 +1,4 @@
-"""Heads by rule against the dependencies of the sample grammar."""
+"""Heads by rules, compared with the dependencies of the sample grammar."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from phrasemodels.data.formats.trees import parse, plain
 from phrasemodels.data.samples.sentences import corpus
 
 
-def test_most_heads_are_those_of_the_grammar_and_all_make_one_projective_tree():
+def test_most_heads_are_those_of_the_grammar_and_all_are_projective_trees():
     right = words = 0
     for sentence in corpus(2, {"train": 300})["train"]:
         found = heads(plain(parse(f"(ROOT {sentence.tree})")))
@@ -16,7 +16,7 @@ def test_most_heads_are_those_of_the_grammar_and_all_make_one_projective_tree():
         assert found.count(0) == 1
         arcs = [(min(h, m), max(h, m)) for m, h in enumerate(found, 1)]
         assert not any(a < c < b < d for a, b in arcs for c, d in arcs), "two arcs cross"
-    assert right / words > 0.9  # the rest is mostly copulas, which are no heads in the grammar
+    assert right / words > 0.9  # most others are copulas, which are no heads in the grammar
 
 
 @pytest.mark.parametrize(
@@ -28,5 +28,5 @@ def test_most_heads_are_those_of_the_grammar_and_all_make_one_projective_tree():
         ("(ROOT (S (VP (VB sleep))))", [0]),
     ],
 )
-def test_rules(brackets, expected):
+def test_heads_of_single_trees(brackets, expected):
     assert heads(parse(brackets)) == expected

@@ -1,4 +1,4 @@
-"""Where an error comes from is said in the line that ends a run, also after Ray gave it back without a traceback."""
+"""The line that ends a run names the source line of an error, also if Ray returned the error without a traceback."""
 
 import pickle
 from types import SimpleNamespace
@@ -22,16 +22,16 @@ class Mine(nn.Module):
 PLACE = f"{__file__}:{Mine.forward.__code__.co_firstlineno + 1}, in forward"
 
 
-def test_an_error_in_a_layer_has_its_line_and_keeps_it():
-    with pytest.raises(ValueError, match="not enough values") as said, noting_error_line():
+def test_an_error_in_a_layer_keeps_its_line_through_pickle():
+    with pytest.raises(ValueError, match="not enough values") as error, noting_error_line():
         nn.Sequential(nn.Identity(), Mine())(torch.zeros(2, 3, 4))
-    assert pickle.loads(pickle.dumps(said.value)).__notes__ == [PLACE]
-    with pytest.raises(ValueError, match="elsewhere") as said, noting_error_line():
+    assert pickle.loads(pickle.dumps(error.value)).__notes__ == [PLACE]
+    with pytest.raises(ValueError, match="elsewhere") as error, noting_error_line():
         raise ValueError("elsewhere")
-    assert not hasattr(said.value, "__notes__")
+    assert not hasattr(error.value, "__notes__")
 
 
-def test_the_command_line_says_it(monkeypatch):
+def test_the_command_line_prints_the_line_of_an_error(monkeypatch):
     monkeypatch.setattr(cli, "app", lambda **_: Mine()(torch.zeros(2, 3, 4)))
     monkeypatch.delenv("PHRASEMODELS_DEBUG", raising=False)
     with pytest.raises(SystemExit) as end:
@@ -43,7 +43,7 @@ def make(job, settings):
     return {}
 
 
-def test_a_step_that_failed_is_not_said_to_have_ended(capsys):
+def test_a_failed_step_is_reported_as_failed(capsys):
     step = Step(make, "train mine seed 0")
     watch = Watch(SimpleNamespace(steps=[step]))
     with pytest.raises(ValueError, match="no"), watch.step(step):

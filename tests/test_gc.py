@@ -1,4 +1,4 @@
-"""Upkeep of a store: what stays, what goes, what is damaged."""
+"""Garbage collection of a store, its disk usage, and the search for damage."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def compare(job: Job, settings: Text) -> dict:
 
 
 def chain(store: Store, title: str, text: str) -> list[Step]:
-    """Three steps that rest on one another, the last of which is a comparison; all are made."""
+    """Make three steps, each the input of the next; the last is a comparison."""
     first = Step(write, f"first {text}", Text(text))
     second = Step(write, f"second {text}", Text("b"), {"before": first})
     last = Step(compare, title, Text(title), {"row": second})
@@ -47,7 +47,7 @@ def chain(store: Store, title: str, text: str) -> list[Step]:
 
 
 def age(store: Store, year: int = 2020) -> None:
-    """Make everything in the store old: made in that year, if lately, and last used a month ago."""
+    """Make everything in the store look old: last used a month ago and, if it is recent, made in this year."""
     then = time.time() - OLD
     for path in store.root.rglob("*"):
         if path.name == "manifest.json":
@@ -57,7 +57,7 @@ def age(store: Store, year: int = 2020) -> None:
         os.utime(path, (then, then))
 
 
-def test_what_a_verdict_rests_on_stays_and_the_rest_goes(store: Store) -> None:
+def test_gc_keeps_what_verdicts_rest_on_and_removes_the_rest(store: Store) -> None:
     steps = chain(store, "table", "a")
     orphan = store.run(Step(write, "orphan", Text("x")))
     (store.workspace("dead") / "checkpoints").mkdir(parents=True)
@@ -77,9 +77,7 @@ def test_what_a_verdict_rests_on_stays_and_the_rest_goes(store: Store) -> None:
     assert collect(store) == []
 
 
-def test_of_two_that_remove_things_at_once_none_deletes_what_the_other_is_putting_aside(
-    store: Store, monkeypatch
-) -> None:
+def test_concurrent_gc_never_deletes_a_trash_folder_that_is_being_filled(store: Store, monkeypatch) -> None:
     for text in "ab":
         store.run(Step(write, text, Text(text)))
     age(store)
@@ -94,7 +92,7 @@ def test_of_two_that_remove_things_at_once_none_deletes_what_the_other_is_puttin
     assert list(store.artifacts()) == []
 
 
-def test_what_was_made_or_used_lately_stays(store: Store) -> None:
+def test_gc_keeps_recent_and_recently_used_artifacts(store: Store) -> None:
     step = Step(write, "orphan", Text("x"))
     store.run(step)
     assert waste(store) == []
@@ -105,19 +103,19 @@ def test_what_was_made_or_used_lately_stays(store: Store) -> None:
     assert len(waste(store, days=0)) == 1
 
 
-def test_only_the_newest_verdicts_of_a_table_count_if_asked(store: Store) -> None:
+def test_gc_can_keep_only_the_newest_verdicts_of_a_table(store: Store) -> None:
     old = chain(store, "table", "a")
     age(store, 2020)
     new, other = chain(store, "table", "z"), chain(store, "another table", "a")
     age(store, 2021)
     assert waste(store) == []
-    # of the old verdict only itself: what it rested on, another table's verdict rests on too
+    # only the old verdict itself is removed: a verdict of another table rests on the same inputs
     assert {thing.path for thing in collect(store, newest=1)} == {store.where(old[-1].name, old[-1].key)}
     assert all(store.find(step) for step in [*new, *other])
 
 
 @pytest.mark.parametrize(("step", "damage"), [(1, "tear"), (1, "remove"), (2, "tear")])
-def test_a_lost_middle_stops_the_removal(store: Store, step: int, damage: str) -> None:
+def test_gc_removes_nothing_if_an_input_of_a_verdict_is_lost(store: Store, step: int, damage: str) -> None:
     steps = chain(store, "table", "a")
     age(store)
     folder = store.where(steps[step].name, steps[step].key)
@@ -130,7 +128,7 @@ def test_a_lost_middle_stops_the_removal(store: Store, step: int, damage: str) -
     assert collect(store, days=0) == []
 
 
-def test_what_is_scheduled_removes_what_the_command_does(store: Store, cli, monkeypatch) -> None:
+def test_the_scheduled_gc_removes_the_same_as_the_command(store: Store, cli, monkeypatch) -> None:
     steps = chain(store, "table", "a")
     orphan = store.run(Step(write, "orphan", Text("x")))
     monkeypatch.setenv("PHRASEMODELS_STORE", str(store.root))
@@ -154,7 +152,7 @@ with lease(Store(Path(sys.argv[1])), [sys.argv[2]]):
 """
 
 
-def test_a_run_under_way_keeps_what_it_needs_until_it_is_killed(store: Store) -> None:
+def test_gc_keeps_leased_artifacts_until_the_run_is_killed(store: Store) -> None:
     step = Step(write, "orphan", Text("x"))
     store.run(step)
     age(store)
@@ -178,7 +176,7 @@ def test_usage_counts_bytes_and_damage_names_the_verdict(store: Store) -> None:
     assert "digest" in what
 
 
-def test_the_command_line_says_what_it_would_do_and_does_it(cli, tmp_path: Path) -> None:
+def test_gc_on_the_command_line_removes_what_its_dry_run_lists(cli, tmp_path: Path) -> None:
     store = Store(tmp_path / "store").open()
     chain(store, "table", "a")
     store.run(Step(write, "orphan", Text("x")))
