@@ -24,7 +24,7 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.bilstm import BiLstmConfig
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.corpora import Corpus
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.entailment.logistic import PROTOTYPING, PUBLISHED, averaged, in_all, stratified
 from phrasemodels.tasks.problems.entailment.transfer import Piece, Place, folds_and_test
 
@@ -90,7 +90,7 @@ def main() -> None:
         folder = Path(name)
         store, executor = Store(folder / "store").open(), Executor(sources=Sources(settings.mirrors, settings.offline))
         splits = {
-            split: stage_table(store.run(Corpus("senteval", "TREC").split(split), executor))
+            split: read_shards(store.run(Corpus("senteval", "TREC").split(split), executor))
             for split in ("train", "test")
         }
         train, test = (place(folder, split, table) for split, table in splits.items())

@@ -24,7 +24,7 @@ from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
 from phrasemodels.tasks.parsers.stanza_parser import Stanza
 from phrasemodels.tasks.parsers.trained import Trained
 from phrasemodels.tasks.prepare.corpora import Corpus
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
 
 ROUNDS = 5
@@ -34,7 +34,7 @@ def main(experiment: str, parser: str = "gum", count: str = "400") -> None:
     """Sentences a second and scores of both."""
     settings = Settings()
     store, executor = Store(settings.root).open(), Executor(sources=Sources(settings.mirrors, settings.offline))
-    gold = stage_table(store.run(Corpus("gum").split("test"), executor)).slice(0, int(count)).combine_chunks()
+    gold = read_shards(store.run(Corpus("gum").split("test"), executor)).slice(0, int(count)).combine_chunks()
     models = {"models": store.run(step_of(parser), executor).path}
     found = find_model(experiment)
     recipe = found.experiment.recipe

@@ -20,7 +20,7 @@ from phrasemodels.tasks.parsers.models import fetched
 from phrasemodels.tasks.parsers.parse import Parse, parse
 from phrasemodels.tasks.parsers.stanza_parser import Stanza
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 
 MODELS = Path(__file__).parents[2] / "shared" / "models"
 
@@ -114,4 +114,4 @@ def test_parsing_in_actors_is_parsing_here(cluster: None, store: Store, tmp_path
     other = Store(tmp_path / "other").open()
     here = other.run(Step(parse, "p", parser, {"rows": rows, "models": other.run(models, executor)}))
     assert len(spread.meta["shards"]) == 2 and spread.meta == here.meta
-    assert stage_table(spread).equals(stage_table(here))
+    assert read_shards(spread).equals(read_shards(here))

@@ -20,14 +20,14 @@ from phrasemodels.data.formats.shards import content_digest, read_shard, write_p
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Executor, Step
 from phrasemodels.data.store.store import Store
-from phrasemodels.models.translation import BEGIN, END
+from phrasemodels.layers.ids import BEGIN, END
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, Sentences, adjacent, no_phrases, phrases
-from phrasemodels.tasks.prepare.sharded import shards, stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, detokenise_moses, moses_lower, spaces, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
 from phrasemodels.tasks.problems.translation.objective import PhraseExamples
-from phrasemodels.tasks.train.batches import from_step, in_order, share, token_batches
+from phrasemodels.tasks.train.batches import from_step, in_order, rows_of_worker, token_batches
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def stages(store: Store, corpus: SampleCorpus, enumerate_=adjacent, longest: int
 
 def test_from_sentences_to_ids_and_back(store: Store) -> None:
     tokens, words, numbers = stages(store, SampleCorpus(train=50, dev=5, test=5))
-    table, known = stage_table(numbers), read_words(words, "source")
-    for row, text in zip(table.to_pylist(), stage_table(tokens)["source"].to_pylist(), strict=True):
+    table, known = read_shards(numbers), read_words(words, "source")
+    for row, text in zip(table.to_pylist(), read_shards(tokens)["source"].to_pylist(), strict=True):
         assert (row["source"][0], row["source"][-1]) == (BEGIN, END)
         assert [known[i] for i in row["source"][1:-1]] == text
         assert [tuple(x for x in p if x >= 0) for p in row["phrases"]] == plain.phrases(len(row["source"]), 3)
@@ -185,7 +185,7 @@ def test_an_epoch_holds_every_row_once_within_the_budget(
 @pytest.mark.parametrize("world", [1, 2, 3, 7])
 def test_workers_share_the_same_batch(world: int) -> None:
     rows = np.array(random.Random(0).sample(range(1000), 17))
-    parts = [share(rows, rank, world) for rank in range(world)]
+    parts = [rows_of_worker(rows, rank, world) for rank in range(world)]
     assert sorted(np.concatenate(parts)) == sorted(rows)
 
 

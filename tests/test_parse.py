@@ -36,7 +36,7 @@ from phrasemodels.tasks.parsers.parse import (
 )
 from phrasemodels.tasks.parsers.stanza_parser import Stanza, in_batches, load
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.sharded import stage_table, write_stage
+from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import moses_lower
 
 MODELS = Path(__file__).parents[2] / "shared" / "models"
@@ -55,7 +55,7 @@ SENTENCES = [
 def write(job, settings) -> dict[str, object]:
     """A step that keeps SENTENCES, in shards as large as it is told."""
     table = build(BITEXT, "here", {"source": list(settings), "target": list(settings)}, len(settings))
-    return {"licences": ["CC0-1.0"], "redistributable": True, "stand_in": False, **write_stage(job.out, table)}
+    return {"licences": ["CC0-1.0"], "redistributable": True, "stand_in": False, **write_shards(job.out, table)}
 
 
 def rows() -> Step:
@@ -70,12 +70,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 def test_gold_trees_are_those_of_the_corpus(store: Store) -> None:
     corpus = SampleCorpus(train=30, dev=5, test=5, records=Treebank())
     made = store.run(Step(parse, "p", Parse(Gold()), {"rows": corpus.split("train")}))
-    assert stage_table(made).equals(stage_table(store.run(corpus.split("train"))))
+    assert read_shards(made).equals(read_shards(store.run(corpus.split("train"))))
     assert made.meta["unusable"] == {}
     for records, column in ((Entailment(), "hypothesis"), (Polarity(), "text")):
         rows_ = SampleCorpus(train=30, dev=5, test=5, records=records).split("train")
-        table = stage_table(store.run(Step(parse, "p", Parse(Gold(), column), {"rows": rows_})))
-        texts = stage_table(store.run(rows_))[column].to_pylist()
+        table = read_shards(store.run(Step(parse, "p", Parse(Gold(), column), {"rows": rows_})))
+        texts = read_shards(store.run(rows_))[column].to_pylist()
         assert [" ".join(tokens) for tokens in table["tokens"].to_pylist()] == texts
         assert all(list(read_tree(row["tree"]).tokens) == row["tokens"] for row in table.to_pylist())
     with pytest.raises(ValueError, match="no trees in this corpus"):
@@ -92,7 +92,7 @@ def test_stanza_parses_and_counts_what_it_cannot(store: Store, models: Artifact)
     before = torch.get_num_threads()
     made = store.run(step)
     assert torch.get_num_threads() == before
-    table = stage_table(made)
+    table = read_shards(made)
     assert table.schema.equals(TREES)
     assert made.meta["unusable"] == {"more than 30 words": 1, "no words": 1}
     assert made.meta["stand_in"] and made.meta["licences"] == ["CC0-1.0", "LicenseRef-GUM"]
@@ -236,8 +236,8 @@ def stage_table_of_pairs(*premises: str) -> pa.Table:
 def test_missing_trees_are_planted(store: Store, models: Artifact) -> None:
     pairs = SampleCorpus(train=8, dev=1, test=1, records=Entailment()).split("train")
     same = store.run(Step(plant, "p", Plant(Gold()), {"rows": pairs}))
-    assert stage_table(same).equals(stage_table(store.run(pairs))), "nothing was missing"
-    table = stage_table(store.run(pairs)).combine_chunks()
+    assert read_shards(same).equals(read_shards(store.run(pairs))), "nothing was missing"
+    table = read_shards(store.run(pairs)).combine_chunks()
     empty = table.set_column(
         table.schema.get_field_index("hypothesis_tree"), table.schema.field("hypothesis_tree"), pa.array([""] * 8)
     )

@@ -32,7 +32,7 @@ from phrasemodels.tasks.parsers.trained import Trained
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.penn import penn
 from phrasemodels.tasks.prepare.pieces import reunited
-from phrasemodels.tasks.prepare.sharded import HISTORY, shards, stage_table, write_stage
+from phrasemodels.tasks.prepare.sharded import read_shards, shards, write_shards
 from phrasemodels.tasks.problems.parsing.data import Ids, read_side
 from phrasemodels.tasks.problems.parsing.label_attention import view
 from phrasemodels.tasks.problems.parsing.objective import COLUMNS, ParseExamples
@@ -40,13 +40,14 @@ from phrasemodels.tasks.problems.parsing.planted import ByParser
 from phrasemodels.tasks.problems.parsing.predict import PARSES, TreeParser
 from phrasemodels.tasks.problems.parsing.score import ParseScoring, score_parses
 from phrasemodels.tasks.train.batches import Columns, in_order
+from phrasemodels.tasks.train.loop import HISTORY
 
 ROW = "004/table3/sample/3-ff-drop"
 
 
 def given(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
     terms = {"licences": ["MIT"], "redistributable": True, "stand_in": True}
-    return terms | write_stage(job.out, pa.Table.from_pylist(rows, schema=TREES))
+    return terms | write_shards(job.out, pa.Table.from_pylist(rows, schema=TREES))
 
 
 def guessed(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -189,8 +190,8 @@ def test_a_trained_parser_is_a_back_end(store: Store, small: Experiment, data: d
     settings = Parse(Trained(small.recipe.problem, small.model, longest=8))
     inputs = {"rows": small.recipe.corpus.split("test"), "weights": trained, "vocabulary": data["vocabulary"]}
     made = store.run(Step(parse, "p", settings, inputs))
-    gold = stage_table(store.run(small.recipe.corpus.split("test"))).to_pylist()
-    for row, own in zip(stage_table(made).to_pylist(), gold, strict=True):
+    gold = read_shards(store.run(small.recipe.corpus.split("test"))).to_pylist()
+    for row, own in zip(read_shards(made).to_pylist(), gold, strict=True):
         assert row["tokens"] == own["tokens"] and list(read_tree(row["tree"]).tokens) == own["tokens"]
         assert row["reason"] == ("" if len(own["tokens"]) <= 8 else "more than 8 words")
         assert len(row["heads"]) == (0 if row["reason"] else len(own["tokens"]))
@@ -208,7 +209,7 @@ def test_how_long_it_took_to_train_a_parser_decides_no_key(store: Store, small: 
 def test_a_trained_parser_plants_its_trees(store: Store, small: Experiment) -> None:
     rows = SampleCorpus(train=20, dev=2, test=2, records=Entailment()).split("train")
     given, made = (
-        stage_table(store.run(step))
+        read_shards(store.run(step))
         for step in (rows, ByParser(small.name, small.recipe, small.model, small.train)(rows))
     )
     assert made["premise"].equals(given["premise"]) and not made["premise_tree"].equals(given["premise_tree"])
@@ -226,7 +227,7 @@ def test_phrases_alone_have_no_heads(parser: TreeParser) -> None:
 def test_labels_are_seen(parser: TreeParser) -> None:
     words = ["the", "red", "house", "sleeps"]
     seen, model = view(parser, words), parser.model
-    sentence = ParseExamples(Columns.of(parser.numbers([words]), COLUMNS), False).batch(np.array([0])).sentences
+    sentence = ParseExamples(Columns.of_table(parser.numbers([words]), COLUMNS), False).batch(np.array([0])).sentences
     with torch.no_grad():
         x, valid = model.encoder.below(model.embed(sentence), sentence.lengths + 2)
         states = model.encoder.top(x, valid)[0]

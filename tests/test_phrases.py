@@ -32,7 +32,7 @@ from phrasemodels.tasks.prepare.constituents import (
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.heads import between_marks, parents
 from phrasemodels.tasks.prepare.phrases import Phrases, Sentences, adjacent, no_phrases, phrases
-from phrasemodels.tasks.prepare.sharded import shards, stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.subtrees import subtrees
 from phrasemodels.tasks.prepare.tokenise import Tokenise, spaces, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
@@ -227,7 +227,7 @@ def test_levels_and_subtrees_of_the_sample_treebank(store: Store) -> None:
     trees = SampleCorpus(train=200, dev=20, test=20, records=Treebank()).split("train")
     levels = store.run(Step(divide, "levels", Divide(), {"rows": trees}))
     equal = store.run(Step(divide, "blocks", Divide(equal_blocks), {"rows": trees}))
-    most = [np.array([np.array(r)[:, t].max() for r in stage_table(a)["levels"].to_pylist()]) for a in (levels, equal)
+    most = [np.array([np.array(r)[:, t].max() for r in read_shards(a)["levels"].to_pylist()]) for a in (levels, equal)
             for t in range(3)]  # fmt: skip
     assert all((a == b).all() for a, b in zip(most[:3], most[3:], strict=True))
     assert (most[0] <= most[1]).all() and (most[1] <= most[2]).all() and most[0].mean() > 1
@@ -236,7 +236,7 @@ def test_levels_and_subtrees_of_the_sample_treebank(store: Store) -> None:
     words = Step(vocabulary, "v", VocabularySettings(), {"rows": tokens})
     made = Step(phrases, "p", Phrases(subtrees, 3), {"rows": tokens, "vocabulary": words, "trees": trees})
     table = read_shard(shards(store.run(made))[0].path)
-    for row, tree in zip(table.to_pylist(), stage_table(store.run(trees)).to_pylist(), strict=True):
+    for row, tree in zip(table.to_pylist(), read_shards(store.run(trees)).to_pylist(), strict=True):
         head = [-1, *(h for h in tree["heads"]), -1]
         head = [-1 if h <= 0 else h for h in head]
         n = len(row["source"])

@@ -8,8 +8,9 @@ import torch
 from test_hypernode import members
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.layers.ids import BEGIN, END
 from phrasemodels.models.search import BeamSearch, translate
-from phrasemodels.models.translation import BEGIN, END, TranslationConfig
+from phrasemodels.models.translation import TranslationConfig
 
 VOCABULARY = 6  # two words beside PAD, UNKNOWN, BEGIN and END
 LENGTHS = (5, 2, 1)

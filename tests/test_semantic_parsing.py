@@ -33,7 +33,7 @@ from phrasemodels.layers.blocks import PreNorm
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.metrics.logic_match import structure
 from phrasemodels.tasks.prepare.bpe import LearnBpe, divider, learn_bpe, without_bpe
-from phrasemodels.tasks.prepare.sharded import stage_table, write_stage
+from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import spaces, underscores_as_spaces, underscores_as_tokens
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
 from phrasemodels.tasks.problems.semantic_parsing.score import SemanticParsing
@@ -46,7 +46,7 @@ TERMS = {"licences": [], "redistributable": True, "stand_in": True}
 def artifact(folder: Path, **columns: list) -> Artifact:
     """Rows as a stage of the store."""
     folder.mkdir()
-    made = write_stage(folder, pa.table(columns))
+    made = write_shards(folder, pa.table(columns))
     return Artifact(folder, {"key": folder.name, "meta": {**made, **TERMS}})
 
 
@@ -179,7 +179,7 @@ def test_matches_become_scores_of_new_pairs(tmp_path):
     from phrasemodels.tasks.problems.semantic_parsing.score import _seen
 
     assert np.array_equal(_seen(rows, train), [True, False, False])
-    assert stage_table(rows).num_rows == 3
+    assert read_shards(rows).num_rows == 3
 
 
 def test_the_corpus_of_the_readme_needs_no_code(tmp_path, monkeypatch):

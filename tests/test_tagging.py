@@ -17,7 +17,7 @@ from phrasemodels.flows.experiments.catalogue import table
 from phrasemodels.flows.experiments.experiment import override
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.tagging.objective import TagColumn, Tagging
 from phrasemodels.tasks.problems.translation.objective import PhraseBatch
 
@@ -77,14 +77,14 @@ def test_accuracy_is_the_share_of_right_tokens(run) -> None:
     assert scores["accuracy"]["value"] > 60, "even a little training is far from chance"
     counts = np.array(read_shard(made["scores"].file("sentences.arrow"))["tag_counts"].to_pylist())
     assert counts.sum(0).tolist() == [sum(a == b for a, b in pairs), len(pairs)]
-    gold = stage_table(made["raw"])["tags"].to_pylist()
+    gold = read_shards(made["raw"])["tags"].to_pylist()
     assert [row["reference"] for row in rows] == gold
 
 
 def test_hypernodes_are_the_edges_of_the_trees(run) -> None:
     store, _ = run
     step = table("000", "2", "sample", 1, [], ["semantic-k2"]).experiments[0].recipe.data()
-    numbers, raw = stage_table(store.run(step["test"])), stage_table(store.run(step["raw"]))
+    numbers, raw = read_shards(store.run(step["test"])), read_shards(store.run(step["raw"]))
     for phrases, heads in zip(numbers["phrases"].to_pylist(), raw["heads"].to_pylist(), strict=True):
         edges = {tuple(sorted((word, head))) for word, head in enumerate(heads, 1) if head}
         assert {tuple(phrase) for phrase in phrases} == edges

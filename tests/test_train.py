@@ -28,7 +28,7 @@ from phrasemodels.flows.run.session import Session
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save, tensors
-from phrasemodels.tasks.train.loop import PROGRESS, Objective, Training, _dev_loss, training_loop
+from phrasemodels.tasks.train.loop import PROGRESS, ModelWithLoss, Training, _dev_loss, training_loop
 from phrasemodels.tasks.train.worker import Worker
 
 SETTINGS = (
@@ -54,8 +54,8 @@ def training(store: Store, folder: Path, *more: str) -> Training:
     inputs = {name: store.run(value) for name, value in step.inputs.items() if isinstance(value, Step)}
     settings = step.settings
     paths = {name: tuple(inputs[name].path.glob("*.arrow")) for name in ("train", "dev")}
-    model = settings.problem.configure(settings.model, inputs["vocabulary"])
-    return Training(settings.problem, model, settings.config, 0, paths["train"], paths["dev"], folder, "key")
+    model = settings.objective.configure(settings.model, inputs["vocabulary"])
+    return Training(settings.objective, model, settings.config, 0, paths["train"], paths["dev"], folder, "key")
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +108,11 @@ def test_the_best_weights_are_those_with_the_least_dev_loss(shared, tmp_path):
     progress, model = state["progress"], run.model.build()
     assert progress["best_step"] < progress["step"] == 40
     load_tensors(model, load_file(path / "best.safetensors"))
-    dev = run.problem.examples(run.dev)
-    assert _dev_loss(Objective(model, run.problem, run.config.smoothing), dev, run.config, Worker()) == progress["best"]
+    dev = run.objective.examples(run.dev)
+    assert (
+        _dev_loss(ModelWithLoss(model, run.objective, run.config.smoothing), dev, run.config, Worker())
+        == progress["best"]
+    )
 
 
 @pytest.mark.parametrize("damage", ["delete", "truncate", "no state"])

@@ -19,7 +19,7 @@ from phrasemodels.models.sentence_pair import BUCKETS, SentencePairConfig
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.given import Given, given
 from phrasemodels.tasks.prepare.levels import Levels
-from phrasemodels.tasks.prepare.sharded import HISTORY, shards, stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.problems.entailment.data import Text, VectorFile, WordList, read_word_list, word_list
 from phrasemodels.tasks.problems.entailment.logistic import (
     PUBLISHED,
@@ -40,7 +40,8 @@ from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe, Task
 from phrasemodels.tasks.problems.entailment.relatedness import pearson, relatedness, similarity, spearman, targets
 from phrasemodels.tasks.problems.entailment.transfer import FOLDS, NESTED, OFFICIAL, Transfer, summary
 from phrasemodels.tasks.train.batches import stream
-from phrasemodels.tasks.train.loop import TrainConfig
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.loop import HISTORY
 from phrasemodels.tasks.train.optimisers import adadelta, constant
 
 
@@ -171,7 +172,7 @@ def test_a_recipe_on_generated_sentences(store: Store):
     data = recipe.data()
     meta = store.run(data["train"]).meta
     assert all(x >= 1 for x in meta["phrases_per_sentence"]) and len(meta["words_per_phrase"]) == 3
-    table = stage_table(store.run(data["test"]))
+    table = read_shards(store.run(data["test"]))
     rows = PairExamples([shard.path for shard in shards(store.run(data["test"]))])
     batch = rows.batch(np.arange(5))
     assert batch.tokens.shape[0] == 10 and table.num_rows == len(rows) == 40

@@ -88,9 +88,9 @@ def score(
     from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
     from phrasemodels.tasks.parsers.stanza_parser import Stanza
     from phrasemodels.tasks.prepare.corpora import Corpus
-    from phrasemodels.tasks.prepare.sharded import stage_table
+    from phrasemodels.tasks.prepare.sharded import read_shards
 
-    gold = stage_table(_artifact(Corpus(treebank).split(split))).slice(0, head).combine_chunks()
+    gold = read_shards(_artifact(Corpus(treebank).split(split))).slice(0, head).combine_chunks()
     models = _artifact(step_of(name))  # after the treebank, which may not be there: it may have to be trained
     parser = Stanza()
     parser.analyse(gold.slice(0, 2), "tokens", {"models": models.path})  # so that loading is not timed

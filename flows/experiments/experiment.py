@@ -15,7 +15,7 @@ from phrasemodels.data.store.step import Step
 from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
-from phrasemodels.tasks.train.loop import TrainConfig
+from phrasemodels.tasks.train.config import TrainConfig
 
 SET = ("recipe", "model", "train")  # what of an experiment is overridden; the rest says which row it is
 MAY_BE_0 = {"batch_rows", "patience", "workers", "seed", "merges", "max_tokens", "max_words", "linear_updates", "d_ff",
@@ -156,7 +156,10 @@ def _replace(value: Any, path: list[str], text: str, whole: str) -> Any:
     if not rest:
         for number in new if isinstance(new, tuple) else (new,):
             _check(number, current, head, f"{whole}={text}")
-    return dataclasses.replace(value, **{head: new})
+    try:
+        return dataclasses.replace(value, **{head: new})
+    except ValueError as error:  # of the configuration itself; it begins with the name of its field
+        raise ValueError(f"{whole.removesuffix('.'.join(path))}{error}") from error
 
 
 def _check(new: Any, known: Any, name: str, said: str) -> None:

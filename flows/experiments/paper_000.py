@@ -18,7 +18,8 @@ from phrasemodels.tasks.prepare.corpora import BitextCorpus, Direction, SampleCo
 from phrasemodels.tasks.prepare.phrases import Phrases, adjacent, no_phrases
 from phrasemodels.tasks.prepare.tokenise import join, spaces
 from phrasemodels.tasks.problems.translation.recipe import Text, TranslationRecipe
-from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import linear_decay
 
 PAPER = "000"
 

@@ -28,8 +28,8 @@ from phrasemodels.tasks.problems.entailment.logistic import PROTOTYPING, PUBLISH
 from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe, Task, as_they_are
 from phrasemodels.tasks.problems.entailment.suites import PAIRS, SAMPLE_SUITE, SUITE
 from phrasemodels.tasks.problems.parsing.planted import ByParser
-from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
-from phrasemodels.tasks.train.optimisers import adadelta, constant
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import adadelta, constant, linear_decay
 
 PAPER = "001"
 GLOVE = "glove/glove.42B.300d.txt"

@@ -26,7 +26,8 @@ from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.problems.semantic_parsing.recipe import SAME
-from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import linear_decay
 
 PAPER = "002"
 METRICS = {"exact": "exact match", "logic": "logic match"}

@@ -20,8 +20,8 @@ from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
 from phrasemodels.tasks.prepare.tokenise import Tokeniser, characters, join, letters, spaces
 from phrasemodels.tasks.problems.translation.objective import TranslationBySentence
 from phrasemodels.tasks.problems.translation.recipe import Text, TranslationRecipe
-from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
-from phrasemodels.tasks.train.optimisers import constant, halved_after_rise, sgd
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import constant, halved_after_rise, linear_decay, sgd
 
 PAPER = "003"
 ANY_TOKENS = 10**9  # batches are counted in rows

@@ -15,8 +15,8 @@ from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.held_out import Divided, HeldOut
 from phrasemodels.tasks.problems.answering.recipe import AnsweringRecipe
-from phrasemodels.tasks.train.loop import TrainConfig, adam
-from phrasemodels.tasks.train.optimisers import halved_thrice, sgd
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import adam, halved_thrice, sgd
 
 TASKS = ("02", "03", "11", "13", "14", "15", "16", "17", "18", "19")
 THREE_FACTS = ("03", "16")

@@ -23,8 +23,8 @@ from phrasemodels.tasks.problems.entailment.recipe import as_they_are
 from phrasemodels.tasks.problems.transduction.recipe import TransductionRecipe
 from phrasemodels.tasks.problems.translation.objective import TranslationBySentence
 from phrasemodels.tasks.problems.translation.recipe import Text
-from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
-from phrasemodels.tasks.train.optimisers import adagrad, constant, halved_after_rise, sgd
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import adagrad, constant, halved_after_rise, linear_decay, sgd
 
 RIGHT = Statistic("right", accuracy_of)
 

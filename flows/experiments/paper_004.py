@@ -14,8 +14,8 @@ from phrasemodels.tasks.prepare.pieces import Divide, Pieces, no_pieces
 from phrasemodels.tasks.problems.parsing.data import TreebankVocabulary
 from phrasemodels.tasks.problems.parsing.objective import Parsing
 from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
-from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
-from phrasemodels.tasks.train.optimisers import halved_on_plateau, linear_warmup
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import halved_on_plateau, linear_decay, linear_warmup
 
 PAPER = "004"
 LAL = "LAL parser + XLNet"

@@ -20,8 +20,9 @@ from phrasemodels.flows.report.gram_figure import gram_figure
 from phrasemodels.flows.results.models import Model
 from phrasemodels.flows.results.stores import open_store
 from phrasemodels.infra.settings import Settings
+from phrasemodels.layers.ids import SPECIAL
 from phrasemodels.models.recurrent import RecurrentConfig
-from phrasemodels.tasks.prepare.vocabulary import SPECIAL, read_words
+from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.answering.data import words as words_of
 from phrasemodels.tasks.problems.answering.objective import Answering
 from phrasemodels.tasks.problems.answering.recipe import AnsweringRecipe

@@ -16,7 +16,8 @@ from phrasemodels.flows.experiments import paper_003
 from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.experiments.paper_003_answering import average, listed_average
 from phrasemodels.flows.run.session import Session
-from phrasemodels.tasks.prepare.sharded import history, shards
+from phrasemodels.tasks.prepare.sharded import shards
+from phrasemodels.tasks.train.loop import history
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def epoch_seconds(session: Session, pipeline: Pipeline, trained: Artifact) -> fl
     step = pipeline.trained.inputs["train"]
     data = session.store.find(step, verify=False) if isinstance(step, Step) else None
     assert data is not None, "a training rests on its data"
-    problem = pipeline.trained.settings.problem
+    problem = pipeline.trained.settings.objective
     examples = problem.examples([shard.path for shard in shards(data)])
     times = np.diff([0.0, *(row["seconds"] for row in told)])
     done = float(sum(row["tokens_per_second"] * time for row, time in zip(told, times, strict=True)))

@@ -20,8 +20,9 @@ from phrasemodels.flows.results.query import ANSWERS
 from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.run.session import Session
 from phrasemodels.tasks.metrics.significance import seed_group
-from phrasemodels.tasks.prepare.sharded import history, stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe
+from phrasemodels.tasks.train.loop import history
 
 EXAMPLES = 8
 SENTENCE = ("premise_tree", "premise", "text", "tokens")  # the first of these that a record has
@@ -226,7 +227,7 @@ def _sentences(session: Session, pipeline: Pipeline) -> Step | None:
     read = session.store.run(split)
     if not read.meta["redistributable"]:
         return None
-    rows = stage_table(read)
+    rows = read_shards(read)
     if "source" in rows.schema.names:
         return split
     first: dict[str, str] = {}
@@ -245,7 +246,7 @@ def _asked(session: Session, pipeline: Pipeline, rows: list[dict[str, Any]]) -> 
     if "source" in rows[0]:
         return [_joined(row["source"]) for row in rows]
     read = session.store.find(pipeline.experiment.recipe.corpus.split("test"), verify=False)
-    records = stage_table(read).to_pylist() if read else []
+    records = read_shards(read).to_pylist() if read else []
     texts = {r["id"]: " / ".join(_joined(r[name]) for name in TEXTS if r.get(name)) for r in records}
     return [texts.get(row["id"], "") for row in rows]
 

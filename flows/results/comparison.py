@@ -10,7 +10,8 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.verdict import Tested, differences
-from phrasemodels.tasks.prepare.sharded import history, shards
+from phrasemodels.tasks.prepare.sharded import shards
+from phrasemodels.tasks.train.loop import history
 
 BUDGET = ("steps", "batch_tokens")
 
@@ -80,7 +81,7 @@ def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Arti
     if data is None:
         return None
     e = result.experiment
-    problem = e.recipe.stages(e.model, e.train, 0)["model"].settings.problem
+    problem = e.recipe.stages(e.model, e.train, 0)["model"].settings.objective
     examples = problem.examples([shard.path for shard in shards(data)])
     tokens = examples.lengths.sum() / problem.count(examples, np.arange(len(examples)))
     histories = [history(one) for one in trained]

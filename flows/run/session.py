@@ -25,8 +25,7 @@ from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, flat
 from phrasemodels.tasks.metrics.verdict import CompareSettings, RowSettings, compare
 from phrasemodels.tasks.parsers.parse import parse, plant
 from phrasemodels.tasks.prepare.leaks import leaks
-from phrasemodels.tasks.prepare.sharded import history
-from phrasemodels.tasks.train.loop import train
+from phrasemodels.tasks.train.loop import history, train
 
 SERVED = Path(__file__).with_name("served.py")
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-UNKNOWN = 1
+from phrasemodels.layers.ids import UNKNOWN
 
 
 @dataclass(frozen=True)

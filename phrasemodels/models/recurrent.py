@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from phrasemodels.encoders import promised
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
+from phrasemodels.layers.ids import PAD
 from phrasemodels.layers.weights import Softmax
-from phrasemodels.models.translation import PAD
 
 
 class MemoryConfig(Protocol):

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from phrasemodels.models.translation import BEGIN, END, PAD, UNKNOWN
+from phrasemodels.layers.ids import BEGIN, END, PAD, UNKNOWN
 
 
 class Writer(Protocol):

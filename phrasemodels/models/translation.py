@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from phrasemodels.encoders import EncoderConfig, promised
 from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.blocks import AddNorm, Residual, TokenEmbedding, feed_forward, within
+from phrasemodels.layers.ids import PAD
 
-PAD, UNKNOWN, BEGIN, END = range(4)
 Extend = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # new keys and values to all keys and values
 
 

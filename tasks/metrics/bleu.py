@@ -13,7 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 
 Detokenise = Callable[[list[str], str], str]
 
@@ -63,7 +63,7 @@ def score_translations(job: Job, settings: ScoreSettings) -> dict[str, Any]:
     `sacrebleu_lc` are on running text with 13a tokens, cased and not.
     """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
-    raw = stage_table(job.inputs["rows"])["target"].to_pylist()
+    raw = read_shards(job.inputs["rows"])["target"].to_pylist()
     hypotheses = [" ".join(tokens) for tokens in table["hypothesis"].to_pylist()]
     references = [" ".join(tokens) for tokens in table["reference"].to_pylist()]
     scores = {"bleu": bleu(tokenised_bleu(), hypotheses, references)}

@@ -16,8 +16,9 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job, digest_of
-from phrasemodels.tasks.prepare.sharded import HISTORY, SHARD, map_shards
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
+from phrasemodels.tasks.train.loop import HISTORY
 
 NO_WORDS = "no words"
 NO_TREE = "the corpus has no tree"

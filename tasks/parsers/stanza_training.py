@@ -30,7 +30,7 @@ from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
 from phrasemodels.tasks.parsers.stanza_files import bracketed, conllu, running_text, write_vectors
 from phrasemodels.tasks.parsers.stanza_parser import Stanza
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 
 LANGUAGE, PACKAGE, VECTORS = "en", "own", "own"
 DEPENDS = {"dependencies": [{"model": "pretrain", "package": VECTORS}]}
@@ -60,7 +60,7 @@ def train_parser(job: Job, settings: TrainParser) -> dict[str, Any]:
     """
     files = job.checkpoints
     files.mkdir(parents=True, exist_ok=True)
-    train, dev, test = (stage_table(job.inputs[name]) for name in ("train", "dev", "test"))
+    train, dev, test = (read_shards(job.inputs[name]) for name in ("train", "dev", "test"))
     tables = {"train": train, "dev": dev.take(list(range(0, dev.num_rows, -(-dev.num_rows // settings.scored))))}
     vectors = job.out / LANGUAGE / "pretrain" / f"{VECTORS}.pt"
     vectors.parent.mkdir(parents=True)

@@ -6,7 +6,7 @@ from typing import Any
 from phrasemodels.data.formats.schemas import PAIRS, SENTENCES, build
 from phrasemodels.data.formats.trees import brackets, parse, plain
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.prepare.sharded import stage_table, write_stage
+from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 
 TAB = "\t"
 
@@ -20,12 +20,12 @@ class Asked:
 
 def read_asked(job: Job, settings: Asked) -> dict[str, Any]:
     """SENTENCES or PAIRS shards of BITEXT shards job.inputs["rows"], whose sources are what was given."""
-    rows = stage_table(job.inputs["rows"])
+    rows = read_shards(job.inputs["rows"])
     texts, group = rows["source"].to_pylist(), rows["group"].to_pylist()
     if not settings.pairs:
         words, trees = zip(*map(_read, texts), strict=True)
         made = build(SENTENCES, "given", {"text": words, "tree": trees, "group": group}, len(texts))
-        return write_stage(job.out, made)
+        return write_shards(job.out, made)
     columns: dict[str, list[str]] = {"premise": [], "premise_tree": [], "hypothesis": [], "hypothesis_tree": []}
     for text in texts:
         if text.count(TAB) != 1:
@@ -33,7 +33,7 @@ def read_asked(job: Job, settings: Asked) -> dict[str, Any]:
         for side, part in zip(("premise", "hypothesis"), text.split(TAB), strict=True):
             columns[side].append(_read(part)[0])
             columns[f"{side}_tree"].append(_read(part)[1])
-    return write_stage(job.out, build(PAIRS, "given", {**columns, "group": group}, len(texts)))
+    return write_shards(job.out, build(PAIRS, "given", {**columns, "group": group}, len(texts)))
 
 
 def _read(text: str) -> tuple[str, str]:

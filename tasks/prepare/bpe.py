@@ -17,7 +17,7 @@ from phrasemodels.data.formats.schemas import TOKENS, check
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, stage_table
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
 
 END, UNKNOWN, GOES_ON = "</w>", "<unk>", "@@"
 
@@ -34,7 +34,7 @@ def learn_bpe(job: Job, settings: LearnBpe) -> dict[str, Any]:
     """bpe.json: merges in their order, of both sides of the TOKENS job.inputs["rows"]."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    table = stage_table(job.inputs["rows"])
+    table = read_shards(job.inputs["rows"])
     words = Counter(word for side in ("source", "target") for word in pc.list_flatten(table[side]).to_pylist())
     # Given beforehand, so that their numbers, by which ties are broken, are the same each time.
     alphabet = [UNKNOWN, *sorted({c for w in words for c in w} | {w[-1] + END for w in words})]

@@ -9,7 +9,7 @@ from phrasemodels.data.corpora.readers import Reader
 from phrasemodels.data.download.manifest import Split, load
 from phrasemodels.data.samples.records import Records, Translations
 from phrasemodels.data.store.step import Job, Step
-from phrasemodels.tasks.prepare.sharded import write_stage
+from phrasemodels.tasks.prepare.sharded import write_shards
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def read_split(job: Job, settings: ReadSplit) -> dict[str, Any]:
     split = Split.model_validate(settings.division)
     table = readers.read_split(settings.read, split, job.inputs["corpus"].path, settings.max_words, settings.name)
     unusable = readers.reasons(table)
-    return {**_terms(*settings.terms), "record": split.schema_, "unusable": unusable, **write_stage(job.out, table)}
+    return {**_terms(*settings.terms), "record": split.schema_, "unusable": unusable, **write_shards(job.out, table)}
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Generate:
 def generate_split(job: Job, settings: Generate) -> dict[str, Any]:
     """Shards of the sample grammar."""
     table = settings.records.tables(settings.seed, settings.sizes)[settings.split]
-    return {"corpus": "sample", **_terms("Apache-2.0", True, True), **write_stage(job.out, table)}
+    return {"corpus": "sample", **_terms("Apache-2.0", True, True), **write_shards(job.out, table)}
 
 
 @dataclass(frozen=True)

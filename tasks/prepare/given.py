@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from phrasemodels.data.formats.schemas import BITEXT
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.prepare.sharded import write_stage
+from phrasemodels.tasks.prepare.sharded import write_shards
 
 
 @dataclass(frozen=True)
@@ -24,4 +24,4 @@ def given(job: Job, settings: Given) -> dict[str, Any]:
     groups = settings.groups or empty
     columns = [pa.array(range(len(empty)), pa.int64()), pa.array(settings.texts, pa.string()), empty, groups]
     terms: dict[str, Any] = {"licences": [], "redistributable": True, "stand_in": False}
-    return {"corpus": "given", **terms, **write_stage(job.out, pa.table(columns, schema=BITEXT))}
+    return {"corpus": "given", **terms, **write_shards(job.out, pa.table(columns, schema=BITEXT))}

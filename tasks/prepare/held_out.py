@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from phrasemodels.data.corpora.readers import take
 from phrasemodels.data.download.manifest import Part
 from phrasemodels.data.store.step import Job, Step
-from phrasemodels.tasks.prepare.sharded import stage_table, write_stage
+from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 
 
 class Divided(Protocol):
@@ -28,7 +28,7 @@ class Share:
 def take_share(job: Job, settings: Share) -> dict[str, Any]:
     """Shards of a share of job.inputs["rows"]."""
     part = Part.model_validate(settings.part)
-    return write_stage(job.out, take(stage_table(job.inputs["rows"]), part, "held out"))
+    return write_shards(job.out, take(read_shards(job.inputs["rows"]), part, "held out"))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # ids 0-3: PAD, UNKNOWN, BEGIN, END of phrasemodels.models.translation
 
@@ -24,7 +24,7 @@ class VocabularySettings:
 
 def vocabulary(job: Job, settings: VocabularySettings) -> dict[str, Any]:
     """source.txt and target.txt, one word a line; the line number, from 0, is the id."""
-    table = stage_table(job.inputs["rows"])
+    table = read_shards(job.inputs["rows"])
     sides = {side: pc.list_flatten(table[side]) for side in ("source", "target")}
     if settings.joint:
         sides = dict.fromkeys(sides, pa.chunked_array([chunk for tokens in sides.values() for chunk in tokens.chunks]))

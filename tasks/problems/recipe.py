@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from phrasemodels.data.store.step import Job, Step
-from phrasemodels.tasks.train.loop import TrainConfig
+from phrasemodels.tasks.train.config import TrainConfig
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import pyarrow as pa
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, stage_table
-from phrasemodels.tasks.prepare.vocabulary import SPECIAL, read_words
+from phrasemodels.layers.ids import SPECIAL
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
+from phrasemodels.tasks.prepare.vocabulary import read_words
 
 UNKNOWN = 1
 _WORD = re.compile(r"[\w'-]+")
@@ -29,7 +30,7 @@ class StoryWords:
 
 def story_vocabulary(job: Job, settings: StoryWords) -> dict[str, Any]:
     """words.txt of STORIES, one word a line; the line number, from 0, is the id."""
-    table = stage_table(job.inputs["rows"])
+    table = read_shards(job.inputs["rows"])
     counts = Counter(answer.lower() for answer in table["answer"].to_pylist())
     for facts, question in zip(table["facts"].to_pylist(), table["question"].to_pylist(), strict=True):
         counts.update(word for text in (*facts, question) for word in words(text))

@@ -20,11 +20,12 @@ from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job, Step
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.tasks.metrics.bleu import Score
-from phrasemodels.tasks.prepare.sharded import HISTORY, run_step, shards
+from phrasemodels.tasks.prepare.sharded import run_step, shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows, in_order
 from phrasemodels.tasks.train.checkpoints import load_tensors
-from phrasemodels.tasks.train.loop import TrainConfig, TrainSettings, train
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.loop import HISTORY, TrainSettings, train
 
 MemoryConfig = HopsConfig | ChainConfig
 

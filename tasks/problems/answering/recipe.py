@@ -17,7 +17,7 @@ from phrasemodels.tasks.problems.answering.objective import (
     train_restarts,
 )
 from phrasemodels.tasks.problems.recipe import Stage
-from phrasemodels.tasks.train.loop import TrainConfig
+from phrasemodels.tasks.train.config import TrainConfig
 
 
 @dataclass(frozen=True)

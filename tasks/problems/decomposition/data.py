@@ -12,8 +12,9 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, stage_table
-from phrasemodels.tasks.prepare.vocabulary import SPECIAL, read_words
+from phrasemodels.layers.ids import SPECIAL
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
+from phrasemodels.tasks.prepare.vocabulary import read_words
 
 UNKNOWN, ROOT = 1, 2  # the root is <s>
 SIDES = ("premise", "hypothesis")
@@ -28,7 +29,7 @@ class PairWords:
 
 def pair_vocabulary(job: Job, settings: PairWords) -> dict[str, Any]:
     """words.txt of PAIRS, one word a line; the line number, from 0, is the id."""
-    table = stage_table(job.inputs["rows"])
+    table = read_shards(job.inputs["rows"])
     counts = Counter(word for side in SIDES for text in table[side].to_pylist() for word in text.lower().split())
     kept = sorted((-n, word) for word, n in counts.items() if n >= settings.min_count and word not in SPECIAL)
     write_durably(job.out / "words.txt", "".join(f"{word}\n" for word in (*SPECIAL, *(word for _, word in kept))))

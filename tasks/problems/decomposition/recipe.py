@@ -17,7 +17,8 @@ from phrasemodels.tasks.problems.decomposition.objective import (
 )
 from phrasemodels.tasks.problems.entailment.recipe import as_they_are
 from phrasemodels.tasks.problems.recipe import Stage
-from phrasemodels.tasks.train.loop import TrainConfig, TrainSettings, train
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.loop import TrainSettings, train
 
 
 @dataclass(frozen=True)

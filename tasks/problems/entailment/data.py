@@ -21,7 +21,7 @@ from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job
 from phrasemodels.models.sentence_pair import BUCKETS, RANGE
 from phrasemodels.tasks.prepare.levels import Structure
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, stage_table
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
 from phrasemodels.tasks.prepare.tokenise import Tokeniser
 
 NOTHING = "."  # what an empty line reads as, as in SentEval: such lines are in the corpora, and count
@@ -97,7 +97,7 @@ def word_list(job: Job, settings: WordList) -> dict[str, Any]:
     are vectors: those of the words, then those that unknown words share."""
     counts: Counter[str] = Counter()
     for name, text in settings.texts.items():
-        table = stage_table(job.inputs[name])
+        table = read_shards(job.inputs[name])
         for side in text.sides:
             for value in table[side].to_pylist():
                 counts.update(text.words(value))

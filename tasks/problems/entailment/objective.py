@@ -24,7 +24,7 @@ from phrasemodels.encoders.psan import Psan
 from phrasemodels.layers.record import recorded
 from phrasemodels.models.sentence_pair import SentencePair, SentencePairConfig
 from phrasemodels.tasks.metrics.bleu import Score
-from phrasemodels.tasks.prepare.sharded import shards, stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.problems.attention import ATTENTION, attention_row, attention_rows
 from phrasemodels.tasks.problems.entailment.data import Text, vectors_of
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows, in_order
@@ -184,7 +184,7 @@ def look(job: Job, settings: LookSettings) -> dict[str, Any]:
     model, _ = trained(job, settings.model)
     data = SentenceExamples([shard.path for shard in shards(job.inputs["numbers"])], settings.text.sides)
     rows = []
-    for row, asked in enumerate(stage_table(job.inputs["rows"]).select(["id", "group", "text"]).to_pylist()):
+    for row, asked in enumerate(read_shards(job.inputs["rows"]).select(["id", "group", "text"]).to_pylist()):
         tokens = settings.text.words(asked.pop("text"))
         rows += [{**asked, **one} for one in _looked(model, data.batch(np.array([row])), tokens)]
     if not rows:
@@ -241,7 +241,7 @@ def score_labels(job: Job, settings: None) -> dict[str, Any]:
 
 def _pairs(rows: Artifact) -> list[dict[str, Any]]:
     """What the rows are, whatever an encoder is told of their structure: systems are compared on the same pairs."""
-    told = stage_table(rows)
+    told = read_shards(rows)
     table = told.select([name for name in told.column_names if not name.endswith("_structure")])
     return [{"rows": table.num_rows, "content": content_digest(table)}]
 

@@ -28,7 +28,8 @@ from phrasemodels.tasks.problems.entailment.transfer import (
     transfer,
 )
 from phrasemodels.tasks.problems.recipe import Stage
-from phrasemodels.tasks.train.loop import TrainConfig, TrainSettings, train
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.loop import TrainSettings, train
 
 
 def as_they_are(rows: Step) -> Step:

@@ -12,9 +12,9 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job
+from phrasemodels.layers.ids import SPECIAL
 from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, stage_table
-from phrasemodels.tasks.prepare.vocabulary import SPECIAL
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
 
 UNKNOWN, BEGIN, END = 1, 2, 3
 LETTERS = 20  # of a longer word the first and last ten
@@ -54,7 +54,7 @@ def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any
     Labels begin with the empty one and `<H>`, relations with none; the others with <pad> <unk> <s> </s>.
     """
     found: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
-    table = stage_table(job.inputs["rows"])
+    table = read_shards(job.inputs["rows"])
     for row in table.select(["tokens", "tags", "tree", "heads", "relations"]).to_pylist():
         found["words"].update(token.lower() for token in row["tokens"])
         found["characters"].update(character for token in row["tokens"] for character in token)

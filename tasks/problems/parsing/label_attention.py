@@ -16,7 +16,7 @@ from phrasemodels.encoders.inputs import Sentences
 from phrasemodels.layers.scorers import contributions, shares
 from phrasemodels.models.parser import Parser, ParserConfig
 from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
-from phrasemodels.tasks.prepare.sharded import shards, stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.problems.attention import ATTENTION
 from phrasemodels.tasks.problems.parsing.objective import COLUMNS, ParseExamples, Parsing
 from phrasemodels.tasks.problems.parsing.predict import Parse, TreeParser
@@ -36,7 +36,7 @@ def label_attention(job: Job, settings: LabelSettings) -> dict[str, Any]:
     """attention.arrow: weights (labels, Q, positions) over START, the words and STOP; inputs as of `parse_sentences`."""
     parser = TreeParser(settings.problem, settings.model, job.inputs["model"], job.inputs["vocabulary"])
     data = settings.problem.examples([shard.path for shard in shards(job.inputs["numbers"])])
-    table = stage_table(job.inputs["rows"])
+    table = read_shards(job.inputs["rows"])
     groups = np.array(table["group"].to_pylist(), dtype=object)
     chosen = [row for group in sorted(set(groups)) for row in np.flatnonzero(groups == group)[: settings.sentences]]
     rows = []
@@ -74,7 +74,7 @@ class LabelView:
 @torch.no_grad()
 def view(parser: TreeParser, tokens: list[str], divide: Divide = no_pieces) -> LabelView:
     """What labels look at and contribute in one sentence. ValueError: a parser whose spans are not made of labels."""
-    data = ParseExamples(Columns.of(parser.numbers([tokens], divide), COLUMNS), parser.problem.tagged)
+    data = ParseExamples(Columns.of_table(parser.numbers([tokens], divide), COLUMNS), parser.problem.tagged)
     sentences = data.batch(np.array([0])).to(parser.device).sentences
     weights = weights_of(parser.model, sentences)[0].mean(1)
     (parse,) = parser.answer(data, [tokens], 1)

@@ -8,7 +8,7 @@ from phrasemodels.tasks.parsers.parse import Plant, everywhere, plant
 from phrasemodels.tasks.parsers.trained import Trained
 from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
 from phrasemodels.tasks.problems.recipe import steps_of
-from phrasemodels.tasks.train.loop import TrainConfig
+from phrasemodels.tasks.train.config import TrainConfig
 
 
 @dataclass(frozen=True)

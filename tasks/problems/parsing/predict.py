@@ -15,7 +15,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
 from phrasemodels.models.parser import ParserConfig, Parses
 from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
-from phrasemodels.tasks.prepare.sharded import shards, stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.problems.parsing.data import NUMBERS, SIDES, Ids, read_side
 from phrasemodels.tasks.problems.parsing.objective import COLUMNS, ParseExamples, Parsing
 from phrasemodels.tasks.train.batches import Columns, in_order
@@ -92,7 +92,7 @@ class TreeParser:
         self, sentences: Sequence[list[str]], divide: Divide = no_pieces, batch_tokens: int = 2000
     ) -> list[Parse]:
         """The parses of sentences, none of them empty, in their order."""
-        columns = Columns.of(self.numbers(sentences, divide), COLUMNS)
+        columns = Columns.of_table(self.numbers(sentences, divide), COLUMNS)
         return self.answer(ParseExamples(columns, self.problem.tagged), sentences, batch_tokens)
 
     def answer(self, data: ParseExamples, sentences: Sequence[list[str]], batch_tokens: int) -> list[Parse]:
@@ -117,7 +117,7 @@ class ParseSettings:
 def parse_sentences(job: Job, settings: ParseSettings) -> dict[str, Any]:
     """predictions.arrow: the parse of every row of job.inputs["numbers"], beside the tokens of ["rows"]."""
     parser = TreeParser(settings.problem, settings.model, job.inputs["model"], job.inputs["vocabulary"])
-    table = stage_table(job.inputs["rows"])
+    table = read_shards(job.inputs["rows"])
     data = settings.problem.examples([shard.path for shard in shards(job.inputs["numbers"])])
     parses = parser.answer(data, table["tokens"].to_pylist(), settings.batch_tokens)
     return {"predictions": write_shard(job.out / "predictions.arrow", _predictions(table, parses))}

@@ -19,7 +19,8 @@ from phrasemodels.tasks.problems.parsing.objective import Parsing
 from phrasemodels.tasks.problems.parsing.predict import ParseSettings, TreeParser, parse_sentences
 from phrasemodels.tasks.problems.parsing.score import ParseScoring, score_parses
 from phrasemodels.tasks.problems.recipe import Stage
-from phrasemodels.tasks.train.loop import TrainConfig, TrainSettings, train
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.loop import TrainSettings, train
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from phrasemodels.data.store.step import Job
 from phrasemodels.tasks.metrics import parseval as tree_scores
 from phrasemodels.tasks.metrics.bleu import Score
 from phrasemodels.tasks.metrics.parseval import Arcs, Breakdown
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ def score_parses(job: Job, settings: ParseScoring) -> dict[str, Any]:
 
     EVALB leaves words out by their tags, so both trees get the gold ones; tags are scored by themselves.
     """
-    gold = stage_table(job.inputs["rows"]).to_pylist()
+    gold = read_shards(job.inputs["rows"]).to_pylist()
     found = read_shard(job.inputs["predictions"].file("predictions.arrow")).to_pylist()
     breakdown, counts = Breakdown(), []
     for own, guess in zip(gold, found, strict=True):

@@ -13,7 +13,7 @@ from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.ngrams import PhraseHeads
 from phrasemodels.models.translation import TranslationConfig, Translator
-from phrasemodels.tasks.prepare.sharded import shards, stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.problems.translation.objective import PhraseBatch, Translation
 from phrasemodels.tasks.train.batches import in_order
 from phrasemodels.tasks.train.checkpoints import load_tensors
@@ -46,7 +46,7 @@ def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
     load_tensors(model, load_file(job.inputs["model"].file("model.safetensors")))
     model.eval()
     data = settings.problem.examples([shard.path for shard in shards(job.inputs["phrases"])])
-    words = stage_table(job.inputs["rows"]).slice(0, settings.sentences)["source"].to_pylist()
+    words = read_shards(job.inputs["rows"]).slice(0, settings.sentences)["source"].to_pylist()
     found: list[dict[str, Any]] = []
     for rows in in_order(data, settings.batch_tokens):
         chosen = rows[rows < len(words)]

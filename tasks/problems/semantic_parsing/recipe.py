@@ -16,7 +16,8 @@ from phrasemodels.tasks.problems.recipe import Stage
 from phrasemodels.tasks.problems.semantic_parsing.grams import GramSettings, gram_vectors
 from phrasemodels.tasks.problems.semantic_parsing.score import FormScoreSettings, SemanticParsing, score_forms
 from phrasemodels.tasks.problems.translation.objective import AttendSettings, TranslateSettings, attend, translate
-from phrasemodels.tasks.train.loop import TrainConfig, TrainSettings, train
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.loop import TrainSettings, train
 
 SAME = {"train": "train", "dev": "dev", "test": "test"}
 

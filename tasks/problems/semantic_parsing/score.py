@@ -12,11 +12,12 @@ from torch import Tensor
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job
-from phrasemodels.models.translation import PAD
+from phrasemodels.layers.ids import PAD
 from phrasemodels.tasks.metrics.bleu import Score
 from phrasemodels.tasks.metrics.logic_match import MATCHES
-from phrasemodels.tasks.prepare.sharded import HISTORY, stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.translation.objective import Model, PhraseBatch, Translation
+from phrasemodels.tasks.train.loop import HISTORY
 
 SIGNATURES = {
     "exact": "exact match, %",
@@ -105,5 +106,5 @@ def _seen(rows: Artifact, train: Artifact) -> Any:
 
 
 def _pairs(rows: Artifact) -> list[tuple[str, str]]:
-    table = stage_table(rows)
+    table = read_shards(rows)
     return list(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))

@@ -17,11 +17,12 @@ from phrasemodels.data.formats.schemas import TOKENS, check
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job
+from phrasemodels.layers.ids import SPECIAL
 from phrasemodels.models.tagger import Tagger, TaggerConfig
 from phrasemodels.tasks.metrics.bleu import Score
 from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, shards, stage_table
-from phrasemodels.tasks.prepare.vocabulary import SPECIAL, read_words
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, shards
+from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.translation.objective import PREDICTIONS, PhraseBatch, PhraseExamples
 from phrasemodels.tasks.train.batches import Rows, in_order
 from phrasemodels.tasks.train.checkpoints import load_tensors
@@ -111,7 +112,7 @@ def tag(job: Job, settings: TagSettings) -> dict[str, Any]:
         for row, n, best, score in zip(rows, batch.lengths, ids, scores, strict=True):
             inner = slice(1, int(n) - 1)
             found[int(row)] = list(names[best[inner].cpu().numpy()]), float(score[inner].sum())
-    rows_in = stage_table(job.inputs["rows"])
+    rows_in = read_shards(job.inputs["rows"])
     columns = {
         "id": rows_in["id"],
         "group": rows_in["group"],

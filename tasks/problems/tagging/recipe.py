@@ -12,7 +12,8 @@ from phrasemodels.tasks.prepare.subtrees import subtrees
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
 from phrasemodels.tasks.problems.recipe import Stage
 from phrasemodels.tasks.problems.tagging.objective import TagColumn, Tagging, TagSettings, score_tags, tag, tag_tokens
-from phrasemodels.tasks.train.loop import TrainConfig, TrainSettings, train
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.loop import TrainSettings, train
 
 
 @dataclass(frozen=True)

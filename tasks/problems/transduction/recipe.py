@@ -7,7 +7,7 @@ from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.problems.recipe import Stage
 from phrasemodels.tasks.problems.transduction.score import PrefixScoring, score_prefixes
 from phrasemodels.tasks.problems.translation.recipe import TranslationRecipe
-from phrasemodels.tasks.train.loop import TrainConfig
+from phrasemodels.tasks.train.config import TrainConfig
 
 
 @dataclass(frozen=True)

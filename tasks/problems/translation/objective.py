@@ -14,12 +14,13 @@ from torch import Tensor
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
+from phrasemodels.layers.ids import BEGIN
 from phrasemodels.layers.record import recorded
 from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.models.search import translate as search_batch
-from phrasemodels.models.translation import BEGIN, TranslationConfig, Translator
-from phrasemodels.tasks.prepare.sharded import shards, stage_table
+from phrasemodels.models.translation import TranslationConfig, Translator
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.attention import ATTENTION, attention_rows
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows, in_order
@@ -151,7 +152,7 @@ def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
     load_tensors(model, load_file(job.inputs["model"].file("model.safetensors")))
     model.eval()
     data = settings.problem.examples([shard.path for shard in shards(job.inputs["phrases"])])
-    table = stage_table(job.inputs["rows"])
+    table = read_shards(job.inputs["rows"])
     groups = np.array(table["group"].to_pylist(), dtype=object)
     chosen = [row for group in sorted(set(groups)) for row in np.flatnonzero(groups == group)[: settings.sentences]]
     words = read_words(vocabulary, "target")
@@ -190,7 +191,7 @@ def _told(
 
 
 def _predictions(rows: Artifact, found: dict[int, tuple[list[str], float]]) -> pa.Table:
-    table = stage_table(rows)
+    table = read_shards(rows)
     order = range(table.num_rows)
     columns = {
         "id": table["id"],

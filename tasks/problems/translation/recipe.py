@@ -23,7 +23,8 @@ from phrasemodels.tasks.problems.translation.objective import (
     attend,
     translate,
 )
-from phrasemodels.tasks.train.loop import TrainConfig, TrainSettings, train
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.loop import TrainSettings, train
 
 
 @dataclass(frozen=True)
