@@ -24,7 +24,7 @@ from phrasemodels.layers.attention import MultiHeadAttention, softmax_hadamard, 
 from phrasemodels.layers.band import band
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import PhraseGraph, phrase_graph
-from phrasemodels.tasks.prepare.phrases import Sentences, adjacent
+from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, adjacent
 
 Run = Callable[[], object]
 Mask = Callable[[Tensor, PhraseGraph], Tensor]
@@ -99,7 +99,7 @@ class Stack(nn.Module):
 
 def sentences(n: int, k: int, B: int) -> tuple[Tensor, Tensor, Tensor]:
     """Words (B, n, d), lengths and adjacent spans of sentences of the same length."""
-    _, members = adjacent(Sentences(np.array([n])), k)
+    _, members = adjacent(LengthsAndHeads(np.array([n])), k)
     words = torch.randn(B, n, D, requires_grad=True)
     return words, torch.full((B,), n), torch.from_numpy(members).long().expand(B, -1, -1)
 

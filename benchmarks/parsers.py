@@ -21,10 +21,10 @@ from phrasemodels.flows.cli.use import find_model
 from phrasemodels.infra.settings import Settings
 from phrasemodels.models.parser import phrases_alone
 from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
-from phrasemodels.tasks.parsers.stanza_parser import Stanza
-from phrasemodels.tasks.parsers.trained import Trained
+from phrasemodels.tasks.parsers.stanza import Stanza
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.sharded import read_shards
+from phrasemodels.tasks.problems.parsing.our_parser import OurParser
 from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
 
 ROUNDS = 5
@@ -40,7 +40,7 @@ def main(experiment: str, parser: str = "gum", count: str = "400") -> None:
     recipe = found.experiment.recipe
     if not isinstance(recipe, ParsingRecipe):
         sys.exit(f"{experiment} is no parser: name an experiment of paper 004")
-    joint = Trained(recipe.problem, found.experiment.model, recipe.divide)
+    joint = OurParser(recipe.problem, found.experiment.model, recipe.divide)
     alone = replace(joint, problem=replace(recipe.problem, decode=phrases_alone))
     trained = {"weights": found.weights.path, "vocabulary": found.vocabulary.path}
     parsers = {

@@ -21,7 +21,7 @@ from phrasemodels.flows.cli.parsers import step_of
 from phrasemodels.infra.runner import actor_map
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.parsers.stanza_parser import Stanza
+from phrasemodels.tasks.parsers.stanza import Stanza
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 

@@ -16,9 +16,9 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, ray_map
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.parsers.models import fetched
-from phrasemodels.tasks.parsers.parse import Parse, parse
-from phrasemodels.tasks.parsers.stanza_parser import Stanza
+from phrasemodels.tasks.parsers.parse import ParseColumn, parse
+from phrasemodels.tasks.parsers.stanza import Stanza
+from phrasemodels.tasks.parsers.stanza_models import fetched
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 
@@ -107,7 +107,7 @@ def test_a_truncated_snapshot_of_ray_train_keeps_nobody_from_starting_again(clus
 def test_parsing_in_actors_is_parsing_here(cluster: None, store: Store, tmp_path: Path) -> None:
     rows = SampleCorpus(train=10_050, dev=5, test=5, records=Treebank()).split("train")
     models = fetched("gum")
-    parser = Parse(Stanza(processors=("pos",), longest=8))
+    parser = ParseColumn(Stanza(processors=("pos",), longest=8))
     executor = Executor(sources=Sources((MODELS,), offline=True))
     step = Step(parse, "p", parser, {"rows": rows, "models": store.run(models, executor)})
     spread = store.run(step, Executor(map=actor_map))

@@ -1,4 +1,4 @@
-"""Readers, shards, tokens, phrases and batches."""
+"""Readers of text, shards, tokens, phrases and batches."""
 
 import random
 import shutil
@@ -22,11 +22,11 @@ from phrasemodels.data.store.step import Executor, Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.layers.ids import BEGIN, END
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.phrases import Phrases, Sentences, adjacent, no_phrases, phrases
+from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, Phrases, adjacent, no_phrases, phrases
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, detokenise_moses, moses_lower, spaces, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
-from phrasemodels.tasks.problems.translation.objective import PhraseExamples
+from phrasemodels.tasks.problems.sequences import PhraseExamples
 from phrasemodels.tasks.train.batches import from_step, in_order, rows_of_worker, token_batches
 
 
@@ -98,14 +98,14 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(write: Callable[..., None]
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 12), max_size=6), st.integers(2, 4))
-def test_adjacent_spans_by_brute_force(lengths: list[int], k: int) -> None:
-    counts, members = adjacent(Sentences(np.array(lengths, np.int64)), k)
+def test_adjacent_spans_equal_enumeration(lengths: list[int], k: int) -> None:
+    counts, members = adjacent(LengthsAndHeads(np.array(lengths, np.int64)), k)
     expected = [plain.phrases(n, k) for n in lengths]
     assert counts.tolist() == [len(p) for p in expected]
     assert [tuple(x for x in row if x >= 0) for row in members.tolist()] == [p for ps in expected for p in ps]
 
 
-def test_moses_comes_back(tmp_path: Path) -> None:
+def test_moses_tokens_can_be_joined_again(tmp_path: Path) -> None:
     tokens = moses_lower("Zwei Männer's Hunde, 3,5 m & <groß>!", "de")
     assert tokens[:2] == ["zwei", "männer"]
     assert "&" in tokens
@@ -133,7 +133,7 @@ def test_from_sentences_to_ids_and_back(store: Store) -> None:
     assert numbers.meta["stand_in"]
 
 
-def test_a_larger_corpus_keeps_the_shards_that_it_had(store: Store) -> None:
+def test_a_larger_corpus_keeps_its_first_shards(store: Store) -> None:
     small = stages(store, SampleCorpus(train=10_000, dev=5, test=5))[0]
     large = stages(store, SampleCorpus(train=12_000, dev=5, test=5))[0]
     assert shards(small)[0].content == shards(large)[0].content
@@ -141,7 +141,7 @@ def test_a_larger_corpus_keeps_the_shards_that_it_had(store: Store) -> None:
     assert len(made) == len({a.meta["content"] for a in made})
 
 
-def test_other_workers_find_what_was_done(store: Store) -> None:
+def test_finished_shards_are_cache_hits_of_other_workers(store: Store) -> None:
     rows = SampleCorpus(train=20_050, dev=5, test=5).split("train")
     stage = Step(tokenise, "t", Tokenise(spaces, "en", "de"), {"rows": rows})
     missing: list[str] = []
@@ -183,13 +183,13 @@ def test_an_epoch_holds_every_row_once_within_the_budget(
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 7])
-def test_workers_share_the_same_batch(world: int) -> None:
+def test_workers_divide_a_batch(world: int) -> None:
     rows = np.array(random.Random(0).sample(range(1000), 17))
     parts = [rows_of_worker(rows, rank, world) for rank in range(world)]
     assert sorted(np.concatenate(parts)) == sorted(rows)
 
 
-def test_going_on_from_a_step_gives_the_batches_that_would_have_come(data: PhraseExamples) -> None:
+def test_batches_after_resuming_are_those_without_interruption(data: PhraseExamples) -> None:
     whole = from_step(data, 300, 5, 0)
     expected = [next(whole) for _ in range(150)]
     rest = from_step(data, 300, 5, 97)

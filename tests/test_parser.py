@@ -152,7 +152,7 @@ def test_the_loss_is_that_of_the_equations(look) -> None:
     torch.testing.assert_close(parser.loss(batch, truth), torch.as_tensor(expected))
 
 
-def test_a_gold_tree_that_wins_by_far_costs_nothing() -> None:
+def test_a_gold_tree_with_a_large_margin_has_no_loss() -> None:
     parser, batch, truth = build(), sentences(), gold()
     posts = parser.encode(batch)[1]
     wanted = torch.zeros(len(LENGTHS), max(LENGTHS), max(LENGTHS), SIZES["labels"], dtype=posts.dtype)
@@ -192,7 +192,7 @@ def test_dense_scores_and_cells_agree() -> None:
 
 @pytest.mark.parametrize("weight", [0.2, 0.5, 0.8])
 @pytest.mark.parametrize("n", [1, 2, 5, 9])
-def test_joint_decoding_has_the_score_of_the_plain_program(n: int, weight: float) -> None:
+def test_joint_decoding_finds_the_best_score_of_a_plain_program(n: int, weight: float) -> None:
     gen = torch.Generator().manual_seed(n)
     labels, arcs = torch.randn(1, n, n, 4, generator=gen), torch.randn(1, n + 1, n + 1, generator=gen)
     expected = plain.joint(labels[0], arcs[0], weight)
@@ -205,7 +205,7 @@ def test_joint_decoding_has_the_score_of_the_plain_program(n: int, weight: float
 
 
 @pytest.mark.parametrize("name", [name for name in SWITCHES if name != "released"])
-def test_padding_and_company_change_nothing(name: str) -> None:
+def test_padding_and_batch_do_not_change_a_parse(name: str) -> None:
     parser, batch, truth = build(SWITCHES[name]), sentences(), gold()
     alone = sum(
         parser.loss(
@@ -216,7 +216,7 @@ def test_padding_and_company_change_nothing(name: str) -> None:
     torch.testing.assert_close(parser.loss(batch, truth), alone)
 
 
-def test_released_queries_depend_on_the_company() -> None:
+def test_released_queries_depend_on_the_batch() -> None:
     """With one sentence all queries are right; with eight, 882 of 896 belong to another label."""
     own = torch.arange(112.0)[:, None]
     wrong = [(released_query(own, B) != own).sum().item() for B in (1, 8)]
@@ -226,7 +226,7 @@ def test_released_queries_depend_on_the_company() -> None:
     assert not torch.allclose(together[1, :4], alone[0])
 
 
-def test_sizes_are_those_of_the_paper() -> None:
+def test_numbers_of_parameters_are_those_of_the_paper() -> None:
     layer = LabelAttentionConfig(labels=112).build(1024)
     parameters = {name: p.numel() for name, p in layer.named_parameters()}
     forward = sum(v for name, v in parameters.items() if name.startswith(("feed_forward", "residual")))
@@ -275,7 +275,7 @@ def test_gradients_are_those_of_differences() -> None:
 
 
 @pytest.mark.parametrize("name", ["as printed", "query matrix", "no label layer"])
-def test_three_sentences_are_learned_by_heart(name: str) -> None:
+def test_three_sentences_can_be_memorised(name: str) -> None:
     torch.manual_seed(0)
     parser, batch, truth = SWITCHES[name].sized(SIZES).build(), sentences(), gold()
     optimiser = torch.optim.Adam(parser.parameters(), 5e-3)
@@ -293,7 +293,7 @@ def test_three_sentences_are_learned_by_heart(name: str) -> None:
         assert sorted(map(tuple, found.cells[row][found.cells[row][:, 2] > 0].tolist())) == sorted(cells)
 
 
-def test_one_mask_for_a_sentence() -> None:
+def test_dropout_masks_are_shared_within_a_sentence() -> None:
     torch.manual_seed(0)
     dropped = SharedDropout(0.5)(torch.ones(2, 7, 40))
     assert torch.equal(dropped, dropped[:, :1].expand_as(dropped))

@@ -1,4 +1,4 @@
-"""Scores, intervals and verdicts against known values."""
+"""BLEU, intervals, verdicts and overrides against known values."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_corpus_bleu_is_a_function_of_the_summed_counts() -> None:
     assert bleu(tokenised_bleu(), hypotheses, references).value == pytest.approx(value)
 
 
-def test_the_interval_is_students() -> None:
+def test_the_interval_of_seeds_is_that_of_students_t() -> None:
     values = [34.1, 35.0, 33.2, 34.4]
     low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
     ours = seed_group(values)
@@ -63,7 +63,7 @@ def test_verdicts(published: float, values: list[float], reason: str, verdict: s
     assert judge(published, seed_group(values), reason).verdict == verdict
 
 
-def test_what_has_no_run_says_so() -> None:
+def test_a_number_without_a_run_is_not_run() -> None:
     assert judge(1.0, None, "").verdict == "not run"
 
 
@@ -116,7 +116,7 @@ def test_a_bad_override_is_explained(assignment: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("seeds", [0, 1001, 10**12])
-def test_seeds_are_few(seeds: int) -> None:
+def test_the_number_of_seeds_is_bounded(seeds: int) -> None:
     with pytest.raises(ValueError, match=f"{seeds} seeds: at least one is needed, and at most 1000"):
         table("000", "1", "sample", seeds)
 

@@ -1,6 +1,6 @@
 """Sentences in CoNLL-U: words, tags, heads, relations."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from phrasemodels.data.formats.lines import Line
@@ -116,3 +116,20 @@ def flaw(heads: list[int]) -> str:
             if token in path:
                 return "cyclic dependencies"
     return ""
+
+
+def write_sentence(
+    tokens: Sequence[str],
+    heads: Sequence[int],
+    relations: Sequence[str],
+    universal: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    misc: Sequence[str] = (),
+) -> str:
+    """Return the lines of a sentence of n tokens in CoNLL-U. Each column has n values, or none, which becomes `_`."""
+    blank = ["_"] * len(tokens)
+    columns = [tokens, *(column or blank for column in (universal, tags, heads, relations, misc))]
+    return "".join(
+        f"{place}\t{token}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t{other}\n"
+        for place, (token, upos, xpos, head, relation, other) in enumerate(zip(*columns, strict=True), 1)
+    )

@@ -13,6 +13,7 @@ from typing import Any
 
 MANIFEST = "manifest.json"
 SHA256 = re.compile("[0-9a-f]{64}")
+TRAINING_LABEL = re.compile(r"\w+ (?P<experiment>.+) seed (?P<seed>\d+)", re.DOTALL)
 os.umask(UMASK := os.umask(0))  # there is no asking without setting
 LONGEST_PART, LONGEST_NAME = 255, 2000  # bytes that any file system takes
 
@@ -33,8 +34,24 @@ class Artifact:
         """What the step said of its result."""
         return self.manifest["meta"]
 
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """For whom it was made: experiment, seed and more, if it belongs to a training."""
+        return about(self.manifest)
+
     def file(self, name: str) -> Path:
         return self.path / name
+
+
+def about(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return for whom an artifact was made, such as {"experiment": ..., "seed": ...}; empty if it belongs to no training.
+
+    Manifests that were written before they had this field say it in their label: STEP EXPERIMENT seed N.
+    """
+    if isinstance(given := manifest.get("about"), Mapping) and given:
+        return given
+    found = TRAINING_LABEL.fullmatch(manifest["label"])
+    return {"experiment": found["experiment"], "seed": int(found["seed"])} if found else {}
 
 
 def files_of(folder: Path) -> Iterator[str]:

@@ -13,11 +13,11 @@ from phrasemodels.layers.attention import identity, sigma_on_projection, softmax
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import LengthEmbedding, MeanInit
 from phrasemodels.models.translation import TranslationConfig
-from phrasemodels.tasks.metrics.significance import BLEU
+from phrasemodels.tasks.metrics.bleu import CORPUS_BLEU
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Direction, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, adjacent, no_phrases
 from phrasemodels.tasks.prepare.tokenise import join, spaces
-from phrasemodels.tasks.problems.translation.recipe import Text, TranslationRecipe
+from phrasemodels.tasks.problems.translation.recipe import TranslationRecipe, TranslationText
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.optimisers import linear_decay
 
@@ -77,7 +77,7 @@ class Profile:
     corpus: BitextCorpus | SampleCorpus
     size: Size
     train: TrainConfig
-    text: Text
+    text: TranslationText
     comparable: bool = False
     ray_train: str | None = None  # the row whose first seed goes through Ray Train; None: every training
 
@@ -97,7 +97,7 @@ PROFILES = {
             evaluate_every=100,
             checkpoint_every=100,
         ),
-        text=Text(tokeniser=spaces, detokenise=join),
+        text=TranslationText(tokeniser=spaces, detokenise=join),
         ray_train="phrase-k2",
     ),
     # Real Multi30k at a size that two cores can train.
@@ -113,7 +113,7 @@ PROFILES = {
             evaluate_every=100,
             checkpoint_every=100,
         ),
-        text=Text(min_count=3, max_tokens=50),
+        text=TranslationText(min_count=3, max_tokens=50),
     ),
     # What the paper gives, and for the rest the defaults of the code that it was probably built on: 64 sentences a
     # batch are about 2,000 padded tokens of both sides, 10 epochs about 4,600 updates.
@@ -123,7 +123,7 @@ PROFILES = {
         train=TrainConfig(
             steps=20_000, batch_tokens=4096, learning_rate=7e-4, warmup=4000, evaluate_every=500, checkpoint_every=500
         ),
-        text=Text(min_count=6, max_tokens=50),
+        text=TranslationText(min_count=6, max_tokens=50),
         comparable=True,
     ),
 }
@@ -136,7 +136,7 @@ def translation(table: str, profile: str, chosen: Profile, row: Row, cell: Cell 
         paper=PAPER,
         system=row.system,
         variant=row.variant,
-        answers=(Answer("bleu", cell, BLEU),),
+        answers=(Answer("bleu", cell, CORPUS_BLEU),),
         profile=profile,
         comparable=chosen.comparable,
         recipe=TranslationRecipe(chosen.corpus, row.phrases, chosen.text),

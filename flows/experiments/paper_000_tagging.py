@@ -18,8 +18,9 @@ from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases
 from phrasemodels.tasks.prepare.subtrees import subtrees
-from phrasemodels.tasks.problems.tagging.objective import ACCURACY, TagColumn
+from phrasemodels.tasks.problems.tagging.objective import TagColumn
 from phrasemodels.tasks.problems.tagging.recipe import TaggingRecipe
+from phrasemodels.tasks.problems.tagging.score import ACCURACY
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.optimisers import adam_with_decay, constant, linear_decay
 

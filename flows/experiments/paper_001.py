@@ -20,14 +20,15 @@ from phrasemodels.flows.experiments.paper_001_systems import (
     Size,
     System,
 )
-from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
-from phrasemodels.tasks.parsers.plant import by_stanza
-from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.problems.entailment.data import Text, VectorFile
-from phrasemodels.tasks.problems.entailment.logistic import PROTOTYPING, PUBLISHED, Setting
-from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe, Task, as_they_are
+from phrasemodels.tasks.metrics.accuracy import accuracy_of
+from phrasemodels.tasks.metrics.significance import Statistic
+from phrasemodels.tasks.parsers.stanza_models import by_stanza
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
+from phrasemodels.tasks.problems.entailment.data import SentenceText, VectorFile
+from phrasemodels.tasks.problems.entailment.logistic import PROTOTYPING, PUBLISHED, LogisticConfig
+from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe, TransferTask
 from phrasemodels.tasks.problems.entailment.suites import PAIRS, SAMPLE_SUITE, SUITE
-from phrasemodels.tasks.problems.parsing.planted import ByParser
+from phrasemodels.tasks.problems.parsing.our_parser import ByOurParser
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.optimisers import adadelta, constant, linear_decay
 
@@ -46,9 +47,9 @@ class Profile:
     corpus: Corpus | SampleCorpus
     size: Size
     train: TrainConfig
-    text: Text
-    suite: tuple[Task, ...]
-    setting: Setting
+    text: SentenceText
+    suite: tuple[TransferTask, ...]
+    setting: LogisticConfig
     planted: Callable[[Step], Step] = as_they_are
     parsers: tuple[tuple[str, str, Callable[[Step], Step]], ...] = ()
     comparable: bool = False
@@ -66,9 +67,9 @@ LAPTOP = TrainConfig(
 )  # fmt: skip
 
 
-def planted_by(parser: Experiment) -> ByParser:
+def planted_by(parser: Experiment) -> ByOurParser:
     """Trees by the parser that an experiment of paper 004 trains."""
-    return ByParser(parser.name, parser.recipe, parser.model, parser.train)  # type: ignore[arg-type]
+    return ByOurParser(parser.name, parser.recipe, parser.model, parser.train)  # type: ignore[arg-type]
 
 
 STANZA = ("stanza", "Stanza", by_stanza)
@@ -83,7 +84,7 @@ PROFILES = {
             ADADELTA, steps=600, batch_rows=32, batch_tokens=4096, learning_rate=1.0, evaluate_every=100,
             checkpoint_every=500,
         ),
-        text=Text(),
+        text=SentenceText(),
         suite=SAMPLE_SUITE,
         setting=replace(PROTOTYPING, folds=5),
         parsers=(SMALL,),
@@ -93,7 +94,7 @@ PROFILES = {
         corpus=Corpus("snli"),
         size=Size(d=100, lstm=128, adasent=256, channels=64, hidden=100, dropout=0.2, heads=4),
         train=LAPTOP,
-        text=Text(),
+        text=SentenceText(),
         suite=SUITE,
         setting=PROTOTYPING,
         planted=by_stanza,
@@ -106,7 +107,7 @@ PROFILES = {
         train=replace(
             ADADELTA, steps=600_000, batch_tokens=1 << 20, evaluate_every=5000, checkpoint_every=5000, patience=20
         ),
-        text=Text(),
+        text=SentenceText(),
         suite=SUITE,
         setting=PUBLISHED,
         parsers=(STANZA, OWN),
@@ -230,7 +231,7 @@ def phrase_sources(profile: str) -> list[Experiment]:
     planted = []
     for slug, name, parsed in chosen.parsers:
         row = experiment("phrases", profile, replace(PSAN, slug=slug, variant=f"trees by {name}"), answers, False)
-        planted.append(replace(row, recipe=replace(row.recipe, parsed=parsed)))  # type: ignore[type-var]
+        planted.append(replace(row, recipe=replace(row.recipe, parsed=parsed)))  # type: ignore[call-arg]
     of_corpus = chosen.planted is as_they_are
     return rows + planted if of_corpus else planted + [row for row in rows if row.row not in OF_CORPUS]
 

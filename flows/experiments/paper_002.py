@@ -23,7 +23,8 @@ from phrasemodels.flows.experiments.paper_002_systems import (
 )
 from phrasemodels.layers.ngrams import BiRNN
 from phrasemodels.models.translation import TranslationConfig
-from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
+from phrasemodels.tasks.metrics.accuracy import accuracy_of
+from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.problems.semantic_parsing.recipe import SAME
 from phrasemodels.tasks.train.config import TrainConfig

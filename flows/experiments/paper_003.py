@@ -13,13 +13,12 @@ from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
 from phrasemodels.layers.weights import Segments, Sigmoid, Softmax
 from phrasemodels.models.recurrent import RecurrentConfig
-from phrasemodels.tasks.metrics.significance import BLEU
-from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
-from phrasemodels.tasks.prepare.held_out import Divided
+from phrasemodels.tasks.metrics.bleu import CORPUS_BLEU
+from phrasemodels.tasks.prepare.corpora import AnyCorpus, BitextCorpus, Corpus, Direction, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
 from phrasemodels.tasks.prepare.tokenise import Tokeniser, characters, join, letters, spaces
-from phrasemodels.tasks.problems.translation.objective import TranslationBySentence
-from phrasemodels.tasks.problems.translation.recipe import Text, TranslationRecipe
+from phrasemodels.tasks.problems.translation.objective import SentenceTranslationObjective
+from phrasemodels.tasks.problems.translation.recipe import TranslationRecipe, TranslationText
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.optimisers import constant, halved_after_rise, linear_decay, sgd
 
@@ -44,7 +43,7 @@ def rows_of(steps: int, rows: int, learning_rate: float, **others: Any) -> Train
 class TranslationProfile:
     """A corpus, its two ways of dividing sources, widths, and a training."""
 
-    corpus: Divided
+    corpus: AnyCorpus
     languages: tuple[str, str]
     by_character: Tokeniser
     d: int
@@ -119,14 +118,14 @@ def table_nmt(profile: str) -> list[Experiment]:
             paper=PAPER,
             system="NMT",
             variant=f"{variant}, {direction}",
-            answers=(Answer("bleu", _translation_cell(variant, direction), BLEU),),
+            answers=(Answer("bleu", _translation_cell(variant, direction), CORPUS_BLEU),),
             profile=profile,
             comparable=chosen.comparable,
             recipe=TranslationRecipe(
                 chosen.corpus,
                 Phrases(no_phrases),
-                Text(tokeniser, join, *chosen.languages, chosen.min_count, chosen.max_tokens),
-                problem=TranslationBySentence(),
+                TranslationText(tokeniser, join, *chosen.languages, chosen.min_count, chosen.max_tokens),
+                problem=SentenceTranslationObjective(),
             ),
             model=RecurrentConfig(LSTMEncoderConfig(chosen.d, chosen.layers), layers=chosen.layers, weights=weights),
             train=chosen.train,

@@ -11,9 +11,9 @@ from phrasemodels.data.samples.records import Stories
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, published_results
 from phrasemodels.flows.experiments.paper_003 import PAPER, rows_of
 from phrasemodels.models.memory import ChainConfig, Encode, HopsConfig, Unary, bag_of_words, by_position
-from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
-from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.held_out import Divided, HeldOut
+from phrasemodels.tasks.metrics.accuracy import accuracy_of
+from phrasemodels.tasks.metrics.significance import Statistic
+from phrasemodels.tasks.prepare.corpora import AnyCorpus, Corpus, HeldOut, SampleCorpus
 from phrasemodels.tasks.problems.answering.recipe import AnsweringRecipe
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.optimisers import adam, halved_thrice, sgd
@@ -102,7 +102,7 @@ def table_babi(profile: str) -> list[Experiment]:
     ]
 
 
-def _answering(profile: str, slug: str, task: str, corpus: Divided, K: int) -> Experiment:
+def _answering(profile: str, slug: str, task: str, corpus: AnyCorpus, K: int) -> Experiment:
     chosen, (system, variant, model) = ANSWERING[profile], MEMORIES[slug]
     cell = Cell(PAPER, "Slide: bAbI", system, variant, "answer accuracy", f"bAbI 1k TASK {task[2:]}")
     # the sample's stories are no task of bAbI, and the unary chain is not on the slides

@@ -12,17 +12,16 @@ from phrasemodels.layers.weights import Softmax, Trees
 from phrasemodels.models.decomposable import DecomposableConfig, Learned
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
-from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
-from phrasemodels.tasks.parsers.plant import by_stanza
-from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.held_out import Divided
+from phrasemodels.tasks.metrics.accuracy import accuracy_of
+from phrasemodels.tasks.metrics.significance import Statistic
+from phrasemodels.tasks.parsers.stanza_models import by_stanza
+from phrasemodels.tasks.prepare.corpora import AnyCorpus, Corpus, SampleCorpus, as_they_are
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
 from phrasemodels.tasks.prepare.tokenise import join, spaces
 from phrasemodels.tasks.problems.decomposition.recipe import DecompositionRecipe
-from phrasemodels.tasks.problems.entailment.recipe import as_they_are
 from phrasemodels.tasks.problems.transduction.recipe import TransductionRecipe
-from phrasemodels.tasks.problems.translation.objective import TranslationBySentence
-from phrasemodels.tasks.problems.translation.recipe import Text
+from phrasemodels.tasks.problems.translation.objective import SentenceTranslationObjective
+from phrasemodels.tasks.problems.translation.recipe import TranslationText
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.optimisers import adagrad, constant, halved_after_rise, linear_decay, sgd
 
@@ -44,7 +43,7 @@ class SyntacticProfile:
     parsed: who plants trees for the hard parents, where the corpus has none.
     """
 
-    corpus: Divided
+    corpus: AnyCorpus
     d: int
     h: int
     train: TrainConfig
@@ -165,9 +164,9 @@ def table_trees(profile: str) -> list[Experiment]:
             recipe=TransductionRecipe(
                 chosen.corpus,
                 Phrases(no_phrases),
-                Text(spaces, join, "prefix", "infix"),
+                TranslationText(spaces, join, "prefix", "infix"),
                 BeamSearch(1),
-                TranslationBySentence(),
+                SentenceTranslationObjective(),
             ),
             model=RecurrentConfig(PARENTS[slug][1](chosen.d, chosen.h), layers=1, initial=chosen.initial),
             train=chosen.train,

@@ -8,11 +8,13 @@ from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
 from phrasemodels.layers.labels import LabelAttentionConfig, released_query
 from phrasemodels.models.parser import Jointly, ParserConfig
-from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of, f1_of
+from phrasemodels.tasks.metrics.accuracy import accuracy_of
+from phrasemodels.tasks.metrics.parseval import f1_of
+from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.pieces import Divide, Pieces, no_pieces
 from phrasemodels.tasks.problems.parsing.data import TreebankVocabulary
-from phrasemodels.tasks.problems.parsing.objective import Parsing
+from phrasemodels.tasks.problems.parsing.objective import ParsingObjective
 from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.optimisers import halved_on_plateau, linear_decay, linear_warmup
@@ -243,7 +245,7 @@ def _experiment(
         comparable=chosen.comparable,
         recipe=ParsingRecipe(
             chosen.corpus,
-            Parsing(Jointly(row.weight), tagged=False),
+            ParsingObjective(Jointly(row.weight), tagged=False),
             vocabulary=chosen.vocabulary,
             max_words=chosen.max_words,
             divide=divide,

@@ -9,7 +9,7 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.results import Result
-from phrasemodels.tasks.metrics.verdict import Tested, differences
+from phrasemodels.tasks.metrics.compare import TestedRow, differences
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.loop import history
 
@@ -52,7 +52,7 @@ def _table(same: Same, rows: list[Row], artifacts: Mapping[str, Artifact]) -> di
     for result, _, scored in rows:
         statistic = result.answer.statistic
         tables = [read_shard(artifact.file("sentences.arrow")) for artifact in scored if statistic]
-        tested.append(Tested(result.experiment.name, metric, test_set, statistic, tables))
+        tested.append(TestedRow(result.experiment.name, metric, test_set, statistic, tables))
     lines = [
         {
             "paper": result.experiment.paper,

@@ -31,7 +31,8 @@ class Lineage:
         if len(run) >= FEWEST_DIGITS and (found := [a for key, a in self.artifacts.items() if key.startswith(run)]):
             return found[0]
         labelled = {a.manifest["label"]: a for a in self.artifacts.values()}
-        named = {a.manifest["label"].partition(" ")[2]: a for a in self.artifacts.values() if "scores" in a.meta}
+        scored = (a for a in self.artifacts.values() if "scores" in a.meta and a.about)
+        named = {f"{a.about['experiment']} seed {a.about['seed']}": a for a in scored}
         if what in labelled or what in named:
             return labelled.get(what) or named[what]
         raise ValueError(f"{what!r} is neither a store key, an MLflow run nor a label: {closest(what, {*named})}")

@@ -13,8 +13,8 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import PROFILES, changed, experiments
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.infra.tracking import Tracker
+from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite
 from phrasemodels.tasks.metrics.significance import seed_group
-from phrasemodels.tasks.metrics.verdict import Tested, differences, finite
 
 KEPT = Path(__file__).resolve().parents[2] / "results"
 
@@ -116,7 +116,7 @@ def _intervals(values: Mapping[str, list[float]]) -> dict[str, Any]:
     return {name: finite(asdict(seed_group(found))) for name, found in values.items()}
 
 
-def _tested(folder: Path, row: Mapping[str, Any], answer: Answer, baseline: str) -> Tested:
+def _tested(folder: Path, row: Mapping[str, Any], answer: Answer, baseline: str) -> TestedRow:
     names = [row["sentences"]] if isinstance(row["sentences"], str) else row["sentences"]
     tables = [read_shard(folder / name) for name in names] if answer.statistic else []
-    return Tested(row["experiment"], answer.metric, str(row["test_set"]), answer.statistic, tables, baseline)
+    return TestedRow(row["experiment"], answer.metric, str(row["test_set"]), answer.statistic, tables, baseline)

@@ -14,6 +14,7 @@ import phrasemodels.infra.environment  # noqa: F401  before prefect
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.flows.experiments.catalogue import table as find_table
 from phrasemodels.flows.report.table import write_report
+from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.run.attempts import attempt
 from phrasemodels.flows.run.progress import Watch
 from phrasemodels.flows.run.session import Session
@@ -50,7 +51,8 @@ def reproduce(
         run_steps(session, watch)
         with watch.step(session.verdicts):
             verdicts = session.store.run(session.verdicts)
-        report = write_report(session, verdicts)
+        page = page_of(session.store, session.attempt) if session.attempt else None
+        report = write_report(session.finished(verdicts), page)
         record |= {"verdicts": verdicts.key, "stages": watch.stages()}
         session.close(verdicts, report)
         found = verdicts.meta["rows"]

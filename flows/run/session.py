@@ -15,6 +15,7 @@ from phrasemodels.data.store.step import Executor, Step, call_here, digest_of, w
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
+from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.stores import open_store
 from phrasemodels.flows.run.user_files import missing_encoders, with_supplied
@@ -22,9 +23,9 @@ from phrasemodels.infra.registry import register
 from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, on_ray, ray_map
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, flatten
-from phrasemodels.tasks.metrics.verdict import CompareSettings, RowSettings, compare
+from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
 from phrasemodels.tasks.parsers.parse import parse, plant
-from phrasemodels.tasks.prepare.leaks import leaks
+from phrasemodels.tasks.prepare.corpora import leaks
 from phrasemodels.tasks.train.loop import history, train
 
 SERVED = Path(__file__).with_name("served.py")
@@ -100,7 +101,7 @@ class Session:
         from phrasemodels.data.download.fetch import missing
         from phrasemodels.data.download.manifest import load
         from phrasemodels.data.download.parser_manifest import load as load_parser
-        from phrasemodels.tasks.parsers.models import fetch_parser
+        from phrasemodels.tasks.parsers.stanza_models import fetch_parser
         from phrasemodels.tasks.prepare.corpora import fetch_corpus
 
         if not self.settings.offline:
@@ -256,6 +257,10 @@ class Session:
             StepMetrics(self.tracker, run_id, self.attempt)(history(trained))  # if another attempt had the run before
             self.tracker.finish(run_id, metrics, files, tags)
 
+    def finished(self, comparison: Artifact) -> FinishedTable:
+        """The table, whose steps are all in the store."""
+        return FinishedTable(self.table, self.pipelines, self.store, comparison, self.tracker.keys())
+
     def leaks(self) -> dict[str, str]:
         """For each experiment how much of its test set stands in its training set, counted."""
         found = {}
@@ -278,11 +283,11 @@ class Session:
 
     def _register(self) -> None:
         """The best seed of each row, as a model that MLflow can serve, if it can be asked anything."""
-        from phrasemodels.flows.results.models import Answering, best_of, stored
+        from phrasemodels.flows.results.models import best_of, stored
 
         lineage = Lineage(self.store)
         for experiment in self.experiments:
-            if not isinstance(experiment.recipe, Answering):
+            if not experiment.recipe.answers_inputs:
                 continue
             trained = [a for p in self.pipelines if p.experiment == experiment if (a := self.store.find(p.trained))]
             model = stored(lineage, best_of(trained))

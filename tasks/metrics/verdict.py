@@ -1,31 +1,23 @@
-"""From scores to verdicts: means over seeds, intervals, and what they say about a published number."""
+"""The verdict on a published number by our mean over seeds and its interval."""
 
-import json
-import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.metrics.significance import Array, SeedGroup, Statistic, difference, holm, seed_group
+from phrasemodels.tasks.metrics.significance import SeedGroup
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What our runs say about a published number: not run, not comparable, reproduced, higher or lower."""
+    """The verdict on a published number: not run, not comparable, reproduced, higher or lower; and its reason."""
 
     verdict: str
     reason: str
 
 
 def judge(published: float | None, ours: SeedGroup | None, reason_not: str) -> Verdict:
-    """The verdict on a number. `reason_not` says why it cannot be compared, or is empty; nothing on stand-in data or at
-    a smaller size is ever called reproduced."""
+    """Return the verdict on a published number (None: the paper has none) by our seeds (None: there is no run).
+
+    reason_not: why the numbers cannot be compared, such as stand-in data or a smaller size; empty if they can be.
+    """
     if ours is None:
         return Verdict("not run", "no run of this experiment is in the store")
     if published is None:
@@ -38,125 +30,3 @@ def judge(published: float | None, ours: SeedGroup | None, reason_not: str) -> V
         return Verdict("reproduced", f"the published value lies in our 95 % interval over {ours.n} seeds")
     direction = "higher" if ours.mean > published else "lower"
     return Verdict(direction, f"our mean is {abs(ours.mean - published):.2f} {direction} than the published value")
-
-
-@dataclass(frozen=True)
-class RowSettings:
-    """A row of a table: the experiment, the number that it answers, in which metric of ours, and why not, if so.
-
-    With a statistic the row is tested against its baseline, by name, or else the first row of the table: of those with
-    the same metric and test set. changed: overrides of the experiment that a score sees.
-    """
-
-    experiment: str
-    system: str
-    variant: str
-    published: float | None
-    metric: str
-    reason_not: str
-    statistic: Statistic | None = None
-    baseline: str = ""
-    changed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class CompareSettings:
-    """A table and its seeds."""
-
-    title: str
-    rows: tuple[RowSettings, ...]
-    seeds: tuple[int, ...]
-
-
-def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
-    """verdicts.json: each row with its values by seed, interval, verdict, and difference from its baseline, from inputs
-    "EXPERIMENT seed N"."""
-    scores = [[job.inputs[f"{row.experiment} seed {seed}"] for seed in settings.seeds] for row in settings.rows]
-    rows = [_row(*pair, settings.seeds) for pair in zip(settings.rows, scores, strict=True)]
-    tested = [
-        Tested(
-            row.experiment,
-            row.metric,
-            str(found[0].meta["test_set"]),
-            row.statistic,
-            [read_shard(artifact.file("sentences.arrow")) for artifact in found if row.statistic],
-            row.baseline,
-        )
-        for row, found in zip(settings.rows, scores, strict=True)
-    ]
-    for row, against in zip(rows, differences(tested), strict=True):
-        row["against"] = against
-    write_durably(job.out / "verdicts.json", json.dumps({"title": settings.title, "rows": rows}, indent=1))
-    return {"title": settings.title, "rows": rows}
-
-
-def _row(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> dict[str, Any]:
-    metrics = sorted({name for artifact in scores for name in artifact.meta["scores"]})
-    values = {name: [artifact.meta["scores"][name]["value"] for artifact in scores] for name in metrics}
-    ours = seed_group(values[row.metric])
-    stand_in = any(artifact.meta["stand_in"] for artifact in scores)
-    reason = "; ".join(["a stand-in, not the paper's data"] * stand_in + [row.reason_not] * bool(row.reason_not))
-    return {
-        **{name: value for name, value in vars(row).items() if name != "statistic"},
-        "changed": list(row.changed),
-        "seeds": list(seeds),
-        "values": values,
-        "intervals": {name: finite(asdict(seed_group(value))) for name, value in values.items()},
-        "signatures": {name: scores[0].meta["scores"][name]["signature"] for name in metrics},
-        "stand_in": stand_in,
-        **asdict(judge(row.published, ours, reason)),
-    }
-
-
-@dataclass(frozen=True)
-class Tested:
-    """What a row was tested on: the sentences of its test set, with their statistics, one table a seed."""
-
-    experiment: str
-    metric: str
-    test_set: str
-    statistic: Statistic | None
-    seeds: list[pa.Table]
-    baseline: str = ""
-
-    def statistics(self, group: str) -> Array:
-        """(S, n, K): of the sentences of a group, or of all for the group ""."""
-        assert self.statistic is not None
-        tables = [t.filter(pc.equal(t["group"], group)) if group else t for t in self.seeds]
-        return np.stack([np.array(t[self.statistic.column].to_pylist(), np.float64) for t in tables])
-
-    def names(self) -> dict[str, str]:
-        """The metric, and the metric of each group of sentences: names to groups."""
-        groups = sorted(set(self.seeds[0]["group"].to_pylist()) - {""})
-        return {self.metric: "", **{f"{self.metric}/{group}": group for group in groups}}
-
-
-def differences(rows: list[Tested]) -> list[dict[str, Any] | None]:
-    """For each row: {"baseline": experiment, "differences": {metric: ..., metric/group: ...}}, or None for a baseline.
-
-    A baseline is the one that a row names, or else the first, of the rows with its metric, test set and statistic.
-    p_holm is corrected over all rows of the table, for each group of sentences by itself.
-    """
-    found: list[dict[str, Any] | None] = []
-    for row in rows:
-        same = [r for r in rows if (r.metric, r.test_set, r.statistic) == (row.metric, row.test_set, row.statistic)]
-        base = next((r for r in same if r.experiment == row.baseline), same[0])
-        if row.statistic is None or base is row:
-            found.append(None)
-            continue
-        value = row.statistic.value
-        compared = {
-            name: finite(asdict(difference(row.statistics(group), base.statistics(group), value)))
-            for name, group in row.names().items()
-        }
-        found.append({"baseline": base.experiment, "differences": compared})
-    for name in {name for f in found if f for name in f["differences"]}:
-        family = [f["differences"][name] for f in found if f and name in f["differences"]]
-        for one, corrected in zip(family, holm([one["p"] for one in family]), strict=True):
-            one["p_holm"] = corrected
-    return found
-
-
-def finite(values: dict[str, Any]) -> dict[str, Any]:
-    """NaN as null, which JSON has."""
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}

@@ -1,18 +1,17 @@
 # mypy: disallow-untyped-defs=False
-"""Phrases of a dependency tree: its edges, and what hangs together of three words (paper 000, Eq 8)."""
+"""Phrases from a dependency tree: its edges, and its connected parts of three words (paper 000, Eq 8)."""
 
 import numpy as np
 from numba import njit
 
-from phrasemodels.tasks.prepare.heads import Ints
-from phrasemodels.tasks.prepare.phrases import Members, Sentences
+from phrasemodels.tasks.prepare.phrases import Ints, LengthsAndHeads, Members
 
 
-def subtrees(sentences: Sentences, longest: int) -> tuple[Ints, Members]:
-    """Connected parts of a tree with 2 to `longest` words (2 or 3), as `phrasemodels.tasks.prepare.phrases.adjacent` gives them.
+def subtrees(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
+    """Connected parts of a tree with 2 to `longest` words (2 or 3); an arc to the root is no edge.
 
-    Words of a phrase ascend. Edges come first, by dependent; then, for each word, it with its head and its head's
-    head, and it with its head and each later dependent of that. The edge to the root is none.
+    Edges come first, by dependent. Then, for each word, come it with its head and its head's head, and it with its head
+    and each later dependent of that head. Positions of a phrase ascend. ValueError: another `longest`, or no trees.
     """
     if longest not in (2, 3):
         raise ValueError(f"subtrees of up to {longest} words: paper 000 has edges (2) and three connected words (3)")
@@ -39,7 +38,7 @@ def _count(lengths, heads, longest):
             for word in range(n):
                 counts[row] += dependents[word] * (dependents[word] - 1) // 2
                 if head[word] >= 0:
-                    counts[row] += dependents[word]  # chains through a word: its head, it, a dependent
+                    counts[row] += dependents[word]  # chains: its head, the word, a dependent
         first += n
     return counts
 
@@ -69,6 +68,6 @@ def _fill(lengths, heads, members):
 
 @njit(cache=True, nogil=True)
 def _three(phrase, a, b, c):
-    """Three words, ascending."""
+    """Write three positions in ascending order."""
     phrase[0], phrase[2] = min(a, b, c), max(a, b, c)
     phrase[1] = a + b + c - phrase[0] - phrase[2]

@@ -1,0 +1,138 @@
+"""The comparison of a table with the paper: means over seeds, intervals, differences from baselines, verdicts."""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.step import Job
+from phrasemodels.tasks.metrics.significance import Array, Statistic, difference, holm, seed_group
+from phrasemodels.tasks.metrics.verdict import judge
+
+
+@dataclass(frozen=True)
+class RowSettings:
+    """A row of a table: its experiment, the published number, our metric for it, and why the two cannot be compared.
+
+    statistic: with one, the row is tested against its baseline. baseline: an experiment; if it is not among the rows
+    with the same metric and test set, the first of these. changed: overrides of the experiment that affect scores.
+    """
+
+    experiment: str
+    system: str
+    variant: str
+    published: float | None
+    metric: str
+    reason_not: str
+    statistic: Statistic | None = None
+    baseline: str = ""
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """A table of rows, and the seeds of each row."""
+
+    title: str
+    rows: tuple[RowSettings, ...]
+    seeds: tuple[int, ...]
+
+
+def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
+    """Compare a table with the paper. Writes verdicts.json: each row with its values by seed, interval, verdict, and
+    difference from its baseline. Inputs are the scores, by "EXPERIMENT seed N"."""
+    scores = [[job.inputs[f"{row.experiment} seed {seed}"] for seed in settings.seeds] for row in settings.rows]
+    rows = [_row(*pair, settings.seeds) for pair in zip(settings.rows, scores, strict=True)]
+    tested = [
+        TestedRow(
+            row.experiment,
+            row.metric,
+            str(found[0].meta["test_set"]),
+            row.statistic,
+            [read_shard(artifact.file("sentences.arrow")) for artifact in found if row.statistic],
+            row.baseline,
+        )
+        for row, found in zip(settings.rows, scores, strict=True)
+    ]
+    for row, against in zip(rows, differences(tested), strict=True):
+        row["against"] = against
+    write_durably(job.out / "verdicts.json", json.dumps({"title": settings.title, "rows": rows}, indent=1))
+    return {"title": settings.title, "rows": rows}
+
+
+def _row(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> dict[str, Any]:
+    metrics = sorted({name for artifact in scores for name in artifact.meta["scores"]})
+    values = {name: [artifact.meta["scores"][name]["value"] for artifact in scores] for name in metrics}
+    ours = seed_group(values[row.metric])
+    stand_in = any(artifact.meta["stand_in"] for artifact in scores)
+    reason = "; ".join(["a stand-in, not the paper's data"] * stand_in + [row.reason_not] * bool(row.reason_not))
+    return {
+        **{name: value for name, value in vars(row).items() if name != "statistic"},
+        "changed": list(row.changed),
+        "seeds": list(seeds),
+        "values": values,
+        "intervals": {name: finite(asdict(seed_group(value))) for name, value in values.items()},
+        "signatures": {name: scores[0].meta["scores"][name]["signature"] for name in metrics},
+        "stand_in": stand_in,
+        **asdict(judge(row.published, ours, reason)),
+    }
+
+
+@dataclass(frozen=True)
+class TestedRow:
+    """A row with the statistics of its test sentences, a table for each seed."""
+
+    experiment: str
+    metric: str
+    test_set: str
+    statistic: Statistic | None
+    seeds: list[pa.Table]
+    baseline: str = ""
+
+    def statistics(self, group: str) -> Array:
+        """Return the statistics (S, n, K) of the sentences of a group; of all sentences for the group ""."""
+        assert self.statistic is not None
+        tables = [t.filter(pc.equal(t["group"], group)) if group else t for t in self.seeds]
+        return np.stack([np.array(t[self.statistic.column].to_pylist(), np.float64) for t in tables])
+
+    def names(self) -> dict[str, str]:
+        """Return the groups of sentences by the name of their metric: METRIC for all sentences, METRIC/GROUP."""
+        groups = sorted(set(self.seeds[0]["group"].to_pylist()) - {""})
+        return {self.metric: "", **{f"{self.metric}/{group}": group for group in groups}}
+
+
+def differences(rows: list[TestedRow]) -> list[dict[str, Any] | None]:
+    """Return for each row {"baseline": experiment, "differences": {METRIC: ..., METRIC/GROUP: ...}}; None for a baseline.
+
+    The baseline is the row that is named, or else the first one, of those with the same metric, test set and statistic.
+    p_holm is corrected over all rows of the table, for each group of sentences by itself.
+    """
+    found: list[dict[str, Any] | None] = []
+    for row in rows:
+        same = [r for r in rows if (r.metric, r.test_set, r.statistic) == (row.metric, row.test_set, row.statistic)]
+        base = next((r for r in same if r.experiment == row.baseline), same[0])
+        if row.statistic is None or base is row:
+            found.append(None)
+            continue
+        value = row.statistic.value
+        compared = {
+            name: finite(asdict(difference(row.statistics(group), base.statistics(group), value)))
+            for name, group in row.names().items()
+        }
+        found.append({"baseline": base.experiment, "differences": compared})
+    for name in {name for f in found if f for name in f["differences"]}:
+        family = [f["differences"][name] for f in found if f and name in f["differences"]]
+        for one, corrected in zip(family, holm([one["p"] for one in family]), strict=True):
+            one["p_holm"] = corrected
+    return found
+
+
+def finite(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values with None in place of NaN, which JSON lacks."""
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}
