@@ -17,8 +17,7 @@ import pyarrow as pa
 from phrasemodels.data.formats.shards import SHARD_ROWS, write_shard
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.tasks.prepare.constituents import nodes, syntactic
-from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, adjacent, lists
-from phrasemodels.tasks.prepare.subtrees import subtrees
+from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, adjacent, lists, subtrees
 
 ROUNDS = 15
 LOOPED = 1000  # sentences

@@ -20,8 +20,7 @@ from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.length_to_failure import length_to_failure
 from phrasemodels.tasks.prepare.tokenise import characters, letters
 from phrasemodels.tasks.problems.answering.data import words
-from phrasemodels.tasks.problems.answering.predict import ANSWERS
-from phrasemodels.tasks.problems.answering.score import AnswerScoring, score_answers
+from phrasemodels.tasks.problems.answering.predict import ANSWERS, AnswerScoring, score_answers
 from phrasemodels.tasks.train.optimisers import halved_after_rise, halved_on_plateau
 
 TINY = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=12", "recipe.corpus.train=60",

@@ -38,9 +38,9 @@ from phrasemodels.tasks.prepare.phrases import (
     no_phrases,
     parents,
     phrases,
+    subtrees,
 )
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
-from phrasemodels.tasks.prepare.subtrees import subtrees
 from phrasemodels.tasks.prepare.tokenise import Tokenise, spaces, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
 

@@ -9,8 +9,8 @@ from scipy import stats
 from phrasemodels.flows.experiments.catalogue import experiments, table
 from phrasemodels.flows.experiments.experiment import override, published_results
 from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, tokenised_bleu
+from phrasemodels.tasks.metrics.compare import judge
 from phrasemodels.tasks.metrics.significance import seed_group
-from phrasemodels.tasks.metrics.verdict import judge
 
 
 def test_bleu_of_a_hand_computed_case() -> None:

@@ -36,7 +36,7 @@ from phrasemodels.tasks.prepare.bpe import LearnBpe, divider, learn_bpe, without
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import spaces, underscores_as_spaces, underscores_as_tokens
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
-from phrasemodels.tasks.problems.semantic_parsing.objective import SemanticParsingObjective
+from phrasemodels.tasks.problems.semantic_parsing.recipe import SemanticParsingObjective
 from phrasemodels.tasks.problems.semantic_parsing.score import _in_train
 from phrasemodels.tasks.problems.sequences import PhraseBatch
 

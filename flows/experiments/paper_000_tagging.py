@@ -16,11 +16,10 @@ from phrasemodels.flows.experiments.paper_000 import (
 )
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.phrases import Phrases
-from phrasemodels.tasks.prepare.subtrees import subtrees
+from phrasemodels.tasks.prepare.phrases import Phrases, subtrees
 from phrasemodels.tasks.problems.tagging.objective import TagColumn
+from phrasemodels.tasks.problems.tagging.predict import ACCURACY
 from phrasemodels.tasks.problems.tagging.recipe import TaggingRecipe
-from phrasemodels.tasks.problems.tagging.score import ACCURACY
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.optimisers import adam_with_decay, constant, linear_decay
 

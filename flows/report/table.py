@@ -106,7 +106,7 @@ def _plots(finished: FinishedTable, rows: list[dict[str, Any]]) -> dict[str, Any
     """Return the plots of the page as markup; they hold numbers and names of ours, which need no escaping."""
     slugs = {outcome.experiment: outcome.row for outcome in finished.outcomes}
     histories = {outcome.row: history(outcome.trained) for outcome in finished.first_seeds}
-    curve, metric = finished.outcomes[0].recipe.curve, rows[0]["metric"]
+    curve, metric = finished.pipelines[0].trained.settings.objective.curve, rows[0]["metric"]
     plots: dict[str, Any] = {
         "intervals": {name: Markup(_intervals(rows, name)) for name in dict.fromkeys(row["metric"] for row in rows)},
         "curves": Markup(curves(histories, curve)),

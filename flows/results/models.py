@@ -251,5 +251,5 @@ def restored(template: Any, saved: Any, where: str) -> Any:
     if template == saved:
         return template
     if isinstance(template, int | float | str) and not isinstance(saved, type(template) | int):
-        raise ValueError(f"{where}: {saved!r} is none of what {template!r} is")
+        raise ValueError(f"{where}: {saved!r} was saved where {template!r} is expected; export the model again")
     return tuple(saved) if isinstance(template, tuple) else saved

@@ -26,6 +26,7 @@ from phrasemodels.data.formats.trees import brackets, parse
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Job, Step
+from phrasemodels.layers.checks import at_least, positive
 from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
 from phrasemodels.tasks.parsers.stanza import Stanza
 from phrasemodels.tasks.parsers.stanza_files import bracketed, conllu, running_text, write_vectors
@@ -55,6 +56,10 @@ class TrainParser:
     minutes: float = 10.0
     every: int = 50
     scored: int = 500
+
+    def __post_init__(self) -> None:
+        positive(self, "minutes")
+        at_least(self, 1, "every", "scored")
 
 
 def train_parser(job: Job, settings: TrainParser) -> dict[str, Any]:

@@ -30,6 +30,11 @@ class Shard:
         return self.content
 
 
+def required(**columns: pa.DataType) -> pa.Schema:
+    """Return a schema of columns that are never null."""
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
+
+
 def shards(artifact: Artifact) -> list[Shard]:
     """Return the shards of an artifact, in order."""
     terms = {name: artifact.meta[name] for name in ("licences", "redistributable", "stand_in")}

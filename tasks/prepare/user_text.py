@@ -86,7 +86,7 @@ def _words_and_tree(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class WordRows:
-    """The tokeniser of text, and the language that it is told."""
+    """A tokeniser, and the language of the text."""
 
     tokeniser: Tokeniser
     language: str = "en"

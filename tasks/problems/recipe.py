@@ -1,4 +1,4 @@
-"""The base of all recipes: what a problem says of itself, and the steps that a recipe becomes."""
+"""The base of all recipes, and the steps that a recipe becomes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +9,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import HasKey, Job, Step
 from phrasemodels.tasks.problems.report import Figure, Outcome, Section, TrainedModel
 from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.loop import Objective, TrainSettings, train
 
 PARTS = ("model", "vocabulary", "bpe")  # the artifacts of a trained model; bpe: only if words are divided into pieces
 
@@ -30,24 +31,20 @@ class Stage:
 class Recipe(ABC):
     """A problem on a corpus: with a model and a training configuration it is an experiment.
 
-    A problem has to give its name, curve, data and stages. The other methods have defaults: a problem that takes text, or
+    A problem has to give its data and stages. The other methods have defaults: a problem that takes text, or
     draws something of its own, overrides them.
     """
 
     corpus: Any
 
+    slug: ClassVar[str] = ""  # the problem in `name`
     answer_columns: ClassVar[tuple[str, str] | None] = None  # of predictions.arrow: gold answer, predicted answer
     answers_inputs: ClassVar[bool] = False  # whether predict_step, attention_step and as_text are implemented
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """Problem and corpus. Trainings with equal names can be compared."""
-
-    @property
-    @abstractmethod
-    def curve(self) -> str:
-        """What the dev criterion measures, with its unit."""
+        return f"{self.slug}-{self.corpus.name}"
 
     @abstractmethod
     def data(self) -> dict[str, Step]:
@@ -58,7 +55,7 @@ class Recipe(ABC):
         """Return `model`, `predictions`, `scores` and perhaps others, each after the stages that it needs."""
 
     def bare(self) -> Self:
-        """Return the recipe without what needs more libraries than torch, pyarrow and sacrebleu."""
+        """Return the recipe without the parts that need more libraries than torch, pyarrow and sacrebleu."""
         return self
 
     def test_rows(self) -> Step:
@@ -66,7 +63,7 @@ class Recipe(ABC):
         return self.corpus.split("test")
 
     def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-        """Return as text what a row of predictions is the answer to; record: the row of the test set with its id."""
+        """Return the question that a row of predictions answers, as text; record: the test record with the same id."""
         return " ".join(prediction["source"])
 
     def attended_texts(self, records: Artifact) -> HasKey:
@@ -76,15 +73,18 @@ class Recipe(ABC):
 
     def predict_step(self, model: Any, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
         """Return the step that answers texts of `user_texts`; known: the artifacts of a trained model (PARTS)."""
-        raise ValueError(f"{self.name}: models of this problem cannot be asked about single sentences")
+        raise self._takes_no_text()
 
     def attention_step(self, model: Any, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:
         """Return the step that yields the attention to the first `sentences` texts of each group."""
-        raise ValueError(f"{self.name}: models of this problem cannot be asked about single sentences")
+        raise self._takes_no_text()
 
     def as_text(self, row: Mapping[str, Any]) -> str:
         """Return the answer in a row of predictions as text."""
-        raise ValueError(f"{self.name}: models of this problem cannot be asked about single sentences")
+        raise self._takes_no_text()
+
+    def _takes_no_text(self) -> ValueError:
+        return ValueError(f"{self.name}: models of this problem cannot be asked about single sentences")
 
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
         """Return the problem's own figure of what trained models do with a text. target: the gold answer, if there is one.
@@ -97,6 +97,12 @@ class Recipe(ABC):
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
         """Return what the report of a table of this problem shows beside its numbers. run: runs a further step."""
         return []
+
+
+def training_stage(objective: Objective, model: Any, config: TrainConfig, seed: int) -> Stage:
+    """Return the stage that trains a model on the data `train`, `dev` and `vocabulary`."""
+    inputs = {name: name for name in ("train", "dev", "vocabulary")}
+    return Stage(train, TrainSettings(objective, model, config, seed), inputs)
 
 
 def one_model(models: Sequence[TrainedModel]) -> TrainedModel:

@@ -13,18 +13,12 @@ from torch import Tensor
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.prepare.sharded import read_shards
+from phrasemodels.tasks.prepare.sharded import read_shards, required
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
 
-PREDICTIONS = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("group", pa.string(), nullable=False),
-        pa.field("source", pa.list_(pa.string()), nullable=False),
-        pa.field("reference", pa.list_(pa.string()), nullable=False),
-        pa.field("hypothesis", pa.list_(pa.string()), nullable=False),
-        pa.field("score", pa.float64(), nullable=False),
-    ]
+_TOKENS = pa.list_(pa.string())
+PREDICTIONS = required(
+    id=pa.int64(), group=pa.string(), source=_TOKENS, reference=_TOKENS, hypothesis=_TOKENS, score=pa.float64()
 )
 
 

@@ -62,6 +62,15 @@ def best_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+@dataclass(frozen=True)
+class PredictSettings:
+    """A trained model: its objective and configuration. batch_tokens: padded tokens that are predicted at a time."""
+
+    objective: Any
+    model: Any
+    batch_tokens: int
+
+
 def load_trained(objective: Any, config: Any, inputs: Mapping[str, Artifact], device: torch.device = CPU) -> Any:
     """Build a model and load its best weights; return it in evaluation mode.
 

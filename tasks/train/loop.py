@@ -8,10 +8,11 @@ import itertools
 import json
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -29,24 +30,34 @@ PROGRESS = "progress.json"
 HISTORY = "history.json"  # of a finished training; it has seconds, so no two are the same
 
 
-class Objective(Protocol):
-    """What a model is trained for: its examples, its loss, and the criterion that its weights are chosen by."""
+class Objective(ABC):
+    """What a model is trained for: its examples, its loss, and the criterion that its weights are chosen by.
 
+    curve: what the criterion measures, with its unit.
+    """
+
+    curve: ClassVar[str]
+
+    @abstractmethod
     def configure(self, model: Any, vocabulary: Artifact) -> Any:
         """Return the model's configuration with the sizes that the data decides."""
 
+    @abstractmethod
     def examples(self, paths: Sequence[Path]) -> Any:
         """Return the rows of shards, as phrasemodels.tasks.train.batches.Examples."""
 
+    @abstractmethod
     def loss(self, model: Any, batch: Any, smoothing: float) -> Tensor:
         """Return the summed loss (nats) of a batch."""
 
     def criterion(self, model: Any, batch: Any) -> Tensor:
         """Return what the best weights have least of on dev, for a batch: a sum of losses or errors, of which the mean is
-        taken; or rows of (errors, count), whose shares over all batches are added up."""
+        taken, or rows of (errors, count), whose shares over all batches are added up. Here: the loss without smoothing."""
+        return self.loss(model, batch, 0.0)
 
     def count(self, data: Any, rows: Rows) -> int:
-        """Return over how many items of these rows loss and criterion are summed."""
+        """Return over how many items of these rows loss and criterion are summed. Here: the rows."""
+        return len(rows)
 
 
 @dataclass(frozen=True)
@@ -227,11 +238,7 @@ def _dev_loss(model: ModelWithLoss, dev: Examples, config: TrainConfig, worker: 
 
 
 def _save_and_report(
-    training: Training,
-    progress: Progress,
-    best: dict[str, Tensor],
-    model: nn.Module,
-    optimiser: torch.optim.Optimizer,
+    training: Training, progress: Progress, best: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.Optimizer
 ) -> None:
     """Save a checkpoint, then report the history, and write progress.json, each when it is due."""
     config = training.config

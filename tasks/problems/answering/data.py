@@ -11,7 +11,7 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.checks import at_least
 from phrasemodels.layers.ids import PAD, UNKNOWN
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
 
 _WORD = re.compile(r"[\w'-]+")
@@ -40,8 +40,7 @@ def story_schema(width: int) -> pa.Schema:
     """
     number = pa.field("item", pa.int32(), nullable=False)
     numbers, facts = pa.list_(number), pa.list_(pa.field("item", pa.list_(number, width), nullable=False))
-    kinds = {"id": pa.int64(), "facts": facts, "question": numbers, "answer": numbers, "support": numbers}
-    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in {**kinds, "group": pa.string()}.items()])
+    return required(id=pa.int64(), facts=facts, question=numbers, answer=numbers, support=numbers, group=pa.string())
 
 
 @dataclass(frozen=True)

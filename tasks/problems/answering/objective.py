@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.tasks.prepare.sharded import run_step
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
 from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.loop import HISTORY, TrainSettings, train
+from phrasemodels.tasks.train.loop import HISTORY, Objective, TrainSettings, train
 
 MemoryConfig = HopsConfig | ChainConfig
 
@@ -53,15 +53,15 @@ class StoryExamples:
 
 
 @dataclass(frozen=True)
-class AnsweringObjective:
+class AnsweringObjective(Objective):
     """Facts and a question to a word: mean loss a question; the best weights have the fewest wrong answers on dev."""
 
+    curve: ClassVar = "wrong answers on dev (share of questions)"
+
     def configure(self, model: MemoryConfig, vocabulary: Artifact) -> MemoryConfig:
-        """Return the model's configuration with the size of the vocabulary."""
         return replace(model, vocabulary=vocabulary.meta["words"])
 
     def examples(self, paths: Sequence[Path]) -> StoryExamples:
-        """Return the rows of story shards."""
         return StoryExamples(paths)
 
     def loss(self, model: nn.Module, batch: StoryBatch, smoothing: float) -> Tensor:
@@ -72,10 +72,6 @@ class AnsweringObjective:
     def criterion(self, model: nn.Module, batch: StoryBatch) -> Tensor:
         """Return the number of wrong answers."""
         return (model(batch.facts, batch.question).argmax(-1) != batch.answer).sum()
-
-    def count(self, data: StoryExamples, rows: Rows) -> int:
-        """Return the number of questions."""
-        return len(rows)
 
 
 @dataclass(frozen=True)

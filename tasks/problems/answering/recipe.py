@@ -14,11 +14,11 @@ from phrasemodels.tasks.problems.answering.objective import (
     RestartSettings,
     train_restarts,
 )
-from phrasemodels.tasks.problems.answering.predict import AnswerSettings, answer
+from phrasemodels.tasks.problems.answering.predict import AnswerScoring, answer, score_answers
 from phrasemodels.tasks.problems.answering.report import story_figure
-from phrasemodels.tasks.problems.answering.score import AnswerScoring, score_answers
 from phrasemodels.tasks.problems.recipe import Recipe, Stage, one_model
 from phrasemodels.tasks.problems.report import Figure, TrainedModel
+from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
 
 
@@ -31,18 +31,11 @@ class AnsweringRecipe(Recipe):
     kept: StoryLimits = field(default_factory=StoryLimits)
     scoring: AnswerScoring = field(default_factory=AnswerScoring)
 
+    slug: ClassVar = "answering"
     answer_columns: ClassVar = ("answer", "predicted")
 
     def __post_init__(self) -> None:
         at_least(self, 1, "restarts")
-
-    @property
-    def name(self) -> str:
-        return f"answering-{self.corpus.name}"
-
-    @property
-    def curve(self) -> str:
-        return "wrong answers on dev (share of questions)"
 
     def data(self) -> dict[str, Step]:
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
@@ -64,7 +57,7 @@ class AnsweringRecipe(Recipe):
             ),
             "predictions": Stage(
                 answer,
-                AnswerSettings(objective, model),
+                PredictSettings(objective, model, 8192),
                 {"model": "model", "stories": "test", "vocabulary": "vocabulary"},
             ),
             "scores": Stage(score_answers, self.scoring, {"predictions": "predictions", "stories": "test"}),

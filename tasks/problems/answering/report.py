@@ -18,7 +18,7 @@ from phrasemodels.tasks.train.checkpoints import load_trained
 def story_figure(trained: TrainedModel, text: str) -> Heatmaps:
     """Return the weights of the facts of a story. text: facts and then a question, each with a mark at its end.
 
-    ValueError: it is no such story, or has too many words.
+    ValueError: it is no story, or has too many words.
     """
     parts = [part.strip() for part in re.split(r"[.?!]", text) if part.strip()]
     if len(parts) < 2:

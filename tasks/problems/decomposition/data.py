@@ -13,20 +13,14 @@ from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.checks import at_least
 from phrasemodels.layers.ids import BEGIN, UNKNOWN
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
 
 ROOT = BEGIN
 SIDES = ("premise", "hypothesis")
 _NUMBERS = pa.list_(pa.field("item", pa.int32(), nullable=False))
-NUMBERED = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        *(pa.field(f"{side}_{kind}", _NUMBERS, nullable=False) for side in SIDES for kind in ("ids", "heads")),
-        pa.field("label", _NUMBERS, nullable=False),
-        pa.field("group", pa.string(), nullable=False),
-    ]
-)
+_SENTENCES = {f"{side}_{kind}": _NUMBERS for side in SIDES for kind in ("ids", "heads")}
+NUMBERED = required(id=pa.int64(), **_SENTENCES, label=_NUMBERS, group=pa.string())
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.models.decomposable import Decomposable, DecomposableConfig
 from phrasemodels.tasks.problems.decomposition.data import SIDES
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
+from phrasemodels.tasks.train.loop import Objective
 
 
 @dataclass(frozen=True)
@@ -56,15 +58,15 @@ class HeadedPairExamples:
 
 
 @dataclass(frozen=True)
-class DecompositionObjective:
+class DecompositionObjective(Objective):
     """Two sentences to a label: mean loss a pair; the best weights have the fewest wrong labels on dev."""
 
+    curve: ClassVar = "wrong labels on dev (share of pairs)"
+
     def configure(self, model: DecomposableConfig, vocabulary: Artifact) -> DecomposableConfig:
-        """Return the model's configuration with the size of the vocabulary."""
         return replace(model, vocabulary=vocabulary.meta["words"], labels=len(LABELS))
 
     def examples(self, paths: Sequence[Path]) -> HeadedPairExamples:
-        """Return the rows of NUMBERED shards."""
         return HeadedPairExamples(paths)
 
     def loss(self, model: Decomposable, batch: HeadedPairBatch, smoothing: float) -> Tensor:
@@ -74,7 +76,3 @@ class DecompositionObjective:
     def criterion(self, model: Decomposable, batch: HeadedPairBatch) -> Tensor:
         """Return the number of wrong labels."""
         return (model(*batch.sides()).argmax(-1) != batch.label).sum()
-
-    def count(self, data: HeadedPairExamples, rows: Rows) -> int:
-        """Return the number of pairs."""
-        return len(rows)

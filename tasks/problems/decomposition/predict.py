@@ -1,6 +1,5 @@
 """Predicted labels of pairs, and their accuracy."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,35 +9,17 @@ import torch
 from phrasemodels.data.corpora.snli import LABELS
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
-from phrasemodels.models.decomposable import DecomposableConfig
 from phrasemodels.tasks.metrics.accuracy import accuracies
 from phrasemodels.tasks.metrics.score import write_scores
-from phrasemodels.tasks.prepare.sharded import shards
-from phrasemodels.tasks.problems.decomposition.objective import DecompositionObjective
+from phrasemodels.tasks.prepare.sharded import required, shards
 from phrasemodels.tasks.train.batches import in_order
-from phrasemodels.tasks.train.checkpoints import load_trained
+from phrasemodels.tasks.train.checkpoints import PredictSettings, load_trained
 
-LABELLED = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("group", pa.string(), nullable=False),
-        pa.field("gold", pa.string(), nullable=False),
-        pa.field("label", pa.string(), nullable=False),
-    ]
-)
-
-
-@dataclass(frozen=True)
-class LabelPairs:
-    """A model's configuration. batch_tokens bounds memory and does not change the result."""
-
-    objective: DecompositionObjective
-    model: DecomposableConfig
-    batch_tokens: int = 4096
+LABELLED = required(id=pa.int64(), group=pa.string(), gold=pa.string(), label=pa.string())
 
 
 @torch.inference_mode()
-def label(job: Job, settings: LabelPairs) -> dict[str, Any]:
+def label(job: Job, settings: PredictSettings) -> dict[str, Any]:
     """Label the numbered pairs job.inputs["pairs"]; also reads ["model"] and ["vocabulary"]. Writes predictions.arrow."""
     model = load_trained(settings.objective, settings.model, job.inputs)
     paths = [shard.path for shard in shards(job.inputs["pairs"])]

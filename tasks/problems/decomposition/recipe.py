@@ -10,12 +10,12 @@ from phrasemodels.models.decomposable import DecomposableConfig
 from phrasemodels.tasks.prepare.corpora import AnyCorpus, as_they_are
 from phrasemodels.tasks.problems.decomposition.data import PairVocabulary, pair_vocabulary, pairs
 from phrasemodels.tasks.problems.decomposition.objective import DecompositionObjective
-from phrasemodels.tasks.problems.decomposition.predict import LabelPairs, label, score_labels
+from phrasemodels.tasks.problems.decomposition.predict import label, score_labels
 from phrasemodels.tasks.problems.decomposition.report import parents_figure
-from phrasemodels.tasks.problems.recipe import Recipe, Stage, one_model
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, one_model, training_stage
 from phrasemodels.tasks.problems.report import Figure, TrainedModel
+from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.loop import TrainSettings, train
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,11 @@ class DecompositionRecipe(Recipe):
     min_count: int = 1
     parsed: Callable[[Step], Step] = as_they_are
 
+    slug: ClassVar = "entailment"
     answer_columns: ClassVar = ("gold", "label")
 
     def __post_init__(self) -> None:
         at_least(self, 1, "min_count")
-
-    @property
-    def name(self) -> str:
-        return f"entailment-{self.corpus.name}"
-
-    @property
-    def curve(self) -> str:
-        return "wrong labels on dev (share of pairs)"
 
     def data(self) -> dict[str, Step]:
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
@@ -56,11 +49,10 @@ class DecompositionRecipe(Recipe):
 
     def stages(self, model: DecomposableConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
         objective = DecompositionObjective()
-        data = {name: name for name in ("train", "dev", "vocabulary")}
         answers = {"model": "model", "pairs": "test", "vocabulary": "vocabulary"}
         return {
-            "model": Stage(train, TrainSettings(objective, model, config, seed), data),
-            "predictions": Stage(label, LabelPairs(objective, model), answers),
+            "model": training_stage(objective, model, config, seed),
+            "predictions": Stage(label, PredictSettings(objective, model, 4096), answers),
             "scores": Stage(score_labels, None, {"predictions": "predictions", "pairs": "test_set"}),
         }
 

@@ -59,6 +59,9 @@ class VectorFile:
     bytes: int = 0
     check: int = 0
 
+    def __post_init__(self) -> None:
+        at_least(self, 1, "d")
+
     def locate(self, folders: Sequence[Path]) -> "VectorFile | None":
         """Return the file with its size and checksum if one of the folders has it."""
         path = next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)

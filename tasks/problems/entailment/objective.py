@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.models.sentence_pair import SentencePair, SentencePairConfig
 from phrasemodels.tasks.problems.entailment.data import vectors_of
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
+from phrasemodels.tasks.train.loop import Objective
 
 PAIR = ("premise", "hypothesis")
 
@@ -77,20 +79,20 @@ class PairExamples(SentenceExamples):
 
 
 @dataclass(frozen=True)
-class EntailmentObjective:
+class EntailmentObjective(Objective):
     """Pairs of sentences to a label: mean loss a pair; the best weights have the fewest wrong labels on dev.
 
     penalty: λ of ½λ‖W‖² on the matrices of linear maps, without biases and word vectors.
     """
 
+    curve: ClassVar = "wrong labels on dev (share of pairs)"
+
     penalty: float = 5e-5
 
     def configure(self, model: SentencePairConfig, vocabulary: Artifact) -> SentencePairConfig:
-        """Return the model's configuration with the size of the vocabulary, and its word vectors."""
         return replace(model, words=vocabulary.meta["words"], vectors=vectors_of(vocabulary), classes=len(LABELS))
 
     def examples(self, paths: Sequence[Path]) -> PairExamples:
-        """Return the rows of numbered pairs."""
         return PairExamples(paths)
 
     def loss(self, model: SentencePair, batch: PairBatch, smoothing: float) -> Tensor:
@@ -104,7 +106,3 @@ class EntailmentObjective:
         """Return the number of wrong labels."""
         scores = model(batch.tokens, batch.lengths, batch.structure)
         return (scores.argmax(-1) != batch.labels).sum().float()
-
-    def count(self, data: PairExamples, rows: Rows) -> int:
-        """Return the number of pairs."""
-        return len(rows)

@@ -1,39 +1,34 @@
-"""Predicted labels of pairs, and the attention to single sentences."""
+"""Predicted labels of pairs and their scores, and the attention to single sentences."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from phrasemodels.data.corpora.snli import LABELS
-from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.formats.shards import content_digest, read_shard, write_shard
+from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
 from phrasemodels.encoders.elsewhere import Summarised, adjacent_spans
 from phrasemodels.encoders.psan import Psan
 from phrasemodels.layers.record import recorded
-from phrasemodels.models.sentence_pair import SentencePair, SentencePairConfig
+from phrasemodels.models.sentence_pair import SentencePair
+from phrasemodels.tasks.metrics.accuracy import accuracies, accuracy
+from phrasemodels.tasks.metrics.score import Score, write_scores
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.problems.attention import ATTENTION, attention_row, attention_rows
 from phrasemodels.tasks.problems.entailment.data import SentenceText
-from phrasemodels.tasks.problems.entailment.objective import EntailmentObjective, SentenceBatch, SentenceExamples
+from phrasemodels.tasks.problems.entailment.objective import SentenceBatch, SentenceExamples
 from phrasemodels.tasks.train.batches import in_order
-from phrasemodels.tasks.train.checkpoints import best_device, load_trained
-
-
-@dataclass(frozen=True)
-class RelateSettings:
-    """A model's configuration. batch_tokens bounds memory and does not change the result."""
-
-    objective: EntailmentObjective
-    model: SentencePairConfig
-    batch_tokens: int = 8192
+from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
 
 
 @torch.inference_mode()
-def relate(job: Job, settings: RelateSettings) -> dict[str, Any]:
+def relate(job: Job, settings: PredictSettings) -> dict[str, Any]:
     """Label the numbered pairs job.inputs["rows"]; also reads ["model"] and ["vocabulary"].
 
     Writes predictions.arrow: gold and predicted label, the probabilities of LABELS, and the mean length of the pair.
@@ -64,7 +59,7 @@ def relate(job: Job, settings: RelateSettings) -> dict[str, Any]:
 class LookSettings:
     """A model's configuration, and the text of the sentences."""
 
-    model: RelateSettings
+    model: PredictSettings
     text: SentenceText
 
 
@@ -108,3 +103,29 @@ def _phrases(levels: Tensor) -> list[list[int]]:
     """Return the phrases of several words of all levels (L, n), each once, as positions of their words."""
     found = {tuple((level == number).nonzero()[:, 0].tolist()) for level in levels for number in level.unique()}
     return [list(phrase) for phrase in sorted(found, key=lambda p: (len(p), p)) if len(phrase) > 1]
+
+
+LENGTHS = range(4, 21)  # bins of paper 001's Figure 2: mean words of the two sentences
+SIGNATURE = "accuracy of three labels, %"
+
+
+def score_labels(job: Job, settings: None) -> dict[str, Any]:
+    """Score job.inputs["predictions"]: accuracy (%), also by group and by length; with ["transfer"], its scores are among
+    them. ["rows"] are the test set."""
+    table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
+    right = pc.equal(table["gold"], table["label"]).to_numpy()
+    length = table["length"].to_numpy().round()
+    scores = accuracies(right, table["group"].to_pylist(), SIGNATURE)
+    scores |= {f"accuracy/length {n}": accuracy(right[length == n], SIGNATURE) for n in LENGTHS if (length == n).any()}
+    if "transfer" in job.inputs:
+        scores |= {name: Score(**score) for name, score in job.inputs["transfer"].meta["scores"].items()}
+    statistics = pa.array(list(np.stack([right, np.ones_like(right)], 1).astype(np.int64)))
+    sentences = pa.table({"id": table["id"], "group": table["group"], "right": statistics})
+    return write_scores(job, scores, sentences, _test_set(job.inputs["rows"]))
+
+
+def _test_set(rows: Artifact) -> list[dict[str, Any]]:
+    """Return the identity of numbered pairs without their structures, which depend on the encoder."""
+    numbered = read_shards(rows)
+    table = numbered.select([name for name in numbered.column_names if not name.endswith("_structure")])
+    return [{"rows": table.num_rows, "content": content_digest(table)}]

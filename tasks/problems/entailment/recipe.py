@@ -22,8 +22,7 @@ from phrasemodels.tasks.problems.entailment.data import (
 )
 from phrasemodels.tasks.problems.entailment.logistic import PUBLISHED, LogisticConfig
 from phrasemodels.tasks.problems.entailment.objective import EntailmentObjective
-from phrasemodels.tasks.problems.entailment.predict import LookSettings, RelateSettings, look, relate
-from phrasemodels.tasks.problems.entailment.score import score_labels
+from phrasemodels.tasks.problems.entailment.predict import LookSettings, look, relate, score_labels
 from phrasemodels.tasks.problems.entailment.transfer import (
     TransferProtocol,
     TransferSettings,
@@ -31,9 +30,11 @@ from phrasemodels.tasks.problems.entailment.transfer import (
     sentence_vectors,
     transfer,
 )
-from phrasemodels.tasks.problems.recipe import Recipe, Stage
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
+from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.loop import TrainSettings, train
+
+BATCH_TOKENS = 8192  # predicted at a time
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,6 @@ class EntailmentRecipe(Recipe):
         part = getattr(self.corpus, "part", "")
         return f"entailment-{self.corpus.name}{'-' if part else ''}{part}"
 
-    @property
-    def curve(self) -> str:
-        return "wrong labels on dev (share of pairs)"
-
     def bare(self) -> Self:
         """Return the recipe without the tasks, whose scores need scipy."""
         return dataclasses.replace(self, suite=())
@@ -121,13 +118,9 @@ class EntailmentRecipe(Recipe):
 
     def stages(self, model: SentencePairConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
         objective = EntailmentObjective(self.penalty)
-        relating = RelateSettings(objective, model)
+        relating = PredictSettings(objective, model, BATCH_TOKENS)
         stages = {
-            "model": Stage(
-                train,
-                TrainSettings(objective, model, config, seed),
-                {"train": "train", "dev": "dev", "vocabulary": "vocabulary"},
-            ),
+            "model": training_stage(objective, model, config, seed),
             "predictions": Stage(relate, relating, {"model": "model", "vocabulary": "vocabulary", "rows": "test"}),
         }
         if not self.suite:
@@ -161,7 +154,7 @@ class EntailmentRecipe(Recipe):
         """Texts are pairs, with a tab between premise and hypothesis."""
         rows = Step(read_asked, "read given pairs", SentencesOrPairs(pairs=True), {"rows": texts})
         numbers = self._numbered(rows, self.text, known["vocabulary"])
-        settings = RelateSettings(EntailmentObjective(), model)
+        settings = PredictSettings(EntailmentObjective(), model, BATCH_TOKENS)
         return Step(relate, "relate given pairs", settings, {**known, "rows": numbers})
 
     def attention_step(
@@ -170,7 +163,7 @@ class EntailmentRecipe(Recipe):
         rows = Step(read_asked, "read given sentences", SentencesOrPairs(), {"rows": texts})
         text = SentenceText(("text",))
         numbers = self._numbered(rows, text, known["vocabulary"])
-        settings = LookSettings(RelateSettings(EntailmentObjective(), model), text)
+        settings = LookSettings(PredictSettings(EntailmentObjective(), model, BATCH_TOKENS), text)
         return Step(look, "look at sentences", settings, {**known, "rows": rows, "numbers": numbers})
 
     def _numbered(self, rows: HasKey, text: SentenceText, words: HasKey) -> Step:

@@ -33,10 +33,9 @@ from phrasemodels.tasks.problems.entailment.logistic import (
     without,
 )
 from phrasemodels.tasks.problems.entailment.objective import SentenceExamples
-from phrasemodels.tasks.problems.entailment.predict import RelateSettings
 from phrasemodels.tasks.problems.entailment.relatedness import relatedness, similarity
 from phrasemodels.tasks.train.batches import in_order
-from phrasemodels.tasks.train.checkpoints import best_device, load_trained
+from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
 
 Metrics = dict[str, float]
 
@@ -45,7 +44,7 @@ Metrics = dict[str, float]
 class VectorSettings:
     """A model's configuration, and the sides of each input."""
 
-    model: RelateSettings
+    model: PredictSettings
     sides: Mapping[str, tuple[str, ...]]
 
 

@@ -14,7 +14,7 @@ from phrasemodels.data.store.step import Job
 from phrasemodels.layers.checks import at_least
 from phrasemodels.layers.ids import BEGIN, END, PAD, SPECIAL, UNKNOWN
 from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
 
 LETTERS = 20  # of a longer word: the first ten and the last ten
@@ -29,14 +29,8 @@ def _tuples(width: int) -> pa.DataType:
 
 # N = n + 2 positions: words (N), characters (N, LETTERS), tags (N), pieces, last (N); cells (m, 3) are (i, j, label) of
 # words i to j, both included; heads and relations (n), empty if the corpus has none
-NUMBERS = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        *(pa.field(name, _ids, nullable=False) for name in ("words", "tags", "pieces", "last", "heads", "relations")),
-        pa.field("characters", _tuples(LETTERS), nullable=False),
-        pa.field("cells", _tuples(3), nullable=False),
-    ]
-)
+_IDS = dict.fromkeys(("words", "tags", "pieces", "last", "heads", "relations"), _ids)
+NUMBERS = required(id=pa.int64(), **_IDS, characters=_tuples(LETTERS), cells=_tuples(3))
 
 
 @dataclass(frozen=True)

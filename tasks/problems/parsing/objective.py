@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from phrasemodels.encoders.inputs import Sentences
 from phrasemodels.layers.ids import UNKNOWN
 from phrasemodels.models.parser import GROUP, Decode, Gold, Jointly, Parser, ParserConfig, Parses
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
+from phrasemodels.tasks.train.loop import Objective
 
 COLUMNS = ("words", "characters", "tags", "pieces", "last", "cells", "heads", "relations")
 
@@ -84,18 +86,18 @@ def _after_root(values: Tensor, words: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ParsingObjective:
+class ParsingObjective(Objective):
     """Sentences to joint trees. decode: how trees are found. tagged: whether tags are read from the corpus or predicted."""
+
+    curve: ClassVar = "(1 − F1) + (1 − LAS) on dev"
 
     decode: Decode = field(default_factory=Jointly)
     tagged: bool = True
 
     def configure(self, model: ParserConfig, vocabulary: Artifact) -> ParserConfig:
-        """Return the model's configuration with the sizes of the vocabularies."""
         return model.sized(vocabulary.meta["sizes"])
 
     def examples(self, paths: Sequence[Path]) -> ParseExamples:
-        """Return the rows of NUMBERS shards."""
         return ParseExamples(Columns(paths, COLUMNS), self.tagged)
 
     def loss(self, model: Parser, batch: ParseBatch, smoothing: float) -> Tensor:
@@ -109,10 +111,6 @@ class ParsingObjective:
         """
         found = model.parse(batch.sentences, self.decode)
         return torch.stack([_spans(found, batch.gold), _arcs(found, batch.gold)])
-
-    def count(self, data: ParseExamples, rows: Rows) -> int:
-        """Return the number of sentences."""
-        return len(rows)
 
 
 def _spans(found: Parses, gold: Gold) -> Tensor:

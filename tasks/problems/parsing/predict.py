@@ -15,24 +15,18 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
 from phrasemodels.models.parser import ParserConfig, Parses
 from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
-from phrasemodels.tasks.prepare.sharded import read_shards, shards
+from phrasemodels.tasks.prepare.sharded import read_shards, required, shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.parsing.data import NUMBERS, SIDES, Ids
 from phrasemodels.tasks.problems.parsing.objective import COLUMNS, ParseExamples, ParsingObjective
 from phrasemodels.tasks.train.batches import Columns, in_order
-from phrasemodels.tasks.train.checkpoints import best_device, load_trained
+from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
 
-PARSES = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("group", pa.string(), nullable=False),
-        pa.field("tokens", pa.list_(pa.string()), nullable=False),
-        pa.field("tags", pa.list_(pa.string()), nullable=False),
-        pa.field("tree", pa.string(), nullable=False),
-        pa.field("heads", pa.list_(pa.int32()), nullable=False),
-        pa.field("relations", pa.list_(pa.string()), nullable=False),
-    ]
-)
+_WORDS = pa.list_(pa.string())
+PARSES = required(
+    id=pa.int64(), group=pa.string(), tokens=_WORDS, tags=_WORDS, tree=pa.string(), heads=pa.list_(pa.int32()),
+    relations=_WORDS,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,16 +104,7 @@ class TreeParser:
         return [found[row] for row in range(len(sentences))]
 
 
-@dataclass(frozen=True)
-class ParseSettings:
-    """A model's configuration. batch_tokens bounds memory and does not change the result."""
-
-    objective: ParsingObjective
-    model: ParserConfig
-    batch_tokens: int = 2000
-
-
-def parse_sentences(job: Job, settings: ParseSettings) -> dict[str, Any]:
+def parse_sentences(job: Job, settings: PredictSettings) -> dict[str, Any]:
     """Parse the numbered sentences job.inputs["numbers"], whose tokens are ["rows"]; also reads ["model"] and
     ["vocabulary"]. Writes predictions.arrow."""
     parser = TreeParser(settings.objective, settings.model, job.inputs["model"], job.inputs["vocabulary"])

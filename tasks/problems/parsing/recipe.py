@@ -16,11 +16,11 @@ from phrasemodels.tasks.prepare.user_text import WordRows, first_texts, word_row
 from phrasemodels.tasks.problems.parsing.data import TreebankVocabulary, TreeNumbers, tree_numbers, treebank_vocabulary
 from phrasemodels.tasks.problems.parsing.labels import LabelAttentionSettings, label_attention
 from phrasemodels.tasks.problems.parsing.objective import ParsingObjective
-from phrasemodels.tasks.problems.parsing.predict import ParseSettings, TreeParser, parse_sentences
+from phrasemodels.tasks.problems.parsing.predict import TreeParser, parse_sentences
 from phrasemodels.tasks.problems.parsing.score import ParseScoring, score_parses
-from phrasemodels.tasks.problems.recipe import Recipe, Stage
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
+from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.loop import TrainSettings, train
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,11 @@ class ParsingRecipe(Recipe):
     divide: Divide = no_pieces
     tokeniser: Tokeniser = penn_treebank
 
+    slug: ClassVar = "parsing"
     answers_inputs: ClassVar = True
 
     def __post_init__(self) -> None:
         at_least(self, 0, "max_words")
-
-    @property
-    def name(self) -> str:
-        return f"parsing-{self.corpus.name}"
-
-    @property
-    def curve(self) -> str:
-        return "(1 − F1) + (1 − LAS) on dev"
 
     def data(self) -> dict[str, Step]:
         name = self.corpus.name
@@ -70,11 +63,10 @@ class ParsingRecipe(Recipe):
         return {**numbers, "vocabulary": words, "raw": raw["test"]}
 
     def stages(self, model: ParserConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        inputs = {"train": "train", "dev": "dev", "vocabulary": "vocabulary"}
         known = {"model": "model", "numbers": "test", "rows": "raw", "vocabulary": "vocabulary"}
         return {
-            "model": Stage(train, TrainSettings(self.problem, model, config, seed), inputs),
-            "predictions": Stage(parse_sentences, ParseSettings(self.problem, model), known),
+            "model": training_stage(self.problem, model, config, seed),
+            "predictions": Stage(parse_sentences, PredictSettings(self.problem, model, 2000), known),
             "scores": Stage(score_parses, self.scoring, {"predictions": "predictions", "rows": "raw"}),
         }
 
@@ -83,7 +75,7 @@ class ParsingRecipe(Recipe):
 
     def predict_step(self, model: ParserConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
         words, numbers = self._numbered(texts, known["vocabulary"])
-        settings = ParseSettings(self.problem, model)
+        settings = PredictSettings(self.problem, model, 2000)
         return Step(parse_sentences, "parse given sentences", settings, {**known, "numbers": numbers, "rows": words})
 
     def attention_step(self, model: ParserConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:

@@ -13,20 +13,13 @@ from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.ngrams import PhraseHeads
 from phrasemodels.models.translation import TranslationConfig, Translator
-from phrasemodels.tasks.prepare.sharded import read_shards, shards
+from phrasemodels.tasks.prepare.sharded import read_shards, required, shards
 from phrasemodels.tasks.problems.sequences import PhraseBatch
 from phrasemodels.tasks.problems.translation.objective import TranslationObjective
 from phrasemodels.tasks.train.batches import in_order
 from phrasemodels.tasks.train.checkpoints import load_trained
 
-GRAMS = pa.schema(
-    [
-        pa.field("row", pa.int64(), nullable=False),
-        pa.field("last", pa.int32(), nullable=False),
-        pa.field("phrase", pa.string(), nullable=False),
-        pa.field("vector", pa.list_(pa.float32()), nullable=False),
-    ]
-)
+GRAMS = required(row=pa.int64(), last=pa.int32(), phrase=pa.string(), vector=pa.list_(pa.float32()))
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import HasKey, Step
 from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.layers.checks import at_least
+from phrasemodels.layers.ids import PAD
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.prepare.bpe import LearnBpe, apply_bpe, joined, learn_bpe, without_bpe
@@ -15,15 +18,15 @@ from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases
 from phrasemodels.tasks.prepare.tokenise import Tokenise, Tokeniser, spaces, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
-from phrasemodels.tasks.problems.recipe import Recipe, Stage, one_model
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, one_model, training_stage
 from phrasemodels.tasks.problems.report import Figure, Outcome, Section, TrainedModel
 from phrasemodels.tasks.problems.semantic_parsing.gram_vectors import GramSettings, gram_vectors
-from phrasemodels.tasks.problems.semantic_parsing.objective import SemanticParsingObjective
 from phrasemodels.tasks.problems.semantic_parsing.report import gram_neighbours, improvements, neighbours, sweeps
 from phrasemodels.tasks.problems.semantic_parsing.score import AsText, FormScoring, score_forms
+from phrasemodels.tasks.problems.sequences import PhraseBatch
+from phrasemodels.tasks.problems.translation.objective import AnyTranslator, TranslationObjective
 from phrasemodels.tasks.problems.translation.predict import AttendSettings, TranslateSettings, attend, translate
 from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.loop import TrainSettings, train
 
 SAME = {"train": "train", "dev": "dev", "test": "test"}
 
@@ -46,6 +49,19 @@ class Forms:
 
 
 @dataclass(frozen=True)
+class SemanticParsingObjective(TranslationObjective):
+    """Questions to logical forms. As in the paper, the best weights have the fewest wrong words on dev."""
+
+    curve: ClassVar = "wrong words on dev (share)"
+
+    def criterion(self, model: AnyTranslator, batch: PhraseBatch) -> Tensor:
+        """Return the number of words that are not the likeliest one, given the gold words before them."""
+        gold = batch.target[:, 1:]
+        likeliest = model(batch.source, batch.lengths, batch.members, batch.target[:, :-1]).argmax(-1)
+        return ((likeliest != gold) & (gold != PAD)).sum()
+
+
+@dataclass(frozen=True)
 class SemanticParsingRecipe(Recipe):
     """A corpus of logical forms, its text, a beam search, and the splits of the corpus that are train, dev and test.
 
@@ -58,16 +74,9 @@ class SemanticParsingRecipe(Recipe):
     splits: Mapping[str, str] = field(default_factory=lambda: dict(SAME))
     score_dev: bool = True
 
+    slug: ClassVar = "semantic-parsing"
     answer_columns: ClassVar = ("reference", "hypothesis")
     answers_inputs: ClassVar = True
-
-    @property
-    def name(self) -> str:
-        return f"semantic-parsing-{self.corpus.name}"
-
-    @property
-    def curve(self) -> str:
-        return "wrong words on dev (share)"
 
     def data(self) -> dict[str, Step]:
         name = self.corpus.name
@@ -98,8 +107,7 @@ class SemanticParsingRecipe(Recipe):
     def stages(self, model: TranslationConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
         objective = SemanticParsingObjective()
         searching = TranslateSettings(objective, model, self.search)
-        data = {"train": "train", "dev": "dev", "vocabulary": "vocabulary"}
-        stages = {"model": Stage(train, TrainSettings(objective, model, config, seed), data)}
+        stages = {"model": training_stage(objective, model, config, seed)}
         inputs = {"rows": "test_raw", "train": "train_raw", "model": "model"}
         for split, name in (("test", "predictions"), ("dev", "dev_predictions")):
             if split == "test" or self.score_dev:

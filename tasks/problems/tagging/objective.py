@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from torch import Tensor
@@ -18,6 +18,7 @@ from phrasemodels.models.tagger import Tagger, TaggerConfig
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.problems.sequences import PhraseBatch, PhraseExamples
 from phrasemodels.tasks.train.batches import Rows
+from phrasemodels.tasks.train.loop import Objective
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,15 @@ def tag_tokens_shard(job: Job, settings: TagColumn) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class TaggingObjective:
+class TaggingObjective(Objective):
     """Mean loss a word. The target of a row is its tags between BEGIN and END, which are not predicted."""
 
+    curve: ClassVar = "dev loss (nats a word)"
+
     def configure(self, model: TaggerConfig, vocabulary: Artifact) -> TaggerConfig:
-        """Return the model's configuration with the sizes of the vocabularies."""
         return replace(model, vocabulary=vocabulary.meta["source"], tags=vocabulary.meta["target"])
 
     def examples(self, paths: Sequence[Path]) -> PhraseExamples:
-        """Return the rows of phrase shards."""
         return PhraseExamples(paths)
 
     def loss(self, model: Tagger, batch: PhraseBatch, smoothing: float) -> Tensor:
@@ -63,10 +64,6 @@ class TaggingObjective:
         scores = model(batch.source, batch.lengths, batch.members).flatten(0, 1).float()
         gold = batch.target.masked_fill(batch.target < len(SPECIAL), PAD).flatten()
         return F.cross_entropy(scores, gold, ignore_index=PAD, reduction="sum", label_smoothing=smoothing)
-
-    def criterion(self, model: Tagger, batch: PhraseBatch) -> Tensor:
-        """Return the loss without smoothing."""
-        return self.loss(model, batch, 0.0)
 
     def count(self, data: PhraseExamples, rows: Rows) -> int:
         """Return the number of words, without BEGIN and END."""

@@ -8,15 +8,13 @@ from phrasemodels.data.store.step import Step
 from phrasemodels.layers.checks import at_least
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases
-from phrasemodels.tasks.prepare.subtrees import subtrees
+from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases, subtrees
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
-from phrasemodels.tasks.problems.recipe import Recipe, Stage
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
 from phrasemodels.tasks.problems.tagging.objective import TagColumn, TaggingObjective, tag_tokens
-from phrasemodels.tasks.problems.tagging.predict import TagSettings, tag
-from phrasemodels.tasks.problems.tagging.score import score_tags
+from phrasemodels.tasks.problems.tagging.predict import score_tags, tag
+from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.loop import TrainSettings, train
 
 
 @dataclass(frozen=True)
@@ -36,10 +34,6 @@ class TaggingRecipe(Recipe):
     @property
     def name(self) -> str:
         return f"tagging-{self.corpus.name}-{self.tags.column}"
-
-    @property
-    def curve(self) -> str:
-        return "dev loss (nats a word)"
 
     def data(self) -> dict[str, Step]:
         name = f"{self.corpus.name} {self.tags.column}"
@@ -61,14 +55,10 @@ class TaggingRecipe(Recipe):
     def stages(self, model: TaggerConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
         objective = TaggingObjective()
         return {
-            "model": Stage(
-                train,
-                TrainSettings(objective, model, config, seed),
-                {"train": "train", "dev": "dev", "vocabulary": "vocabulary"},
-            ),
+            "model": training_stage(objective, model, config, seed),
             "predictions": Stage(
                 tag,
-                TagSettings(objective, model),
+                PredictSettings(objective, model, 8192),
                 {"model": "model", "phrases": "test", "rows": "tokens", "vocabulary": "vocabulary"},
             ),
             "scores": Stage(

@@ -12,33 +12,28 @@ from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
 from phrasemodels.models.translation import TranslationConfig, Translator
 from phrasemodels.tasks.problems.sequences import PhraseBatch, PhraseExamples
 from phrasemodels.tasks.train.batches import Rows
+from phrasemodels.tasks.train.loop import Objective
 
 TranslatorConfig = TranslationConfig | RecurrentConfig
 AnyTranslator = Translator | RecurrentTranslator
 
 
 @dataclass(frozen=True)
-class TranslationObjective:
+class TranslationObjective(Objective):
     """Mean loss a target token."""
 
-    unit: ClassVar[str] = "token"
+    curve: ClassVar = "dev loss (nats a token)"
 
     def configure(self, model: TranslatorConfig, vocabulary: Artifact) -> TranslatorConfig:
-        """Return the model's configuration with the sizes of the vocabularies."""
         return replace(model, source_vocabulary=vocabulary.meta["source"], target_vocabulary=vocabulary.meta["target"])
 
     def examples(self, paths: Sequence[Path]) -> PhraseExamples:
-        """Return the rows of phrase shards."""
         return PhraseExamples(paths)
 
     def loss(self, model: AnyTranslator, batch: PhraseBatch, smoothing: float) -> Tensor:
         """Return the summed cross entropy of the target tokens after BEGIN."""
         scores = model(batch.source, batch.lengths, batch.members, batch.target[:, :-1])
         return model.loss(scores, batch.target[:, 1:], smoothing)
-
-    def criterion(self, model: AnyTranslator, batch: PhraseBatch) -> Tensor:
-        """Return the loss without smoothing."""
-        return self.loss(model, batch, 0.0)
 
     def count(self, data: PhraseExamples, rows: Rows) -> int:
         """Return the number of target tokens, with END and without BEGIN."""
@@ -49,7 +44,7 @@ class TranslationObjective:
 class SentenceTranslationObjective(TranslationObjective):
     """Mean loss a sentence, which learning rates of 1 presuppose (paper 003)."""
 
-    unit: ClassVar[str] = "sentence"
+    curve: ClassVar = "dev loss (nats a sentence)"
 
     def count(self, data: PhraseExamples, rows: Rows) -> int:
         """Return the number of sentences."""

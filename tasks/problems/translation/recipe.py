@@ -11,23 +11,15 @@ from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.tasks.prepare.corpora import AnyCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, phrases
-from phrasemodels.tasks.prepare.tokenise import (
-    Detokenise,
-    Tokenise,
-    Tokeniser,
-    detokenise_moses,
-    moses_lower,
-    tokenise,
-)
+from phrasemodels.tasks.prepare.tokenise import Detokenise, Tokenise, Tokeniser, detokenise_moses, moses_lower, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
-from phrasemodels.tasks.problems.recipe import Recipe, Stage
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
 from phrasemodels.tasks.problems.report import Figure, TrainedModel
 from phrasemodels.tasks.problems.translation.objective import TranslationObjective, TranslatorConfig
 from phrasemodels.tasks.problems.translation.predict import AttendSettings, TranslateSettings, attend, translate
 from phrasemodels.tasks.problems.translation.report import attention_figure
 from phrasemodels.tasks.problems.translation.score import TranslationScoring, score_translations
 from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.loop import TrainSettings, train
 
 
 @dataclass(frozen=True)
@@ -56,16 +48,9 @@ class TranslationRecipe(Recipe):
     search: BeamSearch = field(default_factory=BeamSearch)
     problem: TranslationObjective = field(default_factory=TranslationObjective)
 
+    slug: ClassVar = "translation"
     answer_columns: ClassVar = ("reference", "hypothesis")
     answers_inputs: ClassVar = True
-
-    @property
-    def name(self) -> str:
-        return f"translation-{self.corpus.name}"
-
-    @property
-    def curve(self) -> str:
-        return f"dev loss (nats a {self.problem.unit})"
 
     def bare(self) -> Self:
         return dataclasses.replace(self, text=dataclasses.replace(self.text, detokenise=None))
@@ -93,11 +78,7 @@ class TranslationRecipe(Recipe):
 
     def stages(self, model: TranslatorConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
         return {
-            "model": Stage(
-                train,
-                TrainSettings(self.problem, model, config, seed),
-                {"train": "train", "dev": "dev", "vocabulary": "vocabulary"},
-            ),
+            "model": training_stage(self.problem, model, config, seed),
             "predictions": Stage(
                 translate,
                 TranslateSettings(self.problem, model, self.search),
