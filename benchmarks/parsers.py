@@ -41,7 +41,7 @@ def main(experiment: str, parser: str = "gum", count: str = "400") -> None:
     if not isinstance(recipe, ParsingRecipe):
         sys.exit(f"{experiment} is no parser: name an experiment of paper 004")
     joint = OurParser(recipe.problem, found.experiment.model, recipe.divide)
-    alone = replace(joint, problem=replace(recipe.problem, decode=phrases_alone))
+    alone = replace(joint, objective=replace(recipe.problem, decode=phrases_alone))
     trained = {"weights": found.weights.path, "vocabulary": found.vocabulary.path}
     parsers = {
         "Stanza, phrases": lambda rows: Stanza(processors=("pos", "constituency")).analyse(rows, "tokens", models),

@@ -92,7 +92,7 @@ def generate_split(job: Job, settings: GenerateSplit) -> dict[str, Any]:
 class Corpus:
     """A corpus of data/manifests, or the part of it whose splits are called PART.train and so on.
 
-    supplied: digests of files that the user provides, for a corpus that cannot be downloaded (flows/run/user_files.py).
+    supplied: digests of files that the user provides, for a corpus that cannot be downloaded (user_files.py of flows).
     """
 
     name: str
