@@ -30,7 +30,7 @@ from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.band import band
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import PhraseGraph, phrase_graph
-from phrasemodels.tasks.prepare.phrases import Sentences, adjacent
+from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, adjacent
 
 Run = Callable[[], object]
 Mask = Callable[[Tensor, PhraseGraph], Tensor]
@@ -104,8 +104,8 @@ class Stack(nn.Module):
 
 
 def sentences(n: int, k: int, B: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return words (B, n, d), lengths (B) and adjacent spans (B, m, k) of sentences of n words."""
-    _, members = adjacent(Sentences(np.array([n])), k)
+    """Words (B, n, d), lengths and adjacent spans of sentences of the same length."""
+    _, members = adjacent(LengthsAndHeads(np.array([n])), k)
     words = torch.randn(B, n, D, requires_grad=True)
     return words, torch.full((B,), n), torch.from_numpy(members).long().expand(B, -1, -1)
 

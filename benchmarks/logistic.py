@@ -24,9 +24,9 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.corpora import Corpus
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.entailment.logistic import PROTOTYPING, PUBLISHED, averaged, in_all, stratified
-from phrasemodels.tasks.problems.entailment.transfer import Piece, Place, folds_and_test
+from phrasemodels.tasks.problems.entailment.transfer import SplitFiles, WorkItem, folds_and_test
 
 D, UNITS, WORDS, FOLDS, SEED = 100, 128, 10_000, 5, 1111
 STRENGTHS = [2.0**power for power in range(-2, 4)]  # C, SentEval's grid for scikit-learn
@@ -52,16 +52,16 @@ def vectors(texts: list[str]) -> Tensor:
     return torch.cat(parts)
 
 
-def place(folder: Path, name: str, table: pa.Table) -> Place:
-    """Write a split in the form that the protocol reads."""
+def place(folder: Path, name: str, table: pa.Table) -> SplitFiles:
+    """A split as the protocol finds it."""
     save_file({"text": vectors(table["text"].to_pylist())}, folder / f"{name}.safetensors")
     columns = {"label": table["label"], "score": pa.array(np.zeros(table.num_rows)), "group": table["group"]}
     write_shard(folder / f"{name}.arrow", pa.table(columns))
-    return Place(folder / f"{name}.safetensors", (folder / f"{name}.arrow",))
+    return SplitFiles(folder / f"{name}.safetensors", (folder / f"{name}.arrow",))
 
 
-def scikit(train: Place, test: Place) -> dict[str, float]:
-    """Choose the penalty by the same folds, train on all of train, and return the accuracies in percent."""
+def scikit(train: SplitFiles, test: SplitFiles) -> dict[str, float]:
+    """The penalty by the same folds, then all of train."""
     from sklearn.linear_model import LogisticRegression
 
     classes = train.classes()
@@ -90,12 +90,12 @@ def main() -> None:
         folder = Path(name)
         store, executor = Store(folder / "store").open(), Executor(sources=Sources(settings.mirrors, settings.offline))
         splits = {
-            split: stage_table(store.run(Corpus("senteval", "TREC").split(split), executor))
+            split: read_shards(store.run(Corpus("senteval", "TREC").split(split), executor))
             for split in ("train", "test")
         }
         train, test = (place(folder, split, table) for split, table in splits.items())
         runs = {
-            name: lambda s=setting: folds_and_test(Piece((train, test), s, SEED, 0))
+            name: lambda s=setting: folds_and_test(WorkItem((train, test), s, SEED, 0))
             for name, setting in SETTINGS.items()
         }
         for title, run in {**runs, "scikit-learn": lambda: scikit(train, test)}.items():

@@ -21,10 +21,10 @@ from phrasemodels.flows.cli.parsers import step_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.models.parser import phrases_alone
 from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
-from phrasemodels.tasks.parsers.stanza_parser import Stanza
-from phrasemodels.tasks.parsers.trained import Trained
+from phrasemodels.tasks.parsers.stanza import Stanza
 from phrasemodels.tasks.prepare.corpora import Corpus
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
+from phrasemodels.tasks.problems.parsing.our_parser import OurParser
 from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
 
 ROUNDS = 5
@@ -34,14 +34,14 @@ def main(experiment: str, parser: str = "gum", count: str = "400") -> None:
     """Print sentences per second and scores of both parsers."""
     settings = Settings()
     store, executor = Store(settings.root).open(), Executor(sources=Sources(settings.mirrors, settings.offline))
-    gold = stage_table(store.run(Corpus("gum").split("test"), executor)).slice(0, int(count)).combine_chunks()
+    gold = read_shards(store.run(Corpus("gum").split("test"), executor)).slice(0, int(count)).combine_chunks()
     models = {"models": store.run(step_of(parser), executor).path}
     model = find_model(experiment)
     recipe = model.experiment.recipe
     if not isinstance(recipe, ParsingRecipe):
         sys.exit(f"{experiment} is no parser: name an experiment of paper 004")
-    joint = Trained(recipe.problem, model.experiment.model, recipe.divide)
-    alone = replace(joint, problem=replace(recipe.problem, decode=phrases_alone))
+    joint = OurParser(recipe.problem, model.experiment.model, recipe.divide)
+    alone = replace(joint, objective=replace(recipe.problem, decode=phrases_alone))
     trained = {"weights": model.weights.path, "vocabulary": model.vocabulary.path}
     parsers = {
         "Stanza, phrases": lambda rows: Stanza(processors=("pos", "constituency")).analyse(rows, "tokens", models),

@@ -21,9 +21,9 @@ from phrasemodels.flows.cli.parsers import step_of
 from phrasemodels.infra.runner import actor_map
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.parsers.stanza_parser import Stanza
+from phrasemodels.tasks.parsers.stanza import Stanza
 from phrasemodels.tasks.prepare.corpora import Corpus
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 
 BATCH, BATCHES = 100, 12
 
@@ -54,7 +54,7 @@ def main(parser: str = "gum") -> None:
     settings = Settings()
     store, executor = Store(settings.root).open(), Executor(sources=Sources(settings.mirrors, settings.offline))
     models = store.run(step_of(parser), executor).path
-    rows = stage_table(store.run(Corpus("gum").split("test"), executor)).combine_chunks()
+    rows = read_shards(store.run(Corpus("gum").split("test"), executor)).combine_chunks()
     batches = [rows.slice(BATCH * i, BATCH) for i in range(BATCHES)]
     one, two = (rate(workers, batches, models) for workers in (1, 2))
     print(f"1 worker {one:.0f} sentences/s, 2 workers {two:.0f} sentences/s, {two / one:.2f} times")

@@ -16,8 +16,7 @@ import pyarrow as pa
 from phrasemodels.data.formats.shards import SHARD_ROWS, write_shard
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.tasks.prepare.constituents import nodes, syntactic
-from phrasemodels.tasks.prepare.phrases import Sentences, adjacent, lists
-from phrasemodels.tasks.prepare.subtrees import subtrees
+from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, adjacent, lists, subtrees
 
 ROUNDS = 15
 LOOPED = 1000  # sentences
@@ -110,7 +109,7 @@ def main() -> None:
     lengths = np.clip(rng.poisson(19.6, SHARD_ROWS), 1, None).astype(np.int64)
     made = [random_tree(rng, n) for n in lengths.tolist()]
     trees, heads = pa.chunked_array([[tree for tree, _ in made]]), np.array([h for _, tree in made for h in tree])
-    sentences = Sentences(lengths, heads)
+    sentences = LengthsAndHeads(lengths, heads)
     with tempfile.TemporaryDirectory() as folder:
         for title, enumerate_, plain, some in (
             ("adjacent spans", adjacent, plain_adjacent, lengths[:LOOPED].tolist()),

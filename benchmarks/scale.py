@@ -28,9 +28,9 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.infra.runner import ray_map
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
+from phrasemodels.layers.ids import SPECIAL
 from phrasemodels.tasks.prepare.phrases import Phrases, phrase_shard, phrases
 from phrasemodels.tasks.prepare.sharded import shards as shards_of
-from phrasemodels.tasks.prepare.vocabulary import SPECIAL
 
 SENTENCES = (10_000, 100_000, 1_000_000, 10_000_000)
 SHARDS = (1000, 5000)

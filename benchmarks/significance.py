@@ -11,8 +11,8 @@ import numpy as np
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from phrasemodels.tasks.metrics.bleu import bleu_counts, tokenised_bleu
-from phrasemodels.tasks.metrics.significance import approximate_randomisation, bleu_of, difference, two_level_bootstrap
+from phrasemodels.tasks.metrics.bleu import bleu_counts, bleu_of, tokenised_bleu
+from phrasemodels.tasks.metrics.significance import approximate_randomisation, difference, two_level_bootstrap
 
 
 def seconds(function, times=5):

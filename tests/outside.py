@@ -234,8 +234,8 @@ def lease_of_this_node(folder: Path) -> None:
 
 
 def vectors(folder: Path) -> None:
-    """Read a file of word vectors."""
-    dict(VectorFile(GIVEN, 2).of({"the", "a"}, [folder]))
+    """A file of word vectors."""
+    dict(VectorFile(GIVEN, 2).read({"the", "a"}, [folder]))
 
 
 TAGGER = "000/table2/sample/transformer"
@@ -243,10 +243,11 @@ CARD_OF_EXPORT = b'{"corpus": "sample"}'
 
 
 def trained() -> bytes:
-    """Return the manifest of an exported model."""
+    """The manifest of a model that was exported, and of its vocabulary."""
     settings = {"model": jsonable(experiment(TAGGER).model)}
     made = json.loads(manifest()) | {"label": f"train {TAGGER} seed 0", "files": {}}
     made["meta"] |= {"parameters": 1, "dev_loss": 0.5, "steps": 1, "train_seconds": 1.0}
+    made["meta"] |= {"source": 9, "target": 9}  # sizes of the vocabulary, whose manifest it is too
     return json.dumps(made | {"parts": made["parts"] | {"settings": settings}}).encode()
 
 

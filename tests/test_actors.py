@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from conftest import PARSERS
 
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.samples.records import Treebank
@@ -16,11 +17,11 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, ray_map
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.parsers.models import fetched
-from phrasemodels.tasks.parsers.parse import Parse, parse
-from phrasemodels.tasks.parsers.stanza_parser import Stanza
+from phrasemodels.tasks.parsers.parse import ParseColumn, parse
+from phrasemodels.tasks.parsers.stanza import Stanza
+from phrasemodels.tasks.parsers.stanza_models import fetched
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 
 
 @pytest.fixture(scope="module")
@@ -103,15 +104,14 @@ def test_a_truncated_snapshot_of_ray_train_does_not_stop_the_next_run(cluster: N
 @pytest.mark.slow
 @pytest.mark.needs_mirror("parsers")
 def test_actors_parse_as_this_process_does(cluster: None, store: Store, tmp_path: Path) -> None:
-    from conftest import PARSERS  # here, since Ray's workers import this module and cannot import conftest
 
     rows = SampleCorpus(train=10_050, dev=5, test=5, records=Treebank()).split("train")
     models = fetched("gum")
-    parser = Parse(Stanza(processors=("pos",), longest=8))
+    parser = ParseColumn(Stanza(processors=("pos",), longest=8))
     executor = Executor(sources=Sources((PARSERS,), offline=True))
     step = Step(parse, "p", parser, {"rows": rows, "models": store.run(models, executor)})
     spread = store.run(step, Executor(map=actor_map))
     other = Store(tmp_path / "other").open()
     here = other.run(Step(parse, "p", parser, {"rows": rows, "models": other.run(models, executor)}))
     assert len(spread.meta["shards"]) == 2 and spread.meta == here.meta
-    assert stage_table(spread).equals(stage_table(here))
+    assert read_shards(spread).equals(read_shards(here))

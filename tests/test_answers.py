@@ -1,4 +1,4 @@
-"""From a small real run to answers: tests against the baseline, verdicts, pages, lineage, models."""
+"""From a small real run to answers: tests against the baseline, verdicts, pages, lineage, trained models."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of
 from phrasemodels.data.store.step import digest_of
 from phrasemodels.flows.experiments.catalogue import experiment, table
-from phrasemodels.flows.report.attention_pages import attention_figures, write_attention
+from phrasemodels.flows.report.attention import attention_figures, write_attention
 from phrasemodels.flows.report.overview import write_overview
 from phrasemodels.flows.report.table import write_report
 from phrasemodels.flows.results.keep import keep
@@ -53,7 +53,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
 def pages(session: Session) -> list[Path]:
     """The page of the table, that of all papers, and the attention of a sentence."""
     model = champion(Lineage(session.store), ROW)
-    of_table = write_report(session, session.store.run(session.verdicts))
+    of_table = write_report(session.finished(session.store.run(session.verdicts)))
     of_table.with_suffix(".json").write_text(json.dumps({"title": session.table.title}))
     to = session.store.root / "reports" / "attention.html"
     return [of_table, write_overview(session.store, session.tracker),
@@ -87,7 +87,7 @@ def test_every_printed_number_has_a_verdict_and_a_reason(session):
     assert trained == {p.trained.key for p in session.pipelines if p.experiment.name == ROW}
 
 
-def test_kept_results_say_the_same_and_the_larger_one_answers(session, tmp_path):
+def test_kept_results_equal_stored_ones_and_the_larger_profile_answers(session, tmp_path):
     keep(session, tmp_path / "kept", "by a test")
     mine, theirs = list(stored_results(session.store, {})), list(kept_results(tmp_path))
     assert len(theirs) == len(mine) == 2
@@ -98,13 +98,13 @@ def test_kept_results_say_the_same_and_the_larger_one_answers(session, tmp_path)
     assert {row["source"] for row in rows if row["table"] == "Table 1"} == {"results/000-table1-laptop"}
 
 
-def test_a_row_that_was_changed_answers_only_if_no_other_does(session):
+def test_a_changed_row_answers_only_if_no_other_row_does(session):
     mine = next(stored_results(session.store, {}))
     assert mine.experiment.changed == SMALL
     assert replace(mine, experiment=experiment(mine.experiment.name), made="").worth > mine.worth
 
 
-def test_the_page_of_all_papers_has_every_number_once_and_says_where_ours_are_from(session, pages):
+def test_the_page_of_all_papers_has_every_number_once_with_its_origin(session, pages):
     page = pages[1].read_text()
     assert page.count('<td class="n" title=') == 442
     links = set(re.findall(r'href="#(?!paper-)([^"]+)"', page))
@@ -118,14 +118,14 @@ def test_the_page_of_all_papers_has_every_number_once_and_says_where_ours_are_fr
     assert page.count("licences Apache-2.0.") >= 2 and "batch_tokens&#34;: 600" in page
 
 
-def test_neither_page_nor_mlflow_has_a_sentence_of_a_corpus_that_may_not_be_passed_on(session):
+def test_no_page_or_mlflow_run_has_text_that_is_not_redistributable(session):
     compared = session.store.run(session.verdicts)
     manifests = list(session.store.root.glob("objects/*/*/manifest.json"))
     before = {path: path.read_text() for path in manifests}
     try:
         for path, text in before.items():
             path.write_text(text.replace('"redistributable": true', '"redistributable": false'))
-        page = write_report(session, compared).read_text()
+        page = write_report(session.finished(compared)).read_text()
         session._finish(session.pipelines[-1], session.store.find(session.pipelines[-1].scored))
     finally:
         for path, text in before.items():
@@ -187,7 +187,7 @@ def test_neither_page_nor_mlflow_has_a_sentence_of_a_corpus_that_may_not_be_pass
 def test_a_table_of_any_problem_has_a_page(tmp_path, paper, number, rows, sets, shown):
     made = Session(table(paper, number, "sample", 1, sets, rows), Settings(store=tmp_path / "store"))
     start_mlflow(made.settings)
-    page = write_report(made, made.store.run(made.verdicts)).read_text()
+    page = write_report(made.finished(made.store.run(made.verdicts))).read_text()
     assert shown in page
     assert "1 seed; a verdict needs 3" in page
     for pipeline in made.pipelines:
@@ -217,7 +217,7 @@ def test_pages_in_a_browser(pages, tmp_path):
             assert browser.ask("document.body.scrollWidth <= innerWidth"), "wide tables scroll by themselves"
 
 
-def test_a_number_is_traced_to_its_corpus_and_a_corpus_to_its_numbers(session):
+def test_lineage_leads_from_a_score_to_its_corpus_and_back(session):
     lineage = Lineage(session.store)
     scored = next(p.scored for p in session.pipelines)
     steps = {found.manifest["step"] for _, _, found, _ in lineage.back(lineage.artifacts[scored.key])}
@@ -231,7 +231,7 @@ def test_a_number_is_traced_to_its_corpus_and_a_corpus_to_its_numbers(session):
         lineage.find("000/table1/sample/phrase-k2 sead 1", {})
 
 
-def test_two_runs_differ_in_what_was_changed(session):
+def test_the_difference_of_two_seeds_is_the_seed(session):
     trained = [session.store.find(p.trained) for p in session.pipelines if p.experiment.name == ROW]
     names = [name for name, _, _ in difference(*trained)]
     assert [name for name in names if not name.startswith("result.")] == ["settings.seed"]
@@ -254,12 +254,12 @@ def test_two_runs_differ_in_what_was_changed(session):
         ),
     ],
 )
-def test_views(session, question, answer):
+def test_sql_views(session, question, answer):
     assert query(session.store, session.tracker, question)[1] == [answer]
 
 
 @pytest.mark.parametrize("changed", ["train.steps=3", "recipe.corpus.train=200"])
-def test_seeds_and_the_best_of_them_are_of_one_setting_and_corpus(tmp_path, changed):
+def test_seeds_and_champion_have_the_newest_setting_and_corpus(tmp_path, changed):
     settings, few = Settings(store=tmp_path / "store"), (*SMALL, "train.steps=2", "recipe.corpus.train=2")
     for seeds, sets in ((2, few), (1, (*few, changed))):  # of few words the loss is lower
         made = Session(table("000", "1", "sample", seeds, sets, ("transformer",)), settings)
@@ -269,7 +269,7 @@ def test_seeds_and_the_best_of_them_are_of_one_setting_and_corpus(tmp_path, chan
     assert champion(Lineage(made.store), pipeline.experiment.name).weights.key == pipeline.trained.key
 
 
-def test_a_model_answers_as_it_did_in_the_test(session, tmp_path):
+def test_a_model_answers_text_as_it_answered_the_test_set(session, tmp_path):
     model = champion(Lineage(session.store), ROW)
     losses = {
         p.seed: session.store.find(p.trained).meta["dev_loss"] for p in session.pipelines if p.experiment.name == ROW
@@ -288,14 +288,14 @@ def test_a_model_answers_as_it_did_in_the_test(session, tmp_path):
     assert done.stdout == answers[0] + "\n", done.stderr
     said = json.loads((exported / "vocabulary" / MANIFEST).read_text())
     (exported / "vocabulary" / MANIFEST).write_text(json.dumps(said | {"meta": {}}))
-    with pytest.raises(ValueError, match=r"vocabulary: says nothing of 'source'; make the model again"):
+    with pytest.raises(ValueError, match=r"vocabulary: its manifest lacks 'source'; make the model again"):
         load(exported).predict(["x"])
     (exported / "model" / "model.safetensors").write_bytes(b"other")
     with pytest.raises(ValueError, match="not an exported model, or damaged"):
         load(exported)
 
 
-def test_what_is_not_trained_here_is_said_to_be(store):
+def test_an_untrained_experiment_is_named_with_its_command(store):
     with pytest.raises(
         ValueError, match=rf"^{ROW} is not trained here \(store .*\): phrasemodels train {ROW} --local$"
     ):
@@ -313,7 +313,7 @@ def test_a_configuration_is_restored_only_if_its_parts_are_the_same(session):
         restored(other, {**saved, "type": "os:System"}, "it")
 
 
-def test_recorded_weights_are_those_that_were_used():
+def test_recorded_attention_weights_are_those_of_the_forward_pass():
     torch.manual_seed(0)
     attention = MultiHeadAttention(8, 2)
     x, valid = torch.randn(1, 5, 8), torch.tensor([True, True, True, True, False])[None, None, None]
@@ -325,7 +325,7 @@ def test_recorded_weights_are_those_that_were_used():
     assert found[""][..., -1].abs().max() == 0
 
 
-def test_attention_is_over_words_and_phrases(session):
+def test_attention_of_a_model_is_over_words_and_phrases(session):
     rows = champion(Lineage(session.store), ROW).attend("the woman took the box .")
     encoder, decoder = ([row for row in rows if (row.get("written") is None) == encodes] for encodes in (True, False))
     for row in encoder:

@@ -1,4 +1,4 @@
-"""Plots of attention: heads over n-grams, trees of phrases, and text that a page cannot hold."""
+"""Figures of attention: phrases among words, the tree of phrases, text that is valid in any page."""
 
 from xml.etree import ElementTree
 
@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from phrasemodels.flows.report.attention_plots import attention, heads, heat, neighbours, tree
+from phrasemodels.flows.report.attention import attention, heads, tree
+from phrasemodels.flows.report.figures import svg_of
 from phrasemodels.flows.report.templates import render
 from phrasemodels.layers.attention_probe import attention_probe
 from phrasemodels.layers.ngrams import NgramBiLSTM, PhraseAttention, final_states, grams_alone
 from phrasemodels.tasks.problems.attention import attention_rows, over_grams
+from phrasemodels.tasks.problems.report import Matrix, Neighbours
 
 
-def test_heads_of_n_grams_are_drawn_over_n_grams():
+def test_columns_of_n_gram_heads_become_n_grams():
     weights = torch.arange(1.0, 28.0).view(3, 3, 3)
     spread, grams = over_grams(weights, {0: slice(0, 1), 3: [2], 2: [1]})
     assert grams == [[0, 1], [1, 2], [0, 1, 2]]
@@ -38,7 +40,7 @@ def test_rows_of_n_gram_attention_are_distributions():
     assert weights[0, :, 5:].sum() == 0 and weights[1, :, 1:5].sum() == 0
 
 
-def test_the_children_of_a_phrase_are_its_largest_parts():
+def test_the_parts_of_a_phrase_are_the_largest_phrases_inside_of_it():
     parts, heights = tree([[0], [1], [2], [3], [0, 1], [0, 1, 2, 3], [2, 3]])
     assert parts[4:] == [[0, 1], [4, 6], [2, 3]] and heights == [0, 0, 0, 0, 1, 2, 1]
     overlapping, _ = tree([[0], [1], [2], [0, 1], [1, 2], [0, 1, 2]])
@@ -46,15 +48,15 @@ def test_the_children_of_a_phrase_are_its_largest_parts():
 
 
 @pytest.mark.parametrize("bad", ["\0", "\x07", "\x1b[2J", "\r", "\ud800", "\uffff"])
-def test_characters_that_xml_forbids_are_replaced(bad):
+def test_characters_that_are_invalid_in_pages_are_replaced(bad):
     card = {"experiment": bad, "seed": 0, "weights": "", "licences": []}
     figure = dict.fromkeys(("sentence", "module", "plot", "heads"), bad)
     words, weights = [f"a{bad}", "b\tc"], np.eye(2)
     figures = [
-        heat(weights, words, words, (bad, "y"), bad),
+        svg_of(Matrix(weights, words, words, (bad, "y"), bad)),
         heads(weights[None], words, words, bad),
         attention(words, [], weights, bad),
-        neighbours(weights, words, [0], 1),
+        svg_of(Neighbours(weights, words, [0], 1)),
         render("attention.html.jinja", card=card, figures=[figure]),
     ]
     for text in figures:

@@ -197,7 +197,9 @@ def test_a_training_that_diverged_has_no_scores(cli):
     for _ in range(2):  # nor when it is started again
         found = cli("train", "000/table1/sample/transformer", *options)
         assert (found.returncode, found.stdout) == (1, "")
-        assert "the training diverged, its dev loss never was a number; lower train.learning_rate" in found.stderr
+        assert (
+            "the training diverged: its dev loss never was a finite number; lower train.learning_rate" in found.stderr
+        )
         assert "Traceback" not in found.stderr
 
 

@@ -28,7 +28,7 @@ from phrasemodels.data.samples.records import (
 from phrasemodels.data.store.step import Executor
 from phrasemodels.data.store.store import Store
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 
 SAMPLES = {
     Translations(): BITEXT,
@@ -46,7 +46,7 @@ def test_the_grammar_makes_every_record_type(store: Store, records: Records) -> 
     corpus = SampleCorpus(train=40, dev=5, test=10, records=records)
     made = {split: store.run(corpus.split(split)) for split in ("train", "dev", "test")}
     assert {split: artifact.meta["rows"] for split, artifact in made.items()} == {"train": 40, "dev": 5, "test": 10}
-    assert stage_table(made["train"]).schema.equals(SAMPLES[records])
+    assert read_shards(made["train"]).schema.equals(SAMPLES[records])
     assert made["train"].meta["redistributable"] and made["train"].meta["stand_in"]
 
 
@@ -95,9 +95,9 @@ def test_a_corpus_is_a_step(store: Store, mirror: Path, corpus: Corpus, split: s
     assert mirror != CORPORA or table.num_rows == rows
     assert artifact.meta["licences"] == [manifest.terms(name).licence]
     if isinstance(corpus, Corpus):
-        assert stage_table(artifact).equals(table)
+        assert read_shards(artifact).equals(table)
     else:
-        assert stage_table(artifact)["source"].to_pylist() == table["target"].to_pylist()
+        assert read_shards(artifact)["source"].to_pylist() == table["target"].to_pylist()
 
 
 def test_the_digests_of_user_files_decide_the_key(tmp_path: Path) -> None:

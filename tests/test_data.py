@@ -1,4 +1,4 @@
-"""Readers, shards, tokens, phrases and batches."""
+"""Readers of text, shards, tokens, phrases and batches."""
 
 import random
 import shutil
@@ -22,14 +22,14 @@ from phrasemodels.data.formats.shards import content_digest, read_shard, write_p
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Executor, Step
 from phrasemodels.data.store.store import Store
-from phrasemodels.layers.blocks import BEGIN, END
+from phrasemodels.layers.ids import BEGIN, END
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.phrases import Phrases, Sentences, adjacent, no_phrases, phrases
-from phrasemodels.tasks.prepare.sharded import shards, stage_table
+from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, Phrases, adjacent, no_phrases, phrases
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, detokenise_moses, moses_lower, spaces, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
-from phrasemodels.tasks.problems.translation.objective import PhraseExamples
-from phrasemodels.tasks.train.batches import from_step, in_order, share, token_batches
+from phrasemodels.tasks.problems.sequences import PhraseExamples
+from phrasemodels.tasks.train.batches import from_step, in_order, rows_of_worker, token_batches
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ def test_a_failed_write_leaves_the_old_file(write: Callable[..., None], tmp_path
 
 
 @given(st.lists(st.integers(1, 12), max_size=6), st.integers(2, 4))
-def test_adjacent_spans_by_brute_force(lengths: list[int], k: int) -> None:
-    counts, members = adjacent(Sentences(np.array(lengths, np.int64)), k)
+def test_adjacent_spans_equal_enumeration(lengths: list[int], k: int) -> None:
+    counts, members = adjacent(LengthsAndHeads(np.array(lengths, np.int64)), k)
     expected = [plain.phrases(n, k) for n in lengths]
     assert counts.tolist() == [len(p) for p in expected]
     assert [tuple(x for x in row if x >= 0) for row in members.tolist()] == [p for ps in expected for p in ps]
 
 
-def test_detokenising_inverts_moses(tmp_path: Path) -> None:
+def test_moses_tokens_can_be_joined_again(tmp_path: Path) -> None:
     tokens = moses_lower("Zwei Männer's Hunde, 3,5 m & <groß>!", "de")
     assert tokens[:2] == ["zwei", "männer"]
     assert "&" in tokens
@@ -126,8 +126,8 @@ def stages(store: Store, corpus: SampleCorpus, enumerate_=adjacent, longest: int
 
 def test_from_sentences_to_ids_and_back(store: Store) -> None:
     tokens, words, numbers = stages(store, SampleCorpus(train=50, dev=5, test=5))
-    table, known = stage_table(numbers), read_words(words, "source")
-    for row, text in zip(table.to_pylist(), stage_table(tokens)["source"].to_pylist(), strict=True):
+    table, known = read_shards(numbers), read_words(words, "source")
+    for row, text in zip(table.to_pylist(), read_shards(tokens)["source"].to_pylist(), strict=True):
         assert (row["source"][0], row["source"][-1]) == (BEGIN, END)
         assert [known[i] for i in row["source"][1:-1]] == text
         assert [tuple(x for x in p if x >= 0) for p in row["phrases"]] == plain.phrases(len(row["source"]), 3)
@@ -135,7 +135,7 @@ def test_from_sentences_to_ids_and_back(store: Store) -> None:
     assert numbers.meta["stand_in"]
 
 
-def test_a_larger_corpus_reuses_the_shards_of_the_smaller_one(store: Store) -> None:
+def test_a_larger_corpus_keeps_its_first_shards(store: Store) -> None:
     small = stages(store, SampleCorpus(train=10_000, dev=5, test=5))[0]
     large = stages(store, SampleCorpus(train=12_000, dev=5, test=5))[0]
     assert shards(small)[0].content == shards(large)[0].content
@@ -143,7 +143,7 @@ def test_a_larger_corpus_reuses_the_shards_of_the_smaller_one(store: Store) -> N
     assert len(made) == len({a.meta["content"] for a in made})
 
 
-def test_other_workers_find_finished_shards(store: Store) -> None:
+def test_finished_shards_are_cache_hits_of_other_workers(store: Store) -> None:
     rows = SampleCorpus(train=20_050, dev=5, test=5).split("train")
     stage = Step(tokenise, "t", Tokenise(spaces, "en", "de"), {"rows": rows})
     missing: list[str] = []
@@ -185,13 +185,13 @@ def test_an_epoch_holds_every_row_once_within_the_budget(
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 7])
-def test_workers_share_the_same_batch(world: int) -> None:
+def test_workers_divide_a_batch(world: int) -> None:
     rows = np.array(random.Random(0).sample(range(1000), 17))
-    parts = [share(rows, rank, world) for rank in range(world)]
+    parts = [rows_of_worker(rows, rank, world) for rank in range(world)]
     assert sorted(np.concatenate(parts)) == sorted(rows)
 
 
-def test_batches_after_a_resume_are_those_of_an_undisturbed_training(data: PhraseExamples) -> None:
+def test_batches_after_resuming_are_those_without_interruption(data: PhraseExamples) -> None:
     whole = from_step(data, 300, 5, 0)
     expected = [next(whole) for _ in range(150)]
     rest = from_step(data, 300, 5, 97)

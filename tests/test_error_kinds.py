@@ -1,4 +1,4 @@
-"""The rows of paper 002's Table 6, and what is none of its kinds."""
+"""Kinds of errors: the rows of paper 002's Table 6, and forms of no kind."""
 
 import pytest
 
@@ -27,5 +27,5 @@ GOLD = "( lambda $0 e ( and ( flight $0 ) ( from $0 ci1 ) ( to $0 ci2 ) ( stop $
         (") ) flight", GOLD, MISSING),
     ],
 )
-def test_kinds(wrong, gold, kind):
+def test_error_kinds_of_known_forms(wrong, gold, kind):
     assert error_kind(wrong, gold) == kind

@@ -1,4 +1,4 @@
-"""What is drawn and said of semantic parsers besides scores (paper 002), from small real trainings; models with pieces."""
+"""Report sections of semantic parsing (paper 002), from small real trainings; models that divide words into pieces."""
 
 import dataclasses
 import re
@@ -13,16 +13,22 @@ from phrasemodels.flows.run.session import Session
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import table
-from phrasemodels.flows.report.drawn import draw
-from phrasemodels.flows.report.forms import Answered, _improved, sections
-from phrasemodels.flows.report.gram_figure import NEAREST, gram_figure
-from phrasemodels.flows.report.table import attention_figures
+from phrasemodels.flows.report.attention import attention_figures
+from phrasemodels.flows.report.figures import draw, svg_of
+from phrasemodels.flows.report.table import _problem_sections
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, load
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.error_kinds import MISSING, ROLE
-from phrasemodels.tasks.problems.semantic_parsing.grams import longest_grams
-from phrasemodels.tasks.problems.translation.objective import PhraseBatch
+from phrasemodels.tasks.problems.report import Section
+from phrasemodels.tasks.problems.semantic_parsing.gram_vectors import longest_grams
+from phrasemodels.tasks.problems.semantic_parsing.report import (
+    NEAREST,
+    AnsweredQuestion,
+    gram_neighbours,
+    improvement,
+)
+from phrasemodels.tasks.problems.sequences import PhraseBatch
 
 TINY = ("train.batch_tokens=200", "train.evaluate_every=100", "recipe.corpus.train=60", "recipe.corpus.dev=4",
         "recipe.corpus.test=20")  # fmt: skip
@@ -36,12 +42,18 @@ def trained(store: Path, number: str, rows: tuple[str, ...], *sets: str) -> Sess
     return session
 
 
+def sections(session: Session) -> dict[str, Section]:
+    """The sections of the table's problem, by heading."""
+    finished = session.finished(session.store.run(session.verdicts))
+    return {section.title: section for section in _problem_sections(finished)}
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     return trained(tmp_path_factory.mktemp("forms"), "figure3", ("merges-0", "merges-300"), "train.steps=4")
 
 
-def test_a_model_with_pieces_answers_text_as_it_did_in_the_test(session, tmp_path):
+def test_a_model_with_pieces_answers_text_as_it_answered_the_test_set(session, tmp_path):
     model = champion(Lineage(session.store), PIECES)
     pipeline = next(p for p in session.pipelines if p.trained.key == model.weights.key)
     rows = read_shard(session.store.find(pipeline.predicted).file("predictions.arrow")).to_pylist()
@@ -52,29 +64,30 @@ def test_a_model_with_pieces_answers_text_as_it_did_in_the_test(session, tmp_pat
     assert load(model.export(tmp_path / "model")).predict(questions[:3]) == answers[:3], "merges travel with a model"
 
 
-def test_every_head_of_every_attention_is_drawn(session):
+def test_every_head_of_every_attention_has_a_plot(session):
     rows = champion(Lineage(session.store), PIECES).attend("which city is the oldest ?")
     assert [row["shape"][0] for row in rows] == [8] * 4, "two layers of the encoder, two from the decoder to it"
     for figure in attention_figures(rows):
         assert all(f"head {head}<" in figure["heads"] for head in range(1, 9))
 
 
-def test_the_sweep_of_merges_has_every_number_and_phrases_are_drawn(session):
-    found = {section.title: section for section in sections(session)}
+def test_the_sweep_of_merges_has_every_number_and_phrases_have_neighbours(session):
+    found = sections(session)
     assert found.keys() == {"Merges", "Phrases of merges-0", "Phrases of merges-300"}
-    assert all(f">{number}<" in found["Merges"].plot for number in (0, 300))
-    assert "logic match" in found["Merges"].plot and "exact match" in found["Merges"].plot
+    plot = svg_of(found["Merges"].figure)
+    assert all(f">{number}<" in plot for number in (0, 300))
+    assert "logic match" in plot and "exact match" in plot
 
 
-def test_matches_are_drawn_against_updates(tmp_path):
+def test_the_sweep_of_updates_has_every_number(tmp_path):
     session = trained(tmp_path / "store", "figure4", ("transformer-225", "transformer-450"), "train.batch_tokens=60",
                       "recipe.search.extra=3")  # fmt: skip
-    plot = next(section.plot for section in sections(session) if section.title == "Matches against updates")
+    plot = svg_of(sections(session)["Matches against updates"].figure)
     assert ">225<" in plot and ">450<" in plot
     assert "Transformer ours, logic match" in plot and "Transformer ours, exact match" in plot
 
 
-def test_phrases_of_the_users_choice_are_drawn_though_no_report_may_show_them(session, monkeypatch):
+def test_a_user_may_draw_any_phrase_of_the_test_set(session, monkeypatch):
     monkeypatch.setenv("PHRASEMODELS_STORE", str(session.store.root))
     model = champion(Lineage(session.store), "002/figure3/sample/merges-0")
     pipeline = next(p for p in session.pipelines if p.trained.key == model.weights.key)
@@ -85,19 +98,19 @@ def test_phrases_of_the_users_choice_are_drawn_though_no_report_may_show_them(se
         draw([model], phrase[:-1])
 
 
-def test_the_nearest_are_those_of_the_smallest_angles():
+def test_the_nearest_phrases_have_the_smallest_angles():
     angles = np.random.default_rng(0).permutation(90)
     lengths = np.random.default_rng(1).uniform(1, 9, 90)
     vectors = np.stack([np.cos(np.radians(angles)), np.sin(np.radians(angles))], 1) * lengths[:, None]
     names = [f"angle {angle}" for angle in angles]
     grams = pa.table({"row": range(90), "last": [1] * 90, "phrase": names, "vector": vectors.tolist()})
-    drawn = gram_figure(grams, ["angle 0"])
+    drawn = svg_of(gram_neighbours(grams, ["angle 0"]))
     assert {int(n) for n in re.findall(r">\(\d+, 1\) angle (\d+)<", drawn)} == set(range(NEAREST))
     with pytest.raises(ValueError, match="30 phrases"):
-        gram_figure(grams.slice(0, NEAREST))
+        gram_neighbours(grams.slice(0, NEAREST))
 
 
-def test_a_phrase_vector_is_of_the_four_words_that_end_there():
+def test_a_phrase_vector_depends_on_the_four_words_that_end_there_alone():
     torch.manual_seed(0)
     (chosen,) = table("002", "2", "sample", 1, (), ("atis-model-4",)).experiments
     encoder = dataclasses.replace(chosen.model.encoder, phrase_layers=(1,))  # later ones see words through attention
@@ -112,7 +125,7 @@ def test_a_phrase_vector_is_of_the_four_words_that_end_there():
     assert (one != other).any(2).nonzero().tolist() == [[0, 2], [0, 3], [0, 4], [0, 5]]
 
 
-def test_a_terminal_shows_every_metric_and_new_pairs_beside_it(session, capsys):
+def test_a_terminal_shows_every_metric_with_its_value_on_new_pairs(session, capsys):
     rows = session.store.run(session.verdicts).meta["rows"]
     print_table({"title": "T", "rows": rows, "leaks": {}, "stages": {}, "seconds": 1.0, "report": "page"})
     lines = capsys.readouterr().out.splitlines()
@@ -121,16 +134,14 @@ def test_a_terminal_shows_every_metric_and_new_pairs_beside_it(session, capsys):
     assert sum("logic" in line for line in lines) == sum("exact" in line for line in lines) == 2
 
 
-def test_errors_are_counted_by_kind(session):
+def test_errors_are_counted_by_kind():
     gold = "( lambda $0 e ( and ( flight $0 ) ( from $0 ci1 ) ( to $0 ci0 ) ) )"
     role, part = gold.replace("ci1", "ci0"), "( lambda $0 e ( flight $0 ) )"
-    first = [Answered("q", gold, wrong, wrong == gold, True) for wrong in (role, part, part, gold, role)]
-    second = [Answered("q", gold, gold, right, True) for right in (True, True, True, False, False)]
-    section = _improved(session.pipelines[0], first, session.pipelines[1], second)
-    counts = {kind["kind"]: (kind["count"], len(kind["examples"])) for kind in section.kinds}
+    first = [AnsweredQuestion("q", gold, wrong, wrong == gold, True) for wrong in (role, part, part, gold, role)]
+    second = [AnsweredQuestion("q", gold, gold, right, True) for right in (True, True, True, False, False)]
+    section = improvement("merges-0", first, "merges-300", second)
+    counts = {kind.kind: (kind.count, len(kind.examples)) for kind in section.errors}
     assert (counts[ROLE], counts[MISSING]) == ((1, 1), (2, 2))
-    assert section.said.startswith("3 questions") and "1 the other way round" in section.said
-    hidden = _improved(
-        session.pipelines[0], [Answered("secret", gold, part, False, False)], session.pipelines[1], second[:1]
-    )
+    assert section.text.startswith("3 questions") and "1 the other way round" in section.text
+    hidden = improvement("merges-0", [AnsweredQuestion("secret", gold, part, False, False)], "merges-300", second[:1])
     assert "secret" not in str(hidden)

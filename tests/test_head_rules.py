@@ -1,4 +1,4 @@
-"""Heads by rules, compared with the dependencies of the sample grammar."""
+"""Heads by rules against the dependencies of the sample grammar."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from phrasemodels.data.formats.trees import parse, plain
 from phrasemodels.data.samples.sentences import corpus
 
 
-def test_most_heads_are_those_of_the_grammar_and_all_are_projective_trees():
+def test_heads_by_rules_make_projective_trees_and_mostly_agree_with_the_grammar():
     right = words = 0
     for sentence in corpus(2, {"train": 300})["train"]:
         found = heads(plain(parse(f"(ROOT {sentence.tree})")))
@@ -28,5 +28,5 @@ def test_most_heads_are_those_of_the_grammar_and_all_are_projective_trees():
         ("(ROOT (S (VP (VB sleep))))", [0]),
     ],
 )
-def test_heads_of_single_trees(brackets, expected):
+def test_head_rules_on_known_trees(brackets, expected):
     assert heads(parse(brackets)) == expected

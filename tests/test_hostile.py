@@ -94,7 +94,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Read]:
         made._finish(pipeline, made.store.run(pipeline.scored))
     for view in VIEWS:
         query(made.store, made.tracker, f"select * from {view}")
-    return made, Read(write_report(made, verdicts).read_text(encoding="utf-8"))
+    return made, Read(write_report(made.finished(verdicts)).read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)

@@ -1,4 +1,4 @@
-"""What is told beside scores: leakage, and the phrases of a treebank by SQL."""
+"""Leakage of test records, and the levels of a treebank by SQL."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,11 @@ from phrasemodels.flows.experiments.catalogue import table
 from phrasemodels.flows.results.query import TABLE_1, query
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.constituents import Divide, divide
-from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.leaks import leaks
+from phrasemodels.tasks.prepare.corpora import SampleCorpus, leaks
 from phrasemodels.tasks.prepare.sharded import shards
 
 
-def test_levels_by_sql(store: Store) -> None:
+def test_the_query_of_table_1_counts_phrases_and_words(store: Store) -> None:
     """Paper 001's Table 1 is one query: phrases a sentence, words a phrase."""
     corpus = SampleCorpus(train=60, dev=5, test=5, records=Treebank())
     made = store.run(Step(divide, "divide sample", Divide(), {"rows": corpus.split("train")}))
@@ -34,7 +33,7 @@ def test_levels_by_sql(store: Store) -> None:
         assert per_phrase == pytest.approx(words / sum(counts), abs=0.006)
 
 
-def test_levels_stand_beside_those_of_the_paper(store: Store) -> None:
+def test_the_query_of_table_1_finds_the_published_numbers(store: Store) -> None:
     corpus = SampleCorpus(train=5, dev=5, test=5, records=Treebank())
     for split, label in (("train", "divide senteval SST2.test by x"), ("dev", "divide senteval SICK.test by x")):
         store.run(Step(divide, label, Divide(), {"rows": corpus.split(split)}))
@@ -45,7 +44,7 @@ def test_levels_stand_beside_those_of_the_paper(store: Store) -> None:
     assert beside["divide SST2s", 1] == (None, None) and len(beside) == 9
 
 
-def test_leaks_are_counted_and_asked_for(store: Store) -> None:
+def test_leaks_are_counted_and_in_sql(store: Store) -> None:
     few = SampleCorpus(train=30, dev=5, test=5)
     rows = {"train": few.split("train"), "test": few.split("train")}
     assert store.run(Step(leaks, "leaks all", None, rows)).meta["leak"] == {"shared": 30, "rows": 30}
@@ -53,7 +52,7 @@ def test_leaks_are_counted_and_asked_for(store: Store) -> None:
     assert sorted(query(store, None, "select * from leaks")[1]) == [("leaks all", 30, 30), ("leaks none", 0, 5)]
 
 
-def test_every_score_has_its_leakage(tmp_path) -> None:
+def test_every_experiment_has_its_leakage(tmp_path) -> None:
     session = Session(table("000", "1", "sample", 1), Settings(store=tmp_path / "store"))
     found = session.leaks()
     assert set(found) == {e.name for e in session.table.experiments}

@@ -1,4 +1,4 @@
-"""Levels of phrases: Figure 1 of paper 001, an independent division, and what stands in for trees."""
+"""Levels of phrases: paper 001's Figure 1, an independent division, trees made from the words, and dependencies."""
 
 import itertools
 import random
@@ -44,7 +44,7 @@ def phrases(numbers: np.ndarray, tokens: list[str]) -> list[list[str]]:
     return found
 
 
-def test_figure_1():
+def test_levels_are_those_of_figure_1():
     tokens = list(parse(FIGURE_1).tokens)
     assert phrases(applied(Levels(), (tokens, FIGURE_1)), tokens) == [
         ["A little girl wearing a green dress with blue dots", "carries a box by its handle"],
@@ -61,7 +61,7 @@ def bracketed(node: list | str) -> str:
     return f"(X {node})" if isinstance(node, str) else f"(P {' '.join(map(bracketed, node))})"
 
 
-def test_equals_an_independent_division():
+def test_levels_equal_an_independent_division():
     rng = random.Random(0)
     for _ in range(300):
         tree = random_tree(rng, 5)
@@ -84,7 +84,7 @@ SOURCES = (
 @pytest.mark.parametrize(
     "source", SOURCES, ids=lambda s: f"{s.partition.__name__}-{getattr(s.trees, '__name__', s.trees)}"
 )
-def test_every_level_divides_the_sentence(source):
+def test_every_level_is_a_partition_that_refines_the_previous_one(source):
     sentences = [s for pair in pairs(0, {"test": 50})["test"] for s in (pair.premise, pair.hypothesis)]
     together = applied(source, *((list(s.source), f"(ROOT {s.tree})") for s in sentences))
     for sentence in sentences:
@@ -104,7 +104,7 @@ def test_every_level_divides_the_sentence(source):
     assert not len(together)
 
 
-def test_one_word_and_the_full_stop():
+def test_sentences_of_one_word_and_full_stops():
     for source in SOURCES:
         assert applied(source, (["yes"], "(ROOT (UH yes))")).tolist() == [[0, 0, 0]]
     sentence = ["we", "slept", "."], "(ROOT (S (NP (PRP we)) (VP (VBD slept)) (. .)))"

@@ -1,4 +1,4 @@
-"""Every step of logic match, with what it takes for the same and what it does not; the strict match beside it."""
+"""Matches of logical forms: each step of logic match with what it equates and what not, and the stricter structure match."""
 
 import pytest
 
@@ -36,7 +36,7 @@ from phrasemodels.tasks.metrics.logic_match import exact_match, logic_match, nor
         pytest.param("( lambda $0 e e ( f $0 ) )", "( lambda $0 ( f $0 ) )", id="a type each time it is read"),
     ],
 )
-def test_logic_match_takes_for_the_same(one, other):
+def test_logic_match_equates_forms_by_each_rule(one, other):
     assert logic_match(one, other)
     assert logic_match(other, one)
 
@@ -64,18 +64,18 @@ def test_logic_match_takes_for_the_same(one, other):
         pytest.param("( f $0 )", "f $0", id="brackets around everything"),
     ],
 )
-def test_logic_match_tells_apart(one, other):
+def test_logic_match_distinguishes_forms_by_each_quirk(one, other):
     assert not logic_match(one, other)
     assert not logic_match(other, one)
 
 
-def test_exact_match_counts_whatever_it_is():
+def test_equal_strings_match_even_if_they_are_no_forms():
     assert exact_match("( f )", "( f ) ")
     assert logic_match("( f )", "( f ) "), "logic match adds to exact match"
     assert not exact_match("( F )", "( f )")
 
 
-def test_a_normalised_form():
+def test_normalisation_of_a_form():
     form = (
         "( lambda $2 e ( and ( to $2 ci1 ) ( flight $2 ) ( exists $5 ( and ( b $5 ) ( a $5 $2 ) ) ) ( to $2 ci1 ) ) )"
     )
@@ -98,7 +98,7 @@ def test_a_normalised_form():
         ("( argmax $0 ( a $0 ) ( f $0 ) $1 )", "( argmax $2 ( a $2 ) ( f $2 ) $1 )"),
     ],
 )  # fmt: skip
-def test_structure_match_looks_through_names_and_order(one, other):
+def test_structure_match_ignores_variable_names_and_order(one, other):
     assert structure_match(one, other)
     assert structure_match(other, one)
 
@@ -117,16 +117,16 @@ def test_structure_match_looks_through_names_and_order(one, other):
         ("", ""),
     ],
 )
-def test_structure_match_is_strict(one, other):
+def test_structure_match_distinguishes_all_other_forms(one, other):
     assert not structure_match(one, other)
 
 
 @pytest.mark.parametrize("deep", ["( " * 998 + "a", "(" * 3000 + "a", "( f " * 3000 + "a" + " )" * 3000])
-def test_what_is_too_deep_matches_nothing_else(deep):
+def test_forms_that_are_too_deep_match_nothing_else(deep):
     for match in (logic_match, structure_match):
         assert not match(deep, "( f a )")
         assert not match("( f a )", deep)
 
 
-def test_a_structure():
+def test_canonical_form_of_structure_match():
     assert structure("( lambda $4 e ( and ( b $4 ) ( a $4 ) ) )") == "( lambda #0 e ( and ( a #0 ) ( b #0 ) ) )"

@@ -27,7 +27,7 @@ from points import MOMENTS, PIDS, PLAN
 
 from phrasemodels.data.store.store import Store
 from phrasemodels.infra.tracking import Tracker
-from phrasemodels.tasks.prepare.sharded import HISTORY
+from phrasemodels.tasks.train.loop import HISTORY
 
 
 class Work(NamedTuple):

@@ -17,10 +17,10 @@ from phrasemodels.flows.experiments.paper_003_answering import average, listed_a
 from phrasemodels.flows.report.sections import averages
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.metrics.length_to_failure import length_to_failure
 from phrasemodels.tasks.prepare.tokenise import characters, letters
 from phrasemodels.tasks.problems.answering.data import words
-from phrasemodels.tasks.problems.answering.objective import ANSWERS, AnswerScoring, score_answers
-from phrasemodels.tasks.problems.transduction.score import length_to_failure
+from phrasemodels.tasks.problems.answering.predict import ANSWERS, AnswerScoring, score_answers
 from phrasemodels.tasks.train.optimisers import halved_after_rise, halved_on_plateau
 
 TINY = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=12", "recipe.corpus.train=60",
@@ -44,7 +44,7 @@ def test_every_cell_names_one_published_number_and_every_row_has_its_own_name(pr
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, marks=pytest.mark.slow if "nmt" in row else ()) for row in ROWS])
-def test_from_records_to_scores(row, tmp_path):
+def test_a_small_training_of_each_problem_is_scored(row, tmp_path):
     chosen = experiment(f"003/table{row}")
     for assignment in TINY:
         chosen = override(chosen, assignment)
@@ -65,7 +65,7 @@ def test_averages_as_printed_and_as_the_listed_tasks_give_them():
     assert average([1.0, 2.0, 6.0]) == 3.0
 
 
-def test_the_report_holds_our_average_against_the_same_tasks(tmp_path):
+def test_the_report_compares_averages_over_the_same_tasks(tmp_path):
     session = Session(table("003", "babi", "laptop", 1), Settings(store=tmp_path / "store"))
     answers = [(e, a) for e in session.experiments for a in e.answers if a.cell]
     rows = [
@@ -77,21 +77,21 @@ def test_the_report_holds_our_average_against_the_same_tasks(tmp_path):
         }
         for e, a in answers
     ]
-    (section,) = averages(session, rows)
+    (section,) = averages(session.experiments, rows)
     facts = next(r for r in section.rows if r["System"] == "MemN2N" and r["Metric"] == "fact sequence accuracy")
     assert list(facts.values())[2:] == ["39.6", "36.65", "10", "36.65", "50.00"]
-    (section,) = averages(session, [row for row in rows if row["experiment"].endswith("memn2n-qa02")])
+    (section,) = averages(session.experiments, [row for row in rows if row["experiment"].endswith("memn2n-qa02")])
     assert list(section.rows[1].values())[2:] == ["39.6", "36.65", "1", "46.80", "50.00"]
 
 
-def test_a_printed_average_says_what_its_tasks_give():
+def test_the_verdict_on_a_printed_average_names_the_average_of_its_tasks():
     found = {(r["system"], r["metric"]): r for r in verdicts([], "003") if r["dataset"].endswith("AVERAGE")}
     assert len(found) == 4
     line = found["MemN2N", "fact sequence accuracy"]
     assert line["verdict"] == "not run" and "0 of 10 tasks were run" in line["reason"] and "36.65" in line["reason"]
 
 
-def test_answers_are_of_the_best_start_and_facts_of_the_best_few(tmp_path):
+def test_answers_are_scored_for_the_best_start_and_facts_for_the_best_few(tmp_path):
     facts = {0: [[1, 0], [2, 1]], 1: [[0, 1], [2, 1]], 2: [[1, 0], [1, 2]]}  # by start; the support is 1 0 and 2 1
     rows = [
         {"restart": start, "id": i, "group": "", "answer": "a", "predicted": "ab"[start > 0 and i], "support": support, "facts": found}
@@ -109,7 +109,7 @@ def test_answers_are_of_the_best_start_and_facts_of_the_best_few(tmp_path):
     assert json.loads((tmp_path / "scores.json").read_text())["fact"]["signature"].startswith("mean of the best 2 of 3")
 
 
-def test_starts_are_ranked_by_what_was_held_out(tmp_path):
+def test_starts_are_ranked_by_held_out_answers(tmp_path):
     chosen = experiment("003/tablebabi/sample/binary-facts2")
     for assignment in (*TINY, "recipe.restarts=3", "train.learning_rate=0.1"):
         chosen = override(chosen, assignment)
@@ -138,7 +138,7 @@ def test_length_to_failure(hypothesis, reference, expected):
     assert length_to_failure(hypothesis.split(), reference.split()) == pytest.approx(expected)
 
 
-def test_the_rate_is_halved_from_the_first_rise_on():
+def test_the_rate_is_halved_at_every_evaluation_after_the_first_rise():
     losses = [3.0, 2.0, 2.5, 1.0, 1.5]
     assert [halved_after_rise(losses[:n]) for n in range(6)] == [1, 1, 1, 0.5, 0.25, 0.125]
 
@@ -148,7 +148,7 @@ def test_the_rate_is_halved_on_a_plateau() -> None:
     assert [halved_on_plateau(losses[:n]) for n in (4, 8, 31, 32, 55, 56, 80)] == [1, 1, 1, 0.5, 0.5, 0.25, 0.125]
 
 
-def test_words_and_characters():
+def test_words_of_stories_and_characters_of_sentences():
     assert words("Where is Mary's red-blue cup?") == ["where", "is", "mary's", "red-blue", "cup"]
     assert characters("私 は 学生 。", "ja") == list("私は学生。") and characters("I am .", "en") == ["I", "am", "."]
     assert letters("a cat", "en") == list("acat") and letters("eine katze", "de") == ["eine", "katze"]

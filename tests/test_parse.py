@@ -1,4 +1,4 @@
-"""The parse step: gold trees, the real Stanza pipeline on real models, and what cannot be parsed."""
+"""The parse step: gold trees, the real Stanza pipeline on real models, and sentences that cannot be parsed."""
 
 import json
 import threading
@@ -20,14 +20,14 @@ from phrasemodels.data.samples.records import Entailment, Polarity, Treebank
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, Step
 from phrasemodels.data.store.store import Store
-from phrasemodels.tasks.parsers.models import DownloadParser, downloaded, fetched
 from phrasemodels.tasks.parsers.parse import (
     Analysis,
-    Gold,
-    Parse,
-    Plant,
+    GoldTrees,
+    ParseColumn,
+    PlantTrees,
     everywhere,
     flat,
+    in_batches,
     models_of,
     parse,
     plant,
@@ -35,9 +35,10 @@ from phrasemodels.tasks.parsers.parse import (
     sentences,
     trees,
 )
-from phrasemodels.tasks.parsers.stanza_parser import Stanza, in_batches, load
+from phrasemodels.tasks.parsers.stanza import Stanza, load
+from phrasemodels.tasks.parsers.stanza_models import DownloadParser, downloaded, fetched
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.sharded import stage_table, write_stage
+from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import moses_lower
 
 PLACES = Executor(sources=Sources((PARSERS,), offline=True))
@@ -53,9 +54,9 @@ SENTENCES = [
 
 
 def write(job, settings) -> dict[str, object]:
-    """A step that keeps SENTENCES, in shards as large as it is told."""
+    """A step that writes sentences as BITEXT."""
     table = build(BITEXT, "here", {"source": list(settings), "target": list(settings)}, len(settings))
-    return {"licences": ["CC0-1.0"], "redistributable": True, "stand_in": False, **write_stage(job.out, table)}
+    return {"licences": ["CC0-1.0"], "redistributable": True, "stand_in": False, **write_shards(job.out, table)}
 
 
 def rows() -> Step:
@@ -69,30 +70,30 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 def test_gold_trees_are_those_of_the_corpus(store: Store) -> None:
     corpus = SampleCorpus(train=30, dev=5, test=5, records=Treebank())
-    made = store.run(Step(parse, "p", Parse(Gold()), {"rows": corpus.split("train")}))
-    assert stage_table(made).equals(stage_table(store.run(corpus.split("train"))))
+    made = store.run(Step(parse, "p", ParseColumn(GoldTrees()), {"rows": corpus.split("train")}))
+    assert read_shards(made).equals(read_shards(store.run(corpus.split("train"))))
     assert made.meta["unusable"] == {}
     for records, column in ((Entailment(), "hypothesis"), (Polarity(), "text")):
         rows_ = SampleCorpus(train=30, dev=5, test=5, records=records).split("train")
-        table = stage_table(store.run(Step(parse, "p", Parse(Gold(), column), {"rows": rows_})))
-        texts = stage_table(store.run(rows_))[column].to_pylist()
+        table = read_shards(store.run(Step(parse, "p", ParseColumn(GoldTrees(), column), {"rows": rows_})))
+        texts = read_shards(store.run(rows_))[column].to_pylist()
         assert [" ".join(tokens) for tokens in table["tokens"].to_pylist()] == texts
         assert all(list(read_tree(row["tree"]).tokens) == row["tokens"] for row in table.to_pylist())
     with pytest.raises(ValueError, match="no trees in this corpus"):
-        store.run(Step(parse, "p", Parse(Gold(), "source"), {"rows": rows()}))
+        store.run(Step(parse, "p", ParseColumn(GoldTrees(), "source"), {"rows": rows()}))
     with pytest.raises(ValueError, match="no column 'txt' to parse"):
-        store.run(Step(parse, "p", Parse(Gold(), "txt"), {"rows": rows()}))
+        store.run(Step(parse, "p", ParseColumn(GoldTrees(), "txt"), {"rows": rows()}))
     with pytest.raises(ValueError, match="give the parse step an input `models`"):
-        store.run(Step(parse, "p", Parse(Stanza(), "source"), {"rows": rows()}))
+        store.run(Step(parse, "p", ParseColumn(Stanza(), "source"), {"rows": rows()}))
 
 
 @needs_models
-def test_stanza_parses_and_counts_what_it_cannot(store: Store, models: Artifact) -> None:
-    step = Step(parse, "p", Parse(Stanza(longest=30), "source"), {"rows": rows(), "models": models})
+def test_stanza_parses_and_counts_unusable_rows_by_reason(store: Store, models: Artifact) -> None:
+    step = Step(parse, "p", ParseColumn(Stanza(longest=30), "source"), {"rows": rows(), "models": models})
     before = torch.get_num_threads()
     made = store.run(step)
     assert torch.get_num_threads() == before
-    table = stage_table(made)
+    table = read_shards(made)
     assert table.schema.equals(TREES)
     assert made.meta["unusable"] == {"more than 30 words": 1, "no words": 1}
     assert made.meta["stand_in"] and made.meta["licences"] == ["CC0-1.0", "LicenseRef-GUM"]
@@ -115,7 +116,7 @@ def test_trees_do_not_depend_on_the_batch(models: Artifact) -> None:
 
 
 @needs_models
-def test_stanza_divides_text(models: Artifact) -> None:
+def test_stanza_tokenises_text(models: Artifact) -> None:
     table = build(BITEXT, "here", {"source": ["Don't go, he says.", "  ", "It is 3:15."], "target": ["", "", ""]}, 3)
     tokens = Stanza(tokenise=True).analyse(table, "source", {"models": models.path})["tokens"].to_pylist()
     assert tokens[0][-4:] == [",", "he", "says", "."] and tokens[1] == [] and tokens[2][-1] == "."
@@ -138,7 +139,7 @@ def test_a_sentence_that_fails_does_not_stop_the_others() -> None:
 
 
 @needs_models
-def test_the_models_decide_the_key(models: Artifact, tmp_path: Path) -> None:
+def test_the_key_of_models_depends_on_their_content_alone(models: Artifact, tmp_path: Path) -> None:
     other = Store(tmp_path).open().run(fetched("gum"), PLACES)
     assert models_of(other).key == models_of(models).key, "not where they lie"
     damaged = dict(other.manifest)
@@ -146,8 +147,8 @@ def test_the_models_decide_the_key(models: Artifact, tmp_path: Path) -> None:
     assert models_of(Artifact(other.path, damaged)).key != models_of(models).key
 
 
-def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No server has these files"):
+def test_missing_models_are_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Nobody serves these files"):
         Store(tmp_path / "s").open().run(fetched("gum"), Executor(sources=Sources((), offline=True)))
     with pytest.raises(OSError, match="has no models of 'en'"):
         load("en", ("pos",), 100, 1000, str(tmp_path))
@@ -195,19 +196,19 @@ def test_stanza_downloads_from_a_server(server: str, store: Store, models: Artif
         store.run(gone, Executor(sources=Sources()))
 
 
-def test_no_rows(store: Store) -> None:
+def test_a_corpus_without_rows_is_parsed(store: Store) -> None:
     nothing = Step(write, "none", ())
-    made = store.run(Step(parse, "p", Parse(Gold(), "source"), {"rows": nothing}))
+    made = store.run(Step(parse, "p", ParseColumn(GoldTrees(), "source"), {"rows": nothing}))
     assert made.meta["rows"] == 0 and made.meta["shards"] == []
 
 
-def test_arrow_columns_of_tokens_are_taken_as_they_are() -> None:
+def test_columns_of_tokens_are_not_split() -> None:
     table = pa.table({"tokens": [["a b", "c"]], "text": ["a b c"]})
     assert sentences(table, "tokens") == [["a b", "c"]] and sentences(table, "text") == [["a", "b", "c"]]
 
 
-class Remembers:
-    """A parser whose trees are flat, and who knows what it was asked."""
+class Recorder:
+    """A parser whose trees are flat, and that records the sentences."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -217,10 +218,10 @@ class Remembers:
         return trees(table, [flat(words, "") for words in sentences(table, column)])
 
 
-def test_a_sentence_of_several_rows_is_parsed_once_by_the_words_that_are_read() -> None:
+def test_equal_sentences_are_parsed_once_with_the_encoders_tokeniser() -> None:
     pairs = stage_table_of_pairs("It's raining.", "A dog", "It's raining.", "")
-    parser = Remembers()
-    made = planted(pairs, "premise", Plant(parser, everywhere, moses_lower), {})
+    parser = Recorder()
+    made = planted(pairs, "premise", PlantTrees(parser, everywhere, moses_lower), {})
     assert parser.asked == [["it", "'s", "raining", "."], ["a", "dog"], []]
     found = [read_tree(tree).tokens if tree else () for tree in made["premise_tree"].to_pylist()]
     assert found == [("it", "'s", "raining", "."), ("a", "dog"), ("it", "'s", "raining", "."), ()]
@@ -233,20 +234,20 @@ def stage_table_of_pairs(*premises: str) -> pa.Table:
 
 
 @needs_models
-def test_missing_trees_are_planted(store: Store, models: Artifact) -> None:
+def test_rows_without_a_tree_get_one(store: Store, models: Artifact) -> None:
     pairs = SampleCorpus(train=8, dev=1, test=1, records=Entailment()).split("train")
-    same = store.run(Step(plant, "p", Plant(Gold()), {"rows": pairs}))
-    assert stage_table(same).equals(stage_table(store.run(pairs))), "nothing was missing"
-    table = stage_table(store.run(pairs)).combine_chunks()
+    same = store.run(Step(plant, "p", PlantTrees(GoldTrees()), {"rows": pairs}))
+    assert read_shards(same).equals(read_shards(store.run(pairs))), "nothing was missing"
+    table = read_shards(store.run(pairs)).combine_chunks()
     empty = table.set_column(
         table.schema.get_field_index("hypothesis_tree"), table.schema.field("hypothesis_tree"), pa.array([""] * 8)
     )
     parser = Stanza(processors=("pos", "constituency"), longest=6)
-    made = planted(empty, "hypothesis", Plant(parser), {"models": models.path})
+    made = planted(empty, "hypothesis", PlantTrees(parser), {"models": models.path})
     assert made["premise_tree"].equals(table["premise_tree"])
     for row in made.to_pylist():
         assert " ".join(read_tree(row["hypothesis_tree"]).tokens) == row["hypothesis"]
         long = len(row["hypothesis"].split()) > 6
         assert row["reason"] == ("hypothesis: more than 6 words" if long else "")
-    with pytest.raises(ValueError, match="nothing to give trees to"):
-        store.run(Step(plant, "p", Plant(Gold()), {"rows": rows()}))
+    with pytest.raises(ValueError, match="no sentence with a tree among the columns"):
+        store.run(Step(plant, "p", PlantTrees(GoldTrees()), {"rows": rows()}))

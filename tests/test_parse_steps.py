@@ -1,4 +1,4 @@
-"""Parsing end to end: a treebank to numbers, trained weights to trees, text to trees, and what labels contribute."""
+"""Parsing end to end: a treebank as numbers, trained weights to trees, text to trees, and contributions of labels."""
 
 import dataclasses
 import json
@@ -26,30 +26,30 @@ from phrasemodels.flows.results.models import Model, load
 from phrasemodels.layers.labels import AsSelfAttention
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
-from phrasemodels.tasks.parsers.formats import as_json, bracketed, conllu
-from phrasemodels.tasks.parsers.parse import Parse, models_of, parse
-from phrasemodels.tasks.parsers.trained import Trained
+from phrasemodels.tasks.parsers.parse import ParseColumn, models_of, parse
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.penn import penn
 from phrasemodels.tasks.prepare.pieces import reunited
-from phrasemodels.tasks.prepare.sharded import HISTORY, shards, stage_table, write_stage
-from phrasemodels.tasks.problems.parsing.data import Ids, read_side
-from phrasemodels.tasks.problems.parsing.label_attention import view
+from phrasemodels.tasks.prepare.sharded import read_shards, shards, write_shards
+from phrasemodels.tasks.prepare.tokenise import penn_treebank
+from phrasemodels.tasks.prepare.vocabulary import read_words
+from phrasemodels.tasks.problems.parsing.data import Ids
+from phrasemodels.tasks.problems.parsing.labels import view_labels
 from phrasemodels.tasks.problems.parsing.objective import COLUMNS, ParseExamples
-from phrasemodels.tasks.problems.parsing.planted import ByParser
-from phrasemodels.tasks.problems.parsing.predict import PARSES, TreeParser
+from phrasemodels.tasks.problems.parsing.our_parser import ByOurParser, OurParser
+from phrasemodels.tasks.problems.parsing.predict import PARSES, TreeParser, as_json, bracketed, conllu
 from phrasemodels.tasks.problems.parsing.score import ParseScoring, score_parses
 from phrasemodels.tasks.train.batches import Columns, in_order
+from phrasemodels.tasks.train.loop import HISTORY
 
 ROW = "004/table3/sample/3-ff-drop"
 
 
 def given(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
     terms = {"licences": ["MIT"], "redistributable": True, "stand_in": True}
-    return terms | write_stage(job.out, pa.Table.from_pylist(rows, schema=TREES))
+    return terms | write_shards(job.out, pa.Table.from_pylist(rows, schema=TREES))
 
 
-def guessed(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def predicted_parses(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return write_shard(job.out / "predictions.arrow", pa.Table.from_pylist(rows, schema=PARSES))
 
 
@@ -78,7 +78,7 @@ def parser(store: Store, small: Experiment, data: dict[str, Artifact]) -> TreePa
 
 def test_batches_hold_the_trees_of_the_corpus(small: Experiment, data: dict[str, Artifact]) -> None:
     examples = small.recipe.problem.examples([shard.path for shard in shards(data["train"])])
-    names = {side: read_side(data["vocabulary"], side) for side in ("labels", "relations", "tags", "words")}
+    names = {side: read_words(data["vocabulary"], side) for side in ("labels", "relations", "tags", "words")}
     rows = Treebank().tables(0, {"train": 300, "dev": 20, "test": 30})["train"].to_pylist()
     chosen = in_order(examples, 600)[3]
     batch = examples.batch(chosen)
@@ -99,14 +99,14 @@ def test_batches_hold_the_trees_of_the_corpus(small: Experiment, data: dict[str,
     assert (batch.sentences.tags == 1).all()  # not read: they are found
 
 
-def test_long_words_keep_both_ends() -> None:
+def test_long_words_keep_the_first_and_last_letters() -> None:
     ids = Ids({"words": [], "tags": [], "characters": ["<pad>", "<unk>", "<s>", "</s>", *"abcdefghijklmnopqrstuvwxyz"]})
     first, word, last = ids.sentence(["abcdefghijklmnopqrstuvwxyz"])["characters"]
     assert (first[:2], last[:2]) == ([2, 0], [3, 0])
     assert word == [*range(4, 14), *range(20, 30)]
 
 
-def test_training_and_scores_learn_something(store: Store, small: Experiment) -> None:
+def test_a_small_training_is_better_than_chance(store: Store, small: Experiment) -> None:
     pipeline = small.steps(0)
     scored = store.run(pipeline.scored)
     scores = {name: score["value"] for name, score in scored.meta["scores"].items()}
@@ -116,7 +116,7 @@ def test_training_and_scores_learn_something(store: Store, small: Experiment) ->
     assert breakdown["labels"]["NP"]["gold"] > 30
 
 
-def test_every_figure_of_three_sentences(store: Store) -> None:
+def test_all_scores_of_three_sentences_by_hand(store: Store) -> None:
     """A perfect parse; one with a wrong label, head, relation and tag; none at all. The full stop is left out."""
     tree, words, tags = (
         "(ROOT (S (NP (DT the) (NN cat)) (VP (VBZ sits)) (. .)))",
@@ -134,7 +134,7 @@ def test_every_figure_of_three_sentences(store: Store) -> None:
     )
     inputs = {
         "rows": store.run(Step(given, "gold", gold.to_pylist())),
-        "predictions": store.run(Step(guessed, "guess", found.to_pylist())),
+        "predictions": store.run(Step(predicted_parses, "guess", found.to_pylist())),
     }
     made = store.run(Step(score_parses, "scores", ParseScoring(), inputs))
     scores = {name: score["value"] for name, score in made.meta["scores"].items()}
@@ -146,7 +146,7 @@ def test_every_figure_of_three_sentences(store: Store) -> None:
     assert [row["brackets"] for row in sentences] == [[3, 3, 3], [1, 2, 3], [0, 0, 0]]
 
 
-def test_text_becomes_trees_in_any_company(parser: TreeParser) -> None:
+def test_a_parse_does_not_depend_on_its_batch(parser: TreeParser) -> None:
     sentences = [["the", "red", "house", "sleeps"], ["who", "sees", "an", "unheard-of", "word", "?"], ["yes"]]
     together = parser.parse(sentences)
     assert together == [parser.parse([words])[0] for words in sentences]
@@ -158,7 +158,7 @@ def test_text_becomes_trees_in_any_company(parser: TreeParser) -> None:
         assert json.loads(as_json(found))["heads"] == found.heads
 
 
-def test_a_model_that_is_served_answers_with_all_of_a_parse(
+def test_a_served_model_answers_with_the_whole_parse(
     store: Store, small: Experiment, data: dict[str, Artifact], parser: TreeParser
 ) -> None:
     model = Model(small, 0, store.run(small.steps(0).trained), data["vocabulary"])
@@ -167,7 +167,7 @@ def test_a_model_that_is_served_answers_with_all_of_a_parse(
     assert answer == json.loads(as_json(found)) and len(answer["heads"]) == 5
 
 
-def test_an_exported_model_is_whole_and_takes_no_other_place(
+def test_an_export_is_whole_and_never_overwrites_anything_else(
     store: Store, small: Experiment, data: dict[str, Artifact], tmp_path: Path
 ) -> None:
     model = Model(small, 0, store.run(small.steps(0).trained), data["vocabulary"])
@@ -186,17 +186,17 @@ def test_an_exported_model_is_whole_and_takes_no_other_place(
 
 def test_a_trained_parser_is_a_back_end(store: Store, small: Experiment, data: dict[str, Artifact]) -> None:
     trained = small.steps(0).trained
-    settings = Parse(Trained(small.recipe.problem, small.model, longest=8))
+    settings = ParseColumn(OurParser(small.recipe.problem, small.model, longest=8))
     inputs = {"rows": small.recipe.corpus.split("test"), "weights": trained, "vocabulary": data["vocabulary"]}
     made = store.run(Step(parse, "p", settings, inputs))
-    gold = stage_table(store.run(small.recipe.corpus.split("test"))).to_pylist()
-    for row, own in zip(stage_table(made).to_pylist(), gold, strict=True):
+    gold = read_shards(store.run(small.recipe.corpus.split("test"))).to_pylist()
+    for row, own in zip(read_shards(made).to_pylist(), gold, strict=True):
         assert row["tokens"] == own["tokens"] and list(read_tree(row["tree"]).tokens) == own["tokens"]
         assert row["reason"] == ("" if len(own["tokens"]) <= 8 else "more than 8 words")
         assert len(row["heads"]) == (0 if row["reason"] else len(own["tokens"]))
 
 
-def test_how_long_it_took_to_train_a_parser_decides_no_key(store: Store, small: Experiment) -> None:
+def test_the_history_of_a_training_is_not_in_the_key_of_models(store: Store, small: Experiment) -> None:
     trained = store.run(small.steps(0).trained)
 
     def key(**changed: dict[str, Any]) -> str:
@@ -205,11 +205,11 @@ def test_how_long_it_took_to_train_a_parser_decides_no_key(store: Store, small: 
     assert key(**{HISTORY: {"sha256": "0"}}) == key() != key(**{"model.safetensors": {"sha256": "0"}})
 
 
-def test_a_trained_parser_plants_its_trees(store: Store, small: Experiment) -> None:
+def test_a_trained_parser_gives_trees_to_pairs(store: Store, small: Experiment) -> None:
     rows = SampleCorpus(train=20, dev=2, test=2, records=Entailment()).split("train")
     given, made = (
-        stage_table(store.run(step))
-        for step in (rows, ByParser(small.name, small.recipe, small.model, small.train)(rows))
+        read_shards(store.run(step))
+        for step in (rows, ByOurParser(small.name, small.recipe, small.model, small.train)(rows))
     )
     assert made["premise"].equals(given["premise"]) and not made["premise_tree"].equals(given["premise_tree"])
     for row in made.to_pylist():
@@ -218,15 +218,15 @@ def test_a_trained_parser_plants_its_trees(store: Store, small: Experiment) -> N
 
 def test_phrases_alone_have_no_heads(parser: TreeParser) -> None:
     alone = TreeParser.__new__(TreeParser)
-    alone.__dict__ = parser.__dict__ | {"problem": dataclasses.replace(parser.problem, decode=phrases_alone)}
+    alone.__dict__ = parser.__dict__ | {"objective": dataclasses.replace(parser.objective, decode=phrases_alone)}
     (found,) = alone.parse([["the", "house", "sleeps"]])
     assert found.tree and not found.heads and "\t_\t" in conllu(found)
 
 
-def test_labels_are_seen(parser: TreeParser) -> None:
+def test_label_attention_and_contributions_are_those_of_the_equations(parser: TreeParser) -> None:
     words = ["the", "red", "house", "sleeps"]
-    seen, model = view(parser, words), parser.model
-    sentence = ParseExamples(Columns.of(parser.numbers([words]), COLUMNS), False).batch(np.array([0])).sentences
+    seen, model = view_labels(parser, words), parser.model
+    sentence = ParseExamples(Columns.of_table(parser.numbers([words]), COLUMNS), False).batch(np.array([0])).sentences
     with torch.no_grad():
         x, valid = model.encoder.below(model.embed(sentence), sentence.lengths + 2)
         states = model.encoder.top(x, valid)[0]
@@ -245,14 +245,14 @@ def test_labels_are_seen(parser: TreeParser) -> None:
         np.testing.assert_allclose(seen.shares[row], np.exp(scaled) / np.exp(scaled).sum(), rtol=1e-4)
 
 
-def test_only_heads_that_are_labels_have_a_page(parser: TreeParser, small: Experiment) -> None:
+def test_a_parser_that_mixes_labels_has_no_label_view(parser: TreeParser, small: Experiment) -> None:
     top = dataclasses.replace(small.model.encoder.top, combine=AsSelfAttention)
     model = dataclasses.replace(small.model, encoder=dataclasses.replace(small.model.encoder, top=top))
     other = TreeParser.__new__(TreeParser)
     sizes = {side: len(ids) for side, ids in parser.ids.ids.items()}
     other.__dict__ = parser.__dict__ | {"model": model.sized(sizes).build().eval()}
     with pytest.raises(ValueError, match="no features of a label"):
-        view(other, ["the", "house"])
+        view_labels(other, ["the", "house"])
 
 
 def test_contributions_are_means_over_a_label() -> None:
@@ -285,11 +285,11 @@ def test_contributions_are_means_over_a_label() -> None:
         ("", ""),
     ],
 )
-def test_text_is_divided_as_treebanks_are(text: str, tokens: str) -> None:
-    assert penn(text) == tokens.split()
+def test_text_is_tokenised_as_in_treebanks(text: str, tokens: str) -> None:
+    assert penn_treebank(text) == tokens.split()
 
 
-def test_clitics_are_as_pretrained_encoders_know_them() -> None:
+def test_clitics_are_divided_as_for_pretrained_encoders() -> None:
     assert reunited(["do", "n't", "go"]) == ["don", "'t", "go"]
     assert reunited(["n't"]) == ["n't"]
 

@@ -152,7 +152,7 @@ def test_loss_equals_the_transcription(look) -> None:
     torch.testing.assert_close(parser.loss(batch, truth), torch.as_tensor(expected))
 
 
-def test_margin_loss_is_0_if_the_gold_tree_wins_by_far() -> None:
+def test_a_gold_tree_with_a_large_margin_has_no_loss() -> None:
     parser, batch, truth = build(), sentences(), gold()
     posts = parser.encode(batch)[1]
     wanted = torch.zeros(len(LENGTHS), max(LENGTHS), max(LENGTHS), SIZES["labels"], dtype=posts.dtype)
@@ -192,7 +192,7 @@ def test_scores_of_cells_equal_those_of_all_spans() -> None:
 
 @pytest.mark.parametrize("weight", [0.2, 0.5, 0.8])
 @pytest.mark.parametrize("n", [1, 2, 5, 9])
-def test_joint_decoding_finds_the_score_of_the_plain_dynamic_program(n: int, weight: float) -> None:
+def test_joint_decoding_finds_the_best_score_of_a_plain_program(n: int, weight: float) -> None:
     gen = torch.Generator().manual_seed(n)
     labels, arcs = torch.randn(1, n, n, 4, generator=gen), torch.randn(1, n + 1, n + 1, generator=gen)
     expected = plain.joint(labels[0], arcs[0], weight)
@@ -205,7 +205,7 @@ def test_joint_decoding_finds_the_score_of_the_plain_dynamic_program(n: int, wei
 
 
 @pytest.mark.parametrize("name", [name for name in SWITCHES if name != "released"])
-def test_loss_does_not_depend_on_the_batch(name: str) -> None:
+def test_padding_and_batch_do_not_change_a_parse(name: str) -> None:
     parser, batch, truth = build(SWITCHES[name]), sentences(), gold()
     alone = sum(
         parser.loss(
@@ -218,7 +218,7 @@ def test_loss_does_not_depend_on_the_batch(name: str) -> None:
 
 
 def test_released_queries_depend_on_the_batch() -> None:
-    """In a batch of one sentence all queries are those of their label; in a batch of eight, 882 of 896 are not."""
+    """With one sentence all queries are right; with eight, 882 of 896 belong to another label."""
     own = torch.arange(112.0)[:, None]
     wrong = [(released_query(own, B) != own).sum().item() for B in (1, 8)]
     assert wrong == [0, 882]
@@ -227,7 +227,7 @@ def test_released_queries_depend_on_the_batch() -> None:
     assert not torch.allclose(together[1, :4], alone[0])
 
 
-def test_label_layer_has_the_size_of_the_paper() -> None:
+def test_numbers_of_parameters_are_those_of_the_paper() -> None:
     layer = LabelAttentionConfig(labels=112).build(1024)
     parameters = {name: p.numel() for name, p in layer.named_parameters()}
     forward = sum(v for name, v in parameters.items() if name.startswith(("feed_forward", "residual")))
@@ -280,7 +280,7 @@ def test_gradients_equal_finite_differences() -> None:
 
 
 @pytest.mark.parametrize("name", ["as printed", "query matrix", "no label layer"])
-def test_three_sentences_are_memorised(name: str) -> None:
+def test_three_sentences_can_be_memorised(name: str) -> None:
     torch.manual_seed(0)
     parser, batch, truth = SWITCHES[name].sized(SIZES).build(), sentences(), gold()
     optimiser = torch.optim.Adam(parser.parameters(), 5e-3)
@@ -298,7 +298,7 @@ def test_three_sentences_are_memorised(name: str) -> None:
         assert sorted(map(tuple, trees.cells[row][trees.cells[row][:, 2] > 0].tolist())) == sorted(cells)
 
 
-def test_shared_dropout_has_one_mask_per_sentence() -> None:
+def test_dropout_masks_are_shared_within_a_sentence() -> None:
     torch.manual_seed(0)
     dropped = SharedDropout(0.5)(torch.ones(2, 7, 40))
     assert torch.equal(dropped, dropped[:, :1].expand_as(dropped))

@@ -1,4 +1,4 @@
-"""Phrases of trees, against enumeration and against plain loops over parsed trees."""
+"""Phrases and levels from trees, against enumeration and plain loops over parsed trees."""
 
 from itertools import combinations
 from pathlib import Path
@@ -30,10 +30,17 @@ from phrasemodels.tasks.prepare.constituents import (
     validate,
 )
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.heads import between_marks, parents
-from phrasemodels.tasks.prepare.phrases import Phrases, Sentences, adjacent, no_phrases, phrases
-from phrasemodels.tasks.prepare.sharded import shards, stage_table
-from phrasemodels.tasks.prepare.subtrees import subtrees
+from phrasemodels.tasks.prepare.phrases import (
+    LengthsAndHeads,
+    Phrases,
+    adjacent,
+    between_marks,
+    no_phrases,
+    parents,
+    phrases,
+    subtrees,
+)
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, spaces, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
 
@@ -77,10 +84,10 @@ def connected(words: tuple[int, ...], head: list[int]) -> bool:
 
 
 @given(st.lists(heads(), max_size=5), st.sampled_from([2, 3]))
-def test_subtrees_are_all_that_hangs_together(trees: list[list[int]], longest: int) -> None:
+def test_subtrees_are_all_connected_parts(trees: list[list[int]], longest: int) -> None:
     lengths = np.array([len(t) or 4 for t in trees], np.int64)
     flat = parents(pa.chunked_array([trees], pa.list_(pa.int32())), lengths)
-    counts, members = subtrees(Sentences(lengths, flat), longest)
+    counts, members = subtrees(LengthsAndHeads(lengths, flat), longest)
     made = [tuple(x for x in row if x >= 0) for row in members.tolist()]
     ends = np.cumsum(counts)
     for tree, end, count in zip(trees, ends, counts, strict=True):
@@ -90,18 +97,18 @@ def test_subtrees_are_all_that_hangs_together(trees: list[list[int]], longest: i
         assert sorted(made[end - count : end]) == sorted(expected)
 
 
-def test_subtrees_refuse_what_they_cannot_do() -> None:
+def test_subtrees_refuse_wrong_sizes_and_heads() -> None:
     with pytest.raises(ValueError, match="up to 4 words"):
-        subtrees(Sentences(np.array([2]), np.array([-1, 0])), 4)
+        subtrees(LengthsAndHeads(np.array([2]), np.array([-1, 0])), 4)
     with pytest.raises(ValueError, match="give the phrases step an input `trees`"):
-        subtrees(Sentences(np.array([2])), 2)
+        subtrees(LengthsAndHeads(np.array([2])), 2)
     with pytest.raises(ValueError, match="row 1: 2 heads for 3 tokens"):
         parents(pa.chunked_array([[[0], [0, 1]]], pa.list_(pa.int32())), np.array([1, 3]))
-    with pytest.raises(ValueError, match="outside of its sentence"):
+    with pytest.raises(ValueError, match="lies outside of its sentence"):
         parents(pa.chunked_array([[[0], [0, 3]]], pa.list_(pa.int32())), np.array([1, 2]))
 
 
-def test_marks_have_no_head() -> None:
+def test_sentence_marks_have_no_head() -> None:
     found = between_marks(pa.chunked_array([[[2, 0], [], [0]]], pa.list_(pa.int32())), np.array([4, 3, 3]))
     assert found.tolist() == [-1, 2, -1, -1, -1, -1, -1, -1, -1, -1]
 
@@ -144,7 +151,7 @@ def plain_levels(spans: list[Span], n: int, deepest: int) -> list[list[int]]:
 
 
 @given(st.lists(brackets(), min_size=1, max_size=4))
-def test_levels_are_those_of_a_plain_loop(trees: list[str]) -> None:
+def test_levels_equal_a_plain_loop(trees: list[str]) -> None:
     lengths = np.array([len(parse(tree).tokens) for tree in trees], np.int64)
     column = pa.chunked_array([pa.array(trees)])
     for partition, prepare in ((syntactic, lambda s: s), (syntactic_binarised, halves)):
@@ -158,7 +165,7 @@ def test_levels_are_those_of_a_plain_loop(trees: list[str]) -> None:
             first += n
 
 
-def test_figure_1() -> None:
+def test_levels_are_those_of_figure_1() -> None:
     """The figure of paper 001: two, five and seven phrases."""
     words = parse(FIGURE_1).tokens
     numbers = syntactic(pa.chunked_array([[FIGURE_1]]), np.array([len(words)]), LEVELS)
@@ -175,7 +182,7 @@ def test_figure_1() -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.data())
-def test_blocks_differ_by_one_word(sizes: list[int], data: st.DataObject) -> None:
+def test_sizes_of_equal_blocks_differ_by_one_word_at_most(sizes: list[int], data: st.DataObject) -> None:
     lengths = np.array(sizes, np.int64)
     begins = np.array([data.draw(st.integers(1, 4)) for _ in range(int(lengths.sum()))], np.int64)
     begins[(np.cumsum(lengths) - lengths)[lengths > 0]] = 0
@@ -194,12 +201,12 @@ def test_blocks_differ_by_one_word(sizes: list[int], data: st.DataObject) -> Non
     ("tree", "words"),
     [("(ROOT (X (NN a)", 1), ("(ROOT (NN a))) (", 1), ("(X (NN a)) (X (NN b))", 2), ("(X (NN a))", 2)],
 )
-def test_misshapen_trees_are_named(tree: str, words: int) -> None:
+def test_malformed_trees_are_refused_by_row(tree: str, words: int) -> None:
     with pytest.raises(ValueError, match=r"row 1: .* is no tree of"):
         nodes(pa.chunked_array([["(X (NN a))", tree]]), np.array([1, words]))
 
 
-def test_levels_that_are_no_partition_are_named() -> None:
+def test_levels_that_are_no_partition_are_refused() -> None:
     for numbers in ([[0], [2]], [[0], [-1]], [[1], [1]]):
         with pytest.raises(ValueError, match="here: a level of row 1 is no partition"):
             validate(np.array([[0], *numbers], np.int32), np.array([1, 2]), "here")
@@ -212,7 +219,7 @@ def test_a_sentence_without_a_tree_is_one_phrase() -> None:
     assert nary(nodes(pa.chunked_array([[""]]), np.array([1])), np.array([1])).tolist() == [0]
 
 
-def test_binary_trees_without_tags() -> None:
+def test_binary_trees_without_tags_have_levels() -> None:
     lengths = np.array([4])
     trees = bracketed(pa.chunked_array([["( ( A girl ) ( runs . ) )"]]))
     assert syntactic(trees, lengths, LEVELS).tolist() == [[0, 0, 0], [0, 0, 0], [1, 1, 1], [1, 1, 1]]
@@ -224,7 +231,7 @@ def test_levels_and_subtrees_of_the_sample_treebank(store: Store) -> None:
     trees = SampleCorpus(train=200, dev=20, test=20, records=Treebank()).split("train")
     levels = store.run(Step(divide, "levels", Divide(), {"rows": trees}))
     equal = store.run(Step(divide, "blocks", Divide(equal_blocks), {"rows": trees}))
-    most = [np.array([np.array(r)[:, t].max() for r in stage_table(a)["levels"].to_pylist()]) for a in (levels, equal)
+    most = [np.array([np.array(r)[:, t].max() for r in read_shards(a)["levels"].to_pylist()]) for a in (levels, equal)
             for t in range(3)]  # fmt: skip
     assert all((a == b).all() for a, b in zip(most[:3], most[3:], strict=True))
     assert (most[0] <= most[1]).all() and (most[1] <= most[2]).all() and most[0].mean() > 1
@@ -233,7 +240,7 @@ def test_levels_and_subtrees_of_the_sample_treebank(store: Store) -> None:
     words = Step(vocabulary, "v", VocabularySettings(), {"rows": tokens})
     made = Step(phrases, "p", Phrases(subtrees, 3), {"rows": tokens, "vocabulary": words, "trees": trees})
     table = read_shard(shards(store.run(made))[0].path)
-    for row, tree in zip(table.to_pylist(), stage_table(store.run(trees)).to_pylist(), strict=True):
+    for row, tree in zip(table.to_pylist(), read_shards(store.run(trees)).to_pylist(), strict=True):
         head = [-1, *(h for h in tree["heads"]), -1]
         head = [-1 if h <= 0 else h for h in head]
         n = len(row["source"])
@@ -247,8 +254,8 @@ def test_levels_and_subtrees_of_the_sample_treebank(store: Store) -> None:
         store.run(other)
 
 
-def test_no_sentences_no_phrases(tmp_path: Path) -> None:
-    none = Sentences(np.zeros(0, np.int64), np.zeros(0, np.int64))
+def test_no_sentences_have_no_phrases(tmp_path: Path) -> None:
+    none = LengthsAndHeads(np.zeros(0, np.int64), np.zeros(0, np.int64))
     for enumerate_ in (adjacent, no_phrases, subtrees):
         counts, members = enumerate_(none, 3)
         assert counts.shape == (0,) and members.shape == (0, 3)

@@ -16,7 +16,7 @@ from phrasemodels.models.parser import Jointly
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.prepare.sharded import shards
-from phrasemodels.tasks.problems.parsing.objective import Parsing
+from phrasemodels.tasks.problems.parsing.objective import ParsingObjective
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -59,7 +59,7 @@ def test_a_pretrained_encoder_is_trained_further(kind: str, tmp_path: Path) -> N
                                        "last": [0, 2, 3, 4, 5]}  # fmt: skip
     known = experiment("004/table3/sample/3-ff-drop")
     corpus = SampleCorpus(train=20, dev=5, test=5, records=Treebank())
-    recipe = dataclasses.replace(known.recipe, corpus=corpus, divide=divide, problem=Parsing())
+    recipe = dataclasses.replace(known.recipe, corpus=corpus, divide=divide, problem=ParsingObjective())
     store = Store(tmp_path / "store").open()
     data = {what: store.run(step) for what, step in recipe.data().items()}
     model = dataclasses.replace(known.model, inputs=(PretrainedConfig(name), TagsConfig()))
@@ -91,7 +91,7 @@ def test_a_pretrained_encoder_is_trained_further(kind: str, tmp_path: Path) -> N
 
 def test_missing_special_pieces_and_too_long_sentences_are_refused(tmp_path: Path) -> None:
     name = save("bert", tmp_path / "bert", cls_token=None)
-    with pytest.raises(ValueError, match="no CLS"):
+    with pytest.raises(ValueError, match="its tokeniser lacks a CLS"):
         Pieces(name)(["a"])
     long = torch.zeros(1, 513, dtype=torch.int64)
     sentence = ParserInput(*[long[:, :3]] * 4, torch.tensor([1]), long, torch.tensor([513]), long[:, :3])

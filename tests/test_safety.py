@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import PROJECT
 
-from phrasemodels.flows.report.attention_plots import attention
+from phrasemodels.flows.report.attention import attention
 from phrasemodels.flows.report.plots import curves
 
 PACKAGES = ("phrasemodels", "data", "tasks", "infra", "flows")

@@ -1,4 +1,4 @@
-"""Scores, intervals and verdicts against known values."""
+"""BLEU, intervals, verdicts and overrides against known values."""
 
 import math
 
@@ -9,8 +9,8 @@ from scipy import stats
 from phrasemodels.flows.experiments.catalogue import experiments, table
 from phrasemodels.flows.experiments.experiment import override, published_results
 from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, tokenised_bleu
+from phrasemodels.tasks.metrics.compare import judge
 from phrasemodels.tasks.metrics.significance import seed_group
-from phrasemodels.tasks.metrics.verdict import judge
 
 
 def test_bleu_of_a_hand_computed_case() -> None:
@@ -34,7 +34,7 @@ def test_corpus_bleu_is_a_function_of_the_summed_counts() -> None:
     assert bleu(tokenised_bleu(), hypotheses, references).value == pytest.approx(value)
 
 
-def test_the_interval_is_students() -> None:
+def test_the_interval_of_seeds_is_that_of_students_t() -> None:
     values = [34.1, 35.0, 33.2, 34.4]
     low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
     ours = seed_group(values)
@@ -63,7 +63,7 @@ def test_verdicts(published: float, values: list[float], reason: str, verdict: s
     assert judge(published, seed_group(values), reason).verdict == verdict
 
 
-def test_what_has_no_run_says_so() -> None:
+def test_a_number_without_a_run_is_not_run() -> None:
     assert judge(1.0, None, "").verdict == "not run"
 
 
@@ -97,11 +97,11 @@ def test_every_cell_is_one_published_number_and_only_the_papers_own_setting_is_c
         ("train.threads=0", "train.threads=0"),
         ("train.gpus=nan", "train.gpus=nan: it is 0 or more"),
         ("train.gpus=-1", "train.gpus=-1"),
-        ("train.gpus=1.5", "part of one GPU, or whole ones"),
+        ("train.gpus=1.5", "train.gpus=1.5: must be a share of one GPU"),
         ("train.gpus=inf", "train.gpus=inf: it is finite"),
         ("train.warmup=0", "train.warmup=0: it is 1 or more"),
-        ("train.precision=foo", "train.precision=foo: it is one of float32, bfloat16, float16"),
-        ("train.precision=Tensor", "train.precision=Tensor: it is one of"),
+        ("train.precision=foo", "train.precision=foo: must be one of float32, bfloat16, float16"),
+        ("train.precision=Tensor", "train.precision=Tensor: must be one of"),
         ("train.learning_rate=nan", "train.learning_rate=nan: it is 0 or more"),
         ("train.learning_rate=inf", "train.learning_rate=inf: it is finite"),
         ("train.betas=0.9,nan", "train.betas=0.9,nan: it is 0 or more"),
@@ -116,7 +116,7 @@ def test_a_bad_override_is_explained(assignment: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("seeds", [0, 1001, 10**12])
-def test_seeds_are_few(seeds: int) -> None:
+def test_the_number_of_seeds_is_bounded(seeds: int) -> None:
     with pytest.raises(ValueError, match=f"{seeds} seeds: at least one is needed, and at most 1000"):
         table("000", "1", "sample", seeds)
 

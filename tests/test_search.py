@@ -7,7 +7,7 @@ import torch
 from test_hypernode import members
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.layers.blocks import BEGIN, END
+from phrasemodels.layers.ids import BEGIN, END
 from phrasemodels.models.search import BeamSearch, beam_search
 from phrasemodels.models.translation import TranslationConfig
 

@@ -1,4 +1,4 @@
-"""Semantic parsing from the corpus to the scores: pieces of words, vocabularies, matches, tables."""
+"""Semantic parsing from corpus to scores: byte pairs, vocabularies, matches, tables."""
 
 import dataclasses
 import hashlib
@@ -33,11 +33,12 @@ from phrasemodels.layers.blocks import PreNorm
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.metrics.logic_match import structure
 from phrasemodels.tasks.prepare.bpe import LearnBpe, divider, learn_bpe, without_bpe
-from phrasemodels.tasks.prepare.sharded import stage_table, write_stage
+from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import spaces, underscores_as_spaces, underscores_as_tokens
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
-from phrasemodels.tasks.problems.semantic_parsing.score import SemanticParsing
-from phrasemodels.tasks.problems.translation.objective import PhraseBatch
+from phrasemodels.tasks.problems.semantic_parsing.recipe import SemanticParsingObjective
+from phrasemodels.tasks.problems.semantic_parsing.score import _in_train
+from phrasemodels.tasks.problems.sequences import PhraseBatch
 
 FORM = "( lambda ?x ( mso:film.film.art_director tom_sanders_(_1974_) ?x ) )"
 TERMS = {"licences": [], "redistributable": True, "stand_in": True}
@@ -46,7 +47,7 @@ TERMS = {"licences": [], "redistributable": True, "stand_in": True}
 def artifact(folder: Path, **columns: list) -> Artifact:
     """Rows as a stage of the store."""
     folder.mkdir()
-    made = write_stage(folder, pa.table(columns))
+    made = write_shards(folder, pa.table(columns))
     return Artifact(folder, {"key": folder.name, "meta": {**made, **TERMS}})
 
 
@@ -56,7 +57,7 @@ def learned(folder: Path, rows: Artifact, merges: int) -> str:
     return (folder / "bpe.json").read_text()
 
 
-def test_underscores_of_entities():
+def test_entities_are_divided_at_underscores():
     words = ["tom", "sanders"]
     assert underscores_as_spaces(FORM, "lf")[5:11] == [*words, "(", "1974", ")", "?x"]
     apart = underscores_as_tokens(FORM, "lf")
@@ -66,7 +67,7 @@ def test_underscores_of_entities():
     assert spaces(FORM, "lf") == FORM.split()
 
 
-def test_pieces_of_words_are_merged_most_frequent_pairs_first_and_can_be_undone(tmp_path):
+def test_the_most_frequent_pairs_are_merged_first_and_pieces_join_to_words(tmp_path):
     rows = artifact(tmp_path / "rows", source=[["low"] * 5 + ["lower"] * 2], target=[["newest"] * 6 + ["widest"] * 3])
     found = learned(tmp_path / "four", rows, 4)
     # e-s 9 times, es-t 9 times, then l-o and the end of low, as in section 3.2 of Sennrich et al. (2016)
@@ -92,7 +93,7 @@ def test_a_joint_vocabulary_is_the_same_on_both_sides(tmp_path):
     assert read_words(made, "target")[4:] == ["x"]
 
 
-def test_the_criterion_counts_wrong_words():
+def test_the_dev_criterion_counts_wrong_words():
     class Fixed(torch.nn.Module):
         def forward(self, source, lengths, members, target):
             scores = torch.zeros(*target.shape, 9)
@@ -101,7 +102,7 @@ def test_the_criterion_counts_wrong_words():
 
     target = torch.tensor([[2, 5, 6, 3], [2, 5, 3, 0]])
     batch = PhraseBatch(torch.ones(2, 3), torch.tensor([3, 3]), torch.empty(2, 0, 2), target)
-    assert SemanticParsing().criterion(Fixed(), batch) == 3  # 6, END and END
+    assert SemanticParsingObjective().criterion(Fixed(), batch) == 3  # 6, END and END
 
 
 def small(name: str):
@@ -115,7 +116,7 @@ def small(name: str):
 
 
 @pytest.mark.parametrize("merges", [0, 40])
-def test_the_whole_way_on_the_sample(store, merges):
+def test_scores_of_a_small_training(store, merges):
     chosen = small("002/table2/sample/atis-model-5")
     forms = dataclasses.replace(chosen.recipe.forms, merges=merges)
     chosen = dataclasses.replace(chosen, recipe=dataclasses.replace(chosen.recipe, forms=forms))
@@ -143,7 +144,7 @@ def test_logical_forms_of_the_sample_are_well_formed():
     assert all(structure(form) for form in forms["target"].to_pylist())
 
 
-def test_the_presets_differ_where_the_paper_and_the_scripts_do():
+def test_presets_differ_where_paper_and_released_scripts_do():
     one, two = (row_of("t", "paper", GEO, MODELS[3], (), "x", preset) for preset in (PAPERS, OFFICIAL_CODE))
     assert (one.train.betas, two.train.betas) == ((0.9, 0.998), (0.9, 0.98))
     assert (one.train.smoothing, two.train.smoothing) == (0.0, 0.1)
@@ -152,14 +153,14 @@ def test_the_presets_differ_where_the_paper_and_the_scripts_do():
     assert two.model.residual is two.model.encoder.residual is PreNorm
 
 
-def test_the_schedule_is_that_of_the_formula():
+def test_the_schedule_follows_the_papers_formula():
     config = training(GEO, PROFILES["paper"].size, PAPERS)
     for step in (0, 50, 99, 5000):
         expected = 0.1 * 512**-0.5 * min((step + 1) ** -0.5, (step + 1) * 100**-1.5)
         assert config.learning_rate * config.schedule(step, config.warmup, config.steps) == pytest.approx(expected)
 
 
-def test_tables_of_the_paper():
+def test_tables_have_the_rows_of_the_paper():
     two = table("002", "2", "paper", 1).experiments
     assert [e.answers[0].cell.published for e in two][:7] == [87.7, 88.84, 89.51, 89.96, 90.4, 89.51, 87.95]
     cells = [(a.cell, a.why_not) for e in two for a in e.answers if a.cell]
@@ -173,16 +174,14 @@ def test_tables_of_the_paper():
         )
 
 
-def test_matches_become_scores_of_new_pairs(tmp_path):
+def test_a_pair_is_new_if_train_lacks_question_or_form(tmp_path):
     rows = artifact(tmp_path / "rows", source=["a", "b", "c"], target=["x", "y", "z"], group=["", "", "cvt"])
     train = artifact(tmp_path / "train", source=["a", "b"], target=["x", "z"], group=["", ""])
-    from phrasemodels.tasks.problems.semantic_parsing.score import _seen
-
-    assert np.array_equal(_seen(rows, train), [True, False, False])
-    assert stage_table(rows).num_rows == 3
+    assert np.array_equal(_in_train(rows, train), [True, False, False])
+    assert read_shards(rows).num_rows == 3
 
 
-def test_the_corpus_of_the_readme_needs_no_code(tmp_path, monkeypatch):
+def test_a_corpus_of_the_users_own_needs_a_manifest_alone(tmp_path, monkeypatch):
     pairs = [f"IN: {verb} {count} OUT: {' '.join([verb.upper()] * n)}" for verb in ("jump", "run", "look", "walk")
              for n, count in enumerate(("once", "twice", "thrice"), 1)]  # fmt: skip
     content = "\n".join(f"{pair} X{i}" for pair in pairs for i in range(20)).encode()
@@ -213,7 +212,7 @@ def test_the_corpus_of_the_readme_needs_no_code(tmp_path, monkeypatch):
     assert form[0] in ("JUMP", "RUN", "LOOK", "WALK"), "the prefix is gone and the separator too"
 
     model = champion(Lineage(made.store), "002/table2/laptop/atis-model-4")
-    assert model.said == "002/table2/laptop/atis-model-4 seed 0: 2 updates, corpus mine"
+    assert model.description == "002/table2/laptop/atis-model-4 seed 0: 2 updates, corpus mine"
     assert model.card()["corpus"] == load(model.export(tmp_path / "model")).card()["corpus"] == "mine"
 
     rows = made.store.run(made.verdicts).meta["rows"]
@@ -221,13 +220,13 @@ def test_the_corpus_of_the_readme_needs_no_code(tmp_path, monkeypatch):
     (reason,) = {row["reason"] for row in rows}
     assert reason == f"the paper prints no such number; changed: {', '.join(sets)}"
     assert made.table.title == "Paper 002, Table 2, profile laptop, recipe.corpus.name=mine"
-    monkeypatch.undo()  # the manifest may be gone
+    monkeypatch.undo()  # results are read without the manifest
     results = list(stored_results(made.store, {}))
     assert {row["verdict"] for row in verdicts(results, "002")} == {"not run"}
     assert {found["title"] for found in comparisons(made.store, results)} == {"semantic-parsing-mine"}
 
 
-def test_what_nobody_can_reproduce_says_so_and_nothing_that_was_changed_is_compared():
+def test_numbers_that_cannot_be_compared_have_a_reason():
     rows = [row for row in verdicts([], "002") if row["dataset"].startswith("MSParS") and row["split"] == "test"]
     rows = [row for row in rows if row["system"].startswith(("PhraseTransformer", "Transformer (ours)"))]
     assert len(rows) >= 12 and all(

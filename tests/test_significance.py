@@ -1,4 +1,4 @@
-"""Comparisons of systems: against scipy, enumeration and sacreBLEU, and how often they err when there is no difference."""
+"""Tests of systems against scipy, enumeration and sacreBLEU, and their error rate when there is no difference."""
 
 import itertools
 
@@ -7,15 +7,13 @@ import pytest
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, tokenised_bleu
+from phrasemodels.tasks.metrics.accuracy import accuracy_of
+from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, bleu_of, tokenised_bleu
+from phrasemodels.tasks.metrics.correlation import correlation_of, correlation_statistics
+from phrasemodels.tasks.metrics.parseval import f1_of
 from phrasemodels.tasks.metrics.significance import (
-    accuracy_of,
     approximate_randomisation,
-    bleu_of,
-    correlation_of,
-    correlation_statistics,
     difference,
-    f1_of,
     holm,
     seed_group,
     two_level_bootstrap,
@@ -46,7 +44,7 @@ def test_a_seed_group_warns_below_three():
     assert seed_group([1.0, 2.0, 3.0]).warning == ""
 
 
-def test_metrics_of_sums_are_the_metrics():
+def test_metrics_of_summed_statistics_are_the_corpus_metrics():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=40), rng.normal(size=40)
     assert correlation_of(correlation_statistics(x, y).sum(0)) == pytest.approx(100 * stats.pearsonr(x, y)[0])
@@ -60,14 +58,14 @@ def test_metrics_of_sums_are_the_metrics():
     assert bleu_of(np.array([3, 3, 3, 2, 1, 0, 3, 2, 1, 0.0])) == 0, "no 4-gram: not smoothed"
 
 
-def test_holm_by_hand():
+def test_holm_correction_by_hand():
     # 0.01·4, 0.02·3, then 0.03·2 and 0.04·1, never below the one before
     assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
     assert holm([0.9, 0.5]) == [1.0, 1.0]
     assert holm([]) == []
 
 
-def test_one_seed_is_the_paired_t_test():
+def test_with_one_seed_p_is_that_of_the_paired_t_test():
     rng = np.random.default_rng(1)
     base = rng.normal(size=(1, 400))
     ours = base + rng.normal(0.1, 1, size=(1, 400))
@@ -78,7 +76,7 @@ def test_one_seed_is_the_paired_t_test():
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.005)
 
 
-def test_seeds_alone_are_welchs_t_test():
+def test_without_noise_of_sentences_p_is_that_of_welchs_t_test():
     ours, base = np.array([3.0, 4.1, 5.3, 4.4]), np.array([2.0, 2.6, 2.9])
     found = difference(*(as_statistics(np.repeat(x[:, None], 50, 1)) for x in (ours, base)), mean_of, 50_000)
     expected = stats.ttest_ind(ours, base, equal_var=False)
@@ -87,7 +85,7 @@ def test_seeds_alone_are_welchs_t_test():
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.03)
 
 
-def test_randomisation_against_every_exchange():
+def test_randomisation_agrees_with_all_exchanges():
     rng = np.random.default_rng(2)
     ours, base = (np.stack([rng.integers(0, 9, (2, 10)), np.full((2, 10), 9)], -1).astype(float) for _ in range(2))
     seen = abs(accuracy_of(ours.sum(1)).mean() - accuracy_of(base.sum(1)).mean())
@@ -130,7 +128,7 @@ def test_systems_on_other_sentences_are_refused():
 @pytest.mark.parametrize(
     ("seeds", "between"), [(1, 0.0), *((seeds, sd) for seeds in (2, 3, 5) for sd in (0.0, 0.05, 0.5))]
 )
-def test_identical_systems_differ_as_often_as_promised(seeds, between):
+def test_the_error_rate_of_identical_systems_is_five_percent(seeds, between):
     """500 pairs of systems that are the same but for chance, α = 0.05: of seeds, of sentences, of both together."""
     rng, n, found = np.random.default_rng(7), 150, []
     for _ in range(500):

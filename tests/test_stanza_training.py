@@ -1,4 +1,4 @@
-"""Stanza's own training programs on a treebank of ours, and how parses are scored."""
+"""Training by Stanza's own programs, their files, and agreement with a treebank."""
 
 import json
 import subprocess
@@ -17,10 +17,10 @@ from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.step import Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
-from phrasemodels.tasks.parsers.parse import Parse, parse
+from phrasemodels.tasks.parsers.parse import ParseColumn, parse
+from phrasemodels.tasks.parsers.stanza import Stanza
 from phrasemodels.tasks.parsers.stanza_constituency import Evaluator
 from phrasemodels.tasks.parsers.stanza_files import conllu, running_text, spaced
-from phrasemodels.tasks.parsers.stanza_parser import Stanza
 from phrasemodels.tasks.parsers.stanza_training import LIMITED, TrainParser, tagged_by, train_parser
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import shards
@@ -33,7 +33,7 @@ def treebank(**columns: list) -> object:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a program that was started stays")
-def test_a_program_ends_with_who_started_it(tmp_path: Path) -> None:
+def test_a_program_is_killed_with_its_parent(tmp_path: Path) -> None:
     start = "from pathlib import Path; from phrasemodels.tasks.parsers.stanza_training import _program; "
     start += f"_program('http.server', ['0'], 99, Path({str(tmp_path)!r}))"
     ours = subprocess.Popen([sys.executable, "-c", start], cwd=PROJECT)
@@ -44,14 +44,14 @@ def test_a_program_ends_with_who_started_it(tmp_path: Path) -> None:
     until(lambda: not Path(f"/proc/{theirs}").exists() or "Z" in Path(f"/proc/{theirs}/stat").read_text())
 
 
-def test_running_text_has_the_spaces_of_a_writer() -> None:
+def test_running_text_has_the_spaces_of_prose() -> None:
     tokens = ["Do", "n't", "go", "(", "now", ")", ",", "it", "'s", "$", "3", "."]
     assert (
         "".join(t + " " * s for t, s in zip(tokens, spaced(tokens), strict=True)).strip() == "Don't go (now), it's $3."
     )
 
 
-def test_files_hold_what_the_treebank_has() -> None:
+def test_files_have_the_sentences_with_heads() -> None:
     table = treebank(
         tokens=[["A", "dog", "."], ["no", "heads"]], tags=[["DT", "NN", "."], ["DT", "NNS"]],
         heads=[[2, 0, 2], []], relations=[["det", "root", "punct"], []], tree=["(ROOT (X (DT A)))", ""],
@@ -62,7 +62,7 @@ def test_files_hold_what_the_treebank_has() -> None:
     assert running_text(table) == "A dog.\n"
 
 
-def test_scores_count_what_the_treebank_has() -> None:
+def test_agreement_counts_the_annotations_of_the_treebank() -> None:
     gold = treebank(
         tokens=[["a", "b"], ["c"]], tags=[["DT", "NN"], []], heads=[[2, 0], []], relations=[["det", "root"], []],
         tree=["(ROOT (NP (DT a) (NN b)))", ""],
@@ -79,7 +79,7 @@ def test_scores_count_what_the_treebank_has() -> None:
         treebank_scores(gold, treebank(tokens=[["a", "x"], ["c"]]))
 
 
-def test_the_evaluator_of_the_constituency_trainer() -> None:
+def test_the_evaluator_gives_f1_of_brackets() -> None:
     gold = "(ROOT (S (NP (DT a) (NN b)) (VP (VBZ c))))"
     other = "(ROOT (S (DT a) (NN b) (VP (VBZ c))))"
     with Evaluator(kbest=None) as evaluator:
@@ -88,8 +88,8 @@ def test_the_evaluator_of_the_constituency_trainer() -> None:
     assert not response.HasField("kbestF1")
 
 
-@pytest.mark.needs_mirror("parsers")
-def test_tags_are_those_that_a_parser_will_see() -> None:
+@pytest.mark.skipif(not MODELS.is_dir(), reason="no mirror of parsers' models")
+def test_parsers_are_trained_on_tags_of_the_tagger() -> None:
     own = Treebank().tables(0, {"test": 12})["test"]
     found = tagged_by(own, MODELS)
     tags = Stanza(processors=("pos",)).analyse(own, "tokens", {"models": MODELS})["tags"].to_pylist()
@@ -103,7 +103,7 @@ def test_tags_are_those_that_a_parser_will_see() -> None:
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])  # of the two only dash ends when it cannot set a limit
-def test_a_program_without_a_limit_is_not_run(shell: str) -> None:
+def test_a_program_is_not_run_without_its_limit(shell: str) -> None:
     def run(seconds: str) -> str:
         return subprocess.run([shell, "-c", LIMITED, seconds, "echo", "ran"], capture_output=True, text=True).stdout
 
@@ -112,7 +112,7 @@ def test_a_program_without_a_limit_is_not_run(shell: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)  # minutes are those of a processor, and there may be others who want it
-def test_models_are_trained_and_parse(store: Store) -> None:
+def test_trained_models_parse_better_than_chance(store: Store) -> None:
     """Two minutes a model on the generated treebank: far better than chance, in Stanza's own pipeline."""
     corpus = SampleCorpus(train=1000, dev=60, test=60, records=Treebank())
     splits = {split: corpus.split(split) for split in ("train", "dev", "test")}
@@ -121,7 +121,7 @@ def test_models_are_trained_and_parse(store: Store) -> None:
         made.meta["agreement"]["xpos"] > 80 and made.meta["agreement"]["uas"] > 50 and made.meta["agreement"]["f1"] > 50
     )
     assert json.loads(made.file("resources.json").read_text())["en"]["packages"]["default"]["pos"] == "own"
-    parsed = store.run(Step(parse, "p", Parse(Stanza()), {"rows": splits["test"], "models": made}))
+    parsed = store.run(Step(parse, "p", ParseColumn(Stanza()), {"rows": splits["test"], "models": made}))
     for row in read_shard(shards(parsed)[0].path).to_pylist():
         assert list(read_tree(row["tree"]).tokens) == row["tokens"]
     text = build(TREES, "here", {"tokens": [["x"]]}, 1).append_column("text", [["The dog sleeps. "]])

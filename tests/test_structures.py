@@ -1,7 +1,6 @@
-"""The figures of paper 003 show what the models say."""
+"""The figures of problems show what the models compute (paper 003), and refuse sentences that are too long."""
 
 import functools
-import re
 
 import numpy as np
 import pytest
@@ -13,53 +12,62 @@ from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.cli import parse
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.experiments.experiment import override
-from phrasemodels.flows.report import structures
-from phrasemodels.flows.report.attention_pages import MOST, attention_figures
-from phrasemodels.flows.report.drawn import draw
+from phrasemodels.flows.report.attention import attention_figures
+from phrasemodels.flows.report.figures import draw, svg_of
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion
 from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights, SoftmaxWeights, TreeWeights
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.models.recurrent import RecurrentConfig
+from phrasemodels.tasks.problems.answering.report import fact_weights
+from phrasemodels.tasks.problems.decomposition.report import soft_parents
+from phrasemodels.tasks.problems.report import MOST_WORDS, Heatmaps
+from phrasemodels.tasks.problems.translation.report import attention_panels
 
 
-def told(svg):
-    """What a reader is told who does not see the figure, and that it is one."""
-    assert svg.count("<svg") == 1 and "<image" in svg
-    return re.search(r"<title[^>]*>([^<]*)</title>|aria-label=\"([^\"]*)\"", svg)[0]
+def drawn(figure: Heatmaps) -> str:
+    """The figure as SVG, after a check that it is one image a panel with a text for screen readers."""
+    svg = svg_of(figure)
+    assert svg.count("<svg") == 1 and svg.count("<image") == len(figure.panels)
+    assert 'aria-label="' in svg
+    return svg
 
 
-def test_segments_of_three_models_side_by_side():
+def test_attention_of_three_translators_stands_side_by_side():
     models = {
         w.__name__: RecurrentConfig(LSTMEncoderConfig(6, 1), 9, 9, 1, weights=w).build()
         for w in (SoftmaxWeights, SigmoidWeights, SegmentWeights)
     }
-    svg = structures.segments(
-        models, "a b c d".split(), "x y z".split(), (torch.tensor([4, 5, 6, 7]), torch.tensor([2, 4, 5]))
-    )
-    assert svg.count("<image") == 3 and "SoftmaxWeights, SigmoidWeights, SegmentWeights" in told(svg)
+    ids = torch.tensor([4, 5, 6, 7]), torch.tensor([2, 4, 5])
+    figure = attention_panels(models, "a b c d".split(), "x y z".split(), ids)
+    assert "SoftmaxWeights, Sigmoid, Segments" in figure.text and len(figure.panels) == 3
+    assert figure.text in drawn(figure)
 
 
 @pytest.mark.parametrize("config", [HopsConfig(2, 6, 5, 9), ChainConfig(2, 6, 5, 9)])
-def test_facts_with_the_best_sequence(config):
+def test_the_best_sequence_of_facts_is_framed(config):
     torch.manual_seed(0)
     model, facts, question = config.build(), torch.randint(1, 9, (4, 3)), torch.randint(1, 9, (3,))
     names = ["first", "second", "third", "fourth"]
     best = model.evidence(facts[None], question[None])[0].tolist()
-    assert ", ".join(names[i] for i in best) in told(structures.facts(model, names, "where?", (facts, question)))
+    figure = fact_weights(model, names, "where?", (facts, question))
+    assert figure.panels[0].boxes == [(fact, step) for step, fact in enumerate(best)]
+    assert ", ".join(names[i] for i in best) in figure.text and figure.text in drawn(figure)
 
 
 @pytest.mark.parametrize("weights", [TreeWeights, SoftmaxWeights])
-def test_parents_with_the_best_tree(weights):
+def test_soft_parents_have_the_arcs_of_the_best_tree(weights):
     torch.manual_seed(0)
     parser, embedded = SoftParentsConfig(6, 3, weights).build(), torch.randn(4, 6)
-    arcs = re.findall(r"(\w+)→(\w+)", told(structures.parents(parser, embedded, "he reads books".split())))
-    heads = {word: head for head, word in arcs}
+    figure = soft_parents(parser, embedded, "he reads books".split())
+    (panel,) = figure.panels
+    heads = {panel.columns[word]: panel.columns[head] for head, word in panel.arcs}
     assert heads.keys() == {"he", "reads", "books"} and "root" in heads.values()
+    assert all(f"{head}→{word}" in figure.text for word, head in heads.items()) and figure.text in drawn(figure)
 
 
 def trained(store, name, *changes):
-    """A model of the sample's data after two updates."""
+    """A model of the sample corpus after two updates."""
     small = ("train.steps=2", "train.evaluate_every=1", "recipe.corpus.train=60", "recipe.corpus.dev=10", *changes)
     store.run(functools.reduce(override, small, experiment(name)).steps(0).trained)
     return champion(Lineage(store), name)
@@ -69,10 +77,10 @@ def test_trained_models_are_drawn_on_a_text(tmp_path):
     store = Store(tmp_path).open()
     kinds = [trained(store, f"003/tablenmt/sample/char-{kind}") for kind in ("simple", "structured")]
     svg = draw(kinds, "the red house", "das haus")
-    assert svg.count("<image") == 2 and "Simple attention, Structured attention" in told(svg)
+    assert svg.count("<image") == 2 and "Simple attention, Structured attention" in svg
     model = trained(store, "003/tablebabi/sample/binary-facts2", "recipe.restarts=1")
-    assert "Facts for Where is Mary?" in told(draw([model], "Mary went home. She took the milk. Where is Mary?"))
-    assert "root→" in told(draw([trained(store, "003/tablesnli/sample/structured")], "a man"))
+    assert "Facts for Where is Mary?" in draw([model], "Mary went home. She took the milk. Where is Mary?")
+    assert "root→" in draw([trained(store, "003/tablesnli/sample/structured")], "a man")
     with pytest.raises(ValueError, match="no soft parents"):
         draw([trained(store, "003/tablesnli/sample/none")], "a man")
     for text in ("", " ", "...", "Mary went home."):
@@ -82,25 +90,31 @@ def test_trained_models_are_drawn_on_a_text(tmp_path):
         draw([model, model], "Mary went home. Where is Mary?")
 
 
-@pytest.mark.parametrize(("words", "drawn"), [(MOST, True), (MOST + 1, False)])
-def test_a_sentence_too_long_to_be_drawn_is_said_to_be(words: int, drawn: bool) -> None:
+def test_a_problem_without_a_figure_says_so(tmp_path):
+    model = trained(Store(tmp_path).open(), "000/table1/sample/transformer")
+    with pytest.raises(ValueError, match=r"^000/table1/sample/transformer has no figure of its own; see .*attend`$"):
+        draw([model], "the red house")
+
+
+@pytest.mark.parametrize(("words", "fits"), [(MOST_WORDS, True), (MOST_WORDS + 1, False)])
+def test_a_page_says_which_sentence_is_too_long_to_be_drawn(words: int, fits: bool) -> None:
     weights = np.full(words * words, 1 / words)
     row = {"group": "", "module": "encoder.0", "tokens": ["w"] * words, "phrases": []}
     (figure,) = attention_figures([row | {"shape": [1, words, words], "weights": weights.tolist()}])
-    assert ("<svg" in figure["plot"]) == drawn
-    assert (f"{words} by {words} words are too many" in figure["plot"]) != drawn
+    assert ("<svg" in figure["plot"]) == fits
+    assert (f"{words} by {words} words are too many" in figure["plot"]) != fits
 
 
-def test_a_structure_of_too_many_words_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    words, many = ["w"] * (MOST + 1), torch.ones(MOST + 1, dtype=torch.int64)
-    said = f"^{MOST + 1} by {MOST + 1} words are too many for a figure; take a shorter sentence$"
+def test_a_sentence_that_is_too_long_is_refused_before_it_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    words, many = ["w"] * (MOST_WORDS + 1), torch.ones(MOST_WORDS + 1, dtype=torch.int64)
+    message = f"^{MOST_WORDS + 1} by {MOST_WORDS + 1} words are too many for a figure; take a shorter sentence$"
     translator = RecurrentConfig(LSTMEncoderConfig(6, 1), 9, 9, 1).build()
-    with pytest.raises(ValueError, match=said):
-        structures.segments({"": translator}, words, words, (many, many))
-    with pytest.raises(ValueError, match=said):
-        structures.facts(HopsConfig(2, 6, 5, 9).build(), words, "where?", (many[:, None], many))
-    with pytest.raises(ValueError, match=said):
-        structures.parents(SoftParentsConfig(6, 3, TreeWeights).build(), torch.randn(MOST + 2, 6), words)
+    with pytest.raises(ValueError, match=message):
+        attention_panels({"": translator}, words, words, (many, many))
+    with pytest.raises(ValueError, match=message):
+        fact_weights(HopsConfig(2, 6, 5, 9).build(), words, "where?", (many[:, None], many))
+    with pytest.raises(ValueError, match=message):
+        soft_parents(SoftParentsConfig(6, 3, TreeWeights).build(), torch.randn(MOST_WORDS + 2, 6), words)
     monkeypatch.setattr(parse, "_parser", lambda name: (experiment("004/table1/sample/2").recipe, None))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         parse.labels("lal", " ".join(words))

@@ -23,7 +23,7 @@ from phrasemodels.flows.experiments.experiment import Experiment, override
 from phrasemodels.flows.results.models import restored
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.pieces import Pieces
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 
 TREE = "( (S (NP-SBJ (DT A) (NN dog)) (VP (VBZ sleeps)) (. .)) )\n"
 ARCS = "".join(
@@ -108,7 +108,7 @@ def test_experiments_read_what_was_put_in(supplied: Path, store: Store, name: st
         assert tuple(artifact.meta["rows"] for artifact in made) == rows
         assert made[0].meta["redistributable"] == (corpus == "snli_official")
         if name == "parsing":
-            assert {tuple(heads) for heads in stage_table(made[0])["heads"].to_pylist()} == {(2, 3, 0, 3)}
+            assert {tuple(heads) for heads in read_shards(made[0])["heads"].to_pylist()} == {(2, 3, 0, 3)}
     changed = next(path for path in sorted((supplied / corpus).rglob("*")) if path.is_file())
     if corpus != "mspars":
         changed.write_text(changed.read_text(encoding="utf-8") * 2, encoding="utf-8")

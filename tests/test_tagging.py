@@ -1,4 +1,4 @@
-"""Tagging: paper 000, Table 2."""
+"""Tagging (paper 000, Table 2): the objective, the accuracy, phrases from trees, and corpora without tags."""
 
 import dataclasses
 import json
@@ -17,9 +17,9 @@ from phrasemodels.flows.experiments.catalogue import table
 from phrasemodels.flows.experiments.experiment import override
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.sharded import stage_table
-from phrasemodels.tasks.problems.tagging.objective import TagColumn, Tagging
-from phrasemodels.tasks.problems.translation.objective import PhraseBatch
+from phrasemodels.tasks.prepare.sharded import read_shards
+from phrasemodels.tasks.problems.sequences import PhraseBatch
+from phrasemodels.tasks.problems.tagging.objective import TagColumn, TaggingObjective
 
 CONFIG = TaggerConfig(HypernodeEncoderConfig(16, 2, 2, 32, 0.0), vocabulary=20, tags=9, hidden=12)
 
@@ -35,22 +35,22 @@ def batch(lengths: list[int], n: int) -> PhraseBatch:
     return PhraseBatch(source, torch.tensor(lengths), members, target)
 
 
-def test_a_sentence_is_tagged_the_same_whatever_it_is_padded_to() -> None:
+def test_padding_does_not_change_tags_and_loss() -> None:
     model = CONFIG.build().eval()
     short, long = batch([5, 4], 5), batch([5, 4], 9)
     scores = model(short.source, short.lengths, short.members), model(long.source, long.lengths, long.members)
     for row, length in enumerate((5, 4)):
         torch.testing.assert_close(scores[0][row, :length], scores[1][row, :length])
-    torch.testing.assert_close(Tagging().loss(model, short, 0.1), Tagging().loss(model, long, 0.1))
+    torch.testing.assert_close(TaggingObjective().loss(model, short, 0.1), TaggingObjective().loss(model, long, 0.1))
 
 
-def test_four_sentences_are_learned_by_heart() -> None:
+def test_four_sentences_can_be_memorised() -> None:
     torch.manual_seed(0)
     model, rows, words = CONFIG.build(), batch([7, 5, 6, 3], 7), 5 + 3 + 4 + 1
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
     for _ in range(300):
         optimiser.zero_grad()
-        loss = Tagging().loss(model, rows, 0.0) / words
+        loss = TaggingObjective().loss(model, rows, 0.0) / words
         loss.backward()
         optimiser.step()
     assert loss < 0.01
@@ -77,20 +77,20 @@ def test_accuracy_is_the_share_of_right_tokens(run) -> None:
     assert scores["accuracy"]["value"] > 60, "even a little training is far from chance"
     counts = np.array(read_shard(made["scores"].file("sentences.arrow"))["tag_counts"].to_pylist())
     assert counts.sum(0).tolist() == [sum(a == b for a, b in pairs), len(pairs)]
-    gold = stage_table(made["raw"])["tags"].to_pylist()
+    gold = read_shards(made["raw"])["tags"].to_pylist()
     assert [row["reference"] for row in rows] == gold
 
 
-def test_hypernodes_are_the_edges_of_the_trees(run) -> None:
+def test_phrases_of_two_words_are_the_edges_of_the_trees(run) -> None:
     store, _ = run
     step = table("000", "2", "sample", 1, [], ["semantic-k2"]).experiments[0].recipe.data()
-    numbers, raw = stage_table(store.run(step["test"])), stage_table(store.run(step["raw"]))
+    numbers, raw = read_shards(store.run(step["test"])), read_shards(store.run(step["raw"]))
     for phrases, heads in zip(numbers["phrases"].to_pylist(), raw["heads"].to_pylist(), strict=True):
         edges = {tuple(sorted((word, head))) for word, head in enumerate(heads, 1) if head}
         assert {tuple(phrase) for phrase in phrases} == edges
 
 
-def test_a_word_without_a_tag_is_an_error_that_names_its_row(tmp_path: Path) -> None:
+def test_a_word_without_a_tag_is_refused_by_row(tmp_path: Path) -> None:
     from phrasemodels.data.formats.schemas import build
     from phrasemodels.data.formats.shards import write_shard
     from phrasemodels.data.store.step import Executor, Job

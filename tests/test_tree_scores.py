@@ -1,22 +1,11 @@
-"""EVALB's rules one by one, and attachments, on cases counted by hand."""
+"""EVALB's rules one by one, attachment scores, and the breakdown, on cases counted by hand."""
 
 import pytest
 
 from phrasemodels.data.formats.trees import Span, Tree, parse
-from phrasemodels.tasks.metrics.parseval import (
-    NO_PARSE,
-    SCORED,
-    WRONG_WORDS,
-    Arcs,
-    Breakdown,
-    attachments,
-    brackets,
-    compare,
-    nothing,
-    penn,
-    rates,
-    unicode,
-)
+from phrasemodels.tasks.metrics.attachment import Arcs, attachments, nothing, penn, unicode
+from phrasemodels.tasks.metrics.parseval import NO_PARSE, SCORED, WRONG_WORDS, brackets, compare, rates
+from phrasemodels.tasks.problems.parsing.score import Breakdown
 
 GOLD = "(ROOT (S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (NN it)))) (. .)))"
 
@@ -41,24 +30,24 @@ def test_evalb_counts(rule: str, found: str, counts: tuple[int, int, int]) -> No
     assert result.exact == (counts == (5, 5, 5))
 
 
-def test_particles_are_adverbs() -> None:
+def test_prt_and_advp_are_one_label() -> None:
     tree = parse("(ROOT (S (ADVP (RB up)) (VP (VB go))))")
     assert compare(tree, parse("(ROOT (S (PRT (RB up)) (VP (VB go))))"))[:3] == (3, 3, 3)
 
 
 @pytest.mark.parametrize("mark", ["TOP", "ROOT", "S1", "-NONE-", ",", ":", "``", "''", ".", "?", "!"])
-def test_what_is_deleted_as_a_label_and_as_a_tag(mark: str) -> None:
+def test_deleted_marks_are_neither_labels_nor_words(mark: str) -> None:
     tree = Tree(("x", "go", "y"), (mark, "VB", mark), (Span("S", 0, 3), Span(mark, 0, 2), Span("NP", 0, 1)))
     assert brackets(tree) == (["go"], {Span("S", 0, 1): 1})
 
 
 @pytest.mark.parametrize("mark", ["-LRB-", "$", "#", "SYM", "PRP$", "FRAG"])
-def test_what_is_not(mark: str) -> None:
+def test_other_marks_are_labels_and_words(mark: str) -> None:
     tree = Tree(("x", "go"), (mark, "VB"), (Span("S", 0, 2), Span(mark, 0, 1)))
     assert brackets(tree)[0] == ["x", "go"] and brackets(tree)[1].total() == 2
 
 
-def test_punctuation_alone_is_a_complete_match() -> None:
+def test_a_sentence_of_punctuation_is_a_complete_match() -> None:
     tree = parse("(ROOT (S (. .)))")
     assert compare(tree, tree).exact
 
@@ -71,30 +60,30 @@ def test_punctuation_alone_is_a_complete_match() -> None:
         (parse(GOLD.replace("(. .)", "(SYM .)")), WRONG_WORDS),
     ],
 )
-def test_failed_parses_are_counted_apart(found: Tree, status: str) -> None:
+def test_failed_parses_have_a_status_and_no_counts(found: Tree, status: str) -> None:
     result = compare(parse(GOLD), found)
     assert (result[:4], result.status, result.exact) == ((0, 0, 0, 0), status, False)
 
 
-def test_crossing_brackets_are_those_of_the_parse() -> None:
+def test_crossing_brackets_of_the_parse_are_counted() -> None:
     found = parse("(ROOT (S (NP (DT the) (X (NN cat) (VBD sat))) (PP (IN on) (NP (NN it))) (. .)))")
     assert compare(parse(GOLD), found).crossing == 2
 
 
-def test_rates() -> None:
+def test_precision_recall_and_f1() -> None:
     assert rates(3, 4, 6) == (50.0, 75.0, 60.0)
     assert rates(0, 4, 0) == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(("rule", "expected"), [(nothing, (5, 4, 3)), (penn, (3, 2, 1)), (unicode, (3, 3, 2))])
-def test_attachments_by_punctuation(rule, expected: tuple[int, int, int]) -> None:
+def test_attachments_by_rule_of_punctuation(rule, expected: tuple[int, int, int]) -> None:
     tokens, tags = ["go", "--", "away", "$%", ")"], ["VB", ":", "RB", ".", "-RRB-"]
     gold = Arcs([0, 1, 1, 1, 1], ["root", "punct", "advmod", "punct", "punct"])
     found = Arcs([0, 1, 1, 1, 3], ["root", "punct", "obj", "punct", "punct"])
     assert attachments(gold, found, [rule(*word) for word in zip(tokens, tags, strict=True)]) == expected
 
 
-def test_breakdown() -> None:
+def test_breakdown_by_label_length_and_relation() -> None:
     breakdown = Breakdown()
     gold, found = parse(GOLD), parse(GOLD.replace("PP", "VP"))
     own, guess = Arcs([2, 3, 0, 3, 4, 3], list("abcdef")), Arcs([2, 3, 0, 3, 3, 3], list("abcdde"))

@@ -100,7 +100,7 @@ table = {
     "its comments": edited("tasks/parsers/stanza_constituency.py", "if __name__", "# said\\nif __name__", parser),
     "Python's version": python(keyed(lambda: chosen.steps(0).scored)),
     "a comment": edited("tasks/train/loop.py", "PROGRESS = ", "# said\\nPROGRESS = "),
-    "a docstring": edited("tasks/prepare/phrases.py", "Word ids and phrases of one TOKENS shard.", "Said otherwise."),
+    "a docstring": edited("tasks/prepare/phrases.py", "Write word ids and phrases of one shard.", "Said otherwise."),
     "source that no step reaches": edited("flows/report/table.py", "EXAMPLES = 8", "EXAMPLES = 9"),
     "how the store keeps what is made": edited("data/store/store.py", "- started, 3)", "- started, 4)"),
     "a library's version": upgraded("sacrebleu"),

@@ -212,9 +212,9 @@ def _step(manifest: "Manifest", sources: "Sources") -> "Step":
     """The step that fetches a corpus; what a user put in by hand decides its key too."""
     from phrasemodels.data.download.user_files import digests
     from phrasemodels.data.store.step import Step
-    from phrasemodels.tasks.prepare.corpora import Fetch, fetch_corpus
+    from phrasemodels.tasks.prepare.corpora import FetchCorpus, fetch_corpus
 
-    return Step(fetch_corpus, f"fetch {manifest.name}", Fetch(manifest.name, digests(manifest, sources)))
+    return Step(fetch_corpus, f"fetch {manifest.name}", FetchCorpus(manifest.name, digests(manifest, sources)))
 
 
 def _loaded(names: list[str] | None) -> tuple[list["Manifest"], list[str]]:

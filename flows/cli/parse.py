@@ -32,8 +32,8 @@ def parse(
     """
     from phrasemodels.data.download.manifest import closest
     from phrasemodels.models.parser import DECODES
-    from phrasemodels.tasks.parsers.formats import FORMATS
     from phrasemodels.tasks.prepare.tokenise import spaces
+    from phrasemodels.tasks.problems.parsing.predict import FORMATS
 
     if form not in FORMATS:
         raise ValueError(f"no format {form!r}: {closest(form, FORMATS)}")
@@ -45,7 +45,7 @@ def parse(
         raise ValueError(f"--batch {batch}: at least one sentence has to be read")
     recipe, parser = _parser(model)
     if decode in DECODES:  # else as it was trained, with its weights of phrases and arcs
-        parser.problem = replace(parser.problem, decode=DECODES[decode])
+        parser.objective = replace(parser.objective, decode=DECODES[decode])
     sentences = _sentences(file, spaces if tokenised else recipe.tokeniser)
     while chunk := list(islice(sentences, batch)):
         found = iter(parser.parse([words for words in chunk if words], recipe.divide))
@@ -64,16 +64,16 @@ def labels(
 
     Example: phrasemodels labels 004/parser/laptop/lal "The red house sleeps."
     """
-    from phrasemodels.flows.report.attention_pages import too_many, write_labels
-    from phrasemodels.tasks.problems.parsing.label_attention import view
+    from phrasemodels.flows.report.attention import write_labels
+    from phrasemodels.tasks.problems.parsing.labels import view_labels
+    from phrasemodels.tasks.problems.report import check_size
 
     recipe, parser = _parser(model)
     words = recipe.tokeniser(sentence, "en")
     if not words:
         raise ValueError("an empty sentence: give one with words")
-    if said := too_many(len(words), len(words)):
-        raise ValueError(said)
-    print(write_labels(view(parser, words, recipe.divide), most, to))
+    check_size(len(words), len(words))
+    print(write_labels(view_labels(parser, words, recipe.divide), most, to))
 
 
 def _parser(name: str) -> "tuple[ParsingRecipe, TreeParser]":

@@ -87,11 +87,11 @@ def score(
 ) -> None:
     """How often a parser agrees with a treebank, and how many sentences it parses a second, in this process."""
     from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
-    from phrasemodels.tasks.parsers.stanza_parser import Stanza
+    from phrasemodels.tasks.parsers.stanza import Stanza
     from phrasemodels.tasks.prepare.corpora import Corpus
-    from phrasemodels.tasks.prepare.sharded import stage_table
+    from phrasemodels.tasks.prepare.sharded import read_shards
 
-    gold = stage_table(_artifact(Corpus(treebank).split(split))).slice(0, head).combine_chunks()
+    gold = read_shards(_artifact(Corpus(treebank).split(split))).slice(0, head).combine_chunks()
     models = _artifact(step_of(name))  # after the treebank, which may not be there: it may have to be trained
     parser = Stanza()
     parser.analyse(gold.slice(0, 2), "tokens", {"models": models.path})  # so that loading is not timed
@@ -125,18 +125,17 @@ def levels(
     from phrasemodels.flows.results.query import TABLE_1, query
     from phrasemodels.infra.settings import Settings
     from phrasemodels.infra.tracking import Tracker
-    from phrasemodels.tasks.parsers.parse import Gold, Parse, parse
-    from phrasemodels.tasks.parsers.stanza_parser import Stanza
+    from phrasemodels.tasks.parsers.parse import GoldTrees, ParseColumn, parse
+    from phrasemodels.tasks.parsers.stanza import Stanza
     from phrasemodels.tasks.prepare.constituents import Divide, divide
-    from phrasemodels.tasks.prepare.corpora import Corpus
-    from phrasemodels.tasks.prepare.held_out import Share, take_share
+    from phrasemodels.tasks.prepare.corpora import Corpus, TakeShare, take_share
 
     models = {"models": step_of(name)} if name else {}
     label = f"{corpus} {split} {column} by {name or 'the corpus'}" + (f", {head} rows" if head else "")
     rows = Corpus(corpus).split(split)
     if head:
-        rows = Step(take_share, f"share {rows.label}", Share({"stop": head}), {"rows": rows})
-    settings = Parse(Stanza(processors=("pos", "constituency")) if name else Gold(), column)
+        rows = Step(take_share, f"share {rows.label}", TakeShare({"stop": head}), {"rows": rows})
+    settings = ParseColumn(Stanza(processors=("pos", "constituency")) if name else GoldTrees(), column)
     trees = Step(parse, f"parse {label}", settings, {"rows": rows} | models)
     divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
     label = divided.manifest["label"].replace("'", "''")
@@ -152,7 +151,7 @@ def levels(
 
 def step_of(name: str, minutes: float = 10.0) -> "Step":
     """The step that yields the models of a parser by name."""
-    from phrasemodels.tasks.parsers.models import DownloadParser, downloaded, fetched
+    from phrasemodels.tasks.parsers.stanza_models import DownloadParser, downloaded, fetched
     from phrasemodels.tasks.parsers.stanza_training import TrainParser, trained
 
     if name == DOWNLOADED:

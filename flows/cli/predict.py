@@ -59,7 +59,7 @@ def attend(
     if as_json:
         print(json.dumps(rows))
         return
-    from phrasemodels.flows.report.attention_pages import write_attention
+    from phrasemodels.flows.report.attention import write_attention
 
     print(write_attention(found.card(), rows, to))
 
@@ -79,7 +79,7 @@ def draw(
     Example: phrasemodels draw 003/tablebabi/sample/binary-facts2 --text "Mary went home. Where is Mary?"
     """
     from phrasemodels.data.store.artifacts import write_durably
-    from phrasemodels.flows.report.drawn import draw as drawn
+    from phrasemodels.flows.report.figures import draw as drawn
 
     if to.suffix != ".svg":
         raise ValueError(f"{to}: figures are SVG; name a file that ends with .svg")
@@ -105,5 +105,5 @@ def find_model(name: str) -> "Model":
         return load(Path(name))
     settings = Settings()
     found = find(open_store(settings), name, Tracker(settings.tracking_uri).keys())
-    print(found.said, file=sys.stderr)
+    print(found.description, file=sys.stderr)
     return found

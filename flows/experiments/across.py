@@ -17,7 +17,7 @@ from phrasemodels.layers.attention_weights import SegmentWeights, SoftmaxWeights
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.sentence_pair import SentencePairConfig
 from phrasemodels.models.translation import TranslationConfig
-from phrasemodels.tasks.metrics.significance import BLEU
+from phrasemodels.tasks.metrics.bleu import CORPUS_BLEU
 from phrasemodels.tasks.prepare.levels import Levels, none
 
 PAPER = "across"
@@ -50,7 +50,7 @@ def entailment(profile: str) -> list[Experiment]:
     known = paper_001.table_2(profile)
     rows = [_row(e, "entailment", e.row, e.paper, e.system, e.variant, e.model) for e in known]
     size, first = paper_001.PROFILES[profile].size, known[0]
-    recipe = dataclasses.replace(first.recipe, structure=Levels(trees=none))  # type: ignore[type-var]
+    recipe = dataclasses.replace(first.recipe, structure=Levels(trees=none))  # type: ignore[call-arg]
     base = dataclasses.replace(first, recipe=recipe)
     widths = {"d": size.d, "heads": size.heads, "layers": LAYERS, "d_ff": 2 * size.d, "dropout": size.dropout / 2}
     encoders: tuple[tuple[str, str, str, str, EncoderConfig, int], ...] = (
@@ -70,7 +70,7 @@ def entailment(profile: str) -> list[Experiment]:
         model = SentencePairConfig(summarised, hidden=size.hidden, dropout=size.dropout)
         rows.append(_row(base, "entailment", slug, paper, system, variant, model))
     return [
-        dataclasses.replace(row, answers=answers, recipe=dataclasses.replace(row.recipe, suite=()))  # type: ignore[type-var]
+        dataclasses.replace(row, answers=answers, recipe=dataclasses.replace(row.recipe, suite=()))  # type: ignore[call-arg]
         for row in rows
     ]
 
@@ -97,7 +97,7 @@ def translation(profile: str) -> list[Experiment]:
             LSTMEncoderConfig(size.d, size.layers), layers=size.layers, dropout=size.dropout, weights=weights
         )
         rows.append(_row(known[0], "translation", slug, "003", "NMT", variant, recurrent))
-    return [dataclasses.replace(row, answers=(Answer("bleu", None, BLEU),)) for row in rows]
+    return [dataclasses.replace(row, answers=(Answer("bleu", None, CORPUS_BLEU),)) for row in rows]
 
 
 TABLES = {"entailment": entailment, "translation": translation}

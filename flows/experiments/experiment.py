@@ -10,8 +10,9 @@ from typing import Any
 
 from phrasemodels.data.store.step import Step
 from phrasemodels.tasks.metrics.significance import Statistic
+from phrasemodels.tasks.prepare.corpora import leaks
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
-from phrasemodels.tasks.train.loop import TrainConfig
+from phrasemodels.tasks.train.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,14 @@ class Experiment:
             "table": self.table.number,
             "profile": self.profile,
             "row": self.row,
-            "experiment": self.name,
-            "seed": seed,
         }
         return Pipeline(self, seed, steps_of(self.name, self.recipe, self.model, self.train, seed, about))
+
+    @property
+    def leak(self) -> Step:
+        """The step that counts test records that stand verbatim in the training set."""
+        corpus = self.recipe.corpus
+        return Step(leaks, f"leaks {corpus.name}", None, {name: corpus.split(name) for name in ("train", "test")})
 
 
 @dataclass(frozen=True)

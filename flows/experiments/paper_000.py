@@ -13,12 +13,13 @@ from phrasemodels.layers.attention import identity, sigma_on_projection
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import LengthEmbedding, MeanInit
 from phrasemodels.models.translation import TranslationConfig
-from phrasemodels.tasks.metrics.significance import BLEU
+from phrasemodels.tasks.metrics.bleu import CORPUS_BLEU
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Direction, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, adjacent, no_phrases
 from phrasemodels.tasks.prepare.tokenise import join, spaces
-from phrasemodels.tasks.problems.translation.recipe import Text, TranslationRecipe
-from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
+from phrasemodels.tasks.problems.translation.recipe import TranslationRecipe, TranslationText
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import linear_decay
 
 PAPER = "000"
 Encoder = Callable[[Size], EncoderConfig]
@@ -55,14 +56,14 @@ PROFILES = {
         Size(d=64, heads=2, layers=2, d_ff=128, dropout=0.0),
         TrainConfig(steps=600, batch_tokens=1500, learning_rate=4e-3, warmup=120, schedule=linear_decay,
                     evaluate_every=100, checkpoint_every=100),
-        TranslationRecipe(SampleCorpus(), Phrases(no_phrases), Text(tokeniser=spaces, detokenise=join)),
+        TranslationRecipe(SampleCorpus(), Phrases(no_phrases), TranslationText(tokeniser=spaces, detokenise=join)),
     ),
     # Real Multi30k at a size that two cores can train.
     "laptop": Profile(
         Size(d=128, heads=4, layers=2, d_ff=256, dropout=0.1),
         TrainConfig(steps=1000, batch_tokens=2048, learning_rate=2.5e-3, warmup=200, schedule=linear_decay,
                     evaluate_every=100, checkpoint_every=100),
-        TranslationRecipe(BitextCorpus("multi30k"), Phrases(no_phrases), Text(min_count=3, max_tokens=50)),
+        TranslationRecipe(BitextCorpus("multi30k"), Phrases(no_phrases), TranslationText(min_count=3, max_tokens=50)),
     ),
     # The paper's sizes; for what it leaves out, the defaults of the code that it was probably built on. 64 sentences a
     # batch are about 2,000 padded tokens of both sides, 10 epochs about 4,600 updates.
@@ -70,7 +71,7 @@ PROFILES = {
         Size(d=512, heads=8, layers=6, d_ff=2048, dropout=0.1),
         TrainConfig(steps=20_000, batch_tokens=4096, learning_rate=7e-4, warmup=4000, evaluate_every=500,
                     checkpoint_every=500),
-        TranslationRecipe(BitextCorpus("multi30k"), Phrases(no_phrases), Text(min_count=6, max_tokens=50)),
+        TranslationRecipe(BitextCorpus("multi30k"), Phrases(no_phrases), TranslationText(min_count=6, max_tokens=50)),
         comparable=True,
     ),
 }  # fmt: skip
@@ -90,7 +91,7 @@ def printed(row: Row, table: str, metric: str) -> Cell | None:
 
 def no_number(row: Row) -> tuple[Answer, ...]:
     """BLEU, without a printed number."""
-    return (Answer("bleu", None, BLEU),)
+    return (Answer("bleu", None, CORPUS_BLEU),)
 
 
 def table_1(profile: str) -> list[Experiment]:
@@ -98,7 +99,7 @@ def table_1(profile: str) -> list[Experiment]:
     rows = map(translator, (TRANSFORMER, *ADJACENT))
     return experiments(
         TableName(PAPER, "1", "table1"), profile, PROFILES[profile], rows,
-        lambda row: (Answer("bleu", printed(row, "Table 1", "BLEU"), BLEU),),
+        lambda row: (Answer("bleu", printed(row, "Table 1", "BLEU"), CORPUS_BLEU),),
     )  # fmt: skip
 
 

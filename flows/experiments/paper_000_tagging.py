@@ -9,12 +9,12 @@ from phrasemodels.flows.experiments.paper_000 import ADJACENT, PAPER, TRANSFORME
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.phrases import Phrases
-from phrasemodels.tasks.prepare.subtrees import subtrees
-from phrasemodels.tasks.problems.tagging.objective import ACCURACY, TagColumn
+from phrasemodels.tasks.prepare.phrases import Phrases, subtrees
+from phrasemodels.tasks.problems.tagging.objective import TagColumn
+from phrasemodels.tasks.problems.tagging.predict import ACCURACY
 from phrasemodels.tasks.problems.tagging.recipe import TaggingRecipe
-from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
-from phrasemodels.tasks.train.optimisers import adam_with_decay, constant
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import adam_with_decay, constant, linear_decay
 
 PENN = Corpus("penn_treebank", "tagging")
 # The model is phrase_transformer's; its hypernodes are parts of dependency trees.

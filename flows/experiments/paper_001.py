@@ -20,16 +20,17 @@ from phrasemodels.flows.experiments.paper_001_systems import (
     SYSTEMS,
 )
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
-from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
-from phrasemodels.tasks.parsers.plant import by_stanza
-from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.metrics.accuracy import accuracy_of
+from phrasemodels.tasks.metrics.significance import Statistic
+from phrasemodels.tasks.parsers.stanza_models import by_stanza
+from phrasemodels.tasks.prepare.corpora import Corpus, as_they_are
 from phrasemodels.tasks.problems.entailment.data import VectorFile
 from phrasemodels.tasks.problems.entailment.logistic import PROTOTYPING, PUBLISHED
-from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe, as_they_are
+from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe
 from phrasemodels.tasks.problems.entailment.suites import PAIRS, SAMPLE_SUITE, SUITE
-from phrasemodels.tasks.problems.parsing.planted import ByParser
-from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
-from phrasemodels.tasks.train.optimisers import adadelta, constant
+from phrasemodels.tasks.problems.parsing.our_parser import ByOurParser
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import adadelta, constant, linear_decay
 
 PAPER = "001"
 GLOVE = "glove/glove.42B.300d.txt"
@@ -75,9 +76,9 @@ PROFILES = {
 }  # fmt: skip
 
 
-def planted_by(parser: Experiment) -> ByParser:
+def planted_by(parser: Experiment) -> ByOurParser:
     """Trees by the parser that an experiment of paper 004 trains."""
-    return ByParser(parser.name, parser.recipe, parser.model, parser.train)  # type: ignore[arg-type]
+    return ByOurParser(parser.name, parser.recipe, parser.model, parser.train)  # type: ignore[arg-type]
 
 
 # Parsers that plant trees in place of those of the corpus: slug, name, and the step that plants.
@@ -188,7 +189,7 @@ def phrase_sources(profile: str) -> list[Experiment]:
     planted = []
     for slug, parser, parsed in PARSERS[profile]:
         (row,) = table(name, profile, [replace(PSAN, slug=slug, variant=f"trees by {parser}")], accuracy, False)
-        planted.append(replace(row, recipe=replace(row.recipe, parsed=parsed)))  # type: ignore[type-var]
+        planted.append(replace(row, recipe=replace(row.recipe, parsed=parsed)))  # type: ignore[call-arg]
     of_corpus = PROFILES[profile].recipe.parsed is as_they_are
     return rows + planted if of_corpus else planted + [row for row in rows if row.row not in OF_CORPUS]
 

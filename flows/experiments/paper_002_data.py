@@ -8,7 +8,7 @@ from phrasemodels.models.search import BeamSearch
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.tokenise import underscores_as_spaces
 from phrasemodels.tasks.problems.semantic_parsing.recipe import SAME, Forms, SemanticParsingRecipe
-from phrasemodels.tasks.train.loop import inverse_sqrt, linear_decay
+from phrasemodels.tasks.train.optimisers import inverse_sqrt, linear_decay
 
 NEVER = 1e9  # a norm that no gradient reaches: no clipping
 

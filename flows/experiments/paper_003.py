@@ -12,14 +12,14 @@ from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, 
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights, SoftmaxWeights
 from phrasemodels.models.recurrent import RecurrentConfig
-from phrasemodels.tasks.metrics.significance import BLEU
+from phrasemodels.tasks.metrics.bleu import CORPUS_BLEU
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
 from phrasemodels.tasks.prepare.tokenise import characters, join, letters, spaces
-from phrasemodels.tasks.problems.translation.objective import TranslationBySentence
-from phrasemodels.tasks.problems.translation.recipe import Text, TranslationRecipe
-from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
-from phrasemodels.tasks.train.optimisers import constant, halved_after_rise, sgd
+from phrasemodels.tasks.problems.translation.objective import SentenceTranslationObjective
+from phrasemodels.tasks.problems.translation.recipe import TranslationRecipe, TranslationText
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import constant, halved_after_rise, linear_decay, sgd
 
 PAPER = "003"
 ANY_TOKENS = 10**9  # batches are counted in rows
@@ -40,8 +40,8 @@ def rows_of(steps: int, rows: int, learning_rate: float, **others: Any) -> Train
 
 def sentences(corpus: Any, languages: tuple[str, str], min_count: int = 1, max_tokens: int = 0) -> TranslationRecipe:
     """Translation with a loss of whole sentences; rows say how the source is tokenised."""
-    text = Text(spaces, join, *languages, min_count, max_tokens)
-    return TranslationRecipe(corpus, Phrases(no_phrases), text, problem=TranslationBySentence())
+    text = TranslationText(spaces, join, *languages, min_count, max_tokens)
+    return TranslationRecipe(corpus, Phrases(no_phrases), text, problem=SentenceTranslationObjective())
 
 
 TRANSLATION = {
@@ -98,7 +98,7 @@ def table_nmt(profile: str) -> list[Experiment]:
             row = Row(f"{source}-{name}", "NMT", f"{variant}, {direction}", translator(weights), recipe, baseline)
             cell = Cell(PAPER, table, "NMT", variant, "BLEU", f"WAT 2015 Japanese-English, {direction}")
             rows.append(row)
-            answers[row.slug] = (Answer("bleu", cell, BLEU),)
+            answers[row.slug] = (Answer("bleu", cell, CORPUS_BLEU),)
     return experiments(TableName(PAPER, "nmt", "tablenmt"), profile, chosen, rows, lambda row: answers[row.slug])
 
 

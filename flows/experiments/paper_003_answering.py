@@ -16,12 +16,12 @@ from phrasemodels.models.memory import (
     bag_of_words,
     by_position,
 )
-from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
-from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.held_out import Divided, HeldOut
+from phrasemodels.tasks.metrics.accuracy import accuracy_of
+from phrasemodels.tasks.metrics.significance import Statistic
+from phrasemodels.tasks.prepare.corpora import AnyCorpus, Corpus, HeldOut, SampleCorpus
 from phrasemodels.tasks.problems.answering.recipe import AnsweringRecipe
-from phrasemodels.tasks.train.loop import TrainConfig, adam
-from phrasemodels.tasks.train.optimisers import halved_thrice, sgd
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import adam, halved_thrice, sgd
 
 TASKS = ("02", "03", "11", "13", "14", "15", "16", "17", "18", "19")
 THREE_FACTS = ("03", "16")
@@ -113,7 +113,7 @@ def table_babi(profile: str) -> list[Experiment]:
     ]
 
 
-def _answering(profile: str, slug: str, name: str, corpus: Divided, K: int, task: str = "") -> Experiment:
+def _answering(profile: str, slug: str, name: str, corpus: AnyCorpus, K: int, task: str = "") -> Experiment:
     """A system on one task of bAbI, or on generated stories, which answer no printed number."""
     starts, (system, variant, model) = STARTS[profile], MEMORIES[slug]
     cell = Cell(PAPER, "Slide: bAbI", system, variant, "answer accuracy", f"bAbI 1k TASK {task}")

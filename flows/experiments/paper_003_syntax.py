@@ -12,17 +12,17 @@ from phrasemodels.layers.attention_weights import SoftmaxWeights, TreeWeights
 from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
-from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of
-from phrasemodels.tasks.parsers.plant import by_stanza
+from phrasemodels.tasks.metrics.accuracy import accuracy_of
+from phrasemodels.tasks.metrics.significance import Statistic
+from phrasemodels.tasks.parsers.stanza_models import by_stanza
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
 from phrasemodels.tasks.prepare.tokenise import join, spaces
 from phrasemodels.tasks.problems.decomposition.recipe import DecompositionRecipe
 from phrasemodels.tasks.problems.transduction.recipe import TransductionRecipe
-from phrasemodels.tasks.problems.translation.objective import TranslationBySentence
-from phrasemodels.tasks.problems.translation.recipe import Text
-from phrasemodels.tasks.train.loop import linear_decay
-from phrasemodels.tasks.train.optimisers import adagrad, constant, halved_after_rise, sgd
+from phrasemodels.tasks.problems.translation.objective import SentenceTranslationObjective
+from phrasemodels.tasks.problems.translation.recipe import TranslationText
+from phrasemodels.tasks.train.optimisers import adagrad, constant, halved_after_rise, linear_decay, sgd
 
 RIGHT = Statistic("right", accuracy_of)
 
@@ -86,8 +86,8 @@ def table_snli(profile: str) -> list[Experiment]:
 
 def formulas(corpus: SampleCorpus) -> TransductionRecipe:
     """Prefix to infix formulas, answered greedily."""
-    text = Text(spaces, join, "prefix", "infix")
-    return TransductionRecipe(corpus, Phrases(no_phrases), text, BeamSearch(1), TranslationBySentence())
+    text = TranslationText(spaces, join, "prefix", "infix")
+    return TransductionRecipe(corpus, Phrases(no_phrases), text, BeamSearch(1), SentenceTranslationObjective())
 
 
 START = {"sample": 0.3, "laptop": 0.1, "paper": 0.1}

@@ -11,14 +11,16 @@ from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, 
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.labels import LabelAttentionConfig, released_query
 from phrasemodels.models.parser import Jointly, ParserConfig
-from phrasemodels.tasks.metrics.significance import Statistic, accuracy_of, f1_of
+from phrasemodels.tasks.metrics.accuracy import accuracy_of
+from phrasemodels.tasks.metrics.parseval import f1_of
+from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.pieces import Divide, Pieces, no_pieces
 from phrasemodels.tasks.problems.parsing.data import TreebankVocabulary
-from phrasemodels.tasks.problems.parsing.objective import Parsing
+from phrasemodels.tasks.problems.parsing.objective import ParsingObjective
 from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
-from phrasemodels.tasks.train.loop import TrainConfig, linear_decay
-from phrasemodels.tasks.train.optimisers import halved_on_plateau, linear_warmup
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.optimisers import halved_on_plateau, linear_decay, linear_warmup
 
 PAPER = "004"
 LAL = "LAL parser + XLNet"
@@ -84,7 +86,7 @@ class Parser:
     def recipe(self) -> dict[str, Any]:
         """The fields of the recipe that follow from the model."""
         divide: Divide = Pieces(self.encoder) if self.parts.pretrained else no_pieces
-        return {"problem": Parsing(Jointly(self.weight), tagged=False), "divide": divide}
+        return {"problem": ParsingObjective(Jointly(self.weight), tagged=False), "divide": divide}
 
 
 def _lal(slug: str, layers: int, feed_forward: bool, residual: bool) -> Row:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from phrasemodels.flows.experiments.experiment import Answer, Experiment, TableName
-from phrasemodels.tasks.train.loop import TrainConfig
+from phrasemodels.tasks.train.config import TrainConfig
 
 
 @dataclass(frozen=True)

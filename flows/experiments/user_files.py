@@ -88,7 +88,7 @@ def _digests(corpus: str, sources: Sources) -> dict[str, str]:
 
 
 def _vectors(file: VectorFile, sources: Sources) -> VectorFile | None:
-    return file.found(sources.mirrors)
+    return file.locate(sources.mirrors)
 
 
 def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedConfig | Pieces:

@@ -1,1 +1,1 @@
-"""Reports: pages of a table and of all papers, plots, figures of attention."""
+"""Reports: the page of a table, the page of all papers, plots, and figures of attention and of problems."""

@@ -1,4 +1,4 @@
-"""One self-contained page over all papers: every printed number with its verdict, systems compared across papers."""
+"""The HTML page of all papers: every printed number with its verdict, and systems compared across papers. It is one file."""
 
 import json
 from collections import Counter
@@ -7,7 +7,7 @@ from typing import Any
 
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.report.table import difference_plots, said, tested
+from phrasemodels.flows.report.table import conclusion, difference_plots, tested
 from phrasemodels.flows.report.templates import render
 from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.origins import origins
@@ -26,7 +26,7 @@ MARKS = {"reproduced": "=", "higher": "↑", "lower": "↓", "not comparable": "
 
 
 def write_overview(store: Store, tracker: Tracker) -> Path:
-    """reports/index.html of the store; it links to the pages of tables that are beside it."""
+    """Write reports/index.html of the store, with links to the pages of tables beside it; return its path."""
     results = all_results(store, tracker)
     rows = verdicts(results)
     folder = store.root / "reports"
@@ -60,21 +60,26 @@ def _page(path: Path) -> dict[str, str]:
 
 
 def _tests(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """What of rows was tested, in words and plots."""
+    """Return the tests of rows against their baselines, as sentences and plots."""
     metrics = tested(rows)
-    return {"tested": metrics, "said": {name: said(rows, name) for name in metrics}, "plots": difference_plots(rows)}
+    return {
+        "tested": metrics,
+        "conclusions": {name: conclusion(rows, name) for name in metrics},
+        "plots": difference_plots(rows),
+    }
 
 
 def _kept(source: str, results: list[Result]) -> dict[str, Any]:
-    """A kept result: its rows, and what is said of it."""
+    """Return a kept result: title, commit, note, rows and their tests."""
     rows = [{**r.row, "source": source} for r in results if r.source == source]
-    told = json.loads((KEPT / source.removeprefix("results/") / "result.json").read_text(encoding="utf-8"))
-    about = {name: told[name] for name in ("title", "commit", "note")}
+    result = json.loads((KEPT / source.removeprefix("results/") / "result.json").read_text(encoding="utf-8"))
+    about = {name: result[name] for name in ("title", "commit", "note")}
     return {**about, "source": source, "rows": rows, **_tests(rows)}
 
 
 def _place(row: dict[str, Any]) -> tuple[str, str]:
-    """Line and column of a number: system, and data set with metric; what describes a data set stands in its line."""
+    """Return the line and column of a number: its system, and data set with metric; for statistics of a data set, the data
+    set and the metric."""
     if row["system"] in DATA:
         variant = "" if row["variant"].startswith("task=") else row["variant"]
         return row["dataset"] or row["system"], f"{row['metric']} {variant}".strip()
@@ -82,7 +87,7 @@ def _place(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def _layout(paper: str, table: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """A table as the paper has it: a line for each system, a column for each data set and metric."""
+    """Return a table in the paper's layout: a line for each system, a column for each data set and metric."""
     lines: dict[str, dict[str, dict[str, Any]]] = {}
     columns: dict[str, None] = {}
     own = [row for row in rows if (row["paper"], row["table"]) == (paper, table)]
@@ -92,7 +97,7 @@ def _layout(paper: str, table: str, rows: list[dict[str, Any]]) -> dict[str, Any
         column = f"{column}, {row['split']}" if column in several else column
         lines.setdefault(system, {})[column] = row
         columns[column] = None
-    if len(columns) > max(6, len(lines)):  # wider than high: turned, so that it can be read
+    if len(columns) > max(6, len(lines)):  # wider than high: transposed, to be readable
         turned = {column: {s: line[column] for s, line in lines.items() if column in line} for column in columns}
         return {"paper": paper, "table": table, "columns": list(lines), "lines": turned}
     return {"paper": paper, "table": table, "columns": list(columns), "lines": lines}

@@ -1,4 +1,4 @@
-"""Plots, as files or as SVG for a page. Readable without colour: marks and line styles differ too."""
+"""Plots of scores and learning curves, as SVG or files. They are readable without colour: marks and line styles differ."""
 
 import html
 import io
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -19,12 +18,12 @@ from matplotlib.text import Text
 from phrasemodels.flows.report.templates import readable
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
-matplotlib.rcParams["text.parse_math"] = False  # two dollars in a sentence are no formula
+matplotlib.rcParams["text.parse_math"] = False  # text between two dollar signs is no formula
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)))
 
 
 def learning_curve(history: Sequence[dict[str, float]], path: Path) -> None:
-    """Loss on train and dev against updates."""
+    """Write a plot of the loss on train and dev against updates."""
     figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
     steps = [row["step"] for row in history]
     for index, (name, label) in enumerate((("loss", "train"), ("dev_loss", "dev"))):
@@ -43,14 +42,14 @@ def learning_curve(history: Sequence[dict[str, float]], path: Path) -> None:
     plt.close(figure)
 
 
-def curves(histories: Mapping[str, Sequence[Mapping[str, float]]], said: str = "dev loss") -> str:
-    """What is measured on dev, of several systems against updates, as SVG; said: what that is, with its unit."""
-    found = {name: [(row["step"], row["dev_loss"]) for row in history] for name, history in histories.items()}
-    return lines(found, "updates", said)
+def curves(histories: Mapping[str, Sequence[Mapping[str, float]]], ylabel: str = "dev loss") -> str:
+    """Return learning curves as SVG: the dev criterion of each system against updates."""
+    points = {name: [(row["step"], row["dev_loss"]) for row in history] for name, history in histories.items()}
+    return lines(points, "updates", ylabel)
 
 
-def lines(points: Mapping[str, Sequence[tuple[float, float]]], across: str, said: str) -> str:
-    """A line for each name through its points, as SVG; across and said: what the axes are, with their units."""
+def lines(points: Mapping[str, Sequence[tuple[float, float]]], xlabel: str, ylabel: str) -> str:
+    """Return a line for each name through its points, as SVG."""
     figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
     for index, (name, line) in enumerate(points.items()):
         axes.plot(
@@ -62,13 +61,13 @@ def lines(points: Mapping[str, Sequence[tuple[float, float]]], across: str, said
             marker=MARKS[index % len(MARKS)],
             linestyle=LINES[(index + index // len(MARKS)) % len(LINES)],
         )
-    axes.set(xlabel=across, ylabel=said)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
     figure.legend(fontsize=8, loc="outside right upper")
-    return svg(figure, f"{said} against {across}: " + ", ".join(points))
+    return svg(figure, f"{ylabel} against {xlabel}: " + ", ".join(points))
 
 
 def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
-    """Mean, interval and single seeds of each row beside the published value, as SVG."""
+    """Return mean, interval and single seeds of each row beside the published value, as SVG."""
     figure, axes = plt.subplots(figsize=(7.5, 0.55 * len(rows) + 1.1), layout="constrained")
     for y, row in enumerate(rows):
         axes.errorbar(
@@ -106,7 +105,7 @@ def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
 
 
 def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """Differences from a baseline with their intervals, a line for each row and metric, as SVG."""
+    """Return the differences of each row from its baseline in each metric, with their intervals, as SVG."""
     metrics = list(dict.fromkeys(name for row in rows.values() for name in row))
     height = 0.24 * len(rows) * len(metrics) + 0.2 * len(rows) + 1.1
     figure, axes = plt.subplots(figsize=(7.5, height), layout="constrained")
@@ -138,12 +137,12 @@ def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
 
 
 def _wrapped(name: str, width: int = 30) -> str:
-    """A name on lines of so many letters."""
+    """Return a name broken into lines."""
     return "\n".join(textwrap.wrap(name, width))
 
 
 def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> str:
-    """A bar for each row and group of sentences, as SVG."""
+    """Return a bar for each row and group of sentences, as SVG. rows: {label, NAME: value, ...}."""
     figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
     width = 0.8 / len(names)
     for index, name in enumerate(names):
@@ -167,45 +166,21 @@ def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> s
     return svg(figure, f"{unit}, by kind of sentence: " + ", ".join(row["label"] for row in rows))
 
 
-def sweep(lines: Mapping[str, Mapping[float, Sequence[float]]], said: str) -> str:
-    """Values in % of all seeds against a number that was varied, a line for each name, as SVG: means and deviations."""
-    figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
-    for index, (name, found) in enumerate(lines.items()):
-        axes.errorbar(
-            list(found),
-            [float(np.mean(values)) for values in found.values()],
-            yerr=[float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for values in found.values()],
-            color="black",
-            marker=MARKS[index % len(MARKS)],
-            markerfacecolor="white" if index % 2 else "black",
-            linestyle=LINES[index % len(LINES)],
-            markersize=5,
-            linewidth=1.2,
-            capsize=3,
-            label=name,
-        )
-    axes.set(xlabel=said, ylabel="%")
-    axes.set_xticks(sorted({x for found in lines.values() for x in found}))
-    axes.grid(linewidth=0.4)
-    figure.legend(fontsize=8, loc="outside upper left")
-    return svg(figure, f"Matches in % against {said}: " + ", ".join(lines))
-
-
 def name_ticks(axes: Any, rows: Sequence[str], columns: Sequence[str], size: int) -> None:
-    """What rows and columns of a picture are called."""
+    """Write the names of rows and columns beside an image."""
     axes.set_xticks(range(len(columns)), list(map(readable, columns)), rotation=90, fontsize=size)
     axes.set_yticks(range(len(rows)), list(map(readable, rows)), fontsize=size)
 
 
-def svg(figure: Figure, said: str) -> str:
-    """A figure as an SVG element without the XML header; `said` is what a screen reader reads in its place."""
+def svg(figure: Figure, text: str) -> str:
+    """Return a figure as an SVG element, and close it. text: what a screen reader reads in its place."""
     for one in figure.findobj(Text):
         one.set_text(readable(one.get_text()))
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "phrasemodels"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # the browser's fonts draw it
+        warnings.filterwarnings("ignore", "Glyph")  # a font lacks a letter; the browser has others
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)
-    text = buffer.getvalue()
-    label = html.escape(readable(said), quote=True)
-    return text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    element = buffer.getvalue()
+    label = html.escape(readable(text), quote=True)
+    return element[element.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

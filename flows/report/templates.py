@@ -1,4 +1,4 @@
-"""Pages from the templates of `pages/`."""
+"""HTML pages from the templates in `pages/`."""
 
 import re
 from typing import Any
@@ -9,12 +9,12 @@ UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def readable(text: str) -> str:
-    """Text as any page and figure can hold it: control characters and halves of characters are replaced."""
+    """Return text that is valid in pages and figures: control characters and lone surrogates are replaced."""
     return UNREADABLE.sub("\ufffd", text)
 
 
 def render(template: str, **values: Any) -> str:
-    """A page of `pages/`; corpus text and names are escaped."""
+    """Return a page from a template; values are escaped."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("phrasemodels.flows.report", "pages"),
         autoescape=True,
@@ -29,10 +29,10 @@ def render(template: str, **values: Any) -> str:
 
 
 def anchor(row: dict[str, Any]) -> str:
-    """Where a page says what a row rests on: by its experiment, on the page of many tables by the table too."""
+    """Return the id of the lines about a row's runs: its experiment; on the page of all tables also its source."""
     return "/".join(row[name] for name in ("source", "experiment") if row.get(name))
 
 
 def row_name(row: dict[str, Any]) -> str:
-    """A system with its variant."""
+    """Return a system with its variant."""
     return f"{row['system']} {row['variant']}".strip()

@@ -9,8 +9,9 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.results import Result
-from phrasemodels.tasks.metrics.verdict import Tested, differences
-from phrasemodels.tasks.prepare.sharded import history, shards
+from phrasemodels.tasks.metrics.compare import TestedRow, differences
+from phrasemodels.tasks.prepare.sharded import shards
+from phrasemodels.tasks.train.loop import history
 
 BUDGET = ("steps", "batch_tokens")
 
@@ -51,7 +52,7 @@ def _table(same: Same, rows: list[Row], artifacts: Mapping[str, Artifact]) -> di
     for result, _, scored in rows:
         statistic = result.answer.statistic
         tables = [read_shard(artifact.file("sentences.arrow")) for artifact in scored if statistic]
-        tested.append(Tested(result.experiment.name, metric, test_set, statistic, tables))
+        tested.append(TestedRow(result.experiment.name, metric, test_set, statistic, tables))
     lines = [
         {
             "paper": result.experiment.paper,
@@ -80,7 +81,7 @@ def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Arti
     if data is None:
         return None
     e = result.experiment
-    problem = e.recipe.stages(e.model, e.train, 0)["model"].settings.problem
+    problem = e.recipe.stages(e.model, e.train, 0)["model"].settings.objective
     examples = problem.examples([shard.path for shard in shards(data)])
     tokens = examples.lengths.sum() / problem.count(examples, np.arange(len(examples)))
     histories = [history(one) for one in trained]

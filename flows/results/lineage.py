@@ -31,7 +31,7 @@ class Lineage:
         if len(run) >= FEWEST_DIGITS and (found := [a for key, a in self.artifacts.items() if key.startswith(run)]):
             return found[0]
         labelled = {a.manifest["label"]: a for a in self.artifacts.values()}
-        scored = (a for a in self.artifacts.values() if "scores" in a.meta and "experiment" in a.about)
+        scored = (a for a in self.artifacts.values() if "scores" in a.meta and a.about)
         named = {f"{a.about['experiment']} seed {a.about['seed']}": a for a in scored}
         if what in labelled or what in named:
             return labelled.get(what) or named[what]

@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.flows.experiments.experiment import published_results
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.infra.tracking import Tracker
+from phrasemodels.tasks.metrics.compare import finite
 from phrasemodels.tasks.metrics.significance import seed_group
-from phrasemodels.tasks.metrics.verdict import finite
 
 VIEWS = {
     "runs": "MLflow runs: run_id, name, kind, status, experiment, paper, system, corpus, profile, seed, started, seconds",
@@ -31,9 +32,6 @@ VIEWS = {
     "verdicts": "title, system, variant, metric, published, ours, half_width, seeds, verdict, reason",
     "published": "data/published_results.csv: paper, table_, system, variant, dataset, split, metric, value, ...",
 }
-
-# what was wanted and what was answered, in predictions of all problems
-ANSWERS = (("reference", "hypothesis"), ("gold", "label"), ("answer", "predicted"))
 
 # what paper 001's Table 1 prints of each corpus, beside what it prints: phrases a sentence, and words a phrase
 TABLE_1 = r"""
@@ -132,13 +130,14 @@ def _predictions(store: Store, tracker: Tracker) -> pa.Table:
     columns |= {"hypothesis": words, "score": pa.float64(), "train_key": text}
     columns |= {"licences": text, "redistributable": pa.bool_()}
     tables = [_table(columns, [])]
+    pairs = {experiment.recipe.answer_columns for experiment in experiments()}
     for artifact in store.artifacts():
         model, file = artifact.manifest["parts"]["inputs"].get("model"), "predictions.arrow"
         if model is None or file not in artifact.manifest["files"]:
             continue
         table = read_shard(artifact.file(file))
-        asked = next(((a, b) for a, b in ANSWERS if {a, b} <= set(table.column_names)), None)
-        names = {"grp": "group", **(dict(zip(("reference", "hypothesis"), asked, strict=True)) if asked else {})}
+        answers = next((pair for pair in pairs if pair and set(pair) <= set(table.column_names)), None)
+        names = {"grp": "group", **(dict(zip(("reference", "hypothesis"), answers, strict=True)) if answers else {})}
         known: dict[str, Any] = {"experiment": _training_name(artifact), "train_key": model}
         known |= {"licences": ", ".join(artifact.meta["licences"]), "redistributable": artifact.meta["redistributable"]}
         made = [
@@ -152,12 +151,9 @@ def _predictions(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def _training_name(artifact: Artifact) -> str:
-    """EXPERIMENT seed N of what was made by a model."""
-    return (
-        f"{artifact.about['experiment']} seed {artifact.about['seed']}"
-        if artifact.about
-        else artifact.manifest["label"]
-    )
+    """EXPERIMENT seed N of the training that an artifact belongs to, or its label."""
+    about = artifact.about
+    return f"{about['experiment']} seed {about['seed']}" if about else artifact.manifest["label"]
 
 
 def _column(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:

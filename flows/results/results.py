@@ -14,8 +14,8 @@ from phrasemodels.flows.experiments.catalogue import PROFILES, experiments
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.infra.tracking import Tracker
+from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite
 from phrasemodels.tasks.metrics.significance import seed_group
-from phrasemodels.tasks.metrics.verdict import Tested, differences, finite
 
 TRAININGS = ("train", "train_restarts")  # steps that make weights
 KEPT = Path(__file__).resolve().parents[2] / "results"
@@ -107,7 +107,8 @@ def kept_results(folder: Path = KEPT) -> Iterator[Result]:
                 rows.append({**row, "metric": answer[1].metric, "intervals": _intervals(row["values"])})
                 known.append(answer)
         tested = [
-            _tested(path.parent, row, answer, experiment) for row, (experiment, answer) in zip(rows, known, strict=True)
+            _tested(path.parent, row, answer, experiment.sibling(experiment.baseline) if experiment.baseline else "")
+            for row, (experiment, answer) in zip(rows, known, strict=True)
         ]
         for row, answer, against in zip(rows, known, differences(tested), strict=True):
             runs = [{"seed": seed, "score": "", "train": "", "run": ""} for seed in row["seeds"]]
@@ -119,8 +120,7 @@ def _intervals(values: Mapping[str, list[float]]) -> dict[str, Any]:
     return {name: finite(asdict(seed_group(one))) for name, one in values.items()}
 
 
-def _tested(folder: Path, row: Mapping[str, Any], answer: Answer, experiment: Experiment) -> Tested:
+def _tested(folder: Path, row: Mapping[str, Any], answer: Answer, baseline: str) -> TestedRow:
     names = [row["sentences"]] if isinstance(row["sentences"], str) else row["sentences"]
     tables = [read_shard(folder / name) for name in names] if answer.statistic else []
-    baseline = experiment.sibling(experiment.baseline) if experiment.baseline else ""
-    return Tested(row["experiment"], answer.metric, str(row["test_set"]), answer.statistic, tables, baseline)
+    return TestedRow(row["experiment"], answer.metric, str(row["test_set"]), answer.statistic, tables, baseline)

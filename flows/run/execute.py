@@ -19,8 +19,7 @@ from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, ray_map, ru
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.parsers.parse import parse, plant
-from phrasemodels.tasks.prepare.sharded import history
-from phrasemodels.tasks.train.loop import train
+from phrasemodels.tasks.train.loop import history, train
 
 
 @dataclass(frozen=True)

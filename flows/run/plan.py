@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
-
 from phrasemodels.data.store.step import Step, with_dependencies
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
-from phrasemodels.tasks.prepare.leaks import leaks
+from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
 
 
 @dataclass(frozen=True)
@@ -30,14 +28,9 @@ class Plan:
         return Step(compare, self.table.title, CompareSettings(self.table.title, rows, self.table.seeds), inputs)
 
     @cached_property
-    def leaks(self) -> dict[str, Step]:
-        """By experiment, the step that counts test records that stand verbatim in the training set."""
-        return {experiment.name: _leak(experiment) for experiment in self.table.experiments}
-
-    @cached_property
     def steps(self) -> list[Step]:
         """All steps, inputs first; the comparison comes last."""
-        return with_dependencies([*self.leaks.values(), self.comparison])
+        return with_dependencies([*(experiment.leak for experiment in self.table.experiments), self.comparison])
 
     @cached_property
     def owners(self) -> dict[str, Pipeline]:
@@ -60,8 +53,3 @@ def _rows(experiment: Experiment) -> list[RowSettings]:
         )
         for answer in experiment.answers
     ]
-
-
-def _leak(experiment: Experiment) -> Step:
-    corpus = experiment.recipe.corpus
-    return Step(leaks, f"leaks {corpus.name}", None, {split: corpus.split(split) for split in ("train", "test")})

@@ -15,7 +15,7 @@ from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.registry import register
 from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, flatten
-from phrasemodels.tasks.prepare.sharded import history
+from phrasemodels.tasks.train.loop import history
 
 SERVED = Path(__file__).with_name("served.py")
 FINAL = ("parameters", "dev_loss", "train_seconds", "peak_memory_mib")  # metrics of a training that has ended

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from phrasemodels.flows.results.finished import FinishedTable
 from prefect import flow, runtime, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
@@ -17,6 +16,7 @@ from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.report.table import write_report
+from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.run.attempts import attempt
 from phrasemodels.flows.run.execute import Execution

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels.layers import checks
-from phrasemodels.layers.blocks import UNKNOWN
+from phrasemodels.layers.ids import UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Parts of a Transformer besides attention: residual styles, feed-forward, positions, embeddings, special ids.
+"""Parts of a Transformer besides attention: residual styles, feed-forward, positions and embeddings.
 
 Shapes: B batch, n tokens, d model width.
 """
@@ -8,7 +8,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-PAD, UNKNOWN, BEGIN, END = range(4)  # the first four ids of a vocabulary
 Sublayer = Callable[[Tensor], Tensor]
 
 

@@ -5,7 +5,7 @@ A field that is a tuple must not be empty, and each of its numbers is checked.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 
@@ -32,6 +32,13 @@ def not_negative(config: Any, *names: str) -> None:
 def share(config: Any, *names: str) -> None:
     """Require numbers of at least 0 and below 1, such as a dropout."""
     _require(config, names, lambda x: 0 <= x < 1, "at least 0 and below 1")
+
+
+def one_of(config: Any, name: str, choices: Collection[Any]) -> None:
+    """Require one of some values."""
+    value = getattr(config, name)
+    if value not in choices:
+        raise ValueError(f"{name}={value}: must be one of {', '.join(map(str, choices))}")
 
 
 def divides(config: Any, part: str, whole: str) -> None:

@@ -15,7 +15,7 @@ from phrasemodels.encoders import check_output
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.layers import checks
 from phrasemodels.layers.attention_weights import SoftmaxWeights
-from phrasemodels.layers.blocks import PAD
+from phrasemodels.layers.ids import PAD
 
 
 class SourceEncoderConfig(Protocol):

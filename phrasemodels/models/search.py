@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from phrasemodels.layers import checks
-from phrasemodels.layers.blocks import BEGIN, END, PAD, UNKNOWN
+from phrasemodels.layers.ids import BEGIN, END, PAD, UNKNOWN
 
 
 class IncrementalDecoder(Protocol):

@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from phrasemodels.encoders import EncoderConfig, check_output
 from phrasemodels.layers import checks
 from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.blocks import PAD, AddNorm, Residual, TokenEmbedding, feed_forward, token_mask
+from phrasemodels.layers.blocks import AddNorm, Residual, TokenEmbedding, feed_forward, token_mask
+from phrasemodels.layers.ids import PAD
 
 Extend = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # new keys and values -> all keys and values
 

@@ -1,1 +1,1 @@
-"""Metrics, one module each, the statistics that compare systems, and the verdict on a published number."""
+"""Metrics, a module each; tests of significance, and verdicts on published numbers."""

@@ -1,4 +1,4 @@
-"""What is wrong with a logical form, in the three kinds of paper 002's Table 6, by rule and not by eye."""
+"""Kinds of errors in logical forms: the three of paper 002's Table 6, which the authors told apart by hand, by rule."""
 
 from collections import Counter
 
@@ -10,11 +10,11 @@ LOGIC = BINDERS | {"and", "or", "not", "="}
 
 
 def error_kind(wrong: str, gold: str) -> str:
-    """The kind of error of a form that is not the gold one.
+    """Return the kind of error of a form that differs from the gold one.
 
-    Missing: it has some of the gold predicates and no other. Predicate: it has one that the gold form has not. Role:
-    its predicates are the gold ones, but their entities are not. Other: brackets, variables, operators, or a predicate
-    too often.
+    PREDICATE: it has a predicate that the gold form lacks. MISSING: it lacks a gold predicate and has no other. ROLE: it
+    has the gold predicates, with other entities. OTHER: the rest, such as brackets, variables, operators, or a repeated
+    predicate.
     """
     (ours, our_facts), (theirs, their_facts) = _read(wrong), _read(gold)
     if ours.keys() - theirs.keys():
@@ -25,7 +25,7 @@ def error_kind(wrong: str, gold: str) -> str:
 
 
 def _read(form: str) -> tuple[Counter[str], Counter[tuple[str, str]]]:
-    """How often each predicate occurs; and each entity under the predicate in whose bracket it stands."""
+    """Return the counts of predicates, and of entities with the predicate in whose bracket they stand."""
     predicates: Counter[str] = Counter()
     facts: Counter[tuple[str, str]] = Counter()
     open_brackets, before = [""], ""
@@ -37,9 +37,8 @@ def _read(form: str) -> tuple[Counter[str], Counter[tuple[str, str]]]:
         elif before == "(":
             open_brackets[-1] = token
             predicates[token] += token not in LOGIC
-        elif token[0] not in "$?" and not (
-            open_brackets[-1] in BINDERS and before[0] in "$?"
-        ):  # else a variable, its type
+        # what is neither a variable nor, behind one, its type is an entity
+        elif token[0] not in "$?" and not (open_brackets[-1] in BINDERS and before[0] in "$?"):
             facts[open_brackets[-1], token] += 1
         before = token
     return +predicates, facts

@@ -1,8 +1,8 @@
-"""When two logical forms count as the same: exact match, the published logic match, and a strict match of our own.
+"""Equality of logical forms: exact match, the published logic match, and a stricter structure match of our own.
 
-Logic match is that of Dong and Lapata (2018) as paper 002 uses it (section 3.5 of the specification names its steps):
-its quirks are kept, since published numbers rest on them. It sorts arguments before it renames variables, so it is not
-quite invariant to their names, and knows neither `?x` nor operators spelled in another way.
+Logic match is that of Dong and Lapata (2018), as paper 002 uses it (section 3.5 of the specification names its steps),
+with its quirks, since published numbers rest on them: it sorts arguments before it renames variables, so it is not quite
+invariant to their names, and it knows neither `?x` nor other spellings of operators.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,13 +17,13 @@ WITHOUT_DUPLICATES = ("and", "or")
 
 @dataclass
 class Form:
-    """Tokens and forms in a row, in brackets or not."""
+    """A sequence of tokens and forms, with brackets around it or without."""
 
     parts: "list[Form | str]"
     bracketed: bool
 
     def tokens(self) -> list[str]:
-        """The form as it is written; a ValueError for brackets around fewer than two tokens."""
+        """Return the form as tokens. ValueError: brackets around fewer than two tokens."""
         inside = [token for part in self.parts for token in ([part] if isinstance(part, str) else part.tokens())]
         if not self.bracketed:
             return inside
@@ -36,12 +36,13 @@ class Form:
 
 
 def exact_match(hypothesis: str, reference: str) -> bool:
-    """The same line, but for spaces around it."""
+    """Return whether two lines are equal, apart from spaces around them."""
     return hypothesis.strip() == reference.strip()
 
 
 def logic_match(hypothesis: str, reference: str) -> bool:
-    """Exact match, or the same tree after normalisation; what cannot be read, or is too deep, matches nothing else."""
+    """Return whether two forms are equal as they are or normalised. A form that cannot be read, or is too deep, matches
+    only itself."""
     if exact_match(hypothesis, reference):
         return True
     try:
@@ -51,14 +52,17 @@ def logic_match(hypothesis: str, reference: str) -> bool:
 
 
 def normalised(text: str) -> str:
-    """What logic match compares. The published code writes what it has read and reads it again, before and after, so
-    that more surplus is cut off, and `e e` after `lambda $0` too."""
+    """Return the string that logic match compares.
+
+    As in the published code, the form is written and read again before and after: this cuts off more surplus brackets,
+    and both of `e e` after `lambda $0`.
+    """
     form = ordered(read(str(read(text))))
     return str(read(" ".join(renamed(form.tokens())))).lower()
 
 
 def read(text: str) -> Form:
-    """A form; `)` must stand apart. Surplus `)` are cut off the end, missing ones go to the end."""
+    """Read a form whose `)` are tokens by themselves. Surplus `)` are cut off the end, missing ones are added there."""
     return _read(text.replace("(", "( ").split())
 
 
@@ -84,7 +88,7 @@ def _read(tokens: list[str]) -> Form:
 
 
 def _end(tokens: list[str], begin: int) -> int:
-    """Where the bracket that opens at `begin` closes, or the end of the tokens."""
+    """Return the index at which the bracket that opens at `begin` closes, or the number of tokens."""
     depth = 0
     for i in range(begin, len(tokens)):
         depth += (tokens[i] == "(") - (tokens[i] == ")")
@@ -94,13 +98,15 @@ def _end(tokens: list[str], begin: int) -> int:
 
 
 def _is_type(tokens: list[str], i: int) -> bool:
-    """The `e` of `lambda $0 e`."""
+    """Return whether token i is the type of a variable: the `e` of `lambda $0 e`."""
     return i >= 2 and len(tokens[i]) == 1 and tokens[i - 1].startswith("$") and tokens[i - 2] == "lambda"
 
 
 def ordered(form: Form) -> Form:
-    """Arguments of commutative operators in the order of their strings, inner ones first; and/or without duplicates, an
-    `and` among its own arguments included. A form of one part is left as it is."""
+    """Return the form with sorted arguments of commutative operators, inner forms first, and/or without duplicates.
+
+    A duplicate may be the operator itself, an `and` among its own arguments. A form of one part stays as it is.
+    """
     if len(form.parts) < 2:
         return form
     parts = [part if isinstance(part, str) else ordered(part) for part in form.parts]
@@ -114,7 +120,7 @@ def ordered(form: Form) -> Form:
 
 
 def renamed(tokens: Iterable[str]) -> list[str]:
-    """Tokens that begin with $ become $0, $1, ... in the order of their appearance."""
+    """Return the tokens with variables named $0, $1, ... in order of appearance; a variable begins with $."""
     names: dict[str, str] = {}
     return [names.setdefault(token, f"${len(names)}") if token.startswith("$") else token for token in tokens]
 
@@ -124,8 +130,8 @@ COMMUTATIVE = frozenset(("and", "or", "=", "next_to:t"))
 
 
 def structure_match(hypothesis: str, reference: str) -> bool:
-    """Whether two well-formed forms differ in nothing but the names of bound variables and the order, for and/or also
-    the repetition, of arguments that commute; what is too deep matches nothing."""
+    """Return whether two well-formed forms are equal but for names of bound variables and the order of arguments that
+    commute (of and/or also their repetition). A form that is too deep matches nothing."""
     try:
         return structure(hypothesis) == structure(reference)
     except (ValueError, RecursionError):
@@ -133,16 +139,16 @@ def structure_match(hypothesis: str, reference: str) -> bool:
 
 
 def structure(text: str) -> str:
-    """The form that stands for all that `structure_match` calls the same. ValueError: brackets that do not match.
+    """Return the canonical form of all forms that `structure_match` calls equal. ValueError: unbalanced brackets.
 
-    A variable is bound from the operator before it to the end of its bracket. It is called by how many are bound around
-    it, which does not depend on the order of arguments.
+    A variable is bound from the operator before it to the end of its bracket. Its name becomes the number of variables
+    bound around it, which does not depend on the order of arguments.
     """
     return _structure(_strict(text.replace("(", " ( ").replace(")", " ) ").split()), {}, 0)
 
 
 def _strict(tokens: list[str]) -> Form:
-    """Brackets that match and hold something, around everything or nothing."""
+    """Read a form whose brackets are balanced and not empty. ValueError: another one."""
     open_forms = [Form([], False)]
     for token in tokens:
         if token == "(":
@@ -150,12 +156,12 @@ def _strict(tokens: list[str]) -> Form:
         elif token == ")":
             closed = open_forms.pop()
             if not open_forms or not closed.parts:
-                raise ValueError(f"{' '.join(tokens)}: a bracket that closes nothing")
+                raise ValueError(f"{' '.join(tokens)}: a bracket closes nothing; remove it")
             open_forms[-1].parts.append(closed)
         else:
             open_forms[-1].parts.append(token)
     if len(open_forms) > 1 or not tokens:
-        raise ValueError(f"{' '.join(tokens)}: a bracket is open")
+        raise ValueError(f"{' '.join(tokens)}: a bracket is not closed; close it")
     return open_forms[0]
 
 

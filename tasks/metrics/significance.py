@@ -1,7 +1,7 @@
-"""Is one system better than another? Seeds and sentences as two sources of chance, on the same test sentences.
+"""Tests of whether one system is better than another on the same test sentences, with chance in seeds and in sentences.
 
-Everything here needs only statistics that are summed over sentences before a metric is taken of them: S seeds, n
-sentences, K statistics, R resamples. What a metric makes of sums (..., K) is a function that is passed in.
+They need only the statistics that are summed over sentences before a metric is computed; the metric is a function of the
+sums, (..., K) -> (...). Shapes: S seeds, n sentences, K statistics, R resamples.
 """
 
 import math
@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 FEWEST_SEEDS = 3
-BLOCK = 4_000_000  # weights of sentences held at a time: 32 MB
+BLOCK = 4_000_000  # weights of sentences in memory at a time: 32 MB
 
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """Mean over seeds, standard deviation, and half the width of the 95 % interval (Student's t); n seeds.
-
-    With one seed deviation and half width are NaN.
-    """
+    """Mean over n seeds, standard deviation, and half the width of the 95 % interval (Student's t). With one seed,
+    deviation and half width are NaN."""
 
     mean: float
     deviation: float
@@ -30,12 +28,12 @@ class SeedGroup:
 
     @property
     def warning(self) -> str:
-        """What to think of few seeds; empty from three on."""
+        """A warning about too few seeds; empty from three seeds on."""
         return "" if self.n >= FEWEST_SEEDS else f"{self.n} seed{'s' * (self.n > 1)}; a verdict needs {FEWEST_SEEDS}"
 
 
 def seed_group(values: Sequence[float]) -> SeedGroup:
-    """The seed group of one value a seed."""
+    """Summarise one value a seed."""
     from scipy import stats
 
     n = len(values)
@@ -47,51 +45,18 @@ def seed_group(values: Sequence[float]) -> SeedGroup:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A metric by its per-sentence statistics: the column of sentences.arrow that holds them, and its value (0 to 100)
-    of their sums, (..., K) -> (...)."""
+    """A metric as a function of per-sentence statistics: the column of sentences.arrow that has them, and the value
+    (0 to 100) of their sums, (..., K) -> (...)."""
 
     column: str
     value: Callable[[Array], Array]
 
 
-def bleu_of(sums: Array) -> Array:
-    """Corpus BLEU without smoothing, of lengths of hypothesis and reference, then matches and totals of 1- to 4-grams."""
-    hypothesis, reference, matches, totals = sums[..., 0], sums[..., 1], sums[..., 2:6], sums[..., 6:10]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        precision = np.log(matches / totals).mean(-1)
-        penalty = np.minimum(0.0, 1 - reference / hypothesis)
-        return np.nan_to_num(100 * np.exp(precision + penalty), nan=0.0)
-
-
-def accuracy_of(sums: Array) -> Array:
-    """Share of what is right, of (right, all): exact match, tags, attachments."""
-    return 100 * sums[..., 0] / sums[..., 1]
-
-
-def f1_of(sums: Array) -> Array:
-    """F1 of (matched, predicted, gold): labelled brackets."""
-    return 200 * sums[..., 0] / (sums[..., 1] + sums[..., 2])
-
-
-def correlation_of(sums: Array) -> Array:
-    """Pearson's r times 100, of (1, x, y, x², y², xy). With ranks in the whole test set for x and y: Spearman's ρ."""
-    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(100 * (n * xy - x * y) / np.sqrt((n * xx - x**2) * (n * yy - y**2)), nan=0.0)
-
-
-def correlation_statistics(x: Array, y: Array) -> Array:
-    """Per sentence (n, 6), what `correlation_of` takes sums of."""
-    return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], -1)
-
-
-BLEU = Statistic("bleu_counts", bleu_of)
-
-
 @dataclass(frozen=True)
 class Difference:
-    """A system minus its baseline: mean over seeds, 95 % interval and p of the two-level bootstrap, and p of approximate
-    randomisation, which knows of sentences alone. With one seed no interval speaks of other seeds."""
+    """A system minus its baseline: difference of means over seeds, 95 % interval [low, high] and p of the two-level
+    bootstrap, and p of approximate randomisation, which sees chance in sentences only. With one seed the interval says
+    nothing about other seeds."""
 
     difference: float
     low: float
@@ -103,10 +68,11 @@ class Difference:
 
 
 def difference(ours: Array, base: Array, value: Callable[[Array], Array], resamples: int = 1000) -> Difference:
-    """Compare two systems by the statistics of their seeds (S, n, K) on the same sentences. Deterministic."""
+    """Compare two systems by their statistics (S, n, K) on the same sentences. Deterministic. ValueError: the systems have
+    different numbers of sentences."""
     if ours.shape[1:] != base.shape[1:]:
         raise ValueError(f"the systems were tested on other sentences: {ours.shape[1]} and {base.shape[1]}")
-    from scipy import stats  # here, so that a box that only trains does without it
+    from scipy import stats  # not at the top: machines that only train do not need scipy
 
     rng = np.random.default_rng(0)
     found, error, freedom = two_level_bootstrap(ours, base, value, resamples, rng)
@@ -119,12 +85,12 @@ def difference(ours: Array, base: Array, value: Callable[[Array], Array], resamp
 def two_level_bootstrap(
     ours: Array, base: Array, value: Callable[[Array], Array], resamples: int, rng: np.random.Generator
 ) -> tuple[float, float, float]:
-    """Difference of means over seeds, its standard error, degrees of freedom (Satterthwaite).
+    """Return the difference of means over seeds, its standard error, and degrees of freedom (Satterthwaite).
 
-    A resample draws seeds of each system, then sentences, the same for both. Taken plainly, that is wrong for the few
-    seeds one has: n of n seeds vary too little, and since every seed meets the same sentences, their noise counts twice
-    (Owen 2007). So the deviations of seeds are rescaled to the variance that is left when the noise of the sentences is
-    taken out (reflation: Carpenter, Goldstein & Rasbash 2003), and sentences are resampled for all seeds at once.
+    A resample draws seeds of each system, then sentences, the same for both systems. With few seeds the plain bootstrap
+    is wrong: n draws of n seeds vary too little, and the noise of sentences counts twice because all seeds see the same
+    ones (Owen 2007). So the deviations of seeds are rescaled to the variance that is left without the noise of sentences
+    (reflation: Carpenter, Goldstein & Rasbash 2003), and sentences are resampled for all seeds at once.
     """
     weights = _resampled(ours.shape[1], resamples, rng)
     means, replicates = zip(*(_values(x, value, weights) for x in (ours, base)), strict=True)
@@ -143,13 +109,13 @@ def two_level_bootstrap(
 
 
 def _seed_variance(mean: Array, replicate: Array) -> float:
-    """Variance between seeds without that of sentences, from the values of seeds (S) and their replicates (R, S)."""
+    """Return the variance between seeds without that of sentences, of values (S) and their replicates (R, S)."""
     noise = (replicate - replicate.mean(1, keepdims=True)).var(0).mean() * len(mean) / (len(mean) - 1)
     return float(max(0.0, mean.var(ddof=1) - noise))
 
 
 def _resampled(n: int, resamples: int, rng: np.random.Generator) -> Callable[[Array], Array]:
-    """Sums (R, ...) of statistics (n, ...) over sentences drawn with replacement, the same ones at every call."""
+    """Return a function that sums statistics (n, ...) over R draws of sentences with replacement, the same at each call."""
     drawn = rng.integers(0, n, (resamples, n), dtype=np.int32)
     step = max(1, BLOCK // n)
 
@@ -167,15 +133,15 @@ def _resampled(n: int, resamples: int, rng: np.random.Generator) -> Callable[[Ar
 
 
 def _values(x: Array, value: Callable[[Array], Array], sums: Callable[[Array], Array]) -> tuple[Array, Array]:
-    """Values of the seeds (S), and of each resample (R, S)."""
+    """Return the metric's values of the seeds (S), and of each resample (R, S), for statistics x (S, n, K)."""
     return value(x.sum(1)), value(sums(np.moveaxis(x, 0, 1)))
 
 
 def approximate_randomisation(
     ours: Array, base: Array, value: Callable[[Array], Array], resamples: int, rng: np.random.Generator
 ) -> float:
-    """p of two systems with as many seeds each: how often exchanging the outputs of random sentences, of all seeds at
-    once, makes a difference as large. NaN if one has more seeds than the other."""
+    """Return p: how often exchanging the systems' outputs for random sentences, in all seeds at once, makes a difference
+    as large as the observed one. NaN if the systems have different numbers of seeds."""
     if len(ours) != len(base):
         return math.nan
     n = ours.shape[1]
@@ -191,7 +157,7 @@ def approximate_randomisation(
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """The p values of a table, corrected so that all its claims together err with at most α (Holm 1979)."""
+    """Return p values corrected for multiple tests, so that the family errs with probability at most α (Holm 1979)."""
     corrected, before = [0.0] * len(ps), 0.0
     for rank, index in enumerate(np.argsort(ps, kind="stable")):
         before = max(before, min(1.0, (len(ps) - rank) * ps[index]))

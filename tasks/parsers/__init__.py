@@ -1,1 +1,1 @@
-"""Steps that parse text: Stanza, our own parser, and the training of Stanza's models."""
+"""Steps that parse text: their back ends, Stanza's models and their training."""

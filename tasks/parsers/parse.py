@@ -1,4 +1,4 @@
-"""Sentences to trees: one step a shard, and any back end that gives TREES row by row."""
+"""The steps that parse text, with any back end: TREES of a column, or records with trees where they lack them."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,57 +16,58 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job, digest_of
-from phrasemodels.tasks.prepare.sharded import HISTORY, SHARD, map_shards
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
+from phrasemodels.tasks.train.loop import HISTORY
 
 NO_WORDS = "no words"
 NO_TREE = "the corpus has no tree"
 UNKNOWN_TAG = "X"
 TREE_OF = {"text": "tree", "premise": "premise_tree", "hypothesis": "hypothesis_tree"}  # columns of records
 
-
 Folders = Mapping[str, Path]
 
 
-class Parser(Protocol):
-    """A back end; what it is made of decides the key."""
+class ParserBackend(Protocol):
+    """A parser; its fields are part of the key of the steps that use it."""
 
     def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
-        """TREES of the sentences in a column, row by row; `models` are the folders of what it needs, by name. What it
-        cannot parse has a reason, and a flat tree."""
+        """Return TREES of the sentences in a column, row by row; models: the folders that it needs, by name. A sentence
+        that it cannot parse has a flat tree, and the reason."""
 
 
 @dataclass(frozen=True)
-class Models:
-    """The models of a parser as the input of a step, named by what they hold."""
+class ParserModels:
+    """The models of a parser as the input of a step. Its key is a digest of their content."""
 
     path: Path
     meta: Mapping[str, Any]
     key: str
 
 
-def models_of(artifact: Artifact) -> Models:
-    """The models in an artifact; the digests of their files are the key, but for how long it took to train them."""
+def models_of(artifact: Artifact) -> ParserModels:
+    """Return the models in an artifact. Their key is the digests of all files but the history, which has seconds."""
     digests = {name: file["sha256"] for name, file in artifact.manifest["files"].items() if name != HISTORY}
-    return Models(artifact.path, artifact.meta, digest_of(digests)[:32])
+    return ParserModels(artifact.path, artifact.meta, digest_of(digests)[:32])
 
 
 @dataclass(frozen=True)
-class Parse:
-    """Which column is parsed, and by what: tokens, or text whose words are apart by spaces."""
+class ParseColumn:
+    """A parser, and the column that it parses: tokens, or text whose words are separated by spaces."""
 
-    parser: Parser
+    parser: ParserBackend
     column: str = "tokens"
 
 
-def parse(job: Job, settings: Parse) -> dict[str, Any]:
-    """TREES shards of any records, by what else is in job.inputs if the parser needs models; counts what has no tree."""
+def parse(job: Job, settings: ParseColumn) -> dict[str, Any]:
+    """Write TREES shards of any records job.inputs["rows"], and count the rows without a tree by reason. All other inputs are
+    models of the parser."""
     others = {name: models_of(given) for name, given in job.inputs.items() if name != "rows"}
     return {"record": "trees", **counted(job, map_shards(job, parse_shard, settings, None, **others))}
 
 
-def parse_shard(job: Job, settings: Parse) -> dict[str, Any]:
-    """TREES of one shard."""
+def parse_shard(job: Job, settings: ParseColumn) -> dict[str, Any]:
+    """Write the TREES of one shard. ValueError: there is no such column, or the parser gave another number of rows."""
     path = job.inputs["shard"].path
     table = read_shard(path)
     if settings.column not in table.column_names:
@@ -78,59 +79,59 @@ def parse_shard(job: Job, settings: Parse) -> dict[str, Any]:
     return {"dropped": 0, **write_shard(job.out / SHARD, made)}
 
 
-Wanted = Callable[[pa.ChunkedArray], pa.ChunkedArray]  # trees of a corpus to which ones are made
+Choose = Callable[[pa.ChunkedArray], pa.ChunkedArray]  # trees of the corpus (rows) -> which rows get a new one (rows)
 
 
 def where_missing(trees: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Where a corpus has no tree."""
+    """Rows without a tree get one."""
     return pc.equal(trees, "")
 
 
 def everywhere(trees: pa.ChunkedArray) -> pa.ChunkedArray:
-    """In place of the trees of a corpus, too."""
+    """All rows get a tree, in place of that of the corpus."""
     return pc.is_valid(trees)
 
 
 @dataclass(frozen=True)
-class Plant:
-    """What makes trees, and which ones. divide: text into words, which have to be those that are read beside the tree."""
+class PlantTrees:
+    """A parser, and the rows that get its trees. divide: the tokeniser of the encoder that reads the trees."""
 
-    parser: Parser
-    wanted: Wanted = where_missing
+    parser: ParserBackend
+    wanted: Choose = where_missing
     divide: Tokeniser = spaces
 
 
-def plant(job: Job, settings: Plant) -> dict[str, Any]:
-    """The same PAIRS or SENTENCES with a parser's tree wherever one is wanted, by what else is in job.inputs if the
-    parser needs models; what cannot be parsed keeps its row, with the reason."""
+def plant(job: Job, settings: PlantTrees) -> dict[str, Any]:
+    """Write the PAIRS or SENTENCES job.inputs["rows"] with a parser's trees where they are wanted. All other inputs are models
+    of the parser. A row that cannot be parsed stays, with the reason."""
     others = {name: models_of(given) for name, given in job.inputs.items() if name != "rows"}
     return counted(job, map_shards(job, plant_shard, settings, None, **others))
 
 
-def plant_shard(job: Job, settings: Plant) -> dict[str, Any]:
-    """One shard with trees."""
+def plant_shard(job: Job, settings: PlantTrees) -> dict[str, Any]:
+    """Write one shard with trees. ValueError: it has no column of trees."""
     path = job.inputs["shard"].path
     table = read_shard(path)
     columns_ = [
         column for column, tree in TREE_OF.items() if column in table.column_names and tree in table.column_names
     ]
     if not columns_:
-        raise ValueError(f"{path}: there is nothing to give trees to among {', '.join(table.column_names)}")
+        raise ValueError(f"{path}: no sentence with a tree among the columns {', '.join(table.column_names)}")
     models = {name: given.path for name, given in job.inputs.items() if name != "shard"}
     for column in columns_:
         table = planted(table, column, settings, models)
     return {"dropped": 0, **write_shard(job.out / SHARD, table)}
 
 
-def planted(table: pa.Table, column: str, settings: Plant, models: Folders) -> pa.Table:
-    """The table with trees of a column where they are wanted; a sentence that cannot be parsed adds to the row's
-    reason."""
+def planted(table: pa.Table, column: str, settings: PlantTrees, models: Folders) -> pa.Table:
+    """Return the table with the parser's trees of a column where they are wanted; the reason why a sentence cannot be parsed
+    is appended to that of the row."""
     name = TREE_OF[column]
     chosen = settings.wanted(table[name])
     asked = table.filter(chosen)
     texts = pa.array([" ".join(settings.divide(text, "en")) for text in asked[column].to_pylist()], pa.string())
     places = texts.dictionary_encode().indices.to_numpy()
-    first = np.unique(places, return_index=True)[1]  # a premise of several pairs is parsed once
+    first = np.unique(places, return_index=True)[1]  # equal sentences are parsed once
     asked = asked.set_column(asked.schema.get_field_index(column), column, texts).take(pa.array(first))
     made = settings.parser.analyse(asked, column, models).take(pa.array(places))
     why = pc.if_else(pc.equal(made["reason"], ""), "", pc.binary_join_element_wise(column, made["reason"], ": "))
@@ -150,7 +151,7 @@ def _set(table: pa.Table, name: str, where: pa.ChunkedArray, values: pa.ChunkedA
 
 
 def counted(job: Job, meta: dict[str, Any]) -> dict[str, Any]:
-    """A stage's meta with how many rows cannot be used, by reason."""
+    """Return the meta of shards with the number of unusable rows by reason."""
     found: Counter[str] = Counter()
     for shard in meta["shards"]:
         found.update(reasons(read_shard(job.out / shard["file"])))
@@ -158,10 +159,11 @@ def counted(job: Job, meta: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Gold:
-    """The trees that the corpus has."""
+class GoldTrees:
+    """The trees of the corpus, in place of a parser's."""
 
     def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
+        """Return TREES of a column. ValueError: the corpus has no trees of it."""
         if table.schema.equals(TREES):
             return table
         name = TREE_OF.get(column, "")
@@ -176,7 +178,7 @@ class Gold:
 
 @dataclass(frozen=True)
 class Analysis:
-    """A row of TREES in the making: n tokens, and what is known of them."""
+    """A row of TREES: n tokens, and their analysis; what is not known is empty. reason: why a sentence is not parsed."""
 
     tokens: Sequence[str]
     tags: Sequence[str] = ()
@@ -188,21 +190,48 @@ class Analysis:
 
 
 def flat(tokens: Sequence[str], reason: str) -> Analysis:
-    """A sentence that cannot be parsed: its words side by side."""
+    """Return the analysis of a sentence that cannot be parsed: a tree of one phrase."""
     tags = (UNKNOWN_TAG,) * len(tokens)
     tree = brackets(Tree(tuple(tokens), tags, (Span(ROOT, 0, len(tokens)),))) if tokens else ""
     return Analysis(tokens, tree=tree, reason=reason)
 
 
 def sentences(table: pa.Table, column: str) -> list[list[str]]:
-    """The tokens of a column: as they are, or text at its spaces."""
+    """Return the tokens of a column of tokens or of text, which is split at spaces."""
     values = table[column].to_pylist()
     return values if pa.types.is_list(table.schema.field(column).type) else [text.split() for text in values]
 
 
 def trees(table: pa.Table, rows: Sequence[Analysis]) -> pa.Table:
-    """TREES of analyses, with the ids and groups of the table that they are of."""
+    """Return analyses as TREES, with the ids and groups of the table that was parsed."""
     names = [field for field in TREES.names if field not in ("id", "group")]
     found = columns(names, ([getattr(row, name) for name in names] for row in rows))
     given = {"id": table["id"].combine_chunks(), "group": table["group"].combine_chunks()}
     return build(TREES, "a parser", found | given, table.num_rows)
+
+
+ParseBatch = Callable[[list[list[str]]], list[Analysis]]
+
+
+def in_batches(parse: ParseBatch, tokens: Sequence[Sequence[str]], size: int, longest: int) -> list[Analysis]:
+    """Return the analysis of each sentence by a back end that parses `size` sentences at a time.
+
+    A sentence that is empty or longer than `longest` is not parsed. If a batch fails, its sentences are parsed one by one;
+    one that fails is flat, with the error as its reason.
+    """
+    analyses = [flat(words, NO_WORDS if not words else f"more than {longest} words") for words in tokens]
+    rows = [row for row, words in enumerate(tokens) if 0 < len(words) <= longest]
+    for first in range(0, len(rows), size):
+        some = rows[first : first + size]
+        for row, analysis in zip(some, _tried(parse, [list(tokens[row]) for row in some]), strict=True):
+            analyses[row] = analysis
+    return analyses
+
+
+def _tried(parse: ParseBatch, some: list[list[str]]) -> list[Analysis]:
+    try:
+        return parse(some)
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if len(some) == 1:
+            return [flat(some[0], f"the parser failed: {type(error).__name__}")]
+        return [analysis for words in some for analysis in _tried(parse, [words])]

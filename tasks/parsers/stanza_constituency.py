@@ -1,6 +1,6 @@
-"""Stanza's trainer of constituency parsers, with scores of our own: its own ones come from CoreNLP, in Java.
+"""Stanza's training program for constituency parsers, with our scores in place of CoreNLP's, which need Java.
 
-Run as a program, `python -m phrasemodels.tasks.parsers.stanza_constituency ...`, with the options of stanza.models.constituency_parser.
+Run it as `python -m phrasemodels.tasks.parsers.stanza_constituency`, with the options of stanza.models.constituency_parser.
 """
 
 import sys
@@ -13,7 +13,7 @@ from phrasemodels.tasks.metrics.parseval import compare
 
 
 class Evaluator:
-    """In place of stanza.server.parser_eval.EvaluateParser."""
+    """Takes the place of stanza.server.parser_eval.EvaluateParser."""
 
     def __init__(self, **options: Any) -> None: ...
 
@@ -25,10 +25,10 @@ class Evaluator:
     ) -> None: ...
 
     def process(self, results: Sequence[Any]) -> SimpleNamespace:
-        """F1 over all trees, and of each: (gold, predictions)."""
+        """Return F1 over all trees, and of each tree; a result has `gold` and `predictions`."""
         counts = [compare(parse(str(r.gold)), parse(str(_tree(r.predictions[0])))) for r in results]
-        sums = [sum(getattr(c, name) for c in counts) for name in ("matched", "gold", "found")]
-        each = [2 * c.matched / max(1, c.gold + c.found) for c in counts]
+        sums = [sum(getattr(c, name) for c in counts) for name in ("matched", "gold", "predicted")]
+        each = [2 * c.matched / max(1, c.gold + c.predicted) for c in counts]
         whole = 2 * sums[0] / max(1, sums[1] + sums[2])
         return SimpleNamespace(f1=whole, kbestF1=None, treeF1=each, HasField=lambda name: False)
 
@@ -38,7 +38,7 @@ def _tree(prediction: Any) -> Any:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Train."""
+    """Train with these options."""
     from stanza.models import constituency_parser
     from stanza.models.constituency import parser_training
 

@@ -1,4 +1,4 @@
-"""A treebank in the files that Stanza's training programs read."""
+"""TREES as the files that Stanza's training programs read."""
 
 import re
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from phrasemodels.data.formats.conllu import sentence_to_conllu
 
 _OPENING = frozenset(["(", "[", "{", "``", "“", "‘", "$", "£", "#"])
 _CLOSING = re.compile(r"[.,;:!?%)\]}”’]+|''|n't|'\w{0,2}|’\w{1,2}", re.IGNORECASE)
-WINDOW = 5  # words on each side that a word is seen with
-WIDTH = 100
+WINDOW = 5  # words on each side of a word
+WIDTH = 100  # of word vectors
 
 
 def spaced(tokens: Sequence[str]) -> list[bool]:
-    """For each token whether a space follows in running text, which treebanks do not always say."""
+    """Return for each token whether a space follows in running text, by rules: not all treebanks say it."""
     return [
         token not in _OPENING and not _CLOSING.fullmatch(following)
         for token, following in zip(tokens, [*tokens[1:], "x"], strict=True)
@@ -26,24 +26,18 @@ def spaced(tokens: Sequence[str]) -> list[bool]:
 
 
 def conllu(table: pa.Table) -> str:
-    """TREES with heads as CoNLL-U; the others are left out."""
-    sentences = [
-        sentence_to_conllu(
-            row["tokens"],
-            row["tags"],
-            row["universal"],
-            row["heads"],
-            row["relations"],
-            ["_" if space else "SpaceAfter=No" for space in spaced(row["tokens"])],
-        )
-        for row in table.to_pylist()
-        if row["heads"]
-    ]
-    return "\n".join(sentences) + "\n"
+    """Return the sentences that have heads as CoNLL-U."""
+    made = []
+    for row in table.to_pylist():
+        if row["heads"]:
+            spaces = ["_" if space else "SpaceAfter=No" for space in spaced(row["tokens"])]
+            arcs = row["heads"], row["relations"]
+            made.append(sentence_to_conllu(row["tokens"], row["tags"], row["universal"], *arcs, spaces))
+    return "\n".join(made) + "\n"
 
 
 def running_text(table: pa.Table) -> str:
-    """The sentences of `conllu` as text, in paragraphs of 20."""
+    """Return the sentences of `conllu` as text, in paragraphs of 20 sentences."""
     sentences = [
         "".join(t + " " * s for t, s in zip(row["tokens"], spaced(row["tokens"]), strict=True)).strip()
         for row in table.to_pylist()
@@ -54,13 +48,15 @@ def running_text(table: pa.Table) -> str:
 
 
 def bracketed(table: pa.Table) -> str:
-    """TREES with phrase structure, a tree a line."""
+    """Return the trees in brackets, one a line."""
     return "".join(f"{tree}\n" for tree in table["tree"].to_pylist() if tree)
 
 
 def write_vectors(table: pa.Table, path: Path) -> int:
-    """Vectors of the words (in lower case) of TREES: positive pointwise mutual information within WINDOW words, reduced
-    to WIDTH by a singular value decomposition. Text, a word a line; returns how many."""
+    """Write vectors of the words (in lower case) as text, a word a line; return the number of words.
+
+    They are positive pointwise mutual information within WINDOW words, reduced to WIDTH by singular value decomposition.
+    """
     sentences = [[token.lower() for token in tokens if " " not in token] for tokens in table["tokens"].to_pylist()]
     words = sorted({word for sentence in sentences for word in sentence})
     ids = {word: place for place, word in enumerate(words)}
@@ -73,7 +69,7 @@ def write_vectors(table: pa.Table, path: Path) -> int:
     information = np.log(counts.data * each.sum() / (each[counts.row] * each[counts.col]))
     matrix = coo_matrix((np.maximum(information, 0), (counts.row, counts.col)), counts.shape).tocsr()
     width = min(WIDTH, len(words) - 1)
-    start = np.random.default_rng(0).standard_normal(len(words))  # the same vectors every time
+    start = np.random.default_rng(0).standard_normal(len(words))  # fixed, so that the vectors are reproducible
     u, s, _ = svds(matrix, width, v0=start)
     vectors = u * np.sqrt(s)
     vectors *= np.sqrt(len(vectors)) / np.linalg.norm(vectors)

@@ -1,8 +1,8 @@
-"""Small Stanza models of a treebank, by Stanza's own training programs, for machines that cannot download its models.
+"""Training of small Stanza models on a treebank, by Stanza's own programs, for machines that cannot download its models.
 
-A program has no limit of time: it is stopped after some minutes of one processor, and the best model so far is taken. No pretrained
-language model is used. Words are their own lemmas. Sizes are those that one core trains in ten minutes a model; constituents,
-which are learned transition by transition, take two and a half times as long.
+Stanza's programs have no time limit: each is stopped after some minutes of processor time, and the best model so far is
+taken. No pretrained language model is used, and words are their own lemmas. The sizes suit ten minutes of one core a model;
+the constituency parser, which learns transition by transition, gets two and a half times as long.
 """
 
 import ctypes
@@ -26,41 +26,51 @@ from phrasemodels.data.formats.trees import brackets, parse
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Job, Step
+from phrasemodels.layers.checks import at_least, positive
 from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
+from phrasemodels.tasks.parsers.stanza import Stanza
 from phrasemodels.tasks.parsers.stanza_files import bracketed, conllu, running_text, write_vectors
-from phrasemodels.tasks.parsers.stanza_parser import Stanza
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.prepare.sharded import read_shards
 
 LANGUAGE, PACKAGE, VECTORS = "en", "own", "own"
 DEPENDS = {"dependencies": [{"model": "pretrain", "package": VECTORS}]}
 COMMON = ("--lang", LANGUAGE, "--shorthand", f"{LANGUAGE}_{PACKAGE}", "--cpu")
-LIMITED = 'ulimit -c 0 && ulimit -S -t "$0" && exec "$@"'  # for so many seconds of processor time
-# On Linux a program ends when we are killed: another one may be in its place by then, writing the same files.
+LIMITED = 'ulimit -c 0 && ulimit -S -t "$0" && exec "$@"'  # $0: seconds of processor time
+# On Linux the program is killed with its parent: otherwise it would write the same files as its successor.
 ENDS_WITH_US = partial(ctypes.CDLL(None).prctl, 1, signal.SIGKILL) if sys.platform == "linux" else None
-DROPOUT = ("--dropout", "0.25", "--word_dropout", "0.15")  # two or three epochs: less than what Stanza means for many
-Arguments = Callable[[Path, str, int], list[str]]  # (folder of the files, word vectors, updates between scores)
+DROPOUT = (
+    "--dropout",
+    "0.25",
+    "--word_dropout",
+    "0.15",
+)  # less than Stanza's defaults, which are for many epochs; these are two or three
+Arguments = Callable[[Path, str, int], list[str]]  # (folder of files, word vectors, updates between scores) -> options
 
 
 @dataclass(frozen=True)
 class TrainParser:
-    """For how many minutes of one processor a model is trained at most; after how many updates, and on how many
-    sentences of dev, it is scored and perhaps kept."""
+    """minutes: of processor time a model at most. every: updates between scores on dev. scored: sentences of dev that are
+    scored; the model with the best score is kept."""
 
     minutes: float = 10.0
     every: int = 50
     scored: int = 500
 
+    def __post_init__(self) -> None:
+        positive(self, "minutes")
+        at_least(self, 1, "every", "scored")
+
 
 def train_parser(job: Job, settings: TrainParser) -> dict[str, Any]:
-    """A folder of models, of job.inputs["train"] and ["dev"], both TREES; scores are on ["test"], by the pipeline.
+    """Write a folder of Stanza models trained on TREES job.inputs["train"] and ["dev"]; report their scores on ["test"].
 
-    Dependencies and constituents are learned from the tags that our tagger gives, because they will see no others.
-    A model that is done is kept in job.checkpoints.
+    Dependency and constituency parsers are trained on tags by the new tagger, because they will see no other tags. Finished
+    models are kept in job.checkpoints.
     """
     files = job.checkpoints
     files.mkdir(parents=True, exist_ok=True)
-    train, dev, test = (stage_table(job.inputs[name]) for name in ("train", "dev", "test"))
+    train, dev, test = (read_shards(job.inputs[name]) for name in ("train", "dev", "test"))
     tables = {"train": train, "dev": dev.take(list(range(0, dev.num_rows, -(-dev.num_rows // settings.scored))))}
     vectors = job.out / LANGUAGE / "pretrain" / f"{VECTORS}.pt"
     vectors.parent.mkdir(parents=True)
@@ -81,7 +91,7 @@ def train_parser(job: Job, settings: TrainParser) -> dict[str, Any]:
 
 
 def _model(processor: str, program: "Program", vectors: str, settings: TrainParser, files: Path) -> Path:
-    """The trained model of a processor. A ValueError if none was kept yet."""
+    """Train the model of a processor, unless it is done; return its file. ValueError: no model was kept in time."""
     folder = files / processor
     model, done = folder / f"{PACKAGE}.pt", folder / "done"
     if not done.exists():
@@ -90,17 +100,19 @@ def _model(processor: str, program: "Program", vectors: str, settings: TrainPars
         options = program.options(files, vectors, settings.every)
         _program(program.module, [*options, *place], 60 * settings.minutes * program.share, files)
         if not model.is_file():
-            raise ValueError(f"no model of {processor} was good enough to keep yet: give it more minutes (see {files})")
+            raise ValueError(
+                f"no {processor} model was kept in {settings.minutes} minutes: give it more (messages: {files})"
+            )
         if processor == "constituency":
-            _say_which_tags(model)
+            _expect_own_tags(model)
         done.touch()
     return model
 
 
 def tagged_by(table: pa.Table, models: Path) -> pa.Table:
-    """TREES with the tags of a tagger in place of their own."""
+    """Return TREES with the tags of a trained tagger."""
     found = Stanza(processors=("pos",)).analyse(table, "tokens", {"models": models})
-    trees = [  # a sentence that is too long for the tagger keeps the tags of its tree
+    trees = [  # a sentence that is too long for the tagger keeps its tags
         brackets(parse(tree)._replace(tags=tuple(tags))) if tree and tags else tree
         for tree, tags in zip(table["tree"].to_pylist(), found["tags"].to_pylist(), strict=True)
     ]
@@ -110,14 +122,14 @@ def tagged_by(table: pa.Table, models: Path) -> pa.Table:
 
 
 def trained(treebank: str, settings: TrainParser) -> Step:
-    """The step that yields models of a treebank by name; `sample` is the generated one."""
+    """Return the step that trains models on a treebank by name; `sample` is the generated one."""
     corpus = SampleCorpus(records=Treebank()) if treebank == "sample" else Corpus(treebank)
     splits = {split: corpus.split(split) for split in ("train", "dev", "test")}
     return Step(train_parser, f"train parser {treebank}", settings, splits)
 
 
 def write_files(table: pa.Table, path: Path) -> None:
-    """PATH.conllu, PATH.ptb, PATH.txt and the tokeniser's PATH.labels and PATH.mwt."""
+    """Write PATH.conllu, PATH.ptb, PATH.txt, and the tokeniser's PATH.labels and PATH.mwt."""
     for suffix, text in ((".conllu", conllu(table)), (".ptb", bracketed(table)), (".txt", running_text(table))):
         path.with_suffix(suffix).write_text(text, encoding="utf-8")
     wanted = [str(path.with_suffix(suffix)) for suffix in (".txt", ".conllu")]
@@ -162,7 +174,7 @@ def _constituency(files: Path, vectors: str, every: int) -> list[str]:
 
 
 class Program(NamedTuple):
-    """A training program of Stanza, and its share of the minutes of a model."""
+    """A training program of Stanza, its options, and its share of the minutes of a model."""
 
     module: str
     options: Arguments
@@ -179,8 +191,8 @@ PROGRAMS: Mapping[str, Program] = {
 
 
 def _program(module: str, arguments: Sequence[str], seconds: float, files: Path) -> None:
-    """Run a program until it ends, or for so many seconds of processor time, which a busy machine does not shorten. A
-    ValueError shows how its messages end if it fails."""
+    """Run a program until it ends, or for some seconds of processor time (not of the clock, so a busy machine does not
+    shorten it). ValueError: it failed; the end of its messages is quoted."""
     log = files / f"{module}.log"
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = ["sh", "-c", LIMITED, str(math.ceil(seconds)), sys.executable, "-m", module, *arguments]
@@ -197,9 +209,8 @@ def _program(module: str, arguments: Sequence[str], seconds: float, files: Path)
         raise ValueError(f"{module} failed ({code}): ...{log.read_text(errors='replace').strip()[-600:]}")
 
 
-def _say_which_tags(path: Path) -> None:
-    """A model that was trained on the tags of the treebank has to be told that it will see those of a tagger, or Stanza
-    gives it universal tags."""
+def _expect_own_tags(path: Path) -> None:
+    """Make Stanza give a constituency model the tags of our tagger; by default it would give universal tags."""
     import torch
 
     model = torch.load(path, map_location="cpu", weights_only=True)
@@ -208,7 +219,7 @@ def _say_which_tags(path: Path) -> None:
 
 
 def resources(folder: Path) -> dict[str, Any]:
-    """What Stanza's pipeline wants to know of a folder of models."""
+    """Return resources.json of a folder of models, which Stanza's pipeline reads."""
     digests = {path: hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in folder.rglob("*.pt")}
     found: dict[str, Any] = {"lang_name": "English", "packages": {"default": {"lemma": "identity"}}}
     for path, digest in sorted(digests.items()):

@@ -1,8 +1,8 @@
 # mypy: disallow-untyped-defs=False
-"""Constituency trees in brackets to the levels of phrases that paper 001 divides a sentence into.
+"""Constituency trees as the levels of phrases that paper 001 divides a sentence into.
 
-A level is a partition of the sentence, so it is enough to know where phrases begin: phrases of a level are numbered
-from 0 in every sentence, and every token is given the number of its phrase.
+A level is a partition of the sentence: its phrases are numbered from 0 in each sentence, and each token has the number of
+its phrase. So it is enough to know at which tokens phrases begin.
 """
 
 from collections.abc import Callable
@@ -18,18 +18,17 @@ from numpy.typing import NDArray
 from phrasemodels.data.formats.schemas import level_schema
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.prepare.heads import Ints
-from phrasemodels.tasks.prepare.phrases import lists
+from phrasemodels.tasks.prepare.phrases import Ints, lists
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 
-MOST_WORDS = 3  # paper 001, footnote 1: a phrase of so many words or fewer is not divided further
+MOST_WORDS = 3  # a phrase of so many words or fewer is not divided further (paper 001, footnote 1)
 NEVER = 1 << 20  # deeper than any tree
 
 
 class Nodes(NamedTuple):
-    """All brackets of S trees, each before what it holds: tokens [start, end), the node around it (-1: none).
+    """All brackets of S trees, each before those inside of it: tokens [start, end), and the index of its parent (-1: none).
 
-    first (S+1): the nodes of sentence s are first[s] to first[s+1]. A sentence without a tree has none.
+    first (S+1): the nodes of sentence s are first[s] to first[s+1]; a sentence without a tree has none.
     """
 
     first: Ints
@@ -38,12 +37,15 @@ class Nodes(NamedTuple):
     parent: Ints
 
 
+# (trees, lengths (S), levels) -> the number of each token's phrase on each level (tokens, levels)
 Partition = Callable[[pa.ChunkedArray, Ints, tuple[int, ...]], NDArray[np.int32]]
 
 
 def nodes(trees: pa.ChunkedArray, lengths: Ints) -> Nodes:
-    """The nodes of trees on one line each, with brackets in words escaped; an empty string is no tree. A ValueError
-    names the row of a tree that is misshapen or has another number of words than `lengths` (S) says."""
+    """Read trees in brackets, one a row, with brackets in words escaped; an empty string is no tree.
+
+    ValueError: a tree is malformed, or has another number of words than `lengths` (S) says.
+    """
     text = trees.combine_chunks().cast(pa.large_string())
     offsets = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
     letters = np.frombuffer(text.buffers()[2] or b"", np.uint8)
@@ -52,13 +54,13 @@ def nodes(trees: pa.ChunkedArray, lengths: Ints) -> Nodes:
     found = np.zeros((3, int(first[-1])), np.int64)
     row = _read(letters, offsets, lengths, first, found)
     if row < len(text):
-        raise ValueError(f"row {row}: {text[row].as_py()[:60]!r} is no tree of {lengths[row]} words")
+        raise ValueError(f"row {row}: {text[row].as_py()[:60]!r} is no tree of {lengths[row]} words; parse its tokens")
     return Nodes(first, *found)
 
 
 @njit(cache=True, nogil=True)
 def _read(letters, offsets, lengths, first, found):
-    """Fill in the nodes; the first row that is wrong, or the number of rows."""
+    """Fill in the nodes; return the first row that is wrong, or the number of rows."""
     start, end, parent = found
     for row in range(len(lengths)):
         node, around, words = first[row] - 1, -1, 0
@@ -81,23 +83,23 @@ def _read(letters, offsets, lengths, first, found):
 
 
 def nary(found: Nodes, lengths: Ints, most_words: int = MOST_WORDS) -> Ints:
-    """For every token the first level at which a phrase begins with it (tokens); NEVER where none does.
+    """Return for each token the first level on which a phrase begins with it (tokens), or NEVER.
 
-    Level 1 holds the children of the first node that branches, level t+1 those of the nodes of level t that have more
-    than `most_words` words. Nodes that do not branch are passed over.
+    Level 1 has the children of the first node that branches; level t+1 has those of the nodes of level t with more than
+    `most_words` words. Nodes with one child are skipped.
     """
     return _nary(*found, lengths, most_words)
 
 
 def binarised(found: Nodes, lengths: Ints, most_words: int = MOST_WORDS) -> Ints:
-    """The same where every node has at most two children: its first, and all others together."""
+    """Return `nary` of binarised trees: the children of a node are its first child, and all others together."""
     return _binarised(*found, lengths, most_words)
 
 
 @njit(cache=True, nogil=True)
 def _nary(first, start, end, parent, lengths, most_words):
     begins = np.full(lengths.sum(), NEVER, np.int64)
-    level = np.zeros(len(start), np.int64)  # NEVER where a node around it is not divided
+    level = np.zeros(len(start), np.int64)  # NEVER inside of a node that is not divided
     token = 0
     for row, n in enumerate(lengths):
         if n:
@@ -122,7 +124,7 @@ def _nary(first, start, end, parent, lengths, most_words):
 def _binarised(first, start, end, parent, lengths, most_words):
     begins = np.full(lengths.sum(), NEVER, np.int64)
     level = np.zeros(len(start), np.int64)
-    rest = np.zeros(len(start), np.int64)  # the level of a node's children that are still to come, taken together
+    rest = np.zeros(len(start), np.int64)  # the level of the remaining children of a node, taken together
     token = 0
     for row, n in enumerate(lengths):
         if n:
@@ -150,14 +152,15 @@ def _binarised(first, start, end, parent, lengths, most_words):
 
 
 def numbered(begins: Ints, lengths: Ints, levels: tuple[int, ...]) -> NDArray[np.int32]:
-    """The number of every token's phrase at these levels (tokens, levels), from 0 in every sentence."""
+    """Return the number of each token's phrase on these levels (tokens, levels), from 0 in each sentence."""
     begun = np.cumsum(begins[:, None] <= np.array(levels), 0, dtype=np.int32)
     first = np.cumsum(lengths) - lengths
     return begun - np.repeat(begun[np.minimum(first, max(len(begun) - 1, 0))], lengths, 0) if len(begun) else begun
 
 
 def blocks(numbers: NDArray[np.int32], lengths: Ints) -> NDArray[np.int32]:
-    """As many phrases in every sentence and level, but of equal size, or one word more (paper 001, Table 4, row 5)."""
+    """Return a partition with as many phrases in each sentence and level, whose sizes differ by one word at most (paper 001,
+    Table 4, row 5)."""
     position = np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     last = numbers[np.cumsum(lengths)[lengths > 0] - 1]
     count = np.repeat(last + 1, lengths[lengths > 0], 0)
@@ -165,41 +168,41 @@ def blocks(numbers: NDArray[np.int32], lengths: Ints) -> NDArray[np.int32]:
 
 
 def syntactic(trees: pa.ChunkedArray, lengths: Ints, levels: tuple[int, ...]) -> NDArray[np.int32]:
-    """Phrase numbers (tokens, levels) by constituents; a sentence without a tree is one phrase."""
+    """Phrases are constituents; a sentence without a tree is one phrase."""
     return numbered(nary(nodes(trees, lengths), lengths), lengths, levels)
 
 
 def syntactic_binarised(trees: pa.ChunkedArray, lengths: Ints, levels: tuple[int, ...]) -> NDArray[np.int32]:
-    """The same by constituents of binarised trees."""
+    """Phrases are constituents of binarised trees."""
     return numbered(binarised(nodes(trees, lengths), lengths), lengths, levels)
 
 
 def equal_blocks(trees: pa.ChunkedArray, lengths: Ints, levels: tuple[int, ...]) -> NDArray[np.int32]:
-    """As many phrases as there are constituents, but without regard to syntax."""
+    """As many phrases as there are constituents, of equal size, without regard to syntax."""
     return blocks(syntactic(trees, lengths, levels), lengths)
 
 
 def bracketed(binary: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Binary trees of SNLI, whose words have no brackets of their own, `( ( A girl ) runs )`, as trees for `nodes`."""
+    """Return binary trees of SNLI, whose words have no brackets, `( ( A girl ) runs )`, as trees for `nodes`."""
     spaced = pc.replace_substring_regex(binary, r"([^ ()]+)", r"(X \1)")
     return pc.replace_substring(spaced, "( ", "(X ")
 
 
 @dataclass(frozen=True)
 class Divide:
-    """How sentences are divided, and which levels are kept."""
+    """How sentences are divided, and the levels that are written."""
 
     partition: Partition = syntactic
     levels: tuple[int, ...] = (1, 2, 3)
 
 
 def divide(job: Job, settings: Divide) -> dict[str, Any]:
-    """Shards of the levels of TREES, row by row."""
+    """Write shards of the levels of the TREES job.inputs["rows"], in a step for each shard."""
     return map_shards(job, divide_shard, settings)
 
 
 def divide_shard(job: Job, settings: Divide) -> dict[str, Any]:
-    """The numbers of the phrases of one TREES shard."""
+    """Write the phrase numbers of one shard."""
     table = read_shard(job.inputs["shard"].path)
     lengths = pc.list_value_length(table["tokens"]).to_numpy().astype(np.int64)
     numbers = settings.partition(table["tree"], lengths, settings.levels)
@@ -210,7 +213,8 @@ def divide_shard(job: Job, settings: Divide) -> dict[str, Any]:
 
 
 def validate(numbers: NDArray[np.int32], lengths: Ints, where: str) -> None:
-    """Every level is a partition: it begins with phrase 0, and a token goes on with its phrase or begins the next."""
+    """Check that each level is a partition: it begins with phrase 0, and a token continues its phrase or begins the next.
+    ValueError: a row in which this is not so."""
     first = (np.cumsum(lengths) - lengths)[lengths > 0]
     steps = np.diff(numbers, axis=0, prepend=0)
     steps[first] = numbers[first]

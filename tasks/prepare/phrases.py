@@ -1,6 +1,7 @@
-"""Tokens to numbers: word ids, and the phrases that a model may attend to.
+"""Tokens as numbers: ids of words, and the phrases that a model may attend to, as positions of words.
 
-Trees go no further than this: what a model is given is positions. There is no Python loop over sentences.
+Phrases are adjacent words, or connected parts of a dependency tree. Models see trees only as such positions. No Python loop
+runs over sentences.
 """
 
 from collections.abc import Callable
@@ -16,38 +17,38 @@ from numpy.typing import NDArray
 from phrasemodels.data.formats.schemas import phrase_schema
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.prepare.heads import Ints, between_marks
+from phrasemodels.layers.checks import at_least
+from phrasemodels.layers.ids import BEGIN, END, UNKNOWN
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 
-UNKNOWN, BEGIN, END = 1, 2, 3
 AT_ONCE = 16
+NO_HEAD = -1  # of a root, and of a token without a tree
+Ints = NDArray[np.int64]
+Members = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Sentences:
-    """S sentences: their lengths (S) in tokens and, where they are parsed, the position of each token's head (tokens),
-    -1 for a root and for a token without a head."""
+class LengthsAndHeads:
+    """Lengths (S) of sentences in tokens and, if they are parsed, the position of each token's head (tokens); NO_HEAD for
+    a root and for a token of a sentence without a tree."""
 
     lengths: Ints
     heads: Ints | None = None
 
 
-Members = NDArray[np.int32]
-Enumerate = Callable[[Sentences, int], tuple[Ints, Members]]
+# (sentences, longest) -> the number of phrases of each sentence (S), and the positions of their words (phrases, longest),
+# -1 behind the last one
+Enumerate = Callable[[LengthsAndHeads, int], tuple[Ints, Members]]
 
 
-def no_phrases(sentences: Sentences, longest: int) -> tuple[Ints, Members]:
-    """Words alone: what a plain Transformer is given."""
+def no_phrases(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
+    """No phrases, as for a plain Transformer."""
     return np.zeros_like(sentences.lengths), np.zeros((0, longest), np.int32)
 
 
-def adjacent(sentences: Sentences, longest: int) -> tuple[Ints, Members]:
-    """Spans of 2 to `longest` adjacent tokens (paper 000, Eq 1 without the spans of one), shorter first, then by start.
-
-    Gives how many phrases each sentence has (S), and the positions of their words (phrases, longest), filled up with
-    -1.
-    """
+def adjacent(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
+    """Spans of 2 to `longest` adjacent tokens (paper 000, Eq 1 without spans of one token), shorter first, then by start."""
     lengths, offset = sentences.lengths, np.arange(longest)
     sizes = np.minimum(lengths, longest)
     counts = (sizes - 1) * (lengths + 1) - (sizes * (sizes + 1) // 2 - 1)
@@ -61,9 +62,10 @@ def adjacent(sentences: Sentences, longest: int) -> tuple[Ints, Members]:
 
 @njit(cache=True, nogil=True)
 def _copy(lengths: Ints, spans: Members, members: Members) -> None:
-    """Spans of a size are a prefix of those of the longest sentence: spans (sizes, values), members (values).
+    """Copy each sentence's spans into members (values). The spans of one size are a prefix of those of the longest
+    sentence, spans (sizes, values).
 
-    Copies AT_ONCE values at a time, which is faster than to stop in time; what is too much is written over.
+    It copies blocks of AT_ONCE values, which is faster than exact lengths; the next copy overwrites the surplus.
     """
     at, longest = 0, len(spans) + 1
     for n in lengths:
@@ -75,29 +77,97 @@ def _copy(lengths: Ints, spans: Members, members: Members) -> None:
             at += values
 
 
+def subtrees(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
+    """Connected parts of a tree with 2 to `longest` words (2 or 3); an arc to the root is no edge.
+
+    Edges come first, by dependent. Then, for each word, come it with its head and its head's head, and it with its head
+    and each later dependent of that head. Positions of a phrase ascend. ValueError: another `longest`, or no trees.
+    """
+    if longest not in (2, 3):
+        raise ValueError(f"subtrees of up to {longest} words: paper 000 has edges (2) and three connected words (3)")
+    if sentences.heads is None:
+        raise ValueError("subtrees need trees: give the phrases step an input `trees`, from a treebank or a parser")
+    counts = _count(sentences.lengths, sentences.heads, longest)
+    members = np.full((int(counts.sum()), longest), -1, np.int32)
+    _fill(sentences.lengths, sentences.heads, members)
+    return counts, members
+
+
+@njit(cache=True, nogil=True)
+def _count(lengths: Ints, heads: Ints, longest: int) -> Ints:
+    counts = np.zeros(len(lengths), np.int64)
+    first = 0
+    for row, n in enumerate(lengths):
+        head = heads[first : first + n]
+        dependents = np.zeros(n, np.int64)
+        for word in range(n):
+            if head[word] >= 0:
+                counts[row] += 1
+                dependents[head[word]] += 1
+        if longest > 2:
+            for word in range(n):
+                counts[row] += dependents[word] * (dependents[word] - 1) // 2
+                if head[word] >= 0:
+                    counts[row] += dependents[word]  # chains: its head, the word, a dependent
+        first += n
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def _fill(lengths: Ints, heads: Ints, members: Members) -> None:
+    first = at = 0
+    for n in lengths:
+        head = heads[first : first + n]
+        for word in range(n):
+            if head[word] >= 0:
+                members[at, 0], members[at, 1] = min(word, head[word]), max(word, head[word])
+                at += 1
+        if members.shape[1] > 2:
+            for word in range(n):
+                if head[word] < 0:
+                    continue
+                if head[head[word]] >= 0:
+                    _three(members[at], word, head[word], head[head[word]])
+                    at += 1
+                for other in range(word + 1, n):
+                    if head[other] == head[word]:
+                        _three(members[at], word, head[word], other)
+                        at += 1
+        first += n
+
+
+@njit(cache=True, nogil=True)
+def _three(phrase: Members, a: int, b: int, c: int) -> None:
+    """Write three positions in ascending order."""
+    phrase[0], phrase[2] = min(a, b, c), max(a, b, c)
+    phrase[1] = a + b + c - phrase[0] - phrase[2]
+
+
 @dataclass(frozen=True)
 class Phrases:
-    """Which phrases, of at most how many words; and the longest sentence that is kept (0: any).
-
-    A limit is for training only: nothing that is scored is ever dropped.
-    """
+    """Which phrases are enumerated, and of how many words at most. max_tokens: longer sentences are dropped (0: none are);
+    it is for training alone, so that no sentence is left out of a score."""
 
     enumerate: Enumerate = adjacent
     longest: int = 2
     max_tokens: int = 0
 
+    def __post_init__(self) -> None:
+        at_least(self, 2, "longest")
+        at_least(self, 0, "max_tokens")
+
 
 def phrases(job: Job, settings: Phrases) -> dict[str, Any]:
-    """Shards of word ids and phrases, of TOKENS shards and job.inputs["vocabulary"]; one step a shard.
+    """Write shards of word ids and phrases of the TOKENS job.inputs["rows"], in a step for each shard.
 
-    Where phrases are parts of trees, job.inputs["trees"] are TREES of the source, row by row.
+    Also reads ["vocabulary"] and, for phrases from trees, ["trees"]: TREES of the source, row by row.
     """
     beside = {"trees": job.inputs["trees"]} if "trees" in job.inputs else {}
     return map_shards(job, phrase_shard, settings, beside, vocabulary=job.inputs["vocabulary"])
 
 
 def phrase_shard(job: Job, settings: Phrases) -> dict[str, Any]:
-    """Word ids and phrases of one TOKENS shard. Phrases are over the source with its <s> and </s>."""
+    """Write word ids and phrases of one shard. Positions count the source's <s> and </s>."""
     table = read_shard(job.inputs["shard"].path)
     before = table.num_rows
     if "trees" in job.inputs:
@@ -108,7 +178,7 @@ def phrase_shard(job: Job, settings: Phrases) -> dict[str, Any]:
     source, target = (_ids(table[side], read_words(job.inputs["vocabulary"], side)) for side in ("source", "target"))
     lengths = np.diff(source.offsets.to_numpy()).astype(np.int64)
     heads = between_marks(table["heads"], lengths) if "heads" in table.column_names else None
-    counts, members = settings.enumerate(Sentences(lengths, heads), settings.longest)
+    counts, members = settings.enumerate(LengthsAndHeads(lengths, heads), settings.longest)
     schema = phrase_schema(settings.longest)
     made = pa.Table.from_arrays([table["id"], source, target, lists(counts, members), table["group"]], schema=schema)
     _validate(lengths, counts, members, str(job.inputs["shard"].path))
@@ -116,14 +186,14 @@ def phrase_shard(job: Job, settings: Phrases) -> dict[str, Any]:
 
 
 def _heads(table: pa.Table, trees: pa.Table) -> pa.ChunkedArray:
-    """Heads of TREES that belong to these TOKENS row by row."""
+    """Return the heads of TREES. ValueError: their rows are not those of the TOKENS."""
     if not (trees["id"].equals(table["id"]) and trees["tokens"].equals(table["source"])):
-        raise ValueError("the trees are not those of the sources: parse the same tokens, with none left out")
+        raise ValueError("the trees are not those of the sources: parse the same tokens, without leaving any out")
     return trees["heads"]
 
 
 def _ids(column: pa.ChunkedArray, words: list[str]) -> pa.ListArray:
-    """Ids of a column of token lists, each list between BEGIN and END."""
+    """Return the ids of a column of token lists, each list between BEGIN and END."""
     lists = column.combine_chunks()
     found = pc.index_in(lists.flatten(), value_set=pa.array(words)).fill_null(UNKNOWN).to_numpy()
     lengths = pc.list_value_length(lists).to_numpy().astype(np.int64)
@@ -139,7 +209,7 @@ def _ids(column: pa.ChunkedArray, words: list[str]) -> pa.ListArray:
 
 
 def lists(counts: Ints, members: NDArray[Any]) -> pa.ListArray:
-    """One list a sentence, of `counts` (S) rows of `members`, as Arrow."""
+    """Return an Arrow list for each sentence, of the next counts[s] rows of `members`."""
     kind = phrase_schema(members.shape[1]).field("phrases").type
     values = pa.FixedSizeListArray.from_arrays(pa.array(members.ravel(), pa.int32()), type=kind.value_type)
     offsets = np.concatenate([[0], np.cumsum(counts)])
@@ -147,14 +217,14 @@ def lists(counts: Ints, members: NDArray[Any]) -> pa.ListArray:
 
 
 def _validate(lengths: Ints, counts: Ints, members: Members, where: str) -> None:
-    """Every phrase lies inside its sentence."""
+    """Raise a ValueError if a phrase does not lie inside its sentence."""
     if (row := _outside(lengths, counts, members)) < len(lengths):
         raise ValueError(f"{where}: a phrase reaches beyond the sentence in row {row}")
 
 
 @njit(cache=True, nogil=True)
 def _outside(lengths: Ints, counts: Ints, members: Members) -> int:
-    """The first row with a position that is none of its sentence, or the number of rows."""
+    """Return the first row with a position outside of its sentence, or the number of rows."""
     at = 0
     for row in range(len(lengths)):
         for phrase in members[at : at + counts[row]]:
@@ -163,3 +233,32 @@ def _outside(lengths: Ints, counts: Ints, members: Members) -> int:
                     return row
         at += counts[row]
     return len(lengths)
+
+
+def parents(heads: pa.ChunkedArray, lengths: Ints) -> Ints:
+    """Return the position of each token's head in its sentence (tokens), NO_HEAD for a root, of a column of heads that
+    count from 1 (TREES); lengths (S) are in tokens.
+
+    A sentence without heads has NO_HEAD everywhere. ValueError: a sentence with another number of heads than tokens, or
+    a head outside of its sentence.
+    """
+    given = pc.list_value_length(heads).to_numpy().astype(np.int64)
+    if wrong := np.flatnonzero((given != lengths) & (given > 0)).tolist():
+        row = wrong[0]
+        raise ValueError(f"row {row}: {given[row]} heads for {lengths[row]} tokens; parse the tokens that are used")
+    out = np.full(int(lengths.sum()), NO_HEAD, np.int64)
+    flat = pc.list_flatten(heads).to_numpy()
+    if len(flat) and (flat.min() < 0 or (flat > np.repeat(given, given)).any()):
+        raise ValueError("a head lies outside of its sentence: parse the tokens that are used")
+    out[np.repeat(given > 0, lengths)] = flat.astype(np.int64) - 1
+    return out
+
+
+def between_marks(heads: pa.ChunkedArray, lengths: Ints) -> Ints:
+    """Return `parents` for sentences between BEGIN and END, which have no head and which lengths (S) count."""
+    found = np.full(int(lengths.sum()), NO_HEAD, np.int64)
+    inner = np.ones(len(found), bool)
+    inner[np.cumsum(lengths) - 1] = inner[np.cumsum(lengths) - lengths] = False
+    within = parents(heads, lengths - 2)
+    found[inner] = np.where(within < 0, NO_HEAD, within + 1)
+    return found

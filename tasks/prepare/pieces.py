@@ -1,4 +1,4 @@
-"""Words to the pieces of a pretrained encoder's vocabulary."""
+"""Words as pieces of a pretrained encoder's vocabulary."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -7,20 +7,21 @@ from typing import Any
 
 from phrasemodels.encoders.inputs import load_pretrained
 
+# tokens of a sentence -> {"pieces": ids, "last": the place of each word's last piece, START and STOP included}
 Divide = Callable[[Sequence[str]], dict[str, list[int]]]
 
 
 def no_pieces(tokens: Sequence[str]) -> dict[str, list[int]]:
-    """For parsers without a pretrained encoder."""
+    """No pieces, for parsers without a pretrained encoder."""
     return {"pieces": [], "last": []}
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Pieces of the tokeniser of an encoder: name, folder and offline as in PretrainedConfig.
+    """Pieces of a pretrained encoder's tokeniser. name, folder, offline: as in PretrainedConfig.
 
-    The first piece is CLS and the last SEP, which stand for START and STOP; a word is its last piece (paper 004,
-    section 4.2). A word without a piece is the unknown one, and "n't" gives its n to the word before.
+    The first piece is CLS and the last one SEP, for START and STOP; a word is represented by its last piece (paper 004,
+    section 4.2). A word without any piece is the unknown one; "n't" gives its n to the previous word.
     """
 
     name: str
@@ -38,7 +39,7 @@ class Pieces:
 
 
 def reunited(tokens: Sequence[str]) -> list[str]:
-    """Words as pretrained encoders know them: do n't is don 't."""
+    """Return words as pretrained encoders know them: do n't becomes don 't."""
     words = list(tokens)
     for place in range(1, len(words)):
         if words[place].lower() in ("n't", "n’t") and words[place - 1]:
@@ -49,9 +50,9 @@ def reunited(tokens: Sequence[str]) -> list[str]:
 
 @cache
 def _tokeniser(name: str, folder: str, offline: bool) -> Any:
-    found = load_pretrained("AutoTokenizer", name, folder, offline, add_prefix_space=True)  # a word is never in another
+    found = load_pretrained("AutoTokenizer", name, folder, offline, add_prefix_space=True)  # each word begins a piece
     if None in (found.cls_token_id, found.sep_token_id, found.unk_token_id):
         raise ValueError(
-            f"{name}: its tokeniser has no CLS, SEP or unknown piece; take an encoder such as BERT or XLNet"
+            f"{name}: its tokeniser lacks a CLS, SEP or unknown piece; take an encoder such as BERT or XLNet"
         )
     return found

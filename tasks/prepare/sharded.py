@@ -1,6 +1,5 @@
-"""What the stages of a corpus have in common: a stage maps a step over the shards of another stage."""
+"""Tables in shards: reading, writing, and running a step on each shard by itself."""
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -16,17 +15,11 @@ from phrasemodels.data.store.step import HasKey, Job, Step
 from phrasemodels.data.store.store import Store
 
 SHARD = "shard.arrow"
-HISTORY = "history.json"  # of a training, with seconds: no two are the same
-
-
-def history(trained: Artifact) -> list[dict[str, float]]:
-    """What a training told, a row for each evaluation."""
-    return json.loads(trained.file(HISTORY).read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard as the input of a step. It is named by its rows, so dividing a corpus anew redoes only what changed."""
+    """A shard as the input of a step. Its key is the digest of its rows, so a shard that did not change is a cache hit."""
 
     path: Path
     content: str
@@ -37,19 +30,24 @@ class Shard:
         return self.content
 
 
+def required(**columns: pa.DataType) -> pa.Schema:
+    """Return a schema of columns that are never null."""
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
+
+
 def shards(artifact: Artifact) -> list[Shard]:
-    """The shards of a stage, in order."""
+    """Return the shards of an artifact, in order."""
     terms = {name: artifact.meta[name] for name in ("licences", "redistributable", "stand_in")}
     return [Shard(artifact.file(s["file"]), s["content"], terms) for s in artifact.meta["shards"]]
 
 
-def stage_table(artifact: Artifact) -> pa.Table:
-    """All rows of a stage; the shards stay mapped, nothing is copied."""
+def read_shards(artifact: Artifact) -> pa.Table:
+    """Return all rows of an artifact's shards; they stay mapped files, nothing is copied."""
     return pa.concat_tables([read_shard(shard.path) for shard in shards(artifact)])
 
 
-def write_stage(out: Path, table: pa.Table) -> dict[str, Any]:
-    """Divide a table into shards; returns a stage's meta."""
+def write_shards(out: Path, table: pa.Table) -> dict[str, Any]:
+    """Write a table as shards of SHARD_ROWS rows; return the meta of the artifact."""
     made = []
     for index, first in enumerate(range(0, table.num_rows, SHARD_ROWS)):
         name = f"{index:05d}.arrow"
@@ -60,18 +58,19 @@ def write_stage(out: Path, table: pa.Table) -> dict[str, Any]:
 def map_shards(
     job: Job,
     make: Callable[[Job, Any], dict[str, Any]],
-    settings: Any,
+    settings: Any = None,
     beside: Mapping[str, Artifact] | None = None,
     **others: HasKey,
 ) -> dict[str, Any]:
-    """Run a step on every shard of job.inputs["rows"], each kept in the store by itself; returns a stage's meta.
+    """Run a step on each shard of job.inputs["rows"], an artifact of its own each; return the meta of all shards.
 
-    Stages `beside` have the same rows: a shard is given theirs under their names. `others` are given to every shard.
+    The step's inputs are `shard`; the shard with the same rows of each artifact in `beside`, by its name; and `others`,
+    which are the same for every shard. ValueError: an artifact in `beside` has another number of shards.
     """
     rows = shards(job.inputs["rows"])
-    columns = {"shard": rows, **{name: shards(stage) for name, stage in (beside or {}).items()}}
+    columns = {"shard": rows, **{name: shards(artifact) for name, artifact in (beside or {}).items()}}
     if any(len(column) != len(rows) for column in columns.values()):
-        raise ValueError(f"{make.__name__}: {', '.join(columns)} do not have the same rows")
+        raise ValueError(f"{make.__name__}: {', '.join(columns)} do not have the same rows; make them from one corpus")
     steps = [
         Step(
             make,
@@ -94,12 +93,12 @@ def map_shards(
 
 
 def run_step(store: Store, step: Step) -> Artifact:
-    """Run one step in whatever process this is called in."""
+    """Run a step in this process: a function that executors can send to another one."""
     return store.run(step)
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same file under a second name; a copy where the file system has no links."""
+    """Give a file a second name, or copy it where the file system has no links."""
     try:
         os.link(source, target)
     except OSError:

@@ -1,5 +1,6 @@
-"""Records to tokens."""
+"""Tokenisers, functions of (text, language), and the step that divides parallel sentences into tokens."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -12,16 +13,17 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 
-Tokeniser = Callable[[str, str], list[str]]
+Tokeniser = Callable[[str, str], list[str]]  # (text, language) -> tokens
+Detokenise = Callable[[list[str], str], str]  # (tokens, language) -> text
 
 
 def moses_lower(text: str, language: str) -> list[str]:
-    """Moses tokens in lower case, as papers on Multi30k have them (no HTML escapes)."""
+    """Return Moses tokens in lower case, as in papers on Multi30k (without HTML escapes)."""
     return _moses(language).tokenize(text.lower(), escape=False)
 
 
 def spaces(text: str, language: str) -> list[str]:
-    """Text that is tokenised already."""
+    """Return the tokens of text that is tokenised already."""
     return text.split()
 
 
@@ -29,15 +31,13 @@ PREDICATES = ("mso:", "r-mso:")
 
 
 def underscores_as_spaces(text: str, language: str) -> list[str]:
-    """Tokens of MSParS with entities divided into words, `citric_acid` into two; predicates stay whole.
-
-    The question has them divided already. Where one entity ends and the next begins cannot be seen any more.
-    """
+    """Return the tokens of an MSParS form with entities divided into words, as the question has them: `citric_acid`
+    becomes two. Predicates stay whole. The ends of adjacent entities are lost."""
     return [piece for token in text.split() for piece in _apart(token) if piece]
 
 
 def underscores_as_tokens(text: str, language: str) -> list[str]:
-    """The same with `_` as a token where it stood, so that it can be undone."""
+    """Return the same tokens with `_` as a token between the words of an entity, so that nothing is lost."""
     return [piece for token in text.split() for piece in " _ ".join(_apart(token)).split()]
 
 
@@ -46,23 +46,58 @@ def _apart(token: str) -> list[str]:
 
 
 def characters(text: str, language: str) -> list[str]:
-    """The characters of Japanese, without spaces; other languages are tokenised already (paper 003)."""
+    """Return the characters of Japanese without spaces; text in other languages is tokenised already (paper 003)."""
     return list("".join(text.split())) if language == "ja" else text.split()
 
 
 def letters(text: str, language: str) -> list[str]:
-    """The same of English: what the sample corpus has in place of Japanese."""
+    """Return the letters of English: the sample corpus has English in place of Japanese."""
     return list("".join(text.split())) if language == "en" else text.split()
 
 
 def detokenise_moses(tokens: list[str], language: str) -> str:
-    """Running text, for scorers that tokenise for themselves."""
+    """Return running text, for metrics that tokenise by themselves."""
     return _detokeniser(language).detokenize(tokens)
 
 
 def join(tokens: list[str], language: str) -> str:
-    """Running text of tokens that were split at spaces."""
+    """Return the text of tokens that were split at spaces."""
     return " ".join(tokens)
+
+
+_PIECE = re.compile(
+    r"""
+    https?://\S+[^\s.,;:!?)\]'"] | (?<!\S)\S[^\s@]*@\S+\.\w+          # addresses; written so, neither tries twice
+  | (?:[A-Za-z]\.){2,}                                                # U.S., e.g.
+  | (?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Ltd|Co|Corp|Fig|No)\.(?=\s|$|,)
+  | \d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?\b                             # 1,000.5 10:30 1st 1990s
+  | \w+(?:[-'’.&/]\w+)*                                               # words, with what stands inside of them
+  | ['’]n['’] | ['’](?:\d+s?|s|re|ve|ll|d|m|tis|twas|em|cause|til)\b     # by themselves; else it is a quote
+  | \.{2,} | -{2,} | `` | '' | \S
+    """,
+    re.VERBOSE,
+)
+_CLITIC = re.compile(r"(?i)n['’]t|['’](?:s|re|ve|ll|d|m)")
+_BACKWARDS = re.compile(r"(?i)(?:t['’]n|(?:s|er|ev|ll|d|m)['’])+")  # from the end no clitic is part of another
+_WHOLE = {"cannot": ("can", "not"), "gonna": ("gon", "na"), "wanna": ("wan", "na"), "gotta": ("got", "ta")}
+
+
+def penn_treebank(text: str, language: str = "en") -> list[str]:
+    """Return the tokens of English text as in treebanks: punctuation and clitics apart, numbers and abbreviations whole.
+
+    The time is linear in the length of the text.
+    """
+    tokens: list[str] = []
+    for piece in _PIECE.findall(text):
+        parts = _WHOLE.get(piece.lower())
+        if parts:
+            tokens += [piece[: len(parts[0])], piece[len(parts[0]) :]]
+        elif found := _BACKWARDS.match(piece[:0:-1]):
+            word = len(piece) - found.end()
+            tokens += [piece[:word], *_CLITIC.findall(piece[word:])]
+        else:
+            tokens.append(piece)
+    return tokens
 
 
 @cache
@@ -81,7 +116,7 @@ def _detokeniser(language: str) -> Any:
 
 @dataclass(frozen=True)
 class Tokenise:
-    """How each side is divided into tokens."""
+    """A tokeniser, and the language of each side."""
 
     tokeniser: Tokeniser
     source_language: str
@@ -89,12 +124,12 @@ class Tokenise:
 
 
 def tokenise(job: Job, settings: Tokenise) -> dict[str, Any]:
-    """TOKENS shards of BITEXT shards, one step a shard."""
+    """Write TOKENS shards of the BITEXT shards job.inputs["rows"], in a step for each shard."""
     return map_shards(job, tokenise_shard, settings)
 
 
 def tokenise_shard(job: Job, settings: Tokenise) -> dict[str, Any]:
-    """TOKENS of one BITEXT shard."""
+    """Write the TOKENS of one shard."""
     table = read_shard(job.inputs["shard"].path)
     columns = {
         "id": table["id"],

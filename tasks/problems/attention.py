@@ -1,4 +1,4 @@
-"""What a model attends to in a sentence, as rows of a table: weights over its tokens, then over its phrases."""
+"""The attention of a model to a sentence, as rows of a table: weights over its tokens, then over its phrases."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from phrasemodels.layers.ngrams import PhraseAttention
 
-# Weights (h, q, k) over the tokens, then the phrases, which are lists of positions. Where `written` is not null it names
-# the rows, and the columns are tokens alone.
+# weights (h, q, k) of a module: heads, rows that attend, columns that are attended to. Rows and columns are the tokens, then
+# the phrases (positions of their tokens). If `written` is not null, it names the rows, and the columns are tokens alone.
 ATTENTION = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
@@ -29,7 +29,7 @@ ATTENTION = pa.schema(
 def attention_rows(
     model: nn.Module, found: Mapping[str, Tensor], tokens: Sequence[str], phrases: list[list[int]]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of ATTENTION without id and group, of the weights (1, h, q, k) that were recorded of one sentence."""
+    """Yield rows of ATTENTION without id and group, of the recorded weights (1, h, q, k) of one sentence, by module."""
     modules = dict(model.named_modules())
     for name, (weights,) in found.items():
         module = modules.get(name)
@@ -40,14 +40,14 @@ def attention_rows(
 
 
 def attention_row(module: str, tokens: Sequence[str], weights: Tensor, phrases: list[list[int]]) -> dict[str, Any]:
-    """One row of ATTENTION without id and group."""
+    """Return one row of ATTENTION without id and group."""
     numbers = {"shape": list(weights.shape), "weights": weights.flatten().tolist()}
     return {"tokens": tokens, "phrases": phrases, "module": module, **numbers, "written": None}
 
 
 def over_grams(weights: Tensor, groups: Mapping[int, slice | list[int]]) -> tuple[Tensor, list[list[int]]]:
-    """Weights (h, n, n), whose columns are n-grams by their last word, as (h, n, n + m) over words and m n-grams; and
-    these. groups: the heads of each gram size. What begins before the sentence is as long as there are words."""
+    """Return weights (h, n, n), whose columns are n-grams by their last word, as weights (h, n, n + m) over words and m
+    n-grams; and the n-grams. groups: the heads of each n-gram size. An n-gram at the start has only the words there are."""
     h, n, _ = weights.shape
     ends = {size: [tuple(range(max(0, i + 1 - max(1, size)), i + 1)) for i in range(n)] for size in groups}
     grams = sorted({gram for found in ends.values() for gram in found if len(gram) > 1}, key=lambda g: (len(g), g))
@@ -60,9 +60,16 @@ def over_grams(weights: Tensor, groups: Mapping[int, slice | list[int]]) -> tupl
 
 
 def _apart(weights: Tensor, n: int, m: int) -> Tensor:
-    """Weights (h, q, k) over all n + m nodes, where one row or column stood for all phrases because they were equal."""
+    """Return weights (h, q, k) over n words and m phrases of a module that computed one row or column for all phrases
+    because their states were equal."""
     if m > 1 and weights.shape[2] == n + 1:
         weights = torch.cat([weights[..., :n], (weights[..., n:] / m).expand(-1, -1, m)], 2)
         if weights.shape[1] == n + 1:
             weights = torch.cat([weights[:, :n], weights[:, n:].expand(-1, m, -1)], 1)
     return weights
+
+
+def first_of_groups(groups: Sequence[str], count: int) -> list[int]:
+    """Return the indices of the first `count` rows of each group, groups in alphabetical order."""
+    names = np.array(groups, dtype=object)
+    return [int(row) for name in sorted(set(names)) for row in np.flatnonzero(names == name)[:count]]

@@ -1,59 +1,129 @@
-"""What the recipes of all problems have in common: their stages, and the steps that these become."""
+"""The base of all recipes, and the steps that a recipe becomes."""
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Self
 
-from phrasemodels.data.store.step import Job, Step
-from phrasemodels.tasks.train.loop import TrainConfig
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.step import HasKey, Job, Step
+from phrasemodels.tasks.problems.report import Figure, Outcome, Section, TrainedModel
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.loop import Objective, TrainSettings, train
+
+PARTS = ("model", "vocabulary", "bpe")  # the artifacts of a trained model; bpe: only if words are divided into pieces
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of one model: its inputs by the names of data, or of stages before it.
+    """A step of one training: its function, its settings, and its inputs by the names of data or of earlier stages.
 
-    spread: it runs where the flow runs, and gives its parts to the cluster by `places.map`.
+    fans_out: as in Step.
     """
 
     make: Callable[[Job, Any], dict[str, Any]]
     settings: Any
     inputs: Mapping[str, str]
-    spread: bool = False
+    fans_out: bool = False
 
 
-class Recipe(Protocol):
-    """A problem on a corpus: what an experiment is made of besides its model and its training."""
+@dataclass(frozen=True)
+class Recipe(ABC):
+    """A problem on a corpus: with a model and a training configuration it is an experiment.
+
+    A problem has to give its data and stages. The other methods have defaults: a problem that takes text, or
+    draws something of its own, overrides them.
+    """
+
+    corpus: Any
+
+    slug: ClassVar[str] = ""  # the problem in `name`
+    answer_columns: ClassVar[tuple[str, str] | None] = None  # of predictions.arrow: gold answer, predicted answer
+    answers_inputs: ClassVar[bool] = False  # whether predict_step, attention_step and as_text are implemented
 
     @property
     def name(self) -> str:
-        """Problem and corpus: what is compared with one another."""
+        """Problem and corpus. Trainings with equal names can be compared."""
+        return f"{self.slug}-{self.corpus.name}"
 
-    @property
-    def corpus(self) -> Any:
-        """What it is run on; has a name."""
-
-    @property
-    def curve(self) -> str:
-        """What is measured on dev while it trains, and weights are chosen by, with its unit."""
-
+    @abstractmethod
     def data(self) -> dict[str, Step]:
-        """The steps that the stages rest on, whatever the seed, by name."""
+        """Return the steps that are the same for all models and seeds, by name."""
 
+    @abstractmethod
     def stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        """`model`, `predictions` and `scores`, and others, in the order in which they rest on one another."""
+        """Return `model`, `predictions`, `scores` and perhaps others, each after the stages that it needs."""
 
     def bare(self) -> Self:
-        """The same without what needs more than torch, pyarrow and sacrebleu."""
+        """Return the recipe without the parts that need more libraries than torch, pyarrow and sacrebleu."""
+        return self
+
+    def test_rows(self) -> Step:
+        """Return the step that yields the records of the test set, with trees if the model reads trees."""
+        return self.corpus.split("test")
+
+    def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+        """Return the question that a row of predictions answers, as text; record: the test record with the same id."""
+        return " ".join(prediction["source"])
+
+    def attended_texts(self, records: Artifact) -> HasKey:
+        """Return the texts that a report shows the attention to, of the artifact of `test_rows`. Here: BITEXT records, as
+        they are."""
+        return records
+
+    def predict_step(self, model: Any, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
+        """Return the step that answers texts of `user_texts`; known: the artifacts of a trained model (PARTS)."""
+        raise self._takes_no_text()
+
+    def attention_step(self, model: Any, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:
+        """Return the step that yields the attention to the first `sentences` texts of each group."""
+        raise self._takes_no_text()
+
+    def as_text(self, row: Mapping[str, Any]) -> str:
+        """Return the answer in a row of predictions as text."""
+        raise self._takes_no_text()
+
+    def _takes_no_text(self) -> ValueError:
+        return ValueError(f"{self.name}: models of this problem cannot be asked about single sentences")
+
+    def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
+        """Return the problem's own figure of what trained models do with a text. target: the gold answer, if there is one.
+
+        ValueError: there is no such figure, the text does not suit it, or it cannot show several models.
+        """
+        one_model(models)
+        raise ValueError(f"{models[0].name} has no figure of its own; see `phrasemodels attend`")
+
+    def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
+        """Return what the report of a table of this problem shows beside its numbers. run: runs a further step."""
+        return []
+
+
+def training_stage(objective: Objective, model: Any, config: TrainConfig, seed: int) -> Stage:
+    """Return the stage that trains a model on the data `train`, `dev` and `vocabulary`."""
+    inputs = {name: name for name in ("train", "dev", "vocabulary")}
+    return Stage(train, TrainSettings(objective, model, config, seed), inputs)
+
+
+def one_model(models: Sequence[TrainedModel]) -> TrainedModel:
+    """Return the only model. ValueError: there are several."""
+    if len(models) > 1:
+        raise ValueError(f"{models[0].name}: only translators stand side by side; name one model")
+    return models[0]
 
 
 def steps_of(
     name: str, recipe: Recipe, model: Any, config: TrainConfig, seed: int, about: Mapping[str, Any] | None = None
 ) -> dict[str, Step]:
-    """Return the steps of the stages of one training, by stage; `name` and seed make their labels."""
+    """Return the steps of one training of the experiment `name`, by stage.
+
+    about: what the manifests say of it, beside experiment and seed.
+    """
     known = recipe.data()
     stages = recipe.stages(model, config, seed)
+    identity = {"experiment": name, "seed": seed, **(about or {})}
     for stage_name, stage in stages.items():
         inputs = {ours: known[theirs] for ours, theirs in stage.inputs.items()}
         label = f"{stage.make.__name__} {name} seed {seed}"
-        known[stage_name] = Step(stage.make, label, stage.settings, inputs, about or {}, stage.spread)
+        known[stage_name] = Step(stage.make, label, stage.settings, inputs, identity, stage.fans_out)
     return {stage_name: known[stage_name] for stage_name in stages}

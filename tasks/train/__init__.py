@@ -1,1 +1,1 @@
-"""Training: the loop, its configuration, optimisers, batches, checkpoints."""
+"""Training: configuration, optimisers and schedules, batches, the loop, checkpoints."""

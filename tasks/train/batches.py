@@ -1,4 +1,4 @@
-"""Arrow to tensors, in this one place; and which rows make a batch. B is the number of its rows."""
+"""Shards of numbers as padded tensors, and the division of rows into batches. B is the number of rows of a batch."""
 
 import dataclasses
 import hashlib
@@ -19,9 +19,9 @@ Rows = NDArray[np.int64]
 
 
 def stream(seed: int, *name: object) -> int:
-    """The seed of a named stream of random numbers: init, order, or the dropout of one step on one worker.
+    """Return the seed of a named stream of random numbers, such as the dropout of one step on one worker.
 
-    Because every stream is a function of its name, resuming needs no state of a generator.
+    A stream is a function of its name alone, so a training resumes without the state of a generator.
     """
     digest = hashlib.sha256(repr((seed, *name)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
@@ -29,18 +29,16 @@ def stream(seed: int, *name: object) -> int:
 
 @dataclass(frozen=True)
 class Batch:
-    """Tensors of some rows; each problem adds its own."""
+    """Tensors of some rows; each problem has a subclass with its own."""
 
     def to(self, device: torch.device) -> Self:
+        """Return the batch on a device."""
         moved = {f.name: getattr(self, f.name).to(device, non_blocking=True) for f in dataclasses.fields(self)}
         return type(self)(**moved)
 
 
 class Examples(Protocol):
-    """What is trained on, or answered: rows that can be put into batches.
-
-    `lengths` (rows, sides) counts what the token budget counts.
-    """
+    """Rows that can be put into batches. `lengths` (rows, sides) are the tokens that the token budget counts."""
 
     lengths: Rows
 
@@ -49,14 +47,15 @@ class Examples(Protocol):
 
 
 class Columns:
-    """Columns of shards, mapped into memory: lists of numbers, or of lists of one length; rows run through all shards."""
+    """List columns of shards, mapped into memory. Rows are numbered through all shards; a list holds numbers, or lists of
+    numbers that all have one length."""
 
     def __init__(self, paths: Sequence[Path], names: Sequence[str]) -> None:
         self._hold([read_shard(path) for path in paths], names)
 
     @classmethod
-    def of(cls, table: pa.Table, names: Sequence[str]) -> Self:
-        """The same of a table that is in memory already."""
+    def of_table(cls, table: pa.Table, names: Sequence[str]) -> Self:
+        """Return columns of a table in memory."""
         columns = cls.__new__(cls)
         columns._hold([table], names)
         return columns
@@ -69,18 +68,18 @@ class Columns:
         return int(self.first[-1])
 
     def lengths(self, name: str) -> Rows:
-        """How long each row's list is."""
+        """Return the length of each row's list (rows)."""
         return np.concatenate([np.diff(offsets) for offsets, _ in self.lists[name]]).astype(np.int64)
 
     def row(self, name: str, row: int) -> NDArray[np.int32]:
-        """One list, as a view of the mapped file."""
+        """Return the list of one row, as a view of the mapped file."""
         shard = int(np.searchsorted(self.first, row, "right")) - 1
         offsets, values = self.lists[name][shard]
         row -= int(self.first[shard])
         return values[offsets[row] : offsets[row + 1]]
 
     def padded(self, name: str, rows: Rows, fill: int = 0) -> Tensor:
-        """The lists of some rows (B, longest, ...), filled up."""
+        """Return the lists of some rows (B, longest, ...), padded with `fill`."""
         lists = [self.row(name, row) for row in rows]
         out = np.full((len(rows), max(len(x) for x in lists), *lists[0].shape[1:]), fill, np.int64)
         for padded, values in zip(out, lists, strict=True):
@@ -89,7 +88,7 @@ class Columns:
 
 
 def _ragged(column: object) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Offsets and values of a list column, as views of the mapped file; a list of lists has two-dimensional values."""
+    """Return offsets and values of a list column as views of the mapped file; values of lists of lists are 2-D."""
     lists = column.combine_chunks()  # type: ignore[attr-defined]
     values = lists.values
     if hasattr(values.type, "list_size"):
@@ -98,9 +97,9 @@ def _ragged(column: object) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
 
 
 def token_batches(data: Examples, budget: int, seed: int, epoch: int, most: int = 0) -> list[Rows]:
-    """The batches of one epoch: rows of similar length, as `cut` divides them, in random order.
+    """Return the batches of one epoch: rows of similar length together, batches in random order.
 
-    The same for every number of workers; each takes its share of a batch with `share`.
+    They are the same for any number of workers; each worker takes its rows of a batch by `rows_of_worker`.
     """
     rng = np.random.default_rng(stream(seed, "order", epoch))
     length = data.lengths.sum(1)
@@ -110,8 +109,8 @@ def token_batches(data: Examples, budget: int, seed: int, epoch: int, most: int 
 
 
 def cut(data: Examples, order: Rows, budget: int, most: int = 0) -> list[Rows]:
-    """Divide rows, in the given order, into batches of at most `budget` padded tokens of all sides and `most` rows (0:
-    any number), but at least one row."""
+    """Divide ordered rows into batches of at most `budget` padded tokens of all sides and `most` rows (0: any number); a
+    batch has at least one row."""
     batches, first = [], 0
     longest = np.zeros(data.lengths.shape[1], np.int64)
     for index, row in enumerate(order):
@@ -124,17 +123,17 @@ def cut(data: Examples, order: Rows, budget: int, most: int = 0) -> list[Rows]:
 
 
 def in_order(data: Examples, budget: int) -> list[Rows]:
-    """Every row once, similar lengths together, nothing shuffled: for evaluation."""
+    """Return batches for evaluation: every row once, similar lengths together, nothing shuffled."""
     return cut(data, np.argsort(data.lengths.sum(1), kind="stable"), budget)
 
 
-def share(rows: Rows, rank: int, world: int) -> Rows:
-    """The rows of a batch that belong to one of `world` workers; may be empty."""
+def rows_of_worker(rows: Rows, rank: int, world: int) -> Rows:
+    """Return the rows of a batch that belong to one of `world` workers; there may be none."""
     return rows[rank::world]
 
 
 def from_step(data: Examples, budget: int, seed: int, step: int, most: int = 0) -> Iterator[tuple[int, Rows]]:
-    """Endless (epoch, batch), from the batch of the given step on: what has been seen is skipped, not read."""
+    """Yield (epoch, batch) without end, from the batch of a step on; earlier batches are skipped and not read."""
     epoch, skip = 0, step
     while True:
         batches = token_batches(data, budget, seed, epoch, most)

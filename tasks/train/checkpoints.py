@@ -1,8 +1,13 @@
-"""Checkpoints: safetensors and JSON, written aside, synced, renamed; read back only if every digest is right."""
+"""Checkpoints of a training, and loading of trained weights.
+
+A checkpoint is a folder of safetensors and JSON. It is written under another name, synced and renamed, and is read only if
+all of its files match their digests.
+"""
 
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,17 +17,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from phrasemodels.data.store.artifacts import describe
+from phrasemodels.data.store.artifacts import Artifact, describe
 from phrasemodels.data.store.step import digest_of
 
 KEEP = 2
+CPU = torch.device("cpu")
 
 
 @dataclass
 class Progress:
-    """Where a training is. The random numbers of every worker are a function of (seed, step, rank): no state of them.
+    """How far a training is. Random numbers are functions of (seed, step, rank), so no generator's state is kept.
 
-    starts: each time that it began or went on, after how many steps and on how many workers.
+    best: the lowest dev criterion so far, measured after best_step updates. history: a row of metrics for each evaluation.
+    starts: (steps done, workers) at each time that the training was started or resumed.
     """
 
     step: int = 0
@@ -34,20 +41,45 @@ class Progress:
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
-    """A copy of the weights of a model, each once: a tied one is not written twice. Training does not change it."""
+    """Return a copy of a model's weights on the CPU; weights that are tied are in it once."""
     return {name: parameter.detach().to("cpu", copy=True).contiguous() for name, parameter in model.named_parameters()}
 
 
 def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Put weights into a model. A ValueError names what is missing or superfluous."""
+    """Copy weights into a model. ValueError: a weight is missing, or the model has none of that name."""
     own = dict(model.named_parameters())
     if own.keys() != weights.keys():
         raise ValueError(
-            f"the weights do not fit the model: {sorted(own.keys() ^ weights.keys())[:5]} are on one side only"
+            f"the weights do not fit the model: {sorted(own.keys() ^ weights.keys())[:5]} are only in one of the two"
         )
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])
+
+
+def best_device() -> torch.device:
+    """Return the GPU if there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@dataclass(frozen=True)
+class PredictSettings:
+    """A trained model: its objective and configuration. batch_tokens: padded tokens that are predicted at a time."""
+
+    objective: Any
+    model: Any
+    batch_tokens: int
+
+
+def load_trained(objective: Any, config: Any, inputs: Mapping[str, Artifact], device: torch.device = CPU) -> Any:
+    """Build a model and load its best weights; return it in evaluation mode.
+
+    config: the model's configuration before `objective` has completed it. inputs: "model", the artifact of a training,
+    and "vocabulary".
+    """
+    model = objective.configure(config, inputs["vocabulary"]).build()
+    load_tensors(model, load_file(inputs["model"].file("model.safetensors")))
+    return model.eval().to(device)
 
 
 def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -73,7 +105,7 @@ def save(
     progress: Progress,
     key: str,
 ) -> Path:
-    """Write the checkpoint of progress.step, and remove all but the newest KEEP."""
+    """Write the checkpoint of progress.step, then remove all but the newest KEEP; return its folder."""
     final = folder / f"step-{progress.step:08d}"
     aside = folder / f".{final.name}.{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
@@ -91,14 +123,14 @@ def save(
         shutil.rmtree(final, ignore_errors=True)
         os.replace(aside, final)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)  # it has taken its place, or was cut off
+        shutil.rmtree(aside, ignore_errors=True)  # it is there only if writing failed
     for old in sorted(folder.glob("step-*"))[:-KEEP]:
         shutil.rmtree(old)
     return final
 
 
 def newest(folder: Path, key: str) -> tuple[Path, dict[str, Any]] | None:
-    """The newest whole checkpoint of this very training; damaged ones are passed over."""
+    """Return the folder and state of the newest undamaged checkpoint of the training with this key, or None."""
     for path in sorted(folder.glob("step-*"), reverse=True):
         try:
             state = json.loads((path / "state.json").read_bytes())
@@ -113,13 +145,14 @@ def newest(folder: Path, key: str) -> tuple[Path, dict[str, Any]] | None:
 def resume(
     folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, key: str
 ) -> tuple[Progress, dict[str, Tensor]]:
-    """Go on from the newest whole checkpoint, or begin; returns the progress and the best weights so far.
+    """Load the newest undamaged checkpoint if there is one; return the progress and the best weights so far.
 
-    What dead processes left half written is removed.
+    Unfinished checkpoints of processes that have ended are removed. ValueError: a checkpoint cannot be read although its
+    digests are right.
     """
-    for half in folder.glob(".step-*"):
-        if _dead(half.name.split(".")[-1]):
-            shutil.rmtree(half, ignore_errors=True)
+    for unfinished in folder.glob(".step-*"):
+        if _ended(unfinished.name.split(".")[-1]):
+            shutil.rmtree(unfinished, ignore_errors=True)
     if (found := newest(folder, key)) is None:
         return Progress(), tensors(model)
     path, state = found
@@ -133,12 +166,12 @@ def resume(
         ) from error
 
 
-def _dead(process: str) -> bool:
-    """Whether nobody writes any more what is called after a process: it has ended, or its number is ours by now."""
+def _ended(process: str) -> bool:
+    """Return whether a process, by its id, has ended. Its id may be ours by now."""
     try:
         os.kill(int(process), 0)
     except ProcessLookupError:
         return True
-    except (ValueError, OverflowError, PermissionError):  # called after none, or after somebody else's
+    except (ValueError, OverflowError, PermissionError):  # no process id, or the process of another user
         return False
     return int(process) == os.getpid()

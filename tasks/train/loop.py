@@ -1,17 +1,18 @@
-"""Training: one loop for every model and problem, on one worker or many, with no knowledge of what started it.
+"""Training: one loop for every model and problem, on one worker or many, whatever started it.
 
-It goes on from its last checkpoint, ends with the same weights as if it had not been interrupted (bit for bit on a
-CPU), and sees the same batches on any number of workers.
+A training resumes from its newest checkpoint and ends with the weights that it would have without the interruption, bit
+for bit on a CPU. It sees the same batches on any number of workers.
 """
 
 import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -19,107 +20,51 @@ from torch import Tensor, nn
 
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job, jsonable
-from phrasemodels.tasks.prepare.sharded import HISTORY, shards
-from phrasemodels.tasks.train.batches import Batch, Examples, Rows, from_step, in_order, share, stream
+from phrasemodels.tasks.prepare.sharded import shards
+from phrasemodels.tasks.train.batches import Batch, Examples, Rows, from_step, in_order, rows_of_worker, stream
 from phrasemodels.tasks.train.checkpoints import Progress, newest, resume, save, tensors
+from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.worker import Clock, Worker, keep_freed_memory
 
 PROGRESS = "progress.json"
-LEAST = {
-    **dict.fromkeys(("steps", "warmup", "batch_tokens", "evaluate_every", "checkpoint_every", "threads"), 1),
-    **dict.fromkeys(("batch_rows", "patience", "workers", "gpus"), 0),
-}
-PRECISIONS = ("float32", "bfloat16", "float16")
+HISTORY = "history.json"  # of a finished training; it has seconds, so no two are the same
 
 
-def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
-    """Linear warm-up, then 1/√step (Vaswani et al. 2017, Eq 3), as a share of the peak."""
-    return min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)
+class Objective(ABC):
+    """What a model is trained for: its examples, its loss, and the criterion that its weights are chosen by.
 
-
-def linear_decay(step: int, warmup: int, steps: int) -> float:
-    """Linear warm-up, then linearly to zero at the last step, as a share of the peak."""
-    return min((step + 1) / warmup, (steps - step) / max(1, steps - warmup))
-
-
-def undecayed(losses: Sequence[float]) -> float:
-    """No change by what has been measured on dev."""
-    return 1.0
-
-
-def adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
-    """Adam with the betas and epsilon of the configuration."""
-    return torch.optim.Adam(parameters, config.learning_rate, config.betas, config.epsilon, fused=True)
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """How to train. batch_tokens counts padded tokens of all sides in the global batch, whatever the number of workers;
-    batch_rows bounds its rows (0: any number).
-
-    decay: a factor of the learning rate, by the dev losses so far.
-    patience: evaluations without a better one after which it ends (0: it goes on to the last step).
-    precision: what products are computed in (torch.bfloat16 by autocast; weights stay float32). threads: of torch, a
-    worker; part of the settings because it changes sums in their last bits. gpus: of each worker; several trainings
-    share a GPU by fractions.
+    curve: what the criterion measures, with its unit.
     """
 
-    steps: int = 1000
-    batch_tokens: int = 2048
-    learning_rate: float = 1e-3
-    warmup: int = 100
-    batch_rows: int = 0
-    schedule: Callable[[int, int, int], float] = inverse_sqrt
-    decay: Callable[[Sequence[float]], float] = undecayed
-    optimiser: Callable[[Iterable[nn.Parameter], "TrainConfig"], torch.optim.Optimizer] = adam
-    betas: tuple[float, float] = (0.9, 0.98)
-    epsilon: float = 1e-9
-    clip: float = 1.0
-    smoothing: float = 0.1
-    precision: str = "float32"
-    evaluate_every: int = 100
-    checkpoint_every: int = 200
-    patience: int = 0
-    workers: int = 0
-    threads: int = 1
-    gpus: float = 0.0
+    curve: ClassVar[str]
 
-    def __post_init__(self) -> None:
-        """A ValueError that names a field with which nothing can be trained."""
-        for name, least in LEAST.items():
-            if not getattr(self, name) >= least:  # NaN is not
-                raise ValueError(f"train.{name}={getattr(self, name)}: it is {least} or more")
-        if self.gpus > 1 and self.gpus % 1:
-            raise ValueError(f"train.gpus={self.gpus}: it is a part of one GPU, or whole ones")
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"train.precision={self.precision}: it is one of {', '.join(PRECISIONS)}")
-
-
-class Problem(Protocol):
-    """What a model is trained for."""
-
+    @abstractmethod
     def configure(self, model: Any, vocabulary: Artifact) -> Any:
-        """The model's configuration, completed by what the data decides."""
+        """Return the model's configuration with the sizes that the data decides."""
 
+    @abstractmethod
     def examples(self, paths: Sequence[Path]) -> Any:
-        """The rows of shards: phrasemodels.tasks.train.batches.Examples."""
+        """Return the rows of shards, as phrasemodels.tasks.train.batches.Examples."""
 
+    @abstractmethod
     def loss(self, model: Any, batch: Any, smoothing: float) -> Tensor:
-        """Summed loss (nats) of a batch."""
+        """Return the summed loss (nats) of a batch."""
 
     def criterion(self, model: Any, batch: Any) -> Tensor:
-        """Of a batch of dev, what the best weights have least of: the sum of losses or errors, of which the mean counts,
-        or rows (errors, of how many), of which the shares of all batches are added up."""
+        """Return what the best weights have least of on dev, for a batch: a sum of losses or errors, of which the mean is
+        taken, or rows of (errors, count), whose shares over all batches are added up. Here: the loss without smoothing."""
+        return self.loss(model, batch, 0.0)
 
     def count(self, data: Any, rows: Rows) -> int:
-        """How many things loss and criterion are summed over."""
+        """Return over how many items of these rows loss and criterion are summed. Here: the rows."""
+        return len(rows)
 
 
 @dataclass(frozen=True)
 class Training:
-    """One training: what the loop is given on each worker."""
+    """The input of the training loop on each worker."""
 
-    problem: Problem
+    objective: Objective
     model: Any
     config: TrainConfig
     seed: int
@@ -132,20 +77,23 @@ class Training:
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """What decides the weights, but for the data."""
+    """All that decides the weights, except for the data."""
 
-    problem: Problem
+    objective: Objective
     model: Any
     config: TrainConfig
     seed: int
 
 
 def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
-    """Weights of one model and seed, from phrase shards job.inputs["train"] and ["dev"] and ["vocabulary"]."""
-    model = settings.problem.configure(settings.model, job.inputs["vocabulary"])
+    """Train one model with one seed on the numbered shards job.inputs["train"] and ["dev"]; also reads ["vocabulary"].
+
+    Writes model.safetensors (the best weights), config.json and history.json. ValueError: the training diverged.
+    """
+    model = settings.objective.configure(settings.model, job.inputs["vocabulary"])
     train_paths, dev_paths = (tuple(s.path for s in shards(job.inputs[name])) for name in ("train", "dev"))
     training = Training(
-        settings.problem,
+        settings.objective,
         model,
         settings.config,
         settings.seed,
@@ -157,12 +105,12 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     )
     job.executor.launch(training_loop, training)
     found = newest(job.checkpoints, job.key)
-    assert found is not None, "a training that ended has a checkpoint"
+    assert found is not None, "a finished training has a checkpoint"
     path, state = found
     progress = Progress(**state["progress"])
-    if not math.isfinite(progress.best):  # what would be scored are the weights it began with
+    if not math.isfinite(progress.best):  # the best weights would be those of the start
         raise ValueError(
-            "the training diverged, its dev loss never was a number; lower train.learning_rate or train.clip"
+            "the training diverged: its dev loss never was a finite number; lower train.learning_rate or train.clip"
         )
     weights = load_file(path / "best.safetensors")
     save_file(weights, job.out / "model.safetensors")
@@ -183,19 +131,24 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     }
 
 
+def history(trained: Artifact) -> list[dict[str, float]]:
+    """Return the metrics of a finished training, a row for each evaluation."""
+    return json.loads(trained.file(HISTORY).read_text(encoding="utf-8"))
+
+
 def training_loop(training: Training) -> None:
-    """Train from the last checkpoint, if there is one, to the last step; the result is the newest checkpoint."""
+    """Train from the newest checkpoint, or from the start, to the last step, which leaves a checkpoint."""
     config, worker = training.config, Worker()
     torch.set_num_threads(config.threads)
     keep_freed_memory()
     torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
-    data, dev = (training.problem.examples(paths) for paths in (training.train, training.dev))
+    data, dev = (training.objective.examples(paths) for paths in (training.train, training.dev))
     torch.manual_seed(stream(training.seed, "init"))
     model = training.model.build().to(worker.device)
     optimiser = config.optimiser(model.parameters(), config)
     progress, best = resume(training.folder, model, optimiser, training.key)
     progress.starts.append((progress.step, worker.world))
-    wrapped = Objective(model, training.problem, config.smoothing)
+    wrapped = ModelWithLoss(model, training.objective, config.smoothing)
     ddp = nn.parallel.DistributedDataParallel(wrapped) if worker.world > 1 else wrapped
     clock = Clock(progress)
     order = from_step(data, config.batch_tokens, training.seed, progress.step, config.batch_rows)
@@ -205,8 +158,10 @@ def training_loop(training: Training) -> None:
         torch.manual_seed(stream(training.seed, "dropout", progress.step, worker.rank))
         loss = _update(ddp, optimiser, training, data, rows, worker, progress)
         if progress.step == 0 and math.isnan(loss):
-            raise ValueError("the loss is not a number before any update, so the model's own output is none")
-        clock.add(loss, training.problem.count(data, rows))
+            raise ValueError(
+                "the loss is not a number before any update: the model itself computes NaN; check its forward pass"
+            )
+        clock.add(loss, training.objective.count(data, rows))
         progress.step += 1
         if progress.step == config.steps or progress.step % config.evaluate_every == 0:
             dev_loss = _dev_loss(wrapped, dev, config, worker)
@@ -214,24 +169,24 @@ def training_loop(training: Training) -> None:
                 progress.best, progress.best_step, best = dev_loss, progress.step, tensors(model)
             progress.history.append(clock.row(progress, dev_loss, optimiser, worker))
         if worker.rank == 0:
-            _tell(training, progress, best, model, optimiser)
+            _save_and_report(training, progress, best, model, optimiser)
 
 
 def _ended(progress: Progress, config: TrainConfig) -> bool:
-    """After the last step, or when nothing has become better for long enough."""
+    """Return whether the last step is done, or the dev loss has not improved for `patience` evaluations."""
     without = progress.step - progress.best_step
     return progress.step >= config.steps or 0 < config.patience * config.evaluate_every <= without
 
 
-class Objective(nn.Module):
-    """A model together with its loss, so that DistributedDataParallel sees one forward call."""
+class ModelWithLoss(nn.Module):
+    """A model whose forward pass is its loss, as DistributedDataParallel needs it."""
 
-    def __init__(self, model: nn.Module, problem: Problem, smoothing: float) -> None:
+    def __init__(self, model: nn.Module, objective: Objective, smoothing: float) -> None:
         super().__init__()
-        self.model, self.problem, self.smoothing = model, problem, smoothing
+        self.model, self.objective, self.smoothing = model, objective, smoothing
 
     def forward(self, batch: Batch) -> Tensor:
-        return self.problem.loss(self.model, batch, self.smoothing)
+        return self.objective.loss(self.model, batch, self.smoothing)
 
 
 def _precision(config: TrainConfig, device: torch.device) -> torch.autocast:
@@ -240,7 +195,7 @@ def _precision(config: TrainConfig, device: torch.device) -> torch.autocast:
 
 
 def _update(
-    objective: nn.Module,
+    model: nn.Module,
     optimiser: torch.optim.Optimizer,
     training: Training,
     data: Examples,
@@ -248,48 +203,44 @@ def _update(
     worker: Worker,
     progress: Progress,
 ) -> Tensor:
-    """One update; returns this worker's part of the summed loss."""
+    """Do one update; return this worker's part of the summed loss."""
     config = training.config
-    own = share(rows, worker.rank, worker.world)
-    part = own if len(own) else rows[:1]  # a worker without rows still takes part in the reduction, with weight 0
-    objective.train()
+    own = rows_of_worker(rows, worker.rank, worker.world)
+    part = own if len(own) else rows[:1]  # a worker without rows takes part in the reduction with weight 0
+    model.train()
     rate = config.learning_rate * config.decay([row["dev_loss"] for row in progress.history])
     for group in optimiser.param_groups:
         group["lr"] = rate * config.schedule(progress.step, config.warmup, config.steps)
     with _precision(config, worker.device):
-        loss = objective(data.batch(part).to(worker.device)) * float(len(own) > 0)
-    # gradients are averaged over workers: scaled so that they are those of the mean over the global batch
-    (loss * (worker.world / training.problem.count(data, rows))).backward()
-    nn.utils.clip_grad_norm_(objective.parameters(), config.clip)
+        loss = model(data.batch(part).to(worker.device)) * float(len(own) > 0)
+    # DDP averages gradients over workers; this scale makes them those of the mean over the global batch
+    (loss * (worker.world / training.objective.count(data, rows))).backward()
+    nn.utils.clip_grad_norm_(model.parameters(), config.clip)
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
     return loss.detach()
 
 
 @torch.inference_mode()
-def _dev_loss(objective: Objective, dev: Examples, config: TrainConfig, worker: Worker) -> float:
-    """The problem's criterion over all batches; every row counts once, on one worker."""
-    objective.eval()
+def _dev_loss(model: ModelWithLoss, dev: Examples, config: TrainConfig, worker: Worker) -> float:
+    """Return the objective's criterion over all batches of dev; each row is counted by one worker."""
+    model.eval()
     batches = in_order(dev, config.batch_tokens)
     own = batches[worker.rank :: worker.world]
-    found = []
-    for rows in own or batches[:1]:  # a worker without a batch still takes part in the sums, with weight 0
+    sums = []
+    for rows in own or batches[:1]:  # a worker without a batch takes part in the reduction with weight 0
         with _precision(config, worker.device):
-            errors = objective.problem.criterion(objective.model, dev.batch(rows).to(worker.device)).double()
-        count = errors.new_tensor(objective.problem.count(dev, rows))
-        found.append(errors if errors.dim() else torch.stack([errors, count]))
-    sums = worker.total(torch.stack(found).sum(0) * bool(own))
-    return float((sums[..., 0] / sums[..., 1]).sum())
+            errors = model.objective.criterion(model.model, dev.batch(rows).to(worker.device)).double()
+        count = errors.new_tensor(model.objective.count(dev, rows))
+        sums.append(errors if errors.dim() else torch.stack([errors, count]))
+    totals = worker.total(torch.stack(sums).sum(0) * bool(own))
+    return float((totals[..., 0] / totals[..., 1]).sum())
 
 
-def _tell(
-    training: Training,
-    progress: Progress,
-    best: dict[str, Tensor],
-    model: nn.Module,
-    optimiser: torch.optim.Optimizer,
+def _save_and_report(
+    training: Training, progress: Progress, best: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.Optimizer
 ) -> None:
-    """Checkpoint, trackers, and a small file that anybody may watch. What is reported has been saved before."""
+    """Save a checkpoint, then report the history, and write progress.json, each when it is due."""
     config = training.config
     last = _ended(progress, config)
     if last or progress.step % config.checkpoint_every == 0:
@@ -301,4 +252,4 @@ def _tell(
         state = {"step": progress.step, "steps": config.steps, "best": progress.best, "pid": os.getpid()}
         aside = training.folder / f".{PROGRESS}"
         aside.write_text(json.dumps(state), encoding="utf-8")
-        os.replace(aside, training.folder / PROGRESS)  # whoever watches never reads half of it
+        os.replace(aside, training.folder / PROGRESS)  # atomic: readers never see half of it

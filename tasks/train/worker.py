@@ -1,4 +1,4 @@
-"""A process among those that train together: its rank and device, its clock, its memory."""
+"""One process of a training: its rank and device, its clock, and a setting of its memory."""
 
 import ctypes
 import os
@@ -17,13 +17,14 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 @dataclass
 class Worker:
-    """This process among those that train together."""
+    """The rank of this process, and the number of processes (`world`) that train together."""
 
     rank: int = field(default_factory=lambda: distributed.get_rank() if distributed.is_initialized() else 0)
     world: int = field(default_factory=lambda: distributed.get_world_size() if distributed.is_initialized() else 1)
 
     @property
     def device(self) -> torch.device:
+        """The GPU of this worker if the machine has any, else the CPU."""
         local = int(os.environ.get("LOCAL_RANK", self.rank))
         return (
             torch.device("cuda", local % torch.cuda.device_count())
@@ -32,7 +33,7 @@ class Worker:
         )
 
     def total(self, values: Tensor) -> Tensor:
-        """Their sums over all workers."""
+        """Return the sums of values over all workers, in float64."""
         summed = values.to(self.device, torch.float64)
         if self.world > 1:
             distributed.all_reduce(summed)
@@ -40,7 +41,7 @@ class Worker:
 
 
 class Clock:
-    """Loss and speed since the last row of the history."""
+    """Loss and speed since the previous row of the history."""
 
     def __init__(self, progress: Progress) -> None:
         self.before = progress.history[-1]["seconds"] if progress.history else 0.0
@@ -49,12 +50,14 @@ class Clock:
         self.count = 0
 
     def add(self, loss: Tensor, count: int) -> None:
+        """Add the summed loss of an update, and the number of items that it is summed over."""
         self.losses.append(loss)
         self.count += count
 
     def row(
         self, progress: Progress, dev_loss: float, optimiser: torch.optim.Optimizer, worker: Worker
     ) -> dict[str, float]:
+        """Return a row of the history, and start again."""
         now = time.monotonic()
         row = {
             "step": progress.step,
@@ -72,8 +75,8 @@ class Clock:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep what tensors free. By default it returns large blocks to the kernel, and a step spends two thirds
-    of its time on getting the same pages again."""
+    """Let glibc keep freed memory. By default it returns large blocks to the kernel, and a step spends two thirds of its
+    time on page faults."""
     if sys.platform == "linux":
         libc = ctypes.CDLL("libc.so.6", use_errno=False)
         libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)

@@ -1,4 +1,4 @@
-"""Stories to numbers: the words of facts and questions, answers, and the facts that support them."""
+"""Stories as numbers: ids of the words of facts and questions, answers, and the facts that support them."""
 
 import re
 from collections import Counter
@@ -8,60 +8,59 @@ from typing import Any
 import pyarrow as pa
 
 from phrasemodels.data.formats.shards import read_shard, write_shard
-from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, stage_table
-from phrasemodels.tasks.prepare.vocabulary import SPECIAL, read_words
+from phrasemodels.layers.checks import at_least
+from phrasemodels.layers.ids import PAD, UNKNOWN
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
+from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
 
-UNKNOWN = 1
 _WORD = re.compile(r"[\w'-]+")
 
 
 def words(text: str) -> list[str]:
-    """The words of a fact or a question, in lower case, without punctuation."""
+    """Return the words of a fact or a question in lower case, without punctuation."""
     return _WORD.findall(text.lower())
 
 
-@dataclass(frozen=True)
-class StoryWords:
-    """The vocabulary has all words and all answers; an answer of several words is one entry."""
-
-
-def story_vocabulary(job: Job, settings: StoryWords) -> dict[str, Any]:
-    """words.txt of STORIES, one word a line; the line number, from 0, is the id."""
-    table = stage_table(job.inputs["rows"])
+def story_vocabulary(job: Job, settings: None) -> dict[str, Any]:
+    """Write words.txt: the words of the STORIES job.inputs["rows"], and their answers; an answer of several words is one
+    entry."""
+    table = read_shards(job.inputs["rows"])
     counts = Counter(answer.lower() for answer in table["answer"].to_pylist())
     for facts, question in zip(table["facts"].to_pylist(), table["question"].to_pylist(), strict=True):
         counts.update(word for text in (*facts, question) for word in words(text))
-    found = [*SPECIAL, *sorted(counts, key=lambda word: (-counts[word], word))]
-    write_durably(job.out / "words.txt", "".join(f"{word}\n" for word in found))
-    return {"words": len(found)}
+    return {"words": write_words(job.out, "words", by_frequency(counts))}
 
 
 def story_schema(width: int) -> pa.Schema:
-    """Ids of the last facts (`width` words each, 0 for none) and of the question; the answer's id; the places of the
-    supporting facts among those that are kept, -1 for one that is not."""
+    """Return the schema of numbered stories.
+
+    facts: ids of the last facts, `width` words each, padded. answer: one id. support: places of the supporting facts
+    among those that are kept; -1 for another.
+    """
     number = pa.field("item", pa.int32(), nullable=False)
     numbers, facts = pa.list_(number), pa.list_(pa.field("item", pa.list_(number, width), nullable=False))
-    kinds = {"id": pa.int64(), "facts": facts, "question": numbers, "answer": numbers, "support": numbers}
-    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in {**kinds, "group": pa.string()}.items()])
+    return required(id=pa.int64(), facts=facts, question=numbers, answer=numbers, support=numbers, group=pa.string())
 
 
 @dataclass(frozen=True)
-class Stories:
-    """How many of the last facts are kept, and how many words of each, and of the question."""
+class StoryLimits:
+    """The number of last facts that are kept, and of words of a fact or question."""
 
     slots: int = 25
     words: int = 20
 
+    def __post_init__(self) -> None:
+        at_least(self, 1, "slots", "words")
 
-def stories(job: Job, settings: Stories) -> dict[str, Any]:
-    """Shards of ids, of STORIES shards and job.inputs["vocabulary"]; one step a shard."""
+
+def stories(job: Job, settings: StoryLimits) -> dict[str, Any]:
+    """Write shards of ids of the STORIES job.inputs["rows"], in a step for each shard; also reads ["vocabulary"]."""
     return map_shards(job, story_shard, settings, vocabulary=job.inputs["vocabulary"])
 
 
-def story_shard(job: Job, settings: Stories) -> dict[str, Any]:
-    """Ids of one STORIES shard; no question is dropped."""
+def story_shard(job: Job, settings: StoryLimits) -> dict[str, Any]:
+    """Write the ids of one shard; no question is dropped."""
     ids = {word: i for i, word in enumerate(read_words(job.inputs["vocabulary"], "words"))}
 
     def numbers(text: str) -> list[int]:
@@ -74,7 +73,7 @@ def story_shard(job: Job, settings: Stories) -> dict[str, Any]:
         rows.append(
             {
                 "id": row["id"],
-                "facts": [fact + [0] * (settings.words - len(fact)) for fact in facts],
+                "facts": [fact + [PAD] * (settings.words - len(fact)) for fact in facts],
                 "question": numbers(row["question"]),
                 "answer": [ids.get(row["answer"].lower(), UNKNOWN)],
                 "support": [max(place - left_out, -1) for place in row["support"]],

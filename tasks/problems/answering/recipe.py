@@ -1,48 +1,45 @@
 """Question answering: from stories to answers and the facts behind them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, ClassVar
 
 from phrasemodels.data.store.step import Step
-from phrasemodels.tasks.prepare.held_out import Divided
-from phrasemodels.tasks.problems.answering.data import Stories, StoryWords, stories, story_vocabulary
+from phrasemodels.layers.checks import at_least
+from phrasemodels.tasks.prepare.corpora import AnyCorpus
+from phrasemodels.tasks.problems.answering.data import StoryLimits, stories, story_vocabulary
 from phrasemodels.tasks.problems.answering.objective import (
-    Answering,
-    AnswerScoring,
-    AnswerSettings,
+    AnsweringObjective,
     MemoryConfig,
     RestartSettings,
-    answer,
-    score_answers,
     train_restarts,
 )
-from phrasemodels.tasks.problems.recipe import Stage
-from phrasemodels.tasks.train.loop import TrainConfig
+from phrasemodels.tasks.problems.answering.predict import AnswerScoring, answer, score_answers
+from phrasemodels.tasks.problems.answering.report import story_figure
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, one_model
+from phrasemodels.tasks.problems.report import Figure, TrainedModel
+from phrasemodels.tasks.train.checkpoints import PredictSettings
+from phrasemodels.tasks.train.config import TrainConfig
 
 
 @dataclass(frozen=True)
-class AnsweringRecipe:
-    """Stories with train, dev and test, how much of a story is kept, and from how many starts is trained."""
+class AnsweringRecipe(Recipe):
+    """Stories, the number of starts of each training, how much of a story is kept, and its scoring."""
 
-    corpus: Divided
+    corpus: AnyCorpus
     restarts: int = 20
-    kept: Stories = field(default_factory=Stories)
+    kept: StoryLimits = field(default_factory=StoryLimits)
     scoring: AnswerScoring = field(default_factory=AnswerScoring)
 
-    @property
-    def name(self) -> str:
-        return f"answering-{self.corpus.name}"
+    slug: ClassVar = "answering"
+    answer_columns: ClassVar = ("answer", "predicted")
 
-    @property
-    def curve(self) -> str:
-        return "wrong answers on dev (share of questions)"
-
-    def bare(self) -> Self:
-        return self
+    def __post_init__(self) -> None:
+        at_least(self, 1, "restarts")
 
     def data(self) -> dict[str, Step]:
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
-        words = Step(story_vocabulary, f"vocabulary {self.corpus.name}", StoryWords(), {"rows": raw["train"]})
+        words = Step(story_vocabulary, f"vocabulary {self.corpus.name}", None, {"rows": raw["train"]})
         numbers = {
             split: Step(
                 stories, f"stories {self.corpus.name} {split}", self.kept, {"rows": raw[split], "vocabulary": words}
@@ -52,16 +49,23 @@ class AnsweringRecipe:
         return {**numbers, "vocabulary": words}
 
     def stages(self, model: MemoryConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        problem = Answering()
+        objective = AnsweringObjective()
         data = {name: name for name in ("train", "dev", "vocabulary")}
         return {
             "model": Stage(
-                train_restarts, RestartSettings(problem, model, config, seed, self.restarts), data, spread=True
+                train_restarts, RestartSettings(objective, model, config, seed, self.restarts), data, fans_out=True
             ),
             "predictions": Stage(
                 answer,
-                AnswerSettings(problem, model),
+                PredictSettings(objective, model, 8192),
                 {"model": "model", "stories": "test", "vocabulary": "vocabulary"},
             ),
             "scores": Stage(score_answers, self.scoring, {"predictions": "predictions", "stories": "test"}),
         }
+
+    def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+        return " / ".join(filter(None, (" ".join(record["facts"]), record["question"])))
+
+    def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
+        """Return the weights of a story's facts."""
+        return story_figure(one_model(models), text)

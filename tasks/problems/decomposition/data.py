@@ -1,4 +1,4 @@
-"""Pairs of sentences to numbers: word ids behind a root, and the heads of the words."""
+"""Pairs of sentences as numbers: ids of words behind a root, and the heads of the words."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,54 +10,44 @@ from phrasemodels.data.corpora.snli import LABELS
 from phrasemodels.data.formats.head_rules import heads
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.formats.trees import parse
-from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, stage_table
-from phrasemodels.tasks.prepare.vocabulary import SPECIAL, read_words
+from phrasemodels.layers.checks import at_least
+from phrasemodels.layers.ids import BEGIN, UNKNOWN
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
+from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
 
-UNKNOWN, ROOT = 1, 2  # the root is <s>
+ROOT = BEGIN
 SIDES = ("premise", "hypothesis")
+_NUMBERS = pa.list_(pa.field("item", pa.int32(), nullable=False))
+_SENTENCES = {f"{side}_{kind}": _NUMBERS for side in SIDES for kind in ("ids", "heads")}
+NUMBERED = required(id=pa.int64(), **_SENTENCES, label=_NUMBERS, group=pa.string())
 
 
 @dataclass(frozen=True)
-class PairWords:
-    """Words in lower case, seen at least min_count times in training."""
+class PairVocabulary:
+    """Words, in lower case, that occur fewer than min_count times in train are unknown."""
 
     min_count: int = 1
 
+    def __post_init__(self) -> None:
+        at_least(self, 1, "min_count")
 
-def pair_vocabulary(job: Job, settings: PairWords) -> dict[str, Any]:
-    """words.txt of PAIRS, one word a line; the line number, from 0, is the id."""
-    table = stage_table(job.inputs["rows"])
+
+def pair_vocabulary(job: Job, settings: PairVocabulary) -> dict[str, Any]:
+    """Write words.txt, the vocabulary of the PAIRS job.inputs["rows"]."""
+    table = read_shards(job.inputs["rows"])
     counts = Counter(word for side in SIDES for text in table[side].to_pylist() for word in text.lower().split())
-    kept = sorted((-n, word) for word, n in counts.items() if n >= settings.min_count and word not in SPECIAL)
-    write_durably(job.out / "words.txt", "".join(f"{word}\n" for word in (*SPECIAL, *(word for _, word in kept))))
-    return {"words": len(SPECIAL) + len(kept)}
+    return {"words": write_words(job.out, "words", by_frequency(counts, settings.min_count))}
 
 
-_NUMBERS = pa.list_(pa.field("item", pa.int32(), nullable=False))
-NUMBERED = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        *(pa.field(f"{side}_{kind}", _NUMBERS, nullable=False) for side in SIDES for kind in ("ids", "heads")),
-        pa.field("label", _NUMBERS, nullable=False),
-        pa.field("group", pa.string(), nullable=False),
-    ]
-)
+def pairs(job: Job, settings: None) -> dict[str, Any]:
+    """Write NUMBERED shards of the labelled PAIRS job.inputs["rows"], in a step for each shard; also reads
+    ["vocabulary"]. Pairs without a label are dropped."""
+    return map_shards(job, pair_shard, vocabulary=job.inputs["vocabulary"])
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Nothing to choose: pairs without a label are dropped, and nothing else."""
-
-
-def pairs(job: Job, settings: Pairs) -> dict[str, Any]:
-    """NUMBERED shards, of PAIRS shards and job.inputs["vocabulary"]; one step a shard."""
-    return map_shards(job, pair_shard, settings, vocabulary=job.inputs["vocabulary"])
-
-
-def pair_shard(job: Job, settings: Pairs) -> dict[str, Any]:
-    """Ids and heads of one PAIRS shard. Without brackets no word has a head, which is counted (`headless`)."""
+def pair_shard(job: Job, settings: None) -> dict[str, Any]:
+    """Write ids and heads of one shard, and count the sentences without heads, which have no tree (`headless`)."""
     ids = {word: i for i, word in enumerate(read_words(job.inputs["vocabulary"], "words"))}
     rows, headless = [], 0
     found = read_shard(job.inputs["shard"].path)
@@ -76,6 +66,6 @@ def pair_shard(job: Job, settings: Pairs) -> dict[str, Any]:
 
 
 def _positions(brackets: str, words: int) -> list[int]:
-    """The position of each word's head, with the root at 0; -1 for the root, and for all words without a tree."""
+    """Return the position of each word's head, with the root at 0; -1 for the root, and for all words without a tree."""
     tree = parse(brackets) if brackets else None
     return [-1, *(heads(tree) if tree and len(tree.tokens) == words else [-1] * words)]

@@ -1,65 +1,64 @@
 """Natural language inference by decomposable attention: from pairs of sentences to accuracy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, ClassVar
 
 from phrasemodels.data.store.step import Step
+from phrasemodels.layers.checks import at_least
 from phrasemodels.models.decomposable import DecomposableConfig
-from phrasemodels.tasks.prepare.held_out import Divided
-from phrasemodels.tasks.problems.decomposition.data import Pairs, PairWords, pair_vocabulary, pairs
-from phrasemodels.tasks.problems.decomposition.objective import (
-    Accuracy,
-    Decomposition,
-    LabelSettings,
-    label,
-    score_labels,
-)
-from phrasemodels.tasks.problems.entailment.recipe import as_they_are
-from phrasemodels.tasks.problems.recipe import Stage
-from phrasemodels.tasks.train.loop import TrainConfig, TrainSettings, train
+from phrasemodels.tasks.prepare.corpora import AnyCorpus, as_they_are
+from phrasemodels.tasks.problems.decomposition.data import PairVocabulary, pair_vocabulary, pairs
+from phrasemodels.tasks.problems.decomposition.objective import DecompositionObjective
+from phrasemodels.tasks.problems.decomposition.predict import label, score_labels
+from phrasemodels.tasks.problems.decomposition.report import parents_figure
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, one_model, training_stage
+from phrasemodels.tasks.problems.report import Figure, TrainedModel
+from phrasemodels.tasks.train.checkpoints import PredictSettings
+from phrasemodels.tasks.train.config import TrainConfig
 
 
 @dataclass(frozen=True)
-class DecompositionRecipe:
-    """Pairs of sentences with train, dev and test; words seen fewer than min_count times are unknown.
+class DecompositionRecipe(Recipe):
+    """Pairs of sentences. Words that occur fewer than min_count times in train are unknown.
 
     parsed: from records to the same records with trees, whose heads are the hard parents.
     """
 
-    corpus: Divided
+    corpus: AnyCorpus
     min_count: int = 1
     parsed: Callable[[Step], Step] = as_they_are
 
-    @property
-    def name(self) -> str:
-        return f"entailment-{self.corpus.name}"
+    slug: ClassVar = "entailment"
+    answer_columns: ClassVar = ("gold", "label")
 
-    @property
-    def curve(self) -> str:
-        return "wrong labels on dev (share of pairs)"
-
-    def bare(self) -> Self:
-        return self
+    def __post_init__(self) -> None:
+        at_least(self, 1, "min_count")
 
     def data(self) -> dict[str, Step]:
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
-        name, settings = self.corpus.name, PairWords(self.min_count)
+        name, settings = self.corpus.name, PairVocabulary(self.min_count)
         words = Step(pair_vocabulary, f"vocabulary {name}", settings, {"rows": raw["train"]})
 
         def numbers(label: str, rows: Step) -> Step:
-            return Step(pairs, label, Pairs(), {"rows": rows, "vocabulary": words})
+            return Step(pairs, label, None, {"rows": rows, "vocabulary": words})
 
         known = {split: numbers(f"pairs {name} {split}", self.parsed(raw[split])) for split in raw}
-        # rows with other trees are scored on the same test set
-        return {**known, "asked": numbers(f"pairs {name} test", raw["test"]), "vocabulary": words}
+        # `test` may have other trees for each row of a table; all are scored on the same test set
+        return {**known, "test_set": numbers(f"pairs {name} test", raw["test"]), "vocabulary": words}
 
     def stages(self, model: DecomposableConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        problem = Decomposition()
-        data = {name: name for name in ("train", "dev", "vocabulary")}
+        objective = DecompositionObjective()
         answers = {"model": "model", "pairs": "test", "vocabulary": "vocabulary"}
         return {
-            "model": Stage(train, TrainSettings(problem, model, config, seed), data),
-            "predictions": Stage(label, LabelSettings(problem, model), answers),
-            "scores": Stage(score_labels, Accuracy(), {"predictions": "predictions", "pairs": "asked"}),
+            "model": training_stage(objective, model, config, seed),
+            "predictions": Stage(label, PredictSettings(objective, model, 4096), answers),
+            "scores": Stage(score_labels, None, {"predictions": "predictions", "pairs": "test_set"}),
         }
+
+    def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+        return " / ".join(filter(None, (record["premise"], record["hypothesis"])))
+
+    def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
+        """Return the soft parents of a sentence."""
+        return parents_figure(one_model(models), text)

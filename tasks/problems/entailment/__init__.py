@@ -1,1 +1,1 @@
-"""Natural language inference by sentence vectors, and what these are worth on other tasks (SentEval)."""
+"""Natural language inference by sentence vectors, and their transfer to other tasks (SentEval)."""

@@ -1,6 +1,6 @@
-"""Sentences to numbers: word ids with a place for every unknown word, structures, and word vectors of a file.
+"""Sentences as numbers: ids of words, with buckets for unknown ones, structures, and word vectors from a file.
 
-A side is a column of text: the premise or the hypothesis of PAIRS, the text of SENTENCES.
+A side is a column of text: premise or hypothesis of PAIRS, text of SENTENCES.
 """
 
 import zlib
@@ -17,56 +17,64 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from phrasemodels.data.formats.shards import read_shard, write_shard
-from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
+from phrasemodels.layers.checks import at_least
 from phrasemodels.models.sentence_pair import BUCKETS, RANGE
 from phrasemodels.tasks.prepare.levels import Structure
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, stage_table
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
 from phrasemodels.tasks.prepare.tokenise import Tokeniser
+from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
 
-NOTHING = "."  # what an empty line reads as, as in SentEval: such lines are in the corpora, and count
-WORDS, VECTORS = "words.txt", "vectors.safetensors"
+NOTHING = "."  # the only word of an empty sentence, as in SentEval; its corpora have such lines
+VECTORS = "vectors.safetensors"
 
 
 def lower_spaces(text: str, language: str) -> list[str]:
-    """Lower-case words of text that is tokenised already."""
+    """Return the words, in lower case, of text that is tokenised already."""
     return text.lower().split()
 
 
 @dataclass(frozen=True)
-class Text:
-    """Which columns are read, and how they are divided into words."""
+class SentenceText:
+    """The columns that are read, and their tokeniser."""
 
     sides: tuple[str, ...] = ("premise", "hypothesis")
     tokeniser: Tokeniser = lower_spaces
 
     def words(self, text: str) -> list[str]:
+        """Return the words of a text; there is at least one."""
         return self.tokeniser(text, "en") or [NOTHING]
 
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A file of word vectors, a word and its d numbers a line, that a user puts in by hand; bytes and check (crc32 of
-    its first megabyte) say which it is, once it is found."""
+    """A file of word vectors that the user provides: a word and its d numbers on each line.
+
+    bytes, check: size, and crc32 of the first megabyte, which identify the file once it is located.
+    """
 
     name: str
     d: int
     bytes: int = 0
     check: int = 0
 
-    def found(self, folders: Sequence[Path]) -> "VectorFile | None":
-        """The file, if it is in one of the folders."""
+    def __post_init__(self) -> None:
+        at_least(self, 1, "d")
+
+    def locate(self, folders: Sequence[Path]) -> "VectorFile | None":
+        """Return the file with its size and checksum if one of the folders has it."""
         path = next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
         if path is None:
             return None
         with path.open("rb") as file:
             return VectorFile(self.name, self.d, path.stat().st_size, zlib.crc32(file.read(1 << 20)))
 
-    def of(self, words: Container[str], mirrors: Sequence[Path]) -> Iterator[tuple[str, NDArray[np.float32]]]:
-        """The vectors of words; an OSError says where the file has to be, a ValueError which line is wrong."""
-        path = next((mirror / self.name for mirror in mirrors if (mirror / self.name).is_file()), None)
+    def read(self, words: Container[str], folders: Sequence[Path]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+        """Yield words with their vectors. OSError: no folder has the file. ValueError: a line is wrong."""
+        path = next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
         if path is None:
-            raise OSError(f"{self.name} is in none of {', '.join(map(str, mirrors))}: put it there again")
+            raise OSError(f"{self.name} is in none of {', '.join(map(str, folders))}: put it there again")
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 try:
@@ -83,63 +91,68 @@ class VectorFile:
 
 
 @dataclass(frozen=True)
-class WordList:
-    """The words of some inputs, by the text of each; those seen fewer than min_count times are left out, and so are
-    those without a vector where there is a file of them."""
+class WordListSettings:
+    """The text of each input. Words that occur fewer than min_count times are left out, and, if there is a file of word
+    vectors, words without one."""
 
-    texts: Mapping[str, Text]
+    texts: Mapping[str, SentenceText]
     min_count: int = 1
     vectors: VectorFile | None = None
 
+    def __post_init__(self) -> None:
+        at_least(self, 1, "min_count")
 
-def word_list(job: Job, settings: WordList) -> dict[str, Any]:
-    """words.txt, one a line, most frequent first; the line number, from 0, is the id. And vectors.safetensors, if there
-    are vectors: those of the words, then those that unknown words share."""
+
+def word_list(job: Job, settings: WordListSettings) -> dict[str, Any]:
+    """Write words.txt, a vocabulary without special entries, and, if there are word vectors, vectors.safetensors: those of
+    the words, then BUCKETS random ones that unknown words share."""
     counts: Counter[str] = Counter()
     for name, text in settings.texts.items():
-        table = stage_table(job.inputs[name])
+        table = read_shards(job.inputs[name])
         for side in text.sides:
             for value in table[side].to_pylist():
                 counts.update(text.words(value))
-    words = [word for word, count in sorted(counts.items(), key=lambda c: (-c[1], c[0])) if count >= settings.min_count]
+    words = by_frequency(counts, settings.min_count, first=())
     if settings.vectors:
-        known = dict(settings.vectors.of(set(words), job.executor.sources.mirrors))
+        known = dict(settings.vectors.read(set(words), job.executor.sources.mirrors))
         words = [word for word in words if word in known]
         shared = np.random.default_rng(0).uniform(-RANGE, RANGE, (BUCKETS, settings.vectors.d)).astype(np.float32)
         save_file({"vectors": np.concatenate([*(known[word][None] for word in words), shared])}, job.out / VECTORS)
-    write_durably(job.out / WORDS, "".join(f"{word}\n" for word in words))
-    return {"words": len(words), "seen": len(counts), "vectors": settings.vectors is not None}
+    return {"words": write_words(job.out, "words", words), "seen": len(counts), "vectors": settings.vectors is not None}
 
 
 def vectors_of(vocabulary: Artifact) -> str:
-    """The file of word vectors that came with a word list, or nothing."""
+    """Return the path of the word vectors of a word list, or an empty string."""
     return str(vocabulary.file(VECTORS)) if vocabulary.meta["vectors"] else ""
 
 
 @dataclass(frozen=True)
-class Number:
-    """How the sides of a corpus become numbers. max_tokens drops longer rows (0: none), for training alone; labelled
-    drops rows without a label."""
+class NumberSettings:
+    """The text and structure of each side. max_tokens: rows with longer sentences are dropped (0: none), in training
+    alone. labelled: rows without a label are dropped."""
 
-    text: Text
+    text: SentenceText
     structure: Structure
     max_tokens: int = 0
     labelled: bool = True
 
+    def __post_init__(self) -> None:
+        at_least(self, 0, "max_tokens")
 
-def number(job: Job, settings: Number) -> dict[str, Any]:
-    """Shards of ids and structures, of PAIRS or SENTENCES shards and a word list job.inputs["vocabulary"]."""
+
+def number(job: Job, settings: NumberSettings) -> dict[str, Any]:
+    """Write shards of ids and structures of the PAIRS or SENTENCES job.inputs["rows"]; also reads ["vocabulary"]."""
     meta = map_shards(job, number_shard, settings, vocabulary=job.inputs["vocabulary"])
     return {**meta, **statistics([job.out / shard["file"] for shard in meta["shards"]], settings.text.sides)}
 
 
-def number_shard(job: Job, settings: Number) -> dict[str, Any]:
-    """SIDE_ids and SIDE_structure of one shard, with id, label, score and group."""
+def number_shard(job: Job, settings: NumberSettings) -> dict[str, Any]:
+    """Write SIDE_ids and SIDE_structure of one shard, with id, label, score and group."""
     table = read_shard(job.inputs["shard"].path)
     before = table.num_rows
     if settings.labelled:
         table = table.filter(pc.not_equal(table["label"], ""))
-    words = {word: place for place, word in enumerate(read_word_list(job.inputs["vocabulary"]))}
+    words = {word: place for place, word in enumerate(read_words(job.inputs["vocabulary"], "words"))}
     tokens = {s: [settings.text.words(text) for text in table[s].to_pylist()] for s in settings.text.sides}
     if settings.max_tokens:
         kept = [all(len(row) <= settings.max_tokens for row in rows) for rows in zip(*tokens.values(), strict=True)]
@@ -154,13 +167,8 @@ def number_shard(job: Job, settings: Number) -> dict[str, Any]:
     return {"dropped": before - table.num_rows, **write_shard(job.out / SHARD, pa.table(columns))}
 
 
-def read_word_list(artifact: Artifact) -> list[str]:
-    """The words, by id."""
-    return artifact.file(WORDS).read_text(encoding="utf-8").split("\n")[:-1]
-
-
 def _ids(tokens: list[list[str]], words: dict[str, int]) -> NDArray[np.int32]:
-    """Ids of all tokens in a row; a word that is not known has that of its hash, behind those of the vocabulary."""
+    """Return the ids of all tokens (tokens). An unknown word has the id of its bucket, behind those of the vocabulary."""
     return np.fromiter(
         (
             words[word] if word in words else len(words) + zlib.crc32(word.encode()) % BUCKETS
@@ -172,25 +180,24 @@ def _ids(tokens: list[list[str]], words: dict[str, int]) -> NDArray[np.int32]:
 
 
 def _trees(table: pa.Table, side: str, structure: Structure, where: str) -> pa.ChunkedArray:
-    """The trees of a side. ValueError: the structure reads them, and there are none."""
+    """Return the trees of a side. ValueError: the structure needs trees, and there are none."""
     trees = table["tree" if side == "text" else f"{side}_tree"]
     if structure.reads_trees and table.num_rows and not pc.any(pc.not_equal(trees, "")).as_py():
-        raise ValueError(f"{where}: no tree of any {side}: parse the corpus, or take phrases that need no trees")
+        raise ValueError(f"{where}: no {side} has a tree: parse the corpus, or take phrases that need no trees")
     return trees
 
 
 def _structures(tokens: list[list[str]], trees: pa.ChunkedArray, structure: Structure) -> NDArray[np.int32]:
+    """Return the structure of all tokens (tokens, k). ValueError: the trees have other words."""
     lengths = np.array([len(row) for row in tokens], np.int64)
     numbers = structure(tokens, trees, lengths)
     if len(numbers) != lengths.sum():
-        raise ValueError(
-            f"trees of {len(numbers)} words for {lengths.sum()}: tokens have to be the leaves of the trees"
-        )
+        raise ValueError(f"trees of {len(numbers)} words for {lengths.sum()} tokens: parse the tokens that are read")
     return numbers
 
 
 def _lists(tokens: list[list[str]], values: NDArray[np.int32]) -> pa.ListArray:
-    """Values of all tokens as one list a row; several numbers a token become lists of one length."""
+    """Return the values of all tokens as a list for each row; several values of a token become a list of one length."""
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in tokens])]).astype(np.int32)
     flat = pa.array(values.ravel(), pa.int32())
     if values.ndim == 2:
@@ -199,7 +206,7 @@ def _lists(tokens: list[list[str]], values: NDArray[np.int32]) -> pa.ListArray:
 
 
 def statistics(paths: Sequence[Path], sides: Sequence[str]) -> dict[str, Any]:
-    """Table 1 of paper 001: by level, phrases a sentence and words a phrase."""
+    """Return, for each level, phrases a sentence and words a phrase (paper 001, Table 1)."""
     sentences, words, phrases = 0, 0, np.zeros(1)
     for path in paths:
         table = read_shard(path)

@@ -1,7 +1,7 @@
-"""Logistic regression on frozen features as SentEval trains it: many at once, by hand-written gradients.
+"""Logistic regression on frozen features as SentEval trains it, many models at once, with gradients written by hand.
 
-All models of a call share their features; a fold says on which rows each is trained and when it stops, and for every
-fold there is a model for each strength of the l2 penalty. Shapes: N rows, d features, C classes, F folds, R strengths.
+All models of a call share the features. A fold is the rows that a model is trained on and those that it is stopped by; each
+fold has a model for each strength of the L2 penalty. Shapes: N rows, d features, C classes, F folds, R strengths.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from phrasemodels.tasks.train.batches import stream
+from phrasemodels.layers.checks import at_least
+from phrasemodels.tasks.train.batches import Rows, stream
 
-Rows = NDArray[np.int64]
 STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2)
 
 
 class Adam:
-    """Adam of PyTorch's constants, with the penalty in the gradient."""
+    """Adam with PyTorch's constants and a rate of 0.001; the penalty is part of the gradient."""
 
     def __init__(self, parameters: Tensor) -> None:
         self.first, self.second, self.step = torch.zeros_like(parameters), torch.zeros_like(parameters), 0
@@ -33,7 +33,7 @@ class Adam:
 
 
 class RmsProp:
-    """RMSprop of PyTorch's constants."""
+    """RMSprop with PyTorch's constants and a rate of 0.01."""
 
     def __init__(self, parameters: Tensor) -> None:
         self.second = torch.zeros_like(parameters)
@@ -44,29 +44,30 @@ class RmsProp:
 
 
 def since_the_best(count: Tensor, better: Tensor) -> Tensor:
-    """Checks without a better one since the best."""
+    """Count the checks since the best one."""
     return (count + 1) * ~better
 
 
 def in_all(count: Tensor, better: Tensor) -> Tensor:
-    """Checks without a better one in all: SentEval's counter, which never goes back to zero."""
+    """Count all checks that were not better than the best: SentEval's counter, which is never reset."""
     return count + ~better
 
 
 def summed(rows: int) -> float:
-    """The loss of a batch is its sum, as in the PyTorch of 2018, where a penalty weighs less."""
+    """The loss of a batch is a sum, as in SentEval's code with the PyTorch of 2018; the penalty weighs less."""
     return 1.0
 
 
 def averaged(rows: int) -> float:
-    """The loss of a batch is its mean, as SentEval's own code has it in a PyTorch of today."""
+    """The loss of a batch is a mean, as in SentEval's code with today's PyTorch."""
     return 1.0 / rows
 
 
 @dataclass(frozen=True)
-class Setting:
-    """How SentEval trains. passes: over the data between two checks; patience: checks without a better one that are
-    borne; folds: of cross-validation."""
+class LogisticConfig:
+    """How SentEval trains classifiers. folds: of cross-validation. batch: rows. passes: over the data between two checks on
+    the held-out rows. patience: checks without improvement before a model stops. most_passes: in all.
+    """
 
     folds: int = 10
     batch: int = 64
@@ -77,6 +78,11 @@ class Setting:
     counter: Callable[[Tensor, Tensor], Tensor] = since_the_best
     reduction: Callable[[int], float] = summed
 
+    def __post_init__(self) -> None:
+        at_least(self, 2, "folds")
+        at_least(self, 1, "batch", "passes")
+        at_least(self, 0, "patience", "most_passes")
+
     def __str__(self) -> str:
         return (
             f"{self.folds} folds, {self.optimiser.__name__}, batch {self.batch}, patience {self.patience} "
@@ -84,19 +90,19 @@ class Setting:
         )
 
 
-PUBLISHED = Setting()
-PROTOTYPING = Setting(folds=5, batch=128, passes=2, patience=3, optimiser=RmsProp)
+PUBLISHED = LogisticConfig()
+PROTOTYPING = LogisticConfig(folds=5, batch=128, passes=2, patience=3, optimiser=RmsProp)
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Weights (F, R, d + 1, C), the last row of features being the bias, and the best accuracies on dev (F, R)."""
+    """Weights (F, R, d + 1, C), with the bias as the last row, and the best accuracies on the held-out rows (F, R)."""
 
     weights: Tensor
     accuracy: Tensor
 
     def predict(self, features: Tensor, fold: int, strength: int) -> Tensor:
-        """Classes (N) of features (N, d)."""
+        """Return the classes (N) of features (N, d)."""
         weights = self.weights[fold, strength]
         return (features @ weights[:-1] + weights[-1]).argmax(-1)
 
@@ -106,10 +112,10 @@ def fit(
     labels: Tensor,
     folds: Sequence[tuple[Rows, Rows]],
     strengths: Sequence[float],
-    setting: Setting,
+    setting: LogisticConfig,
     seed: int,
 ) -> Fitted:
-    """Train a model for each fold (rows to train on, rows to stop by) and strength, all until they have stopped.
+    """Train a model for each fold (rows to train on, rows to stop by) and penalty, until all have stopped.
 
     features (N, d), labels (N) from 0 to C - 1.
     """
@@ -138,7 +144,7 @@ def fit(
 
 
 def _batches(rows: list[Rows], size: int, generator: torch.Generator) -> list[Tensor]:
-    """Batches (F, size) of one pass over each fold's rows, in random order; -1 where a fold has run out of rows."""
+    """Return batches (F, size) of one pass over each fold's rows in random order; -1 where a fold has no more rows."""
     longest = max(map(len, rows))
     order = torch.full((len(rows), -(-longest // size) * size), -1)
     for f, own in enumerate(rows):
@@ -146,8 +152,8 @@ def _batches(rows: list[Rows], size: int, generator: torch.Generator) -> list[Te
     return list(order.split(size, 1))
 
 
-def _gradient(x: Tensor, labels: Tensor, chosen: Tensor, weights: Tensor, R: int, setting: Setting) -> Tensor:
-    """Of the cross entropy of a batch, (F, d + 1, R C)."""
+def _gradient(x: Tensor, labels: Tensor, chosen: Tensor, weights: Tensor, R: int, setting: LogisticConfig) -> Tensor:
+    """Return the gradient of the cross entropy of a batch (F, d + 1, R C)."""
     there = chosen >= 0
     rows = x[chosen]
     error = (rows @ weights).unflatten(-1, (R, -1)).softmax(-1)
@@ -158,12 +164,13 @@ def _gradient(x: Tensor, labels: Tensor, chosen: Tensor, weights: Tensor, R: int
 
 
 def _accuracy(x: Tensor, labels: Tensor, weights: Tensor, R: int) -> Tensor:
+    """Return the accuracy of each penalty (R)."""
     found = (x @ weights).unflatten(-1, (R, -1)).argmax(-1)
     return (found == labels.unsqueeze(1)).float().mean(0)
 
 
 def stratified(labels: NDArray[np.int64], folds: int, seed: int) -> list[Rows]:
-    """Rows divided into folds of like sizes and like shares of each class."""
+    """Divide rows into folds of about equal size, with about equal shares of each class."""
     rng = np.random.default_rng(stream(seed, "folds"))
     place = np.concatenate([rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)])
     fold = np.empty(len(labels), np.int64)
@@ -172,12 +179,12 @@ def stratified(labels: NDArray[np.int64], folds: int, seed: int) -> list[Rows]:
 
 
 def without(rows: Rows, some: Rows) -> Rows:
-    """The rows that are not among some of them."""
+    """Return the rows that are not among `some`."""
     return np.setdiff1d(rows, some, assume_unique=True)
 
 
 def held_out(rows: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
-    """Rows to train on, and a share of them to stop by."""
+    """Divide rows into those to train on and a share to stop by."""
     order = np.random.default_rng(stream(seed, "held out")).permutation(rows)
     count = max(1, int(share * len(rows)))
     return order[count:], order[:count]

@@ -1,88 +1,96 @@
-"""Natural language inference, and what the sentence vectors that it teaches are good for elsewhere."""
+"""Natural language inference, and the transfer of the sentence vectors that it teaches to other tasks."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import HasKey, Step
+from phrasemodels.layers.checks import at_least, not_negative
 from phrasemodels.models.sentence_pair import SentencePairConfig
-from phrasemodels.tasks.prepare.asked import Asked, read_asked
-from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
 from phrasemodels.tasks.prepare.levels import Structure
-from phrasemodels.tasks.problems.entailment.data import Number, Text, VectorFile, WordList, number, word_list
-from phrasemodels.tasks.problems.entailment.logistic import PUBLISHED, Setting
-from phrasemodels.tasks.problems.entailment.objective import (
-    Entailment,
-    LookSettings,
-    RelateSettings,
-    look,
-    relate,
-    score_labels,
+from phrasemodels.tasks.prepare.user_text import SentencesOrPairs, first_texts, read_asked
+from phrasemodels.tasks.problems.entailment.data import (
+    NumberSettings,
+    SentenceText,
+    VectorFile,
+    WordListSettings,
+    number,
+    word_list,
 )
+from phrasemodels.tasks.problems.entailment.logistic import PUBLISHED, LogisticConfig
+from phrasemodels.tasks.problems.entailment.objective import EntailmentObjective
+from phrasemodels.tasks.problems.entailment.predict import LookSettings, look, relate, score_labels
 from phrasemodels.tasks.problems.entailment.transfer import (
-    Protocol,
-    Transfer,
+    TransferProtocol,
+    TransferSettings,
     VectorSettings,
     sentence_vectors,
     transfer,
 )
-from phrasemodels.tasks.problems.recipe import Stage
-from phrasemodels.tasks.train.loop import TrainConfig, TrainSettings, train
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
+from phrasemodels.tasks.train.checkpoints import PredictSettings
+from phrasemodels.tasks.train.config import TrainConfig
 
-
-def as_they_are(rows: Step) -> Step:
-    """Records with the trees of their corpus, if it has any."""
-    return rows
+BATCH_TOKENS = 8192  # predicted at a time
 
 
 @dataclass(frozen=True)
-class Task:
-    """A task that sentence vectors are tried on: its rows, how they are read, how they are scored; and who plants their
-    trees for an encoder that reads trees."""
+class TransferTask:
+    """A task that sentence vectors are tried on: its protocol, its corpus and splits, and the text of its sentences.
+
+    parsed: from records to the same records with trees, for encoders that read trees.
+    """
 
     name: str
-    protocol: Protocol
+    protocol: TransferProtocol
     corpus: Corpus | SampleCorpus
     splits: tuple[str, ...]
-    text: Text
+    text: SentenceText
     parsed: Callable[[Step], Step] = as_they_are
 
     def inputs(self) -> tuple[str, ...]:
-        """Its splits among all data of a recipe."""
+        """Return the names of its splits among all data of a recipe."""
         return tuple(f"{self.name}.{split}" for split in self.splits)
 
 
 @dataclass(frozen=True)
-class EntailmentRecipe:
-    """A corpus of sentence pairs, what an encoder is told of each token, and the tasks that it is tried on.
+class EntailmentRecipe(Recipe):
+    """A corpus of sentence pairs, the structure of each token, and the tasks that sentence vectors are tried on (`suite`).
 
-    parsed: from pairs to the same pairs with trees. max_tokens drops longer pairs from training alone (0: none).
-    vectors: a file of word vectors; without one they are learned. setting: how classifiers of the tasks are trained.
+    penalty: of the objective. Words that occur fewer than min_count times are unknown. max_tokens drops longer pairs from
+    training alone (0: none). vectors: a file of word vectors; without one they are learned. setting: how classifiers of
+    the tasks are trained. parsed: from pairs to the same pairs with trees.
     """
 
     corpus: Corpus | SampleCorpus
     structure: Structure
-    text: Text = field(default_factory=Text)
+    text: SentenceText = field(default_factory=SentenceText)
     penalty: float = 5e-5
     min_count: int = 1
     max_tokens: int = 0
     vectors: VectorFile | None = None
-    suite: tuple[Task, ...] = ()
-    setting: Setting = PUBLISHED
+    suite: tuple[TransferTask, ...] = ()
+    setting: LogisticConfig = PUBLISHED
     parsed: Callable[[Step], Step] = as_they_are
+
+    answer_columns: ClassVar = ("gold", "label")
+    answers_inputs: ClassVar = True
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "max_tokens")
+        not_negative(self, "penalty")
+        at_least(self, 1, "min_count")
 
     @property
     def name(self) -> str:
         part = getattr(self.corpus, "part", "")
         return f"entailment-{self.corpus.name}{'-' if part else ''}{part}"
 
-    @property
-    def curve(self) -> str:
-        return "wrong labels on dev (share of pairs)"
-
     def bare(self) -> Self:
-        """Without the tasks, whose scores need scipy."""
+        """Return the recipe without the tasks, whose scores need scipy."""
         return dataclasses.replace(self, suite=())
 
     def data(self) -> dict[str, Step]:
@@ -93,13 +101,13 @@ class EntailmentRecipe:
             for name, split in zip(task.inputs(), task.splits, strict=True)
         }
         texts, rows = {"train": self.text}, {"train": raw["train"]}
-        if self.vectors:  # nothing of them is trained, so words of all texts may have theirs
+        if self.vectors:  # word vectors are not trained, so words of dev, test and tasks may have theirs
             texts |= {"dev": self.text, "test": self.text} | {name: task.text for name, (_, task) in others.items()}
             rows = raw | {name: step for name, (step, _) in others.items()}
-        words = Step(word_list, f"words {self.name}", WordList(texts, self.min_count, self.vectors), rows)
+        words = Step(word_list, f"words {self.name}", WordListSettings(texts, self.min_count, self.vectors), rows)
 
-        def numbers(label: str, step: Step, text: Text, most: int, labelled: bool) -> Step:
-            settings = Number(text, self.structure, most, labelled)
+        def numbers(label: str, step: Step, text: SentenceText, most: int, labelled: bool) -> Step:
+            settings = NumberSettings(text, self.structure, most, labelled)
             return Step(number, f"number {label}", settings, {"rows": step, "vocabulary": words})
 
         most = {"train": self.max_tokens, "dev": 0, "test": 0}
@@ -110,15 +118,11 @@ class EntailmentRecipe:
         }
 
     def stages(self, model: SentencePairConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        problem = Entailment(self.penalty)
-        asked = RelateSettings(problem, model)
+        objective = EntailmentObjective(self.penalty)
+        relating = PredictSettings(objective, model, BATCH_TOKENS)
         stages = {
-            "model": Stage(
-                train,
-                TrainSettings(problem, model, config, seed),
-                {"train": "train", "dev": "dev", "vocabulary": "vocabulary"},
-            ),
-            "predictions": Stage(relate, asked, {"model": "model", "vocabulary": "vocabulary", "rows": "test"}),
+            "model": training_stage(objective, model, config, seed),
+            "predictions": Stage(relate, relating, {"model": "model", "vocabulary": "vocabulary", "rows": "test"}),
         }
         if not self.suite:
             return {**stages, "scores": Stage(score_labels, None, {"predictions": "predictions", "rows": "test"})}
@@ -129,30 +133,43 @@ class EntailmentRecipe:
             **stages,
             "vectors": Stage(
                 sentence_vectors,
-                VectorSettings(asked, sides),
+                VectorSettings(relating, sides),
                 {"model": "model", "vocabulary": "vocabulary", **splits},
             ),
-            "transfer": Stage(transfer, Transfer(tasks, self.setting), {"vectors": "vectors", **splits}, spread=True),
+            "transfer": Stage(
+                transfer, TransferSettings(tasks, self.setting), {"vectors": "vectors", **splits}, fans_out=True
+            ),
             "scores": Stage(score_labels, None, {"predictions": "predictions", "rows": "test", "transfer": "transfer"}),
         }
 
-    def answering(self, model: SentencePairConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
-        """Labels of given pairs, premise and hypothesis between a tab, by known["model"] and known["vocabulary"]."""
-        rows = Step(read_asked, "read given pairs", Asked(pairs=True), {"rows": texts})
-        numbers = self._numbered(rows, self.text, known["vocabulary"])
-        return Step(relate, "relate given pairs", RelateSettings(Entailment(), model), {**known, "rows": numbers})
+    def test_rows(self) -> Step:
+        return self.parsed(super().test_rows())
 
-    def attending(self, model: SentencePairConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:
-        """What known["model"] attends to in the given sentences, on each level of phrases and in the summary."""
-        rows, one = Step(read_asked, "read given sentences", Asked(), {"rows": texts}), Text(("text",))
-        numbers = self._numbered(rows, one, known["vocabulary"])
-        settings = LookSettings(RelateSettings(Entailment(), model), one)
+    def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+        return " / ".join(filter(None, (record["premise"], record["hypothesis"])))
+
+    def attended_texts(self, records: Artifact) -> HasKey:
+        return first_texts(records, lambda record: record["premise_tree"] or record["premise"])
+
+    def predict_step(self, model: SentencePairConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
+        """Texts are pairs, with a tab between premise and hypothesis."""
+        rows = Step(read_asked, "read given pairs", SentencesOrPairs(pairs=True), {"rows": texts})
+        numbers = self._numbered(rows, self.text, known["vocabulary"])
+        settings = PredictSettings(EntailmentObjective(), model, BATCH_TOKENS)
+        return Step(relate, "relate given pairs", settings, {**known, "rows": numbers})
+
+    def attention_step(
+        self, model: SentencePairConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int
+    ) -> Step:
+        rows = Step(read_asked, "read given sentences", SentencesOrPairs(), {"rows": texts})
+        text = SentenceText(("text",))
+        numbers = self._numbered(rows, text, known["vocabulary"])
+        settings = LookSettings(PredictSettings(EntailmentObjective(), model, BATCH_TOKENS), text)
         return Step(look, "look at sentences", settings, {**known, "rows": rows, "numbers": numbers})
 
-    def _numbered(self, rows: HasKey, text: Text, words: HasKey) -> Step:
-        settings = Number(text, self.structure, labelled=False)
-        return Step(number, "number what was given", settings, {"rows": rows, "vocabulary": words})
+    def _numbered(self, rows: HasKey, text: SentenceText, words: HasKey) -> Step:
+        settings = NumberSettings(text, self.structure, labelled=False)
+        return Step(number, "number given sentences", settings, {"rows": rows, "vocabulary": words})
 
-    def spoken(self, row: Mapping[str, Any]) -> str:
-        """A row of predictions as text."""
+    def as_text(self, row: Mapping[str, Any]) -> str:
         return str(row["label"])

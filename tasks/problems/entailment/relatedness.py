@@ -1,10 +1,11 @@
-"""How alike two sentences are: trained on scores from 1 to 5 (SICK-R), and by the angle of their vectors (STS14)."""
+"""Relatedness of two sentences: trained on scores from 1 to 5 (SICK-R), and by the angle of their vectors (STS14)."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from phrasemodels.tasks.metrics.correlation import pearson, spearman
 from phrasemodels.tasks.train.batches import stream
 
 SCORES = torch.arange(1.0, 6.0)
@@ -13,14 +14,16 @@ BATCH, PASSES, MOST_PASSES, PATIENCE = 64, 50, 1000, 3
 
 
 def targets(scores: NDArray[np.float64]) -> Tensor:
-    """A score as a distribution over 1 to 5 whose mean it is (Tai et al. 2015, Eq 15): (n, 5)."""
+    """Return scores as distributions over 1 to 5 with these means (n, 5) (Tai et al. 2015, Eq 15)."""
     given = torch.from_numpy(scores).float().unsqueeze(1)
     return (1 - (given - SCORES).abs()).clamp(min=0)
 
 
 def relatedness(train: Rated, dev: Rated, test: Rated, seed: int) -> dict[str, float]:
-    """Pearson's r and Spearman's ρ (both × 1) on test and the mean squared error, of a softmax layer trained by the
-    squared error of distributions; stopped by Pearson's r on dev."""
+    """Return Pearson's r and Spearman's ρ (from -1 to 1) and the mean squared error on test, of a softmax layer.
+
+    It is trained by the squared error of distributions, and stopped by Pearson's r on dev.
+    """
     generator = torch.Generator().manual_seed(stream(seed, "relatedness"))
     layer = nn.Linear(train[0].shape[1], 5)
     with torch.no_grad():
@@ -55,11 +58,12 @@ def relatedness(train: Rated, dev: Rated, test: Rated, seed: int) -> dict[str, f
 
 @torch.no_grad()
 def _expected(layer: nn.Linear, features: Tensor) -> NDArray[np.float64]:
+    """Return the expected score of each row (n)."""
     return (layer(features).softmax(-1) @ SCORES).double().numpy()
 
 
 def similarity(u: Tensor, v: Tensor, scores: NDArray[np.float64], groups: NDArray[np.str_]) -> dict[str, float]:
-    """Correlations of cosines with scores: the plain mean over groups, which papers print, and that by rows."""
+    """Return correlations of cosines with scores: means over groups, which papers print, and means weighted by rows."""
     cosine = torch.cosine_similarity(u, v).double().numpy()
     names, counts = np.unique(groups, return_counts=True)
     found: dict[str, float] = {}
@@ -67,17 +71,3 @@ def similarity(u: Tensor, v: Tensor, scores: NDArray[np.float64], groups: NDArra
         values = [measure(cosine[groups == group], scores[groups == group]) for group in names]
         found |= {name: float(np.mean(values)), f"{name} by rows": float(np.average(values, weights=counts))}
     return {**found, "rows": len(scores)}
-
-
-def pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Pearson's r; 0 where one side does not vary."""
-    from scipy import stats  # here, so that a box that only trains does without it
-
-    return float(stats.pearsonr(x, y)[0]) if np.ptp(x) and np.ptp(y) else 0.0
-
-
-def spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Spearman's ρ; 0 where one side does not vary."""
-    from scipy import stats
-
-    return float(stats.spearmanr(x, y)[0]) if np.ptp(x) and np.ptp(y) else 0.0

@@ -1,32 +1,32 @@
-"""The tasks that sentence vectors are tried on: those of SentEval that paper 001 reports, and generated ones."""
+"""The transfer tasks: those of SentEval that paper 001 reports, and generated ones."""
 
 from phrasemodels.data.samples.records import Entailment, Polarity
-from phrasemodels.tasks.parsers.plant import ByStanza, by_stanza
+from phrasemodels.tasks.parsers.stanza_models import ByStanza, by_stanza
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.tokenise import moses_lower
-from phrasemodels.tasks.problems.entailment.data import Text
-from phrasemodels.tasks.problems.entailment.recipe import Task
+from phrasemodels.tasks.problems.entailment.data import SentenceText
+from phrasemodels.tasks.problems.entailment.recipe import TransferTask
 from phrasemodels.tasks.problems.entailment.transfer import FOLDS, NESTED, OFFICIAL, RELATEDNESS, SIMILARITY
 
-ONE = Text(("text",))  # MR, CR, SUBJ, MPQA, SST and TREC are tokenised already
-TWO = Text(tokeniser=moses_lower)
+ONE = SentenceText(("text",))  # MR, CR, SUBJ, MPQA, SST and TREC are tokenised already
+TWO = SentenceText(tokeniser=moses_lower)
 SENTEVAL = Corpus("senteval")
 SST2, SST5, TREC, SICK, MRPC = (Corpus("senteval", part) for part in ("SST2", "SST5", "TREC", "SICK", "MRPC"))
 DIVIDED = ("train", "dev", "test")
 SPACED, MOSES = by_stanza, ByStanza(moses_lower)  # SentEval has no trees
 SUITE = (
-    *(Task(name, NESTED, SENTEVAL, (name,), ONE, SPACED) for name in ("MR", "CR", "SUBJ", "MPQA")),
-    Task("SST2", OFFICIAL, SST2, DIVIDED, ONE, SPACED),
-    Task("SST5", OFFICIAL, SST5, DIVIDED, ONE, SPACED),
-    Task("TREC", FOLDS, TREC, ("train", "test"), ONE, SPACED),
-    Task("MRPC", FOLDS, MRPC, ("train", "test"), TWO, MOSES),
-    Task("SICK-E", OFFICIAL, SICK, DIVIDED, TWO, MOSES),
-    Task("SICK-R", RELATEDNESS, SICK, DIVIDED, TWO, MOSES),
-    Task("STS14", SIMILARITY, SENTEVAL, ("STS14",), TWO, MOSES),
+    *(TransferTask(name, NESTED, SENTEVAL, (name,), ONE, SPACED) for name in ("MR", "CR", "SUBJ", "MPQA")),
+    TransferTask("SST2", OFFICIAL, SST2, DIVIDED, ONE, SPACED),
+    TransferTask("SST5", OFFICIAL, SST5, DIVIDED, ONE, SPACED),
+    TransferTask("TREC", FOLDS, TREC, ("train", "test"), ONE, SPACED),
+    TransferTask("MRPC", FOLDS, MRPC, ("train", "test"), TWO, MOSES),
+    TransferTask("SICK-E", OFFICIAL, SICK, DIVIDED, TWO, MOSES),
+    TransferTask("SICK-R", RELATEDNESS, SICK, DIVIDED, TWO, MOSES),
+    TransferTask("STS14", SIMILARITY, SENTEVAL, ("STS14",), TWO, MOSES),
 )
 CLASSES = SampleCorpus(600, 100, 200, records=Polarity())
 PAIRS = SampleCorpus(4000, 400, 600, records=Entailment())
 SAMPLE_SUITE = (
-    Task("polarity", NESTED, CLASSES, ("train",), ONE),
-    Task("entailment", OFFICIAL, PAIRS, DIVIDED, Text()),
+    TransferTask("polarity", NESTED, CLASSES, ("train",), ONE),
+    TransferTask("entailment", OFFICIAL, PAIRS, DIVIDED, SentenceText()),
 )

@@ -1,4 +1,4 @@
-"""Treebanks to numbers: vocabularies, and joint trees as ids. Positions are START, the words of a sentence, STOP."""
+"""Treebanks as numbers: vocabularies, and joint trees as ids. Positions are START, the words of a sentence, STOP."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,14 +10,14 @@ import pyarrow as pa
 from phrasemodels.data.formats.joint_trees import GROUP, joint, misfits
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.formats.trees import parse
-from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job
+from phrasemodels.layers.checks import at_least
+from phrasemodels.layers.ids import BEGIN, END, PAD, SPECIAL, UNKNOWN
 from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, stage_table
-from phrasemodels.tasks.prepare.vocabulary import SPECIAL
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
+from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
 
-UNKNOWN, BEGIN, END = 1, 2, 3
-LETTERS = 20  # of a longer word the first and last ten
+LETTERS = 20  # of a longer word: the first ten and the last ten
 SIDES = ("words", "characters", "tags", "labels", "relations")
 
 _ids = pa.list_(pa.field("item", pa.int32(), nullable=False))
@@ -28,33 +28,30 @@ def _tuples(width: int) -> pa.DataType:
 
 
 # N = n + 2 positions: words (N), characters (N, LETTERS), tags (N), pieces, last (N); cells (m, 3) are (i, j, label) of
-# words i..j, both included; heads and relations (n), empty where there are none
-NUMBERS = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        *(pa.field(name, _ids, nullable=False) for name in ("words", "tags", "pieces", "last", "heads", "relations")),
-        pa.field("characters", _tuples(LETTERS), nullable=False),
-        pa.field("cells", _tuples(3), nullable=False),
-    ]
-)
+# words i to j, both included; heads and relations (n), empty if the corpus has none
+_IDS = dict.fromkeys(("words", "tags", "pieces", "last", "heads", "relations"), _ids)
+NUMBERS = required(id=pa.int64(), **_IDS, characters=_tuples(LETTERS), cells=_tuples(3))
 
 
 @dataclass(frozen=True)
 class TreebankVocabulary:
-    """Words, in lower case, and characters that occur fewer than min_count times are unknown; labels that occur fewer
-    than min_label times are never found, and the spans that have them are not learned."""
+    """Words, in lower case, and characters that occur fewer than min_count times are unknown. Labels that occur fewer than
+    min_label times are never predicted, and spans with them are not learned."""
 
     min_count: int = 2
     min_label: int = 1
 
+    def __post_init__(self) -> None:
+        at_least(self, 1, "min_count", "min_label")
+
 
 def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any]:
-    """One file a side, one entry a line, whose number is its id; from TREES shards job.inputs["rows"].
+    """Write a vocabulary for each side of the TREES job.inputs["rows"]: words, characters, tags, labels, relations.
 
-    Labels begin with the empty one and `<H>`, relations with none; the others with <pad> <unk> <s> </s>.
+    Labels begin with the empty one and `<H>`; relations have no special entries; the others begin with SPECIAL.
     """
     found: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
-    table = stage_table(job.inputs["rows"])
+    table = read_shards(job.inputs["rows"])
     for row in table.select(["tokens", "tags", "tree", "heads", "relations"]).to_pylist():
         found["words"].update(token.lower() for token in row["tokens"])
         found["characters"].update(character for token in row["tokens"] for character in token)
@@ -62,38 +59,30 @@ def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any
         found["relations"].update(row["relations"])
         if row["tree"]:
             found["labels"].update(span.label for span in joint(parse(row["tree"]), row["heads"]))
-    first = {"labels": ("", GROUP), "relations": ()}
+    first: dict[str, tuple[str, ...]] = {"labels": ("", GROUP), "relations": ()}
     kept = dict.fromkeys(SIDES, 1) | dict.fromkeys(("words", "characters"), settings.min_count)
     kept["labels"] = settings.min_label
-    sizes = {}
-    for side, counts in found.items():
-        begin = first.get(side, SPECIAL)
-        entries = sorted((-count, entry) for entry, count in counts.items() if count >= kept[side])
-        lines = [*begin, *(entry for _, entry in entries if entry not in begin)]
-        write_durably(job.out / f"{side}.txt", "".join(f"{line}\n" for line in lines))
-        sizes[side] = len(lines)
-    return {"sizes": sizes}
-
-
-def read_side(artifact: Artifact, side: str) -> list[str]:
-    """The entries of one side, by id."""
-    return artifact.file(f"{side}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    entries = {side: by_frequency(counts, kept[side], first.get(side, SPECIAL)) for side, counts in found.items()}
+    return {"sizes": {side: write_words(job.out, side, own) for side, own in entries.items()}}
 
 
 @dataclass(frozen=True)
 class TreeNumbers:
-    """complete: sentences without a tree or heads, or with more than max_words (0: any number), are dropped; that is for
-    training and dev, nothing that is scored is ever dropped. divide: into pieces of a pretrained encoder."""
+    """complete: sentences without a tree or heads, or with more than max_words words (0: any number), are dropped; it is for
+    train and dev, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder."""
 
     complete: bool = True
     max_words: int = 0
     divide: Divide = no_pieces
 
+    def __post_init__(self) -> None:
+        at_least(self, 0, "max_words")
+
 
 def tree_numbers(job: Job, settings: TreeNumbers) -> dict[str, Any]:
-    """Shards of NUMBERS, of TREES shards job.inputs["rows"] and job.inputs["vocabulary"]; one step a shard.
+    """Write shards of NUMBERS of the TREES job.inputs["rows"], in a step for each shard; also reads ["vocabulary"].
 
-    ValueError: nothing is left to learn from.
+    ValueError: no sentence is complete.
     """
     made = map_shards(job, tree_shard, settings, vocabulary=job.inputs["vocabulary"])
     if settings.complete and not made["rows"]:
@@ -104,9 +93,9 @@ def tree_numbers(job: Job, settings: TreeNumbers) -> dict[str, Any]:
 
 
 def tree_shard(job: Job, settings: TreeNumbers) -> dict[str, Any]:
-    """Numbers of one shard; says how many trees cannot be built from merges (phrasemodels.data.formats.joint_trees.misfits)."""
+    """Write the numbers of one shard, and count the trees that cannot be built from merges (joint_trees.misfits)."""
     table = read_shard(job.inputs["shard"].path)
-    ids = Ids({side: read_side(job.inputs["vocabulary"], side) for side in SIDES})
+    ids = Ids({side: read_words(job.inputs["vocabulary"], side) for side in SIDES})
     rows, unfit = [], 0
     for row in table.to_pylist():
         whole = row["tree"] and row["heads"] and not 0 < settings.max_words < len(row["tokens"])
@@ -128,16 +117,17 @@ def tree_shard(job: Job, settings: TreeNumbers) -> dict[str, Any]:
 
 
 class Ids:
-    """Ids of what is in a vocabulary (entries by id, of each side)."""
+    """Ids of entries of vocabularies. entries: of each side, by id."""
 
     def __init__(self, entries: Mapping[str, Sequence[str]]) -> None:
         self.ids = {side: {entry: number for number, entry in enumerate(own)} for side, own in entries.items()}
 
     def of(self, side: str, entry: str, otherwise: int = UNKNOWN) -> int:
+        """Return the id of an entry, or `otherwise` if the vocabulary lacks it."""
         return self.ids[side].get(entry, otherwise)
 
     def sentence(self, tokens: Sequence[str], tags: Sequence[str] = ()) -> dict[str, Any]:
-        """words, characters and tags of all positions; where there are no tags, they are unknown."""
+        """Return words, characters and tags of all positions; without tags, all are unknown."""
         known = [self.of("tags", tag) for tag in tags] or [UNKNOWN] * len(tokens)
         return {
             "words": [BEGIN, *(self.of("words", token.lower()) for token in tokens), END],
@@ -151,10 +141,10 @@ class Ids:
         return _row([self.of("characters", character) for character in token])
 
     def cells(self, spans: Iterable[tuple[str, int, int]]) -> list[tuple[int, int, int]]:
-        """(i, j, label), without labels that are not in the vocabulary."""
+        """Return spans as (i, j, label), without those whose label the vocabulary lacks."""
         known = ((start, end - 1, self.of("labels", label, -1)) for label, start, end in spans)
         return [cell for cell in known if cell[2] >= 0]
 
 
 def _row(ids: list[int]) -> list[int]:
-    return ids + [0] * (LETTERS - len(ids))
+    return ids + [PAD] * (LETTERS - len(ids))

@@ -1,8 +1,9 @@
-"""The problem of parsing: sentences with trees as batches, their loss, and the errors that weights are chosen by."""
+"""The objective of parsing: margins and cross entropies of joint trees; weights are chosen by errors on dev."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,23 +12,24 @@ from torch import Tensor
 
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.encoders.inputs import ParserInput
+from phrasemodels.layers.ids import UNKNOWN
 from phrasemodels.models.parser import GROUP_LABEL, Decode, GoldTrees, Jointly, JointParser, ParsedTrees, ParserConfig
-from phrasemodels.tasks.problems.parsing.data import UNKNOWN
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
+from phrasemodels.tasks.train.loop import Objective
 
 COLUMNS = ("words", "characters", "tags", "pieces", "last", "cells", "heads", "relations")
 
 
 @dataclass(frozen=True)
 class ParseBatch(Batch):
-    """Sentences, and their trees where they are known."""
+    """Sentences, and their gold trees as far as the corpus has them."""
 
     sentences: ParserInput
     gold: GoldTrees
 
 
 class ParseExamples:
-    """Rows of phrasemodels.tasks.problems.parsing.data.NUMBERS."""
+    """Rows of NUMBERS. tagged: whether the model reads the corpus's tags."""
 
     def __init__(self, columns: Columns, tagged: bool = True) -> None:
         self.columns, self.tagged = columns, tagged
@@ -37,7 +39,7 @@ class ParseExamples:
         return len(self.columns)
 
     def batch(self, rows: Rows) -> ParseBatch:
-        """The given rows, padded to the longest of them."""
+        """Return some rows, padded to the longest of them."""
         words, tags = self.columns.padded("words", rows), self.columns.padded("tags", rows)
         lengths = torch.from_numpy(self.lengths[rows, 0] - 2)
         pieces = torch.tensor([len(self.columns.row("pieces", row)) for row in rows])
@@ -65,7 +67,7 @@ class ParseExamples:
 
 
 def _forms(characters: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    """Characters (B, N, c) -> rows (B, N) of the different ones, and these."""
+    """Return the different rows of characters (B, N, c), and for each position the index of its row (B, N)."""
     flat = np.ascontiguousarray(characters.astype(np.int32)).reshape(-1, characters.shape[2])
     keys = flat.view(np.dtype((np.void, flat.itemsize * flat.shape[1]))).ravel()
     _, first, rows = np.unique(keys, return_index=True, return_inverse=True)
@@ -77,46 +79,42 @@ def _forms(characters: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
 
 
 def _after_root(values: Tensor, words: Tensor) -> Tensor:
-    """(B, n) or narrower -> (B, n+1), -1 at the root and where there is nothing."""
+    """Return values (B, n), or narrower ones, as (B, n+1) behind a root; -1 at the root and where there is no value."""
     out = values.new_full((len(words), words.shape[1] - 1), -1)
     out[:, 1 : values.shape[1] + 1] = values
     return out
 
 
 @dataclass(frozen=True)
-class Parsing:
-    """Sentences to joint trees. tagged: whether tags of the corpus are read, or found."""
+class ParsingObjective(Objective):
+    """Sentences to joint trees. decode: how trees are found. tagged: whether tags are read from the corpus or predicted."""
+
+    curve: ClassVar = "(1 − F1) + (1 − LAS) on dev"
 
     decode: Decode = field(default_factory=Jointly)
     tagged: bool = True
 
     def configure(self, model: ParserConfig, vocabulary: Artifact) -> ParserConfig:
-        """The model with the sizes of the vocabularies."""
         return model.sized(vocabulary.meta["sizes"])
 
     def examples(self, paths: Sequence[Path]) -> ParseExamples:
-        """Rows of numbers."""
         return ParseExamples(Columns(paths, COLUMNS), self.tagged)
 
     def loss(self, model: JointParser, batch: ParseBatch, smoothing: float) -> Tensor:
-        """Margin and cross entropies, which are not smoothed: forbidden heads have no probability."""
+        """Return the summed margins and cross entropies, without smoothing: heads that are excluded have probability 0."""
         return model.loss(batch.sentences, batch.gold)
 
     def criterion(self, model: JointParser, batch: ParseBatch) -> Tensor:
-        """What is missing from F1 + LAS, which paper 004 chooses weights by: 1 − F1 and 1 − LAS, (2, 2).
+        """Return (errors, count) of 1 − F1 and of 1 − LAS (2, 2): paper 004 chooses weights by F1 + LAS.
 
-        Of all words, and of spans as they are learned, a chain of labels as one; those of `<H>` do not count.
+        All words count. Spans are those that are learned: a chain of labels is one, and `<H>` is none.
         """
         found = model.parse(batch.sentences, self.decode)
         return torch.stack([_spans(found, batch.gold), _arcs(found, batch.gold)])
 
-    def count(self, data: ParseExamples, rows: Rows) -> int:
-        """Sentences."""
-        return len(rows)
-
 
 def _spans(found: ParsedTrees, gold: GoldTrees) -> Tensor:
-    """Spans that are in one of both trees alone, of those in both: 1 − F1."""
+    """Return (spans in only one of the trees, spans of both trees): 1 − F1."""
     n = gold.heads.shape[1]
     keys = [
         (((torch.arange(len(cells), device=cells.device)[:, None] * n + i) * n + j) * 65536 + label)[
@@ -131,7 +129,7 @@ def _spans(found: ParsedTrees, gold: GoldTrees) -> Tensor:
 
 
 def _arcs(found: ParsedTrees, gold: GoldTrees) -> Tensor:
-    """Words with another head or relation, of all: 1 − LAS."""
+    """Return (words with a wrong head or relation, words): 1 − LAS."""
     word = gold.heads >= 0
     wrong = word & ((found.heads != gold.heads) | (found.relations != gold.relations))
     return torch.stack([wrong.sum(), word.sum()])

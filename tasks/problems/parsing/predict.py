@@ -1,13 +1,13 @@
-"""Parses: what a trained parser finds."""
+"""A trained parser: sentences to parses, and parses as text."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import torch
-from safetensors.torch import load_file
 
+from phrasemodels.data.formats.conllu import sentence_to_conllu
 from phrasemodels.data.formats.joint_trees import restore
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.formats.trees import Span, Tree, brackets
@@ -15,28 +15,23 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
 from phrasemodels.models.parser import ParsedTrees, ParserConfig
 from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
-from phrasemodels.tasks.prepare.sharded import shards, stage_table
-from phrasemodels.tasks.problems.parsing.data import NUMBERS, SIDES, Ids, read_side
-from phrasemodels.tasks.problems.parsing.objective import COLUMNS, ParseExamples, Parsing
+from phrasemodels.tasks.prepare.sharded import read_shards, required, shards
+from phrasemodels.tasks.prepare.vocabulary import read_words
+from phrasemodels.tasks.problems.parsing.data import NUMBERS, SIDES, Ids
+from phrasemodels.tasks.problems.parsing.objective import COLUMNS, ParseExamples, ParsingObjective
 from phrasemodels.tasks.train.batches import Columns, in_order
-from phrasemodels.tasks.train.checkpoints import load_tensors
+from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
 
-PARSES = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("group", pa.string(), nullable=False),
-        pa.field("tokens", pa.list_(pa.string()), nullable=False),
-        pa.field("tags", pa.list_(pa.string()), nullable=False),
-        pa.field("tree", pa.string(), nullable=False),
-        pa.field("heads", pa.list_(pa.int32()), nullable=False),
-        pa.field("relations", pa.list_(pa.string()), nullable=False),
-    ]
-)
+_WORDS = pa.list_(pa.string())
+PARSES = required(
+    id=pa.int64(), group=pa.string(), tokens=_WORDS, tags=_WORDS, tree=pa.string(), heads=pa.list_(pa.int32()),
+    relations=_WORDS,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Parse:
-    """A sentence as it is written out; what was not asked for is empty."""
+class ParsedSentence:
+    """A parse of n tokens; what was not decoded is empty: tree, or heads (n) from 1 with 0 for the root and relations (n)."""
 
     tokens: list[str]
     tags: list[str]
@@ -44,44 +39,46 @@ class Parse:
     heads: list[int]
     relations: list[str]
 
+    @property
+    def brackets(self) -> str:
+        """The tree in Penn brackets on one line, or an empty string."""
+        return brackets(self.tree) if self.tree else ""
+
 
 @dataclass(frozen=True)
 class Names:
-    """What ids of a parser stand for."""
+    """The entries of a parser's vocabularies that it predicts, by id."""
 
     labels: Sequence[str]
     relations: Sequence[str]
     tags: Sequence[str]
 
-    @classmethod
-    def read(cls, vocabulary: Artifact) -> "Names":
-        return cls(*(read_side(vocabulary, side) for side in ("labels", "relations", "tags")))
-
-    def parse(self, tokens: list[str], row: int, found: ParsedTrees) -> Parse:
-        """One row of what a parser found."""
+    def parse(self, tokens: list[str], row: int, found: ParsedTrees) -> ParsedSentence:
+        """Return one row of predicted ids as a parse."""
         n = len(tokens)
         tags = [self.tags[tag] for tag in found.tags[row, 1 : n + 1].tolist()]
         spans = [Span(self.labels[k], i, j + 1) for i, j, k in found.cells[row].tolist() if k > 0]
         heads, relations = (x[row, 1 : n + 1].tolist() for x in (found.heads, found.relations))
         tree = restore(tokens, tags, spans) if int(found.cells[row, 0, 0]) >= 0 else None
         if heads[0] < 0:
-            return Parse(tokens, tags, tree, [], [])
-        return Parse(tokens, tags, tree, heads, [self.relations[k] for k in relations])
+            return ParsedSentence(tokens, tags, tree, [], [])
+        return ParsedSentence(tokens, tags, tree, heads, [self.relations[k] for k in relations])
 
 
 class TreeParser:
-    """A trained parser, ready for sentences of tokens: weights of a training, with its configuration and vocabulary."""
+    """A trained parser in memory. artifacts: the training (`model`) and its `vocabulary`."""
 
-    def __init__(self, problem: Parsing, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> None:
-        self.problem, self.names = problem, Names.read(vocabulary)
-        self.ids = Ids({side: read_side(vocabulary, side) for side in SIDES})
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = problem.configure(model, vocabulary).build()
-        load_tensors(self.model, load_file(weights.file("model.safetensors")))
-        self.model.eval().to(self.device)
+    def __init__(
+        self, objective: ParsingObjective, config: ParserConfig, model: Artifact, vocabulary: Artifact
+    ) -> None:
+        words = {side: read_words(vocabulary, side) for side in SIDES}
+        self.objective, self.ids = objective, Ids(words)
+        self.names = Names(words["labels"], words["relations"], words["tags"])
+        self.device = best_device()
+        self.model = load_trained(objective, config, {"model": model, "vocabulary": vocabulary}, self.device)
 
     def numbers(self, sentences: Sequence[list[str]], divide: Divide = no_pieces) -> pa.Table:
-        """NUMBERS of sentences."""
+        """Return NUMBERS of sentences."""
         rows = [
             {**self.ids.sentence(tokens), **divide(tokens), "id": row, "cells": [], "heads": [], "relations": []}
             for row, tokens in enumerate(sentences)
@@ -90,47 +87,57 @@ class TreeParser:
 
     def parse(
         self, sentences: Sequence[list[str]], divide: Divide = no_pieces, batch_tokens: int = 2000
-    ) -> list[Parse]:
-        """The parses of sentences, none of them empty, in their order."""
-        columns = Columns.of(self.numbers(sentences, divide), COLUMNS)
-        return self.answer(ParseExamples(columns, self.problem.tagged), sentences, batch_tokens)
+    ) -> list[ParsedSentence]:
+        """Return the parses of sentences, in order; no sentence may be empty."""
+        columns = Columns.of_table(self.numbers(sentences, divide), COLUMNS)
+        return self.parse_rows(ParseExamples(columns, self.objective.tagged), sentences, batch_tokens)
 
-    def answer(self, data: ParseExamples, sentences: Sequence[list[str]], batch_tokens: int) -> list[Parse]:
-        """The parses of rows that are numbers already; batch_tokens bounds memory and does not change the result."""
-        found: dict[int, Parse] = {}
+    def parse_rows(
+        self, data: ParseExamples, sentences: Sequence[list[str]], batch_tokens: int
+    ) -> list[ParsedSentence]:
+        """Return the parses of numbered sentences, in order. batch_tokens bounds memory and does not change the result."""
+        found: dict[int, ParsedSentence] = {}
         for rows in in_order(data, batch_tokens) if len(data) else []:
-            parses = self.model.parse(data.batch(rows).to(self.device).sentences, self.problem.decode)
+            parses = self.model.parse(data.batch(rows).to(self.device).sentences, self.objective.decode)
             cpu = ParsedTrees(*(x.cpu() for x in parses))
             found |= {row: self.names.parse(sentences[row], place, cpu) for place, row in enumerate(rows.tolist())}
         return [found[row] for row in range(len(sentences))]
 
 
-@dataclass(frozen=True)
-class ParseSettings:
-    """A model's configuration, and how many tokens are parsed at a time."""
-
-    problem: Parsing
-    model: ParserConfig
-    batch_tokens: int = 2000
-
-
-def parse_sentences(job: Job, settings: ParseSettings) -> dict[str, Any]:
-    """predictions.arrow: the parse of every row of job.inputs["numbers"], beside the tokens of ["rows"]."""
-    parser = TreeParser(settings.problem, settings.model, job.inputs["model"], job.inputs["vocabulary"])
-    table = stage_table(job.inputs["rows"])
-    data = settings.problem.examples([shard.path for shard in shards(job.inputs["numbers"])])
-    parses = parser.answer(data, table["tokens"].to_pylist(), settings.batch_tokens)
-    return {"predictions": write_shard(job.out / "predictions.arrow", _predictions(table, parses))}
-
-
-def _predictions(table: pa.Table, parses: list[Parse]) -> pa.Table:
+def parse_sentences(job: Job, settings: PredictSettings) -> dict[str, Any]:
+    """Parse the numbered sentences job.inputs["numbers"], whose tokens are ["rows"]; also reads ["model"] and
+    ["vocabulary"]. Writes predictions.arrow."""
+    parser = TreeParser(settings.objective, settings.model, job.inputs["model"], job.inputs["vocabulary"])
+    table = read_shards(job.inputs["rows"])
+    data = settings.objective.examples([shard.path for shard in shards(job.inputs["numbers"])])
+    parses = parser.parse_rows(data, table["tokens"].to_pylist(), settings.batch_tokens)
     columns = {
         "id": table["id"],
         "group": table["group"],
         "tokens": table["tokens"],
         "tags": [parse.tags for parse in parses],
-        "tree": [brackets(parse.tree) if parse.tree else "" for parse in parses],
+        "tree": [parse.brackets for parse in parses],
         "heads": [parse.heads for parse in parses],
         "relations": [parse.relations for parse in parses],
     }
-    return pa.table(columns, schema=PARSES)
+    return {"predictions": write_shard(job.out / "predictions.arrow", pa.table(columns, schema=PARSES))}
+
+
+def bracketed(parse: ParsedSentence) -> str:
+    """Return the tree in Penn brackets on one line."""
+    return parse.brackets
+
+
+def conllu(parse: ParsedSentence) -> str:
+    """Return a parse as CoNLL-U with Penn tags in the fifth column, and an empty line at the end."""
+    sentence = sentence_to_conllu(parse.tokens, parse.tags, (), parse.heads, parse.relations)
+    return f"# text = {' '.join(parse.tokens)}\n{sentence}"
+
+
+def as_json(parse: ParsedSentence) -> str:
+    """Return a parse as a JSON object on one line."""
+    values = {"tokens": parse.tokens, "tags": parse.tags, "tree": parse.brackets}
+    return json.dumps(values | {"heads": parse.heads, "relations": parse.relations}, ensure_ascii=False)
+
+
+FORMATS: dict[str, Callable[[ParsedSentence], str]] = {"brackets": bracketed, "conllu": conllu, "json": as_json}

@@ -3,48 +3,47 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar
 
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import HasKey, Step
+from phrasemodels.layers.checks import at_least
 from phrasemodels.models.parser import ParserConfig
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.penn import penn
 from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
-from phrasemodels.tasks.prepare.running_text import WordRows, word_rows
-from phrasemodels.tasks.prepare.tokenise import Tokeniser
+from phrasemodels.tasks.prepare.tokenise import Tokeniser, penn_treebank
+from phrasemodels.tasks.prepare.user_text import WordRows, first_texts, word_rows
 from phrasemodels.tasks.problems.parsing.data import TreebankVocabulary, TreeNumbers, tree_numbers, treebank_vocabulary
-from phrasemodels.tasks.problems.parsing.label_attention import LabelSettings, label_attention
-from phrasemodels.tasks.problems.parsing.objective import Parsing
-from phrasemodels.tasks.problems.parsing.predict import ParseSettings, TreeParser, parse_sentences
+from phrasemodels.tasks.problems.parsing.labels import LabelAttentionSettings, label_attention
+from phrasemodels.tasks.problems.parsing.objective import ParsingObjective
+from phrasemodels.tasks.problems.parsing.predict import TreeParser, parse_sentences
 from phrasemodels.tasks.problems.parsing.score import ParseScoring, score_parses
-from phrasemodels.tasks.problems.recipe import Stage
-from phrasemodels.tasks.train.loop import TrainConfig, TrainSettings, train
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
+from phrasemodels.tasks.train.checkpoints import PredictSettings
+from phrasemodels.tasks.train.config import TrainConfig
 
 
 @dataclass(frozen=True)
-class ParsingRecipe:
-    """A treebank with phrase structure and dependencies. max_words drops longer sentences from training alone (0: none);
-    divide makes pieces for a pretrained encoder; tokeniser divides text that is given."""
+class ParsingRecipe(Recipe):
+    """A treebank with phrase structure and dependencies, and the parser's objective (`problem`).
+
+    max_words drops longer sentences from training alone (0: none). divide: words into pieces of a pretrained encoder.
+    tokeniser: of text that a user gives.
+    """
 
     corpus: Corpus | SampleCorpus
-    problem: Parsing = field(default_factory=Parsing)
+    problem: ParsingObjective = field(default_factory=ParsingObjective)
     vocabulary: TreebankVocabulary = field(default_factory=TreebankVocabulary)
     scoring: ParseScoring = field(default_factory=ParseScoring)
     max_words: int = 0
     divide: Divide = no_pieces
-    tokeniser: Tokeniser = penn
+    tokeniser: Tokeniser = penn_treebank
 
-    @property
-    def name(self) -> str:
-        return f"parsing-{self.corpus.name}"
+    slug: ClassVar = "parsing"
+    answers_inputs: ClassVar = True
 
-    @property
-    def curve(self) -> str:
-        return "(1 − F1) + (1 − LAS) on dev"
-
-    def bare(self) -> Self:
-        return self
+    def __post_init__(self) -> None:
+        at_least(self, 0, "max_words")
 
     def data(self) -> dict[str, Step]:
         name = self.corpus.name
@@ -64,37 +63,37 @@ class ParsingRecipe:
         return {**numbers, "vocabulary": words, "raw": raw["test"]}
 
     def stages(self, model: ParserConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        inputs = {"train": "train", "dev": "dev", "vocabulary": "vocabulary"}
-        answered = {"model": "model", "numbers": "test", "rows": "raw", "vocabulary": "vocabulary"}
+        known = {"model": "model", "numbers": "test", "rows": "raw", "vocabulary": "vocabulary"}
         return {
-            "model": Stage(train, TrainSettings(self.problem, model, config, seed), inputs),
-            "predictions": Stage(parse_sentences, ParseSettings(self.problem, model), answered),
+            "model": training_stage(self.problem, model, config, seed),
+            "predictions": Stage(parse_sentences, PredictSettings(self.problem, model, 2000), known),
             "scores": Stage(score_parses, self.scoring, {"predictions": "predictions", "rows": "raw"}),
         }
 
-    def answering(self, model: ParserConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
-        """Parses of given sentences, by known["model"] and known["vocabulary"]."""
+    def attended_texts(self, records: Artifact) -> HasKey:
+        return first_texts(records, lambda record: " ".join(record["tokens"]))
+
+    def predict_step(self, model: ParserConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
         words, numbers = self._numbered(texts, known["vocabulary"])
-        settings = ParseSettings(self.problem, model)
+        settings = PredictSettings(self.problem, model, 2000)
         return Step(parse_sentences, "parse given sentences", settings, {**known, "numbers": numbers, "rows": words})
 
-    def attending(self, model: ParserConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:
-        """What each label of known["model"] attends to in the first sentences of each group of the texts."""
+    def attention_step(self, model: ParserConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:
         words, numbers = self._numbered(texts, known["vocabulary"])
-        settings = LabelSettings(self.problem, model, sentences)
+        settings = LabelAttentionSettings(self.problem, model, sentences)
         return Step(label_attention, "labels' attention", settings, {**known, "numbers": numbers, "rows": words})
 
     def _numbered(self, texts: HasKey, vocabulary: HasKey) -> tuple[Step, Step]:
-        """Words of sentences, and their numbers."""
+        """Return the words of texts, and their numbers."""
         words = Step(word_rows, "words of given sentences", WordRows(self.tokeniser), {"rows": texts})
         inputs = {"rows": words, "vocabulary": vocabulary}
         return words, Step(tree_numbers, "numbers of given sentences", TreeNumbers(False, 0, self.divide), inputs)
 
-    def spoken(self, row: Mapping[str, Any]) -> str:
-        """A row of predictions as one object of JSON: tokens, tags, tree, heads, relations."""
-        told = {name: value for name, value in row.items() if name not in ("id", "group")}
-        return json.dumps(told, ensure_ascii=False)
+    def as_text(self, row: Mapping[str, Any]) -> str:
+        """Return a row of predictions as a JSON object: tokens, tags, tree, heads, relations."""
+        values = {name: value for name, value in row.items() if name not in ("id", "group")}
+        return json.dumps(values, ensure_ascii=False)
 
     def parser(self, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> TreeParser:
-        """A trained parser that stays in memory."""
+        """Return a trained parser that stays in memory."""
         return TreeParser(self.problem, model, weights, vocabulary)

@@ -1,80 +1,77 @@
-"""Scores of parses against a treebank."""
+"""Scores of parses against a treebank: labelled brackets, attachments, tags."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from phrasemodels.data.formats.shards import read_shard, write_shard
-from phrasemodels.data.formats.trees import parse
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.formats.trees import Tree, parse
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.metrics import parseval as tree_scores
-from phrasemodels.tasks.metrics.bleu import Score
-from phrasemodels.tasks.metrics.parseval import Arcs, Breakdown
-from phrasemodels.tasks.prepare.sharded import stage_table
+from phrasemodels.tasks.metrics.attachment import Arcs, Punctuation, attachments, penn, unicode
+from phrasemodels.tasks.metrics.parseval import WRONG_WORDS, brackets, compare, rates
+from phrasemodels.tasks.metrics.score import Score, write_scores
+from phrasemodels.tasks.prepare.sharded import read_shards
+
+COUNTS = ("brackets", "failed", "exact", "heads", "arcs", "heads_unicode", "arcs_unicode", "tags")
 
 
 @dataclass(frozen=True)
 class ParseScoring:
-    """Which words UAS and LAS leave out."""
+    """The rule for punctuation, which UAS and LAS leave out."""
 
-    punctuation: tree_scores.Punctuation = tree_scores.penn
+    punctuation: Punctuation = penn
 
 
 def score_parses(job: Job, settings: ParseScoring) -> dict[str, Any]:
-    """scores.json, breakdown.json and sentences.arrow of job.inputs["predictions"] against TREES of ["rows"].
+    """Score job.inputs["predictions"] against the TREES ["rows"]. Also writes breakdown.json.
 
-    EVALB leaves words out by their tags, so both trees get the gold ones; tags are scored by themselves.
+    EVALB leaves words out by their tags, so both trees get the gold tags; predicted tags have a score of their own.
     """
-    gold = stage_table(job.inputs["rows"]).to_pylist()
-    found = read_shard(job.inputs["predictions"].file("predictions.arrow")).to_pylist()
-    breakdown, counts = Breakdown(), []
-    for own, guess in zip(gold, found, strict=True):
-        counts.append(_sentence(own, guess, settings.punctuation, breakdown))
-    names = ("brackets", "failed", "exact", "heads", "arcs", "heads_unicode", "arcs_unicode", "tags")
-    columns = {name: [row[place] for row in counts] for place, name in enumerate(names)}
+    gold = read_shards(job.inputs["rows"]).to_pylist()
+    predicted = read_shard(job.inputs["predictions"].file("predictions.arrow")).to_pylist()
+    breakdown = Breakdown()
+    counts = [_counts(*pair, settings.punctuation, breakdown) for pair in zip(gold, predicted, strict=True)]
+    columns = {name: [row[place] for row in counts] for place, name in enumerate(COUNTS)}
     ids = {name: [row[name] for row in gold] for name in ("id", "group")}
-    write_shard(job.out / "sentences.arrow", pa.table(ids | columns))
-    scores = {name: asdict(score) for name, score in _scores(columns, settings).items()}
-    write_durably(job.out / "scores.json", json.dumps(scores, indent=1))
     write_durably(job.out / "breakdown.json", json.dumps(breakdown.rates(), indent=1))
-    return {"scores": scores, "test_set": job.inputs["rows"].meta["shards"]}
+    return write_scores(job, _scores(columns, settings), pa.table(ids | columns), job.inputs["rows"].meta["shards"])
 
 
-def _sentence(
-    own: dict[str, Any], guess: dict[str, Any], rule: tree_scores.Punctuation, breakdown: Breakdown
+def _counts(
+    gold: dict[str, Any], predicted: dict[str, Any], punctuation: Punctuation, breakdown: "Breakdown"
 ) -> tuple[list[int], ...]:
-    """What adds up over sentences: (matched, found, gold) brackets, (failed, all) trees, and (right, all) of the rest."""
-    words = list(zip(own["tokens"], own["tags"], strict=True))
-    skipped = [rule(*word) for word in words]
-    arcs, guessed = Arcs(own["heads"], own["relations"]), Arcs(guess["heads"], guess["relations"])
+    """Return the COUNTS of one sentence: (matched, predicted, gold) brackets, (failed, all) trees, (right, all) of the rest."""
+    words = list(zip(gold["tokens"], gold["tags"], strict=True))
+    skipped = [punctuation(*word) for word in words]
+    arcs, guessed = (Arcs(row["heads"], row["relations"]) for row in (gold, predicted))
     phrases, exact, attached = [0, 0, 0], [0, 0], [[0, 0]] * 4
-    failed = [int(not guess["tree"]), 1] if own["tree"] else [0, 0]
-    if own["tree"] and guess["tree"]:
-        trees = [parse(tree)._replace(tags=tuple(own["tags"])) for tree in (own["tree"], guess["tree"])]
-        result = tree_scores.compare(*trees)
-        assert result.status != tree_scores.WRONG_WORDS, f"row {own['id']}: the parse has other words"
-        phrases, exact = [result.matched, result.found, result.gold], [int(result.exact), 1]
+    failed = [int(not predicted["tree"]), 1] if gold["tree"] else [0, 0]
+    if gold["tree"] and predicted["tree"]:
+        trees = [parse(row["tree"])._replace(tags=tuple(gold["tags"])) for row in (gold, predicted)]
+        result = compare(*trees)
+        assert result.status != WRONG_WORDS, f"row {gold['id']}: the parse has other words"
+        phrases, exact = [result.matched, result.predicted, result.gold], [int(result.exact), 1]
         breakdown.add_tree(*trees)
     if arcs.heads and guessed.heads:
         attached = []
-        for skip in (skipped, [tree_scores.unicode(*word) for word in words]):
-            total, heads, labelled = tree_scores.attachments(arcs, guessed, skip)
+        for skip in (skipped, [unicode(*word) for word in words]):
+            total, heads, labelled = attachments(arcs, guessed, skip)
             attached += [[heads, total], [labelled, total]]
         breakdown.add_arcs(arcs, guessed, skipped)
-    right = sum(tag == other for tag, other in zip(own["tags"], guess["tags"], strict=True))
+    right = sum(tag == other for tag, other in zip(gold["tags"], predicted["tags"], strict=True))
     return phrases, failed, exact, *attached, [right, len(words)]
 
 
 def _scores(columns: dict[str, list[list[int]]], settings: ParseScoring) -> dict[str, Score]:
-    sums = {name: tree_scores.total(map(tuple, rows)) for name, rows in columns.items()}
+    sums = {name: [sum(column) for column in zip(*rows, strict=True)] for name, rows in columns.items()}
     matched, guessed, gold = sums["brackets"]
     sentences = sums["exact"][1]
-    rates = tree_scores.rates(matched, gold, guessed)
     evalb = "EVALB COLLINS+S1?!, gold tags"
-    found = {name: Score(value, evalb, sentences) for name, value in rates._asdict().items()}
+    scores = {name: Score(v, evalb, sentences) for name, v in rates(matched, gold, guessed)._asdict().items()}
     rule = getattr(settings.punctuation, "__name__", "")
     shares = {
         "failed": ("failed", "trees that were not found, which EVALB leaves out"),
@@ -87,5 +84,45 @@ def _scores(columns: dict[str, list[list[int]]], settings: ParseScoring) -> dict
     }
     for name, (column, signature) in shares.items():
         right, total = sums[column]
-        found[name] = Score(100 * right / total if total else 0.0, signature, len(columns["tags"]))
-    return found
+        scores[name] = Score(100 * right / total if total else 0.0, signature, len(columns["tags"]))
+    return scores
+
+
+@dataclass
+class Breakdown:
+    """(matched, gold, predicted) counts: of brackets by label and by length of the sentence, of arcs by relation."""
+
+    labels: dict[str, list[int]] = field(default_factory=dict)
+    lengths: dict[str, list[int]] = field(default_factory=dict)
+    relations: dict[str, list[int]] = field(default_factory=dict)
+
+    def add_tree(self, gold: Tree, predicted: Tree) -> None:
+        """Count the brackets of a sentence that EVALB scores."""
+        (words, theirs), (_, ours) = brackets(gold), brackets(predicted)
+        for place, counter in enumerate((theirs & ours, theirs, ours)):
+            for span, count in counter.items():
+                self.labels.setdefault(span.label, [0, 0, 0])[place] += count
+                self.lengths.setdefault(_bucket(len(words)), [0, 0, 0])[place] += count
+
+    def add_arcs(self, gold: Arcs, predicted: Arcs, skipped: Sequence[bool]) -> None:
+        """Count the arcs to the words of a sentence that are not skipped."""
+        pairs = (zip(arcs.heads, arcs.relations, strict=True) for arcs in (gold, predicted))
+        for (head, relation), (guess, name), skip in zip(*pairs, skipped, strict=True):
+            if not skip:
+                own = self.relations.setdefault(relation, [0, 0, 0])
+                own[0] += (head, relation) == (guess, name)
+                own[1] += 1
+                self.relations.setdefault(name, [0, 0, 0])[2] += 1
+
+    def rates(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Return precision, recall and F1 of each label, length and relation, with its count in the gold trees."""
+        parts = {"labels": self.labels, "lengths": self.lengths, "relations": self.relations}
+        return {
+            part: {name: {**rates(*counts)._asdict(), "gold": counts[1]} for name, counts in sorted(of_part.items())}
+            for part, of_part in parts.items()
+        }
+
+
+def _bucket(words: int) -> str:
+    first = (words - 1) // 10 * 10 + 1
+    return f"{first:03d}-{first + 9:03d}" if words <= 60 else "061-"

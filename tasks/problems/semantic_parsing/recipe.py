@@ -1,30 +1,41 @@
-"""Semantic parsing: from pairs of a question and its logical form to exact, logic and structural match."""
+"""Semantic parsing: from pairs of a question and its logical form to exact, logic and structure match."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar
 
+from torch import Tensor
+
+from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import HasKey, Step
+from phrasemodels.encoders.ngram import NgramEncoderConfig
+from phrasemodels.layers.checks import at_least
+from phrasemodels.layers.ids import PAD
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.models.translation import TranslationConfig
-from phrasemodels.tasks.prepare.bpe import ApplyBpe, LearnBpe, apply_bpe, joined, learn_bpe, without_bpe
+from phrasemodels.tasks.prepare.bpe import LearnBpe, apply_bpe, joined, learn_bpe, without_bpe
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases
 from phrasemodels.tasks.prepare.tokenise import Tokenise, Tokeniser, spaces, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
-from phrasemodels.tasks.problems.recipe import Stage
-from phrasemodels.tasks.problems.semantic_parsing.grams import GramSettings, gram_vectors
-from phrasemodels.tasks.problems.semantic_parsing.score import FormScoreSettings, SemanticParsing, score_forms
-from phrasemodels.tasks.problems.translation.objective import AttendSettings, TranslateSettings, attend, translate
-from phrasemodels.tasks.train.loop import TrainConfig, TrainSettings, train
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, one_model, training_stage
+from phrasemodels.tasks.problems.report import Figure, Outcome, Section, TrainedModel
+from phrasemodels.tasks.problems.semantic_parsing.gram_vectors import GramSettings, gram_vectors
+from phrasemodels.tasks.problems.semantic_parsing.report import gram_neighbours, improvements, neighbours, sweeps
+from phrasemodels.tasks.problems.semantic_parsing.score import AsText, FormScoring, score_forms
+from phrasemodels.tasks.problems.sequences import PhraseBatch
+from phrasemodels.tasks.problems.translation.objective import AnyTranslator, TranslationObjective
+from phrasemodels.tasks.problems.translation.predict import AttendSettings, TranslateSettings, attend, translate
+from phrasemodels.tasks.train.config import TrainConfig
 
 SAME = {"train": "train", "dev": "dev", "test": "test"}
 
 
 @dataclass(frozen=True)
 class Forms:
-    """From questions and forms to tokens and ids. merges: of the byte-pair encoding (0: whole words); min_count: words
-    seen less often in train are unknown; joint: one vocabulary; longest: words of what is trained on (0: any)."""
+    """From questions and forms to tokens and ids. merges: of the byte-pair encoding (0: whole words). Words that occur
+    fewer than min_count times in train are unknown. joint: one vocabulary for both sides. longest: longer sentences are
+    dropped from training (0: none)."""
 
     tokeniser: Tokeniser = spaces
     merges: int = 0
@@ -32,12 +43,29 @@ class Forms:
     joint: bool = True
     longest: int = 0
 
+    def __post_init__(self) -> None:
+        at_least(self, 0, "merges", "longest")
+        at_least(self, 1, "min_count")
+
 
 @dataclass(frozen=True)
-class SemanticParsingRecipe:
-    """A corpus of logical forms, its text, how to search, and which of its splits are taken for train, dev and test.
+class SemanticParsingObjective(TranslationObjective):
+    """Questions to logical forms. As in the paper, the best weights have the fewest wrong words on dev."""
 
-    score_dev: dev is scored beside test, where it is not a part of train.
+    curve: ClassVar = "wrong words on dev (share)"
+
+    def criterion(self, model: AnyTranslator, batch: PhraseBatch) -> Tensor:
+        """Return the number of words that are not the likeliest one, given the gold words before them."""
+        gold = batch.target[:, 1:]
+        likeliest = model(batch.source, batch.lengths, batch.members, batch.target[:, :-1]).argmax(-1)
+        return ((likeliest != gold) & (gold != PAD)).sum()
+
+
+@dataclass(frozen=True)
+class SemanticParsingRecipe(Recipe):
+    """A corpus of logical forms, its text, a beam search, and the splits of the corpus that are train, dev and test.
+
+    score_dev: whether dev is scored beside test; it is not if it is a part of train.
     """
 
     corpus: Corpus | SampleCorpus
@@ -46,16 +74,9 @@ class SemanticParsingRecipe:
     splits: Mapping[str, str] = field(default_factory=lambda: dict(SAME))
     score_dev: bool = True
 
-    @property
-    def name(self) -> str:
-        return f"semantic-parsing-{self.corpus.name}"
-
-    @property
-    def curve(self) -> str:
-        return "wrong words on dev (share)"
-
-    def bare(self) -> Self:
-        return self
+    slug: ClassVar = "semantic-parsing"
+    answer_columns: ClassVar = ("reference", "hypothesis")
+    answers_inputs: ClassVar = True
 
     def data(self) -> dict[str, Step]:
         name = self.corpus.name
@@ -81,45 +102,72 @@ class SemanticParsingRecipe:
     def _pieces(self, tokens: Step, known: Mapping[str, HasKey], label: str) -> Step:
         if "bpe" not in known:
             return tokens
-        return Step(apply_bpe, f"pieces of {label}", ApplyBpe(), {"rows": tokens, "bpe": known["bpe"]})
+        return Step(apply_bpe, f"pieces of {label}", None, {"rows": tokens, "bpe": known["bpe"]})
 
     def stages(self, model: TranslationConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        problem = SemanticParsing()
-        searching = TranslateSettings(problem, model, self.search)
-        given = {"train": "train", "dev": "dev", "vocabulary": "vocabulary"}
-        stages = {"model": Stage(train, TrainSettings(problem, model, config, seed), given)}
+        objective = SemanticParsingObjective()
+        searching = TranslateSettings(objective, model, self.search)
+        stages = {"model": training_stage(objective, model, config, seed)}
         inputs = {"rows": "test_raw", "train": "train_raw", "model": "model"}
         for split, name in (("test", "predictions"), ("dev", "dev_predictions")):
             if split == "test" or self.score_dev:
                 own = {"model": "model", "phrases": split, "rows": f"{split}_tokens", "vocabulary": "vocabulary"}
                 stages[name] = Stage(translate, searching, own)
                 inputs[name] = name
-        stages["scores"] = Stage(score_forms, FormScoreSettings(without_bpe if self.forms.merges else joined), inputs)
+        stages["scores"] = Stage(score_forms, FormScoring(self.form), inputs)
         return stages
 
-    def answering(self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
-        """Logical forms of given questions, by known["model"] and known["vocabulary"]."""
+    @property
+    def form(self) -> AsText:
+        """How the tokens of a model become a logical form."""
+        return without_bpe if self.forms.merges else joined
+
+    def test_rows(self) -> Step:
+        return self.corpus.split(self.splits["test"])
+
+    def predict_step(self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
         tokens, numbers = self._numbered(texts, known)
-        settings = TranslateSettings(SemanticParsing(), model, self.search)
+        settings = TranslateSettings(SemanticParsingObjective(), model, self.search)
         return Step(translate, "parse given questions", settings, {**known, "phrases": numbers, "rows": tokens})
 
-    def attending(self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:
-        """What known["model"] attends to in the first questions of each group of the texts."""
+    def attention_step(
+        self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int
+    ) -> Step:
         tokens, numbers = self._numbered(texts, known)
-        settings = AttendSettings(SemanticParsing(), model, sentences, self.search)
+        settings = AttendSettings(SemanticParsingObjective(), model, sentences, self.search)
         return Step(attend, "attend to questions", settings, {**known, "phrases": numbers, "rows": tokens})
 
-    def grams(self, model: TranslationConfig, known: Mapping[str, HasKey]) -> Step:
-        """What known["model"] makes of the phrases of the test set; known also has the data."""
-        inputs = {"phrases": known["test"], "rows": known["test_tokens"]}
-        inputs |= {name: known[name] for name in ("model", "vocabulary")}
-        return Step(gram_vectors, "vectors of phrases", GramSettings(SemanticParsing(), model), inputs)
-
     def _numbered(self, texts: HasKey, known: Mapping[str, HasKey]) -> tuple[Step, Step]:
+        """Return the tokens of texts, and their ids."""
         tokens = self._pieces(self._tokens(texts, "given questions"), known, "given questions")
         inputs = {"rows": tokens, "vocabulary": known["vocabulary"]}
         return tokens, Step(phrases, "numbers of given questions", Phrases(no_phrases, 2), inputs)
 
-    def spoken(self, row: Mapping[str, Any]) -> str:
-        """A row of predictions as text; whole words have no mark that they go on."""
+    def as_text(self, row: Mapping[str, Any]) -> str:
         return without_bpe(row["hypothesis"])
+
+    def grams_step(self, model: TranslationConfig, known: Mapping[str, HasKey]) -> Step:
+        """Return the step that yields vectors of the test set's n-grams; known: `model`, `vocabulary`, `phrases`, `rows`."""
+        inputs = {name: known[name] for name in ("model", "vocabulary", "phrases", "rows")}
+        return Step(gram_vectors, "vectors of phrases", GramSettings(SemanticParsingObjective(), model), inputs)
+
+    def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
+        """Return the neighbours of phrases of the test set, which are separated by semicolons in `text`."""
+        model = one_model(models)
+        if not isinstance(model.config.encoder, NgramEncoderConfig):
+            return super().draw(models, text, target)
+        grams = model.run(self.grams_step(model.config, {**model.artifacts, **model.test_inputs()}), "grams.arrow")
+        wanted = [phrase.strip() for phrase in text.split(";") if phrase.strip()]
+        return gram_neighbours(grams, wanted)
+
+    def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
+        """Return sweeps, improvements by kind of error, and neighbours of phrases."""
+
+        def grams(outcome: Outcome) -> Step:
+            data = outcome.recipe.data()
+            known = {"vocabulary": data["vocabulary"], "phrases": data["test"], "rows": data["test_tokens"]}
+            return self.grams_step(outcome.model, {"model": outcome.trained, **known})
+
+        first = [outcome for outcome in outcomes if outcome.seed == outcomes[0].seed]
+        forms = improvements(first, lambda outcome: outcome.recipe.form)  # type: ignore[attr-defined]
+        return [*sweeps(outcomes), *forms, *neighbours(first, grams, run)]

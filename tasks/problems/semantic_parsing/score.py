@@ -1,56 +1,44 @@
-"""The problem of semantic parsing: questions to logical forms, as translation whose answers are right or wrong."""
+"""Scores of logical forms: exact match, logic match and structure match."""
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from torch import Tensor
+from numpy.typing import NDArray
 
-from phrasemodels.data.formats.shards import read_shard, write_shard
-from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
-from phrasemodels.layers.blocks import PAD
-from phrasemodels.tasks.metrics.bleu import Score
 from phrasemodels.tasks.metrics.logic_match import MATCHES
-from phrasemodels.tasks.prepare.sharded import HISTORY, stage_table
-from phrasemodels.tasks.problems.translation.objective import Model, PhraseBatch, Translation
+from phrasemodels.tasks.metrics.score import Score, write_scores
+from phrasemodels.tasks.prepare.sharded import read_shards
+from phrasemodels.tasks.train.loop import history
 
 SIGNATURES = {
     "exact": "exact match, %",
     "logic": "logic match of Dong and Lapata (2018), %",
     "structure": "equal but for names of bound variables and order of arguments that commute, %",
 }
+AsText = Callable[[list[str]], str]  # tokens of a model -> the form that is compared
 
 
 @dataclass(frozen=True)
-class SemanticParsing(Translation):
-    """Questions to logical forms. The best weights have the fewest wrong words on dev, as the paper stops."""
+class FormScoring:
+    """How the tokens of a model become the form that is compared."""
 
-    def criterion(self, model: Model, batch: PhraseBatch) -> Tensor:
-        """Words that are not the likeliest, given the gold ones before them."""
-        gold = batch.target[:, 1:]
-        likeliest = model(batch.source, batch.lengths, batch.members, batch.target[:, :-1]).argmax(-1)
-        return ((likeliest != gold) & (gold != PAD)).sum()
+    text: AsText
 
 
-@dataclass(frozen=True)
-class FormScoreSettings:
-    """text: tokens of the model to the form that is compared."""
+def score_forms(job: Job, settings: FormScoring) -> dict[str, object]:
+    """Score job.inputs["predictions"], whose raw pairs are ["rows"]; ["train"] are the raw pairs of train.
 
-    text: Callable[[list[str]], str]
-
-
-def score_forms(job: Job, settings: FormScoreSettings) -> dict[str, Any]:
-    """scores.json and sentences.arrow of job.inputs["predictions"], whose raw pairs are ["rows"]; ["train"] raw pairs.
-
-    Each metric is given for all, for those that do not stand verbatim in train (`exact/new`), and by group; and for
-    ["dev_predictions"], if there are any (`dev/exact`). `parameters` are millions, `speed` thousands of words a second.
+    Each kind of match is given for all pairs, for pairs that are not in train (`exact/new`), by group, and, if there are
+    ["dev_predictions"], on dev (`dev/exact`). `parameters`: millions; `speed`: thousands of target words a second of the
+    training ["model"].
     """
-    new = ~_seen(job.inputs["rows"], job.inputs["train"])
-    right, table = matches(job.inputs["predictions"], settings)
+    new = ~_in_train(job.inputs["rows"], job.inputs["train"])
+    right, table = matches(job.inputs["predictions"], settings.text)
     groups = np.array(
         [group or ("new" if fresh else "seen") for group, fresh in zip(table["group"].to_pylist(), new, strict=True)]
     )
@@ -62,21 +50,19 @@ def score_forms(job: Job, settings: FormScoreSettings) -> dict[str, Any]:
         if rows.any()
     }
     if "dev_predictions" in job.inputs:
-        dev, _ = matches(job.inputs["dev_predictions"], settings)
+        dev, _ = matches(job.inputs["dev_predictions"], settings.text)
         scores |= {f"dev/{name}": _percent(name, found) for name, found in dev.items()}
     scores |= _of_training(job.inputs["model"], len(new))
     statistics = {name: pa.array(np.stack([found, np.ones_like(found)], 1).tolist()) for name, found in right.items()}
-    write_shard(job.out / "sentences.arrow", pa.table({"id": table["id"], "group": pa.array(groups), **statistics}))
-    found = {name: asdict(score) for name, score in scores.items()}
-    write_durably(job.out / "scores.json", json.dumps(found, indent=1))
-    return {"scores": found, "test_set": job.inputs["rows"].meta["shards"]}
+    sentences = pa.table({"id": table["id"], "group": pa.array(groups), **statistics})
+    return write_scores(job, scores, sentences, job.inputs["rows"].meta["shards"])
 
 
-def matches(predictions: Artifact, settings: FormScoreSettings) -> tuple[dict[str, Any], pa.Table]:
-    """For every metric which predictions are right, as 0 and 1; and the predictions."""
+def matches(predictions: Artifact, text: AsText) -> tuple[dict[str, NDArray[np.int64]], pa.Table]:
+    """Return for each kind of match which predictions are right, as 0 and 1 (rows), and the table of predictions."""
     table = read_shard(predictions.file("predictions.arrow"))
     hypotheses, references = (
-        [settings.text(tokens) for tokens in table[side].to_pylist()] for side in ("hypothesis", "reference")
+        [text(tokens) for tokens in table[side].to_pylist()] for side in ("hypothesis", "reference")
     )
     right = {
         name: np.array([match(h, r) for h, r in zip(hypotheses, references, strict=True)], np.int64)
@@ -85,25 +71,25 @@ def matches(predictions: Artifact, settings: FormScoreSettings) -> tuple[dict[st
     return right, table
 
 
-def _percent(name: str, right: Any) -> Score:
+def _percent(name: str, right: NDArray[np.int64]) -> Score:
     return Score(100 * float(right.mean()), SIGNATURES[name], len(right))
 
 
 def _of_training(model: Artifact, sentences: int) -> dict[str, Score]:
-    history = json.loads(model.file(HISTORY).read_text(encoding="utf-8"))
-    speed = float(np.median([row["tokens_per_second"] for row in history])) / 1000
+    """Return the size of a model and the speed of its training."""
+    speed = float(np.median([row["tokens_per_second"] for row in history(model)])) / 1000
     return {
         "parameters": Score(model.meta["parameters"] / 1e6, "parameters, M", sentences),
         "speed": Score(speed, "target words of training a second, evaluation counted, K", sentences),
     }
 
 
-def _seen(rows: Artifact, train: Artifact) -> Any:
-    """Which pairs stand verbatim in train."""
+def _in_train(rows: Artifact, train: Artifact) -> NDArray[np.bool_]:
+    """Return which pairs of `rows` are also in train, word for word."""
     known = set(_pairs(train))
     return np.array([pair in known for pair in _pairs(rows)], bool)
 
 
 def _pairs(rows: Artifact) -> list[tuple[str, str]]:
-    table = stage_table(rows)
+    table = read_shards(rows)
     return list(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))

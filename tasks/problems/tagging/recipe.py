@@ -2,38 +2,38 @@
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Self
+from typing import ClassVar
 
 from phrasemodels.data.store.step import Step
+from phrasemodels.layers.checks import at_least
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases
-from phrasemodels.tasks.prepare.subtrees import subtrees
+from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases, subtrees
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
-from phrasemodels.tasks.problems.recipe import Stage
-from phrasemodels.tasks.problems.tagging.objective import TagColumn, Tagging, TagSettings, score_tags, tag, tag_tokens
-from phrasemodels.tasks.train.loop import TrainConfig, TrainSettings, train
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
+from phrasemodels.tasks.problems.tagging.objective import TagColumn, TaggingObjective, tag_tokens
+from phrasemodels.tasks.problems.tagging.predict import score_tags, tag
+from phrasemodels.tasks.train.checkpoints import PredictSettings
+from phrasemodels.tasks.train.config import TrainConfig
 
 
 @dataclass(frozen=True)
-class TaggingRecipe:
-    """A treebank, which of its tags, its phrases, and from how many occurrences on a word is known."""
+class TaggingRecipe(Recipe):
+    """A treebank, one of its columns of tags, and phrases. Words that occur fewer than min_count times are unknown."""
 
     corpus: Corpus | SampleCorpus
     tags: TagColumn = field(default_factory=TagColumn)
     phrases: Phrases = field(default_factory=lambda: Phrases(no_phrases))
     min_count: int = 2
 
+    answer_columns: ClassVar = ("reference", "hypothesis")
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "min_count")
+
     @property
     def name(self) -> str:
         return f"tagging-{self.corpus.name}-{self.tags.column}"
-
-    @property
-    def curve(self) -> str:
-        return "dev loss (nats a word)"
-
-    def bare(self) -> Self:
-        return self
 
     def data(self) -> dict[str, Step]:
         name = f"{self.corpus.name} {self.tags.column}"
@@ -53,16 +53,12 @@ class TaggingRecipe:
         return {**numbers, "vocabulary": words, "tokens": tokens["test"], "raw": raw["test"]}
 
     def stages(self, model: TaggerConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        problem = Tagging()
+        objective = TaggingObjective()
         return {
-            "model": Stage(
-                train,
-                TrainSettings(problem, model, config, seed),
-                {"train": "train", "dev": "dev", "vocabulary": "vocabulary"},
-            ),
+            "model": training_stage(objective, model, config, seed),
             "predictions": Stage(
                 tag,
-                TagSettings(problem, model),
+                PredictSettings(objective, model, 8192),
                 {"model": "model", "phrases": "test", "rows": "tokens", "vocabulary": "vocabulary"},
             ),
             "scores": Stage(

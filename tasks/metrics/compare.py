@@ -1,4 +1,4 @@
-"""From scores to verdicts: means over seeds, intervals, and what they say about a published number."""
+"""The comparison of a table with the paper: means over seeds, intervals, differences from baselines, verdicts."""
 
 import json
 import math
@@ -17,15 +17,17 @@ from phrasemodels.tasks.metrics.significance import Array, SeedGroup, Statistic,
 
 @dataclass(frozen=True)
 class Verdict:
-    """What our runs say about a published number: not run, not comparable, reproduced, higher or lower."""
+    """The verdict on a published number: not run, not comparable, reproduced, higher or lower; and its reason."""
 
     verdict: str
     reason: str
 
 
 def judge(published: float | None, ours: SeedGroup | None, reason_not: str) -> Verdict:
-    """The verdict on a number. `reason_not` says why it cannot be compared, or is empty; nothing on stand-in data or at
-    a smaller size is ever called reproduced."""
+    """Return the verdict on a published number (None: the paper has none) by our seeds (None: there is no run).
+
+    reason_not: why the numbers cannot be compared, such as stand-in data or a smaller size; empty if they can be.
+    """
     if ours is None:
         return Verdict("not run", "no run of this experiment is in the store")
     if published is None:
@@ -42,10 +44,10 @@ def judge(published: float | None, ours: SeedGroup | None, reason_not: str) -> V
 
 @dataclass(frozen=True)
 class RowSettings:
-    """A row of a table: the experiment, the number that it answers, in which metric of ours, and why not, if so.
+    """A row of a table: its experiment, the published number, our metric for it, and why the two cannot be compared.
 
-    With a statistic the row is tested against its baseline, by name, or else the first row of the table: of those with
-    the same metric and test set. changed: overrides of the experiment that a score sees.
+    statistic: with one, the row is tested against its baseline. baseline: an experiment; if it is not among the rows
+    with the same metric and test set, the first of these. changed: overrides of the experiment that affect scores.
     """
 
     experiment: str
@@ -61,7 +63,7 @@ class RowSettings:
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """A table and its seeds."""
+    """A table of rows, and the seeds of each row."""
 
     title: str
     rows: tuple[RowSettings, ...]
@@ -69,12 +71,12 @@ class CompareSettings:
 
 
 def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
-    """verdicts.json: each row with its values by seed, interval, verdict, and difference from its baseline, from inputs
-    "EXPERIMENT seed N"."""
+    """Compare a table with the paper. Writes verdicts.json: each row with its values by seed, interval, verdict, and
+    difference from its baseline. Inputs are the scores, by "EXPERIMENT seed N"."""
     scores = [[job.inputs[f"{row.experiment} seed {seed}"] for seed in settings.seeds] for row in settings.rows]
     rows = [_row(*pair, settings.seeds) for pair in zip(settings.rows, scores, strict=True)]
     tested = [
-        Tested(
+        TestedRow(
             row.experiment,
             row.metric,
             str(found[0].meta["test_set"]),
@@ -109,8 +111,8 @@ def _row(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> di
 
 
 @dataclass(frozen=True)
-class Tested:
-    """What a row was tested on: the sentences of its test set, with their statistics, one table a seed."""
+class TestedRow:
+    """A row with the statistics of its test sentences, a table for each seed."""
 
     experiment: str
     metric: str
@@ -120,21 +122,21 @@ class Tested:
     baseline: str = ""
 
     def statistics(self, group: str) -> Array:
-        """(S, n, K): of the sentences of a group, or of all for the group ""."""
+        """Return the statistics (S, n, K) of the sentences of a group; of all sentences for the group ""."""
         assert self.statistic is not None
         tables = [t.filter(pc.equal(t["group"], group)) if group else t for t in self.seeds]
         return np.stack([np.array(t[self.statistic.column].to_pylist(), np.float64) for t in tables])
 
     def names(self) -> dict[str, str]:
-        """The metric, and the metric of each group of sentences: names to groups."""
+        """Return the groups of sentences by the name of their metric: METRIC for all sentences, METRIC/GROUP."""
         groups = sorted(set(self.seeds[0]["group"].to_pylist()) - {""})
         return {self.metric: "", **{f"{self.metric}/{group}": group for group in groups}}
 
 
-def differences(rows: list[Tested]) -> list[dict[str, Any] | None]:
-    """For each row: {"baseline": experiment, "differences": {metric: ..., metric/group: ...}}, or None for a baseline.
+def differences(rows: list[TestedRow]) -> list[dict[str, Any] | None]:
+    """Return for each row {"baseline": experiment, "differences": {METRIC: ..., METRIC/GROUP: ...}}; None for a baseline.
 
-    A baseline is the one that a row names, or else the first, of the rows with its metric, test set and statistic.
+    The baseline is the row that is named, or else the first one, of those with the same metric, test set and statistic.
     p_holm is corrected over all rows of the table, for each group of sentences by itself.
     """
     found: list[dict[str, Any] | None] = []
@@ -158,5 +160,5 @@ def differences(rows: list[Tested]) -> list[dict[str, Any] | None]:
 
 
 def finite(values: dict[str, Any]) -> dict[str, Any]:
-    """NaN as null, which JSON has."""
+    """Return values with None in place of NaN, which JSON lacks."""
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Models of parsers, from a mirror or from Stanza's own server."""
+"""Stanza's models, from a mirror or from Stanza's server; and trees by Stanza for corpora of other problems."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,19 +6,21 @@ from typing import Any
 
 from phrasemodels.data.download.parser_manifest import load, obtain
 from phrasemodels.data.store.step import Job, Step
-from phrasemodels.tasks.parsers.stanza_parser import PROCESSORS
+from phrasemodels.tasks.parsers.parse import PlantTrees, everywhere, plant
+from phrasemodels.tasks.parsers.stanza import PROCESSORS, Stanza
+from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
 
 
 @dataclass(frozen=True)
 class FetchParser:
-    """A parser and the digests of its files; where they come from does not matter to what they are."""
+    """A parser by name, and the digests of its files. Mirrors are not part of it: they do not change the bytes."""
 
     name: str
     digests: Mapping[str, str]
 
 
 def fetch_parser(job: Job, settings: FetchParser) -> dict[str, Any]:
-    """The models of a parser of data/manifests/parsers: every file whole and verified, or an error."""
+    """Download all models of a parser of data/manifests/parsers, and verify them. OSError: a file cannot be had."""
     manifest = load(settings.name)
     origins = obtain(manifest, job.out, job.executor.sources)
     return {
@@ -31,14 +33,14 @@ def fetch_parser(job: Job, settings: FetchParser) -> dict[str, Any]:
 
 
 def fetched(name: str) -> Step:
-    """The step that yields the models of a parser by name."""
+    """Return the step that yields the models of a parser by name."""
     return Step(fetch_parser, f"fetch parser {name}", FetchParser(name, load(name).digests))
 
 
 @dataclass(frozen=True)
 class DownloadParser:
-    """Stanza's own models of a language, those that the installed version asks for. server: (list of resources,
-    models), where they are not on Stanza's own."""
+    """Stanza's own models of a language for the installed version. server: URLs of (list of resources, models) in place of
+    Stanza's."""
 
     language: str = "en"
     package: str = "default"
@@ -47,7 +49,7 @@ class DownloadParser:
 
 
 def download_parser(job: Job, settings: DownloadParser) -> dict[str, Any]:
-    """The models by Stanza's own download, which verifies what it gets; an OSError where there is no network."""
+    """Download models by Stanza's own program, which verifies them. OSError: there is no network, or it may not be used."""
     import stanza
 
     if job.executor.sources is not None and job.executor.sources.offline:
@@ -63,7 +65,7 @@ def download_parser(job: Job, settings: DownloadParser) -> dict[str, Any]:
             logging_level="ERROR",
             **places,
         )
-    except (OSError, ValueError) as error:  # what requests and Stanza raise
+    except (OSError, ValueError) as error:  # of requests and of Stanza
         raise OSError(
             f"Stanza's models for {settings.language!r} cannot be downloaded ({error}): is there a network? "
             "`phrasemodels parsers fetch gum` takes models from a mirror folder"
@@ -78,5 +80,20 @@ def download_parser(job: Job, settings: DownloadParser) -> dict[str, Any]:
 
 
 def downloaded(settings: DownloadParser) -> Step:
-    """The step that yields Stanza's own models."""
+    """Return the step that yields Stanza's own models."""
     return Step(download_parser, f"download parser {settings.language} {settings.package}", settings)
+
+
+@dataclass(frozen=True)
+class ByStanza:
+    """PAIRS or SENTENCES with constituency trees by Stanza (the models `gum`), over the words of a tokeniser."""
+
+    divide: Tokeniser = spaces
+
+    def __call__(self, rows: Step) -> Step:
+        """Return the step that gives records Stanza's trees."""
+        settings = PlantTrees(Stanza(processors=("pos", "constituency")), everywhere, self.divide)
+        return Step(plant, f"trees of {rows.label} by Stanza", settings, {"rows": rows, "models": fetched("gum")})
+
+
+by_stanza = ByStanza()

@@ -1,6 +1,6 @@
-"""Stanza as a back end of the parse step: its real pipeline, from a folder of models, never from a network."""
+"""Stanza as a back end of the parse step: its pipeline, with models from a folder, never from a network."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -12,19 +12,18 @@ import torch
 
 from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.trees import Span, Tree, brackets, plain
-from phrasemodels.tasks.parsers.parse import NO_WORDS, Analysis, Folders, flat, sentences, trees
+from phrasemodels.tasks.parsers.parse import Analysis, Folders, in_batches, sentences, trees
 
 PROCESSORS = ("pos", "lemma", "depparse", "constituency")
-Batch = Callable[[list[list[str]]], list[Analysis]]
 
 
 @dataclass(frozen=True)
 class Stanza:
-    """Stanza's pipeline over tokens. Sentences go through it in the order of the corpus, `batch` at a time: which ones
-    go together changes their padding, so it is part of the key.
+    """Stanza's pipeline; its folder is `models`. Sentences go through it in the order of the corpus, `batch` at a time: the
+    padding of a batch affects results, so `batch` is part of the key.
 
-    processors: a tree needs constituency, heads need lemma and depparse, both need pos. tokenise: divide text into
-    tokens with Stanza's own model; otherwise it is split at spaces. longest: longer sentences are not parsed.
+    processors: a tree needs constituency, heads need lemma and depparse, both need pos. tokenise: divide text with Stanza's
+    own model instead of at spaces. longest: longer sentences are not parsed.
     """
 
     language: str = "en"
@@ -35,6 +34,7 @@ class Stanza:
     longest: int = 300
 
     def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
+        """Return TREES of the sentences in a column, row by row. ValueError: there is no folder of models."""
         if "models" not in models:
             raise ValueError("Stanza needs models: give the parse step an input `models` (phrasemodels parsers --help)")
         folder = models["models"]
@@ -44,7 +44,7 @@ class Stanza:
             return trees(table, in_batches(lambda some: _parse(pipeline, some), tokens, self.batch, self.longest))
 
     def tokens(self, texts: list[str], models: Path) -> list[list[str]]:
-        """The tokens of texts, each one sentence."""
+        """Return the tokens of texts; each text is one sentence."""
         from stanza import Document
 
         divider = load(self.language, ("tokenize",), self.batch, self.batch_words, str(models))
@@ -55,7 +55,7 @@ class Stanza:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch with one thread: several spin at each other's barriers where the processor is shared."""
+    """Use one thread of torch: on a shared processor several threads wait for one another in busy loops."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -66,7 +66,7 @@ def one_thread() -> Iterator[None]:
 
 @cache
 def load(language: str, processors: tuple[str, ...], batch: int, batch_words: int, folder: str) -> Any:
-    """A pipeline, once a process: an actor holds it. An OSError says what the folder lacks."""
+    """Load a pipeline, once in each process. OSError: the folder lacks a model."""
     import stanza
 
     division = processors == ("tokenize",)
@@ -90,36 +90,16 @@ def load(language: str, processors: tuple[str, ...], batch: int, batch_words: in
         ) from error
 
 
-def in_batches(parse: Batch, tokens: Sequence[Sequence[str]], size: int, longest: int) -> list[Analysis]:
-    """The analysis of every sentence. What is empty or too long is not tried; where a batch fails, each of its
-    sentences is tried alone, and one that fails alone is flat, with what was wrong as its reason."""
-    found = [flat(words, NO_WORDS if not words else f"more than {longest} words") for words in tokens]
-    rows = [row for row, words in enumerate(tokens) if 0 < len(words) <= longest]
-    for first in range(0, len(rows), size):
-        some = rows[first : first + size]
-        for row, analysis in zip(some, _tried(parse, [list(tokens[row]) for row in some]), strict=True):
-            found[row] = analysis
-    return found
-
-
-def _tried(parse: Batch, some: list[list[str]]) -> list[Analysis]:
-    try:
-        return parse(some)
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        if len(some) == 1:
-            return [flat(some[0], f"the parser failed: {type(error).__name__}")]
-        return [analysis for words in some for analysis in _tried(parse, [words])]
-
-
 def _parse(pipeline: Any, tokens: list[list[str]]) -> list[Analysis]:
-    """Analyses of non-empty sentences."""
+    """Return the analyses of sentences, none of them empty."""
     found = pipeline(tokens).sentences
     if [len(sentence.words) for sentence in found] != [len(words) for words in tokens]:
-        raise ValueError("the parser has changed the tokens")
+        raise ValueError("Stanza changed the tokens")
     return [_analysis(words, sentence) for words, sentence in zip(tokens, found, strict=True)]
 
 
 def _analysis(tokens: list[str], sentence: Any) -> Analysis:
+    """Return Stanza's sentence as an analysis; heads that make no tree are left out, with the reason."""
     words = sentence.words
     tags, universal = ([getattr(word, name) or "" for word in words] for name in ("xpos", "upos"))
     heads = [word.head for word in words] if words[0].head is not None else []
@@ -132,7 +112,7 @@ def _analysis(tokens: list[str], sentence: Any) -> Analysis:
 
 
 def _tree(top: Any, tokens: list[str], tags: list[str]) -> Tree:
-    """Stanza's tree with our tokens and tags."""
+    """Return Stanza's tree with our tokens and tags."""
     spans: list[Span] = []
 
     def visit(node: Any, start: int) -> int:
@@ -146,5 +126,5 @@ def _tree(top: Any, tokens: list[str], tags: list[str]) -> Tree:
         return end
 
     if visit(top, 0) != len(tokens):
-        raise ValueError("the parser has changed the tokens")
+        raise ValueError("Stanza changed the tokens")
     return plain(Tree(tuple(tokens), tuple(tags), tuple(spans)))
