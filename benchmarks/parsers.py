@@ -12,12 +12,12 @@ import time
 from dataclasses import replace
 
 import pyarrow as pa
-from phrasemodels.flows.cli.use import find_model
 
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.store.step import Executor
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.cli.parsers import step_of
+from phrasemodels.flows.cli.predict import find_model
 from phrasemodels.infra.settings import Settings
 from phrasemodels.models.parser import phrases_alone
 from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from phrasemodels.flows.cli.use import Name, find_model
+
+from phrasemodels.flows.cli.predict import Name, find_model
 
 if TYPE_CHECKING:
     from phrasemodels.tasks.prepare.tokenise import Tokeniser

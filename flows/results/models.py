@@ -20,6 +20,7 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.results.earlier_names import PRESENT_NAME
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.tasks.prepare.user_text import user_texts
 from phrasemodels.tasks.problems.recipe import PARTS
@@ -216,9 +217,8 @@ def _made_by(lineage: Lineage, artifact: Artifact, step: str) -> Artifact | None
 
 
 def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None, corpus: str) -> Model:
-    from phrasemodels.flows.run.user_files import with_encoders
-
     from phrasemodels.data.download.mirrors import Sources
+    from phrasemodels.flows.experiments.user_files import with_encoders
     from phrasemodels.infra.settings import Settings
 
     settings, name = Settings(), str(trained.about["experiment"])
@@ -234,7 +234,7 @@ def restored(template: Any, saved: Any, where: str) -> Any:
     """
     if dataclasses.is_dataclass(template) and not isinstance(template, type):
         kind = jsonable(template)["type"]
-        if saved.get("type") != kind:
+        if _present_name(saved.get("type")) != kind:
             raise ValueError(f"{where}: the model was made as {saved.get('type')}, which is {kind} now")
         values = {
             f.name: restored(getattr(template, f.name), saved[f.name], f"{where}.{f.name}")
@@ -247,7 +247,7 @@ def restored(template: Any, saved: Any, where: str) -> Any:
             raise ValueError(f"{where}: the model was made with {len(saved)} parts, there are {len(template)} now")
         return tuple(restored(part, one, where) for part, one in zip(template, saved, strict=True))
     if callable(template):
-        if saved != jsonable(template):
+        if _present_name(saved) != jsonable(template):
             raise ValueError(f"{where}: the model was made with {saved}, which is {jsonable(template)} now")
         return template
     if template == saved:
@@ -255,3 +255,7 @@ def restored(template: Any, saved: Any, where: str) -> Any:
     if isinstance(template, int | float | str) and not isinstance(saved, type(template) | int):
         raise ValueError(f"{where}: {saved!r} was saved where {template!r} is expected; export the model again")
     return tuple(saved) if isinstance(template, tuple) else saved
+
+
+def _present_name(name: Any) -> Any:
+    return PRESENT_NAME.get(name, name) if isinstance(name, str) else name

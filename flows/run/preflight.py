@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from phrasemodels.tasks.parsers.models import fetch_parser
-
 from phrasemodels.data.download.fetch import missing
 from phrasemodels.data.download.manifest import load
 from phrasemodels.data.download.mirrors import Sources
@@ -14,6 +12,7 @@ from phrasemodels.flows.experiments.user_files import missing_encoders, with_use
 from phrasemodels.flows.results.stores import open_store
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.parsers.stanza_models import fetch_parser
 from phrasemodels.tasks.prepare.corpora import fetch_corpus
 
 

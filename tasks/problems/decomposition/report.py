@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import torch
-from phrasemodels.layers.weights import Trees
 from torch import Tensor
 
 from phrasemodels.encoders.parents import SoftParents
+from phrasemodels.layers.attention_weights import TreeWeights
 from phrasemodels.tasks.prepare.vocabulary import ids_of, read_words
 from phrasemodels.tasks.problems.decomposition.data import ROOT
 from phrasemodels.tasks.problems.decomposition.objective import DecompositionObjective
@@ -35,7 +35,7 @@ def soft_parents(parser: SoftParents, embedded: Tensor, words: Sequence[str]) ->
     names, lengths = ["root", *words], torch.tensor([len(embedded)])
     check_size(len(words), len(words))
     scores = parser.eval().scores(embedded[None], lengths)
-    heads = Trees().best(scores, lengths)[0].tolist()
+    heads = TreeWeights().best(scores, lengths)[0].tolist()
     weights = parser.weights(scores, lengths)[0, 1:].numpy()
     arcs = [(head, word) for word, head in enumerate(heads[1:], 1)]
     panel = Heatmap(weights, names[1:], names, arcs=arcs, margin=(1.2, 1.0))

@@ -7,15 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from phrasemodels.encoders.elsewhere import Summarised, adjacent_spans
-from phrasemodels.layers.record import recorded
 from torch import Tensor
 
 from phrasemodels.data.corpora.snli import LABELS
 from phrasemodels.data.formats.shards import content_digest, read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
+from phrasemodels.encoders.adapters import PooledEncoder, adjacent_spans
 from phrasemodels.encoders.psan import Psan
+from phrasemodels.layers.attention_probe import attention_probe
 from phrasemodels.models.sentence_pair import SentencePairClassifier
 from phrasemodels.tasks.metrics.accuracy import accuracies, accuracy
 from phrasemodels.tasks.metrics.score import Score, write_scores
@@ -85,9 +85,9 @@ def _attention(model: SentencePairClassifier, batch: SentenceBatch, tokens: list
     """Return rows of ATTENTION without id and group, of one sentence."""
     embedded, encoder = model.embed(batch.tokens), model.encoder
     if not isinstance(encoder, Psan):
-        with recorded(model) as weights:
+        with attention_probe(model) as weights:
             encoder(embedded, batch.lengths, batch.structure)
-        longest = encoder.longest if isinstance(encoder, Summarised) else 1
+        longest = encoder.longest if isinstance(encoder, PooledEncoder) else 1
         spans = adjacent_spans(batch.lengths, len(tokens), longest)
         phrases = [[int(i) for i in span if i >= 0] for members in spans for span in members]
         return list(attention_rows(model, weights, tokens, phrases))

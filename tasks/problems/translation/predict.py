@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from phrasemodels.layers.record import recorded
 from torch import Tensor
 
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.step import Job
+from phrasemodels.layers.attention_probe import attention_probe
 from phrasemodels.layers.ids import BEGIN
 from phrasemodels.models.recurrent import RecurrentTranslator
 from phrasemodels.models.search import BeamSearch, beam_search
@@ -80,7 +80,7 @@ def _attention(model: AnyTranslator, batch: PhraseBatch, search: BeamSearch) -> 
     inputs = (batch.source, batch.lengths, batch.members)
     ((written, _),) = beam_search(model, *inputs, search)
     target = torch.tensor([[BEGIN, *written]], device=batch.source.device)
-    with recorded(model) as found:
+    with attention_probe(model) as found:
         model(*inputs, target)
     if isinstance(model, RecurrentTranslator):
         found["decoder.weights"] = model.attention(*inputs, target)[:, None]
