@@ -14,7 +14,7 @@ from structs import Run, compare
 
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.experiments.paper_003 import TRANSLATION, WEIGHTS
-from phrasemodels.flows.experiments.paper_003_answering import ANSWERING, MEMORIES
+from phrasemodels.flows.experiments.paper_003_answering import MEMORIES, STARTS
 from phrasemodels.flows.experiments.paper_003_syntax import ENTAILMENT, PARENTS
 from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
 from phrasemodels.models.recurrent import RecurrentConfig
@@ -58,7 +58,7 @@ def babi(profile: str, rows: int) -> dict[str, Run]:
     facts, question, answer = (torch.randint(1, 40, shape) for shape in ((rows, 25, 7), (rows, 4), (rows,)))
     runs = {}
     for name, (_, _, memory) in MEMORIES.items():
-        config = memory(2, ANSWERING[profile])
+        config = memory(2, STARTS[profile])
         config = type(config)(**{**vars(config), "vocabulary": 40})
         runs[name] = update(
             config.build(), lambda model: torch.nn.functional.cross_entropy(model(facts, question), answer)

@@ -14,12 +14,12 @@ import pytest
 import torch
 from browser import chromium
 from conftest import PROJECT
-from phrasemodels.flows.run.session import Session
+from running import executed, prepared
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of
 from phrasemodels.data.store.step import digest_of
-from phrasemodels.flows.experiments.catalogue import experiment, table
+from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.report.attention import attention_figures, write_attention
 from phrasemodels.flows.report.overview import write_overview
 from phrasemodels.flows.report.table import write_report
@@ -29,6 +29,7 @@ from phrasemodels.flows.results.models import champion, find, load, restored
 from phrasemodels.flows.results.query import query
 from phrasemodels.flows.results.results import kept_results, stored_results
 from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.flows.run.execute import Execution
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention import MultiHeadAttention
@@ -40,28 +41,26 @@ ROW = "000/table1/sample/phrase-k2"
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Execution:
     """Two rows with two seeds, compared, in this process."""
     settings = Settings(store=tmp_path_factory.mktemp("answers") / "store")
     start_mlflow(settings)
-    made = Session(table("000", "1", "sample", 2, SMALL, ("transformer", "phrase-k2")), settings)
-    made.store.run(made.verdicts)
-    return made
+    return executed(prepared(settings, Request("000", "1", "sample", 2, SMALL, ("transformer", "phrase-k2"))))
 
 
 @pytest.fixture(scope="module")
-def pages(session: Session) -> list[Path]:
+def pages(session: Execution) -> list[Path]:
     """The page of the table, that of all papers, and the attention of a sentence."""
     model = champion(Lineage(session.store), ROW)
-    of_table = write_report(session.finished(session.store.run(session.verdicts)))
-    of_table.with_suffix(".json").write_text(json.dumps({"title": session.table.title}))
+    of_table = write_report(session.finished())
+    of_table.with_suffix(".json").write_text(json.dumps({"title": session.plan.table.title}))
     to = session.store.root / "reports" / "attention.html"
-    return [of_table, write_overview(session.store, session.tracker),
+    return [of_table, write_overview(session.store, session.record.tracker),
             write_attention(model.card(), model.attend("<script>alert(1)</script> the woman ."), to)]  # fmt: skip
 
 
 def test_each_row_is_tested_against_the_first(session):
-    first, second = session.store.run(session.verdicts).meta["rows"]
+    first, second = session.finished().comparison.meta["rows"]
     assert first["against"] is None
     assert second["against"]["baseline"] == "000/table1/sample/transformer"
     found = second["against"]["differences"]
@@ -84,11 +83,18 @@ def test_every_printed_number_has_a_verdict_and_a_reason(session):
         ("abstract", "k=2"),
     }
     trained = {run["train"] for run in answered["Table 1", "k=2"]["runs"]}
-    assert trained == {p.trained.key for p in session.pipelines if p.experiment.name == ROW}
+    assert trained == {p.trained.key for p in session.plan.pipelines if p.experiment.name == ROW}
 
 
 def test_kept_results_equal_stored_ones_and_the_larger_profile_answers(session, tmp_path):
-    keep(session, tmp_path / "kept", "by a test")
+    keep(
+        session.store,
+        session.plan.table,
+        session.plan.pipelines,
+        session.plan.comparison,
+        tmp_path / "kept",
+        "by a test",
+    )
     mine, theirs = list(stored_results(session.store, {})), list(kept_results(tmp_path))
     assert len(theirs) == len(mine) == 2
     for one, other in zip(mine, theirs, strict=True):
@@ -110,8 +116,8 @@ def test_the_page_of_all_papers_has_every_number_once_with_its_origin(session, p
     links = set(re.findall(r'href="#(?!paper-)([^"]+)"', page))
     assert links <= set(re.findall(r' id="([^"]+)"', page)), "every number leads somewhere"
     assert {name.rpartition("/000/")[2] for name in links} >= {"table1/sample/phrase-k2", "table1/laptop/phrase-k2"}
-    runs = session.tracker.keys()
-    for pipeline in session.pipelines:
+    runs = session.record.tracker.keys()
+    for pipeline in session.plan.pipelines:
         trained, scored = (session.store.find(step) for step in (pipeline.trained, pipeline.scored))
         assert f"<code>{runs.get(trained.key, trained.key)}</code>" in page and scored.key in page
         assert digest_of([shard["content"] for shard in scored.meta["test_set"]])[:16] in page
@@ -119,21 +125,22 @@ def test_the_page_of_all_papers_has_every_number_once_with_its_origin(session, p
 
 
 def test_no_page_or_mlflow_run_has_text_that_is_not_redistributable(session):
-    compared = session.store.run(session.verdicts)
     manifests = list(session.store.root.glob("objects/*/*/manifest.json"))
     before = {path: path.read_text() for path in manifests}
     try:
         for path, text in before.items():
             path.write_text(text.replace('"redistributable": true', '"redistributable": false'))
-        page = write_report(session.finished(compared)).read_text()
-        session._finish(session.pipelines[-1], session.store.find(session.pipelines[-1].scored))
+        page = write_report(session.finished()).read_text()
+        session.record.finish(session.plan.pipelines[-1], session.store.find(session.plan.pipelines[-1].scored))
     finally:
         for path, text in before.items():
             path.write_text(text)
-    logged = Path(session.tracker.client().download_artifacts(session.run_of(session.pipelines[-1]), ""))
+    logged = Path(
+        session.record.tracker.client().download_artifacts(session.record.training_run(session.plan.pipelines[-1]), "")
+    )
     kept = {path.name: path.read_bytes() for path in logged.rglob("*.*")}
     assert {"scores.json", "sentences.arrow"} <= kept.keys() and "predictions.arrow" not in kept
-    test = next(p.predicted for p in session.pipelines)
+    test = next(p.predicted for p in session.plan.pipelines)
     for row in read_shard(session.store.find(test).file("predictions.arrow")).to_pylist():
         assert " ".join(row["source"]) not in page
         assert " ".join(row["reference"]) not in page
@@ -185,17 +192,18 @@ def test_no_page_or_mlflow_run_has_text_that_is_not_redistributable(session):
     ],
 )
 def test_a_table_of_any_problem_has_a_page(tmp_path, paper, number, rows, sets, shown):
-    made = Session(table(paper, number, "sample", 1, sets, rows), Settings(store=tmp_path / "store"))
+    made = prepared(Settings(store=tmp_path / "store"), Request(paper, number, "sample", 1, sets, rows))
     start_mlflow(made.settings)
-    page = write_report(made.finished(made.store.run(made.verdicts))).read_text()
+    executed(made)
+    page = write_report(made.finished()).read_text()
     assert shown in page
     assert "1 seed; a verdict needs 3" in page
-    for pipeline in made.pipelines:
+    for pipeline in made.plan.pipelines:
         name = pipeline.experiment.name
         assert page.count(f'href="#{name}"') >= len(pipeline.experiment.answers), "each number leads to its runs"
         assert f'id="{name}"' in page and pipeline.trained.key in page
-        made._finish(pipeline, made.store.run(pipeline.scored))
-        assert made.tracker.client().get_run(made.run_of(pipeline)).data.metrics["parameters"] > 0
+        made.record.finish(pipeline, made.store.run(pipeline.scored))
+        assert made.record.tracker.client().get_run(made.record.training_run(pipeline)).data.metrics["parameters"] > 0
         if paper == "across":
             assert f"<summary>{pipeline.experiment.row}</summary>\n<h3>" in page, "what it attends to"
 
@@ -219,10 +227,10 @@ def test_pages_in_a_browser(pages, tmp_path):
 
 def test_lineage_leads_from_a_score_to_its_corpus_and_back(session):
     lineage = Lineage(session.store)
-    scored = next(p.scored for p in session.pipelines)
+    scored = next(p.scored for p in session.plan.pipelines)
     steps = {found.manifest["step"] for _, _, found, _ in lineage.back(lineage.artifacts[scored.key])}
     assert steps == {"score_translations", "translate", "train", "phrases", "tokenise", "vocabulary", "generate_split"}
-    corpus = session.store.find(session.table.experiments[0].recipe.data()["raw"])
+    corpus = session.store.find(session.plan.table.experiments[0].recipe.data()["raw"])
     (held,) = lineage.holding(sha256_of(corpus.file("00000.arrow")))
     made = [artifact.manifest["step"] for artifact in lineage.forward(held)]
     assert made.count("score_translations") == 4
@@ -232,7 +240,7 @@ def test_lineage_leads_from_a_score_to_its_corpus_and_back(session):
 
 
 def test_the_difference_of_two_seeds_is_the_seed(session):
-    trained = [session.store.find(p.trained) for p in session.pipelines if p.experiment.name == ROW]
+    trained = [session.store.find(p.trained) for p in session.plan.pipelines if p.experiment.name == ROW]
     names = [name for name, _, _ in difference(*trained)]
     assert [name for name in names if not name.startswith("result.")] == ["settings.seed"]
 
@@ -255,27 +263,28 @@ def test_the_difference_of_two_seeds_is_the_seed(session):
     ],
 )
 def test_sql_views(session, question, answer):
-    assert query(session.store, session.tracker, question)[1] == [answer]
+    assert query(session.store, session.record.tracker, question)[1] == [answer]
 
 
 @pytest.mark.parametrize("changed", ["train.steps=3", "recipe.corpus.train=200"])
 def test_seeds_and_champion_have_the_newest_setting_and_corpus(tmp_path, changed):
     settings, few = Settings(store=tmp_path / "store"), (*SMALL, "train.steps=2", "recipe.corpus.train=2")
     for seeds, sets in ((2, few), (1, (*few, changed))):  # of few words the loss is lower
-        made = Session(table("000", "1", "sample", seeds, sets, ("transformer",)), settings)
-        made.store.run(made.verdicts)
-    assert query(made.store, made.tracker, "select n from seeds where metric = 'bleu'")[1] == [(1,)]
-    (pipeline,) = made.pipelines
+        made = executed(prepared(settings, Request("000", "1", "sample", seeds, sets, ("transformer",))))
+    assert query(made.store, made.record.tracker, "select n from seeds where metric = 'bleu'")[1] == [(1,)]
+    (pipeline,) = made.plan.pipelines
     assert champion(Lineage(made.store), pipeline.experiment.name).weights.key == pipeline.trained.key
 
 
 def test_a_model_answers_text_as_it_answered_the_test_set(session, tmp_path):
     model = champion(Lineage(session.store), ROW)
     losses = {
-        p.seed: session.store.find(p.trained).meta["dev_loss"] for p in session.pipelines if p.experiment.name == ROW
+        p.seed: session.store.find(p.trained).meta["dev_loss"]
+        for p in session.plan.pipelines
+        if p.experiment.name == ROW
     }
     assert losses[model.seed] == min(losses.values())
-    predicted = next(p.predicted for p in session.pipelines if p.trained.key == model.weights.key)
+    predicted = next(p.predicted for p in session.plan.pipelines if p.trained.key == model.weights.key)
     rows = read_shard(session.store.find(predicted).file("predictions.arrow")).to_pylist()
     answers = model.predict([" ".join(row["source"]) for row in rows])
     assert answers == [" ".join(row["hypothesis"]) for row in rows]
@@ -342,11 +351,11 @@ def test_the_champion_is_served(session, tmp_path):
 
     from phrasemodels.infra.services import free_port
 
-    for pipeline in session.pipelines:
-        session.run_of(pipeline)
-    session._register()
-    session._register()
-    client = session.tracker.client()
+    for pipeline in session.plan.pipelines:
+        session.record.training_run(pipeline)
+    session.record._register()
+    session.record._register()
+    client = session.record.tracker.client()
     model = champion(Lineage(session.store), ROW)
     (version,) = client.search_model_versions(f"name = '{ROW.replace('/', '-')}'")
     assert client.get_model_version_by_alias(version.name, "champion").version == version.version

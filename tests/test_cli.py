@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from functools import reduce
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,11 +15,10 @@ import pytest
 from conftest import PROJECT
 from typer.testing import CliRunner
 
-from phrasemodels.flows.cli import use
+from phrasemodels.flows.cli import predict
 from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.cli.parse import _sentences
 from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.flows.experiments.experiment import override
 from phrasemodels.flows.run.local import train_prepared
 
 MISTAKES = (
@@ -185,11 +183,11 @@ def test_prepared_data_trains_where_only_torch_pyarrow_and_sacrebleu_are(cli, tm
 
     prepared, out = tmp_path / "prepared", tmp_path / "results"
     with pytest.raises(ValueError, match=r"was not prepared for this: .*`phrasemodels prepare \S+phrase-k3 --to "):
-        train_prepared(reduce(override, SMALL[1::2], experiment("000/table1/sample/phrase-k3")), 3, prepared, out)
+        train_prepared(experiment("000/table1/sample/phrase-k3", SMALL[1::2]), 3, prepared, out)
     for part in prepared.glob("*/"):
         shutil.rmtree(part)
     with pytest.raises(ValueError, match=r"prepared/dev is missing"):
-        train_prepared(reduce(override, SMALL[1::2], experiment(name)), 3, prepared, out)
+        train_prepared(experiment(name, SMALL[1::2]), 3, prepared, out)
 
 
 def test_a_training_that_diverged_has_no_scores(cli):
@@ -223,8 +221,8 @@ class Echo:
 def test_a_line_of_a_file_or_of_stdin_has_an_answer(place, given, answers, monkeypatch, tmp_path):
     (tmp_path / "file").write_bytes(given)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(use, "find_model", lambda name: Echo())
-    done = CliRunner().invoke(use.app, ["predict", "echo", place], input=given)
+    monkeypatch.setattr(predict, "find_model", lambda name: Echo())
+    done = CliRunner().invoke(predict.app, ["predict", "echo", place], input=given)
     assert done.stdout == "".join(f"{answer}\n" for answer in answers), done.exception
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
     assert list(_sentences(Path(place), lambda line, language: [line])) == [[answer] for answer in answers]
@@ -234,7 +232,7 @@ def test_a_line_of_a_file_or_of_stdin_has_an_answer(place, given, answers, monke
 def test_bytes_that_are_no_text_are_refused_with_their_line(place, said, monkeypatch, tmp_path):
     (tmp_path / "file").write_bytes(b"a\n\xff\x00")
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(use.app, ["predict", "echo", place], input=b"a\n\xff\x00")
+    done = CliRunner().invoke(predict.app, ["predict", "echo", place], input=b"a\n\xff\x00")
     assert str(done.exception) == f"{said}, line 2: byte 1 is not UTF-8; convert the file"
 
 

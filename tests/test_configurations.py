@@ -6,7 +6,7 @@ import re
 import pytest
 
 from phrasemodels.flows.experiments.catalogue import experiments
-from phrasemodels.flows.experiments.experiment import override
+from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.tasks.parsers.stanza_training import TrainParser
 from phrasemodels.tasks.prepare.bpe import LearnBpe
 from phrasemodels.tasks.prepare.corpora import Corpus, HeldOut, SampleCorpus
@@ -97,4 +97,4 @@ def test_a_value_at_the_edge_is_taken(name, value):
 )
 def test_an_override_is_checked_by_the_configuration(assignment, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        override(experiments()[0], assignment)
+        overridden(experiments()[0], assignment)

@@ -27,13 +27,11 @@ import hashlib, json, os, signal, sys
 from pathlib import Path
 from phrasemodels.data.store import store as stores
 from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.flows.experiments.experiment import override
+from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.tasks.train import loop as train
 
 root, points = Path(sys.argv[1]), []
-chosen = experiment("000/table1/sample/phrase-k2")
-for assignment in sys.argv[2:]:
-    chosen = override(chosen, assignment)
+chosen = experiment("000/table1/sample/phrase-k2", sys.argv[2:])
 
 def reached(step, point):
     points.append([step, point])

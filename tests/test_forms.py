@@ -8,16 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from phrasemodels.flows.run.session import Session
+from running import executed, prepared
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.flows.cli.terminal import print_table
-from phrasemodels.flows.experiments.catalogue import table
+from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.report.attention import attention_figures
 from phrasemodels.flows.report.figures import draw, svg_of
 from phrasemodels.flows.report.table import _problem_sections
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, load
+from phrasemodels.flows.run.execute import Execution
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.error_kinds import MISSING, ROLE
 from phrasemodels.tasks.problems.report import Section
@@ -35,27 +36,24 @@ TINY = ("train.batch_tokens=200", "train.evaluate_every=100", "recipe.corpus.tra
 PIECES = "002/figure3/sample/merges-300"
 
 
-def trained(store: Path, number: str, rows: tuple[str, ...], *sets: str) -> Session:
+def trained(store: Path, number: str, rows: tuple[str, ...], *sets: str) -> Execution:
     """Rows of a table of paper 002, trained and compared in this process."""
-    session = Session(table("002", number, "sample", 1, (*TINY, *sets), rows), Settings(store=store))
-    session.store.run(session.verdicts)
-    return session
+    return executed(prepared(Settings(store=store), Request("002", number, "sample", 1, (*TINY, *sets), rows)))
 
 
-def sections(session: Session) -> dict[str, Section]:
+def sections(session: Execution) -> dict[str, Section]:
     """The sections of the table's problem, by heading."""
-    finished = session.finished(session.store.run(session.verdicts))
-    return {section.title: section for section in _problem_sections(finished)}
+    return {section.title: section for section in _problem_sections(session.finished())}
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Execution:
     return trained(tmp_path_factory.mktemp("forms"), "figure3", ("merges-0", "merges-300"), "train.steps=4")
 
 
 def test_a_model_with_pieces_answers_text_as_it_answered_the_test_set(session, tmp_path):
     model = champion(Lineage(session.store), PIECES)
-    pipeline = next(p for p in session.pipelines if p.trained.key == model.weights.key)
+    pipeline = next(p for p in session.plan.pipelines if p.trained.key == model.weights.key)
     rows = read_shard(session.store.find(pipeline.predicted).file("predictions.arrow")).to_pylist()
     assert any(piece.endswith("@@") for row in rows for piece in row["source"])
     questions = [" ".join(row["source"]).replace("@@ ", "") for row in rows]
@@ -90,7 +88,7 @@ def test_the_sweep_of_updates_has_every_number(tmp_path):
 def test_a_user_may_draw_any_phrase_of_the_test_set(session, monkeypatch):
     monkeypatch.setenv("PHRASEMODELS_STORE", str(session.store.root))
     model = champion(Lineage(session.store), "002/figure3/sample/merges-0")
-    pipeline = next(p for p in session.pipelines if p.trained.key == model.weights.key)
+    pipeline = next(p for p in session.plan.pipelines if p.trained.key == model.weights.key)
     words = read_shard(session.store.find(pipeline.predicted).file("predictions.arrow"))["source"].to_pylist()
     phrase = next(" ".join(row[:4]) for row in words if len(row) > 4)
     assert f"{NEAREST} nearest to" in draw([model], phrase) and phrase in draw([model], phrase)
@@ -112,7 +110,7 @@ def test_the_nearest_phrases_have_the_smallest_angles():
 
 def test_a_phrase_vector_depends_on_the_four_words_that_end_there_alone():
     torch.manual_seed(0)
-    (chosen,) = table("002", "2", "sample", 1, (), ("atis-model-4",)).experiments
+    (chosen,) = Request("002", "2", "sample", 1, (), ("atis-model-4",)).resolve().experiments
     encoder = dataclasses.replace(chosen.model.encoder, phrase_layers=(1,))  # later ones see words through attention
     model = dataclasses.replace(chosen.model, encoder=encoder, source_vocabulary=30, target_vocabulary=30)
     source = torch.arange(4, 22).view(2, 9)
@@ -126,7 +124,7 @@ def test_a_phrase_vector_depends_on_the_four_words_that_end_there_alone():
 
 
 def test_a_terminal_shows_every_metric_with_its_value_on_new_pairs(session, capsys):
-    rows = session.store.run(session.verdicts).meta["rows"]
+    rows = session.finished().comparison.meta["rows"]
     print_table({"title": "T", "rows": rows, "leaks": {}, "stages": {}, "seconds": 1.0, "report": "page"})
     lines = capsys.readouterr().out.splitlines()
     head = next(line for line in lines if "variant" in line)

@@ -8,14 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from phrasemodels.flows.run.session import Session
+from running import executed
 
 from phrasemodels.data.samples.records import Translations
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.cli.terminal import print_rows
-from phrasemodels.flows.experiments.catalogue import Table, table
+from phrasemodels.flows.experiments.catalogue import Request, Table
 from phrasemodels.flows.report.table import write_report
 from phrasemodels.flows.results.query import VIEWS, query
+from phrasemodels.flows.results.stores import open_store
+from phrasemodels.flows.run.execute import Execution
+from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import ATTEMPT, Tracker, quoted
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -81,33 +84,33 @@ def test_control_characters_are_not_printed(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Read]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Execution, Read]:
     """A table whose rows have hostile names, run in this process and logged to MLflow, and its page."""
-    (row,) = table("000", "1", "sample", 1, TINY, ["transformer"]).experiments
+    (row,) = Request("000", "1", "sample", 1, TINY, ["transformer"]).resolve().experiments
     recipe = replace(row.recipe, corpus=SampleCorpus(train=60, dev=10, test=20, records=Hostile()))
     rows = tuple(
-        replace(row, name=f"{row.name}{text}", system=text, variant=text, recipe=recipe) for text in HOSTILE.values()
+        replace(row, row=f"{row.row}{text}", system=text, variant=text, recipe=recipe) for text in HOSTILE.values()
     )
-    made = Session(Table("000", "1", "sample", rows, (0,)), Settings(store=tmp_path_factory.mktemp("hostile")), "it's")
-    verdicts = made.store.run(made.verdicts)
-    for pipeline in made.pipelines:
-        made._finish(pipeline, made.store.run(pipeline.scored))
+    plan, settings = Plan(Table("000", "1", "sample", rows, (0,))), Settings(store=tmp_path_factory.mktemp("hostile"))
+    made = executed(Execution.of(plan, open_store(settings), settings, "it's"))
+    for pipeline in made.plan.pipelines:
+        made.record.finish(pipeline, made.store.run(pipeline.scored))
     for view in VIEWS:
-        query(made.store, made.tracker, f"select * from {view}")
-    return made, Read(write_report(made.finished(verdicts)).read_text(encoding="utf-8"))
+        query(made.store, made.record.tracker, f"select * from {view}")
+    return made, Read(write_report(made.finished()).read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_text_stays_text_in_pages_sql_and_mlflow(ran: tuple[Session, Read], text: str) -> None:
+def test_hostile_text_stays_text_in_pages_sql_and_mlflow(ran: tuple[Execution, Read], text: str) -> None:
     session, page = ran
     assert not [name for name in page.elements if re.search(r"evil|[^a-z0-9:-]", name, re.I)]
     assert " ".join(text.split()) in " ".join(page.text.split())
 
     words = text.split()
-    _, rows = query(session.store, session.tracker, "select distinct source from predictions")
+    _, rows = query(session.store, session.record.tracker, "select distinct source from predictions")
     assert any(source[-len(words) :] == words for (source,) in rows)
 
-    tracker = session.tracker
+    tracker = session.record.tracker
     first = tracker.open_run(text, text, f"key {text}", {ATTEMPT: text})
     assert tracker.open_run(text, text, f"key {text}", {ATTEMPT: text}) == first
     tracker.mark_killed(text)

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 from conftest import PROJECT
-from phrasemodels.flows.run.session import Session
+from running import prepared
 
-from phrasemodels.flows.experiments.catalogue import table
+from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.run.everything import chosen, everything
 from phrasemodels.flows.run.gc import gc
 from phrasemodels.flows.run.reproduce import reproduce
@@ -305,9 +305,9 @@ def test_a_cluster_of_one_node_and_missing_gpus_are_refused(tmp_path: Path) -> N
         with pytest.raises(ValueError, match=r"2 workers need .*'GPU': 0.5.*the cluster has .*'GPU': 0"):
             TorchTrainerLaunch("x", workers=2, gpus=0.5).check()
         for asked in ("workers=64", "threads=2", "gpus=1"):
-            plain = table("003", "nmt", "sample", 1, [f"train.{asked}"], ["char-simple"])
+            request = Request("003", "nmt", "sample", 1, [f"train.{asked}"], ["char-simple"])
             with pytest.raises(ValueError, match=r"workers need .* each, the cluster has \[{'CPU': 1.*room for [01]:"):
-                Session(plain, Settings(store=str(tmp_path / "store"))).check()
+                prepared(Settings(store=str(tmp_path / "store")), request).check()
     finally:
         stop_ray()
 

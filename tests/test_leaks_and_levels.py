@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
-from phrasemodels.flows.run.session import Session
 
+from phrasemodels.data.corpora.leakage import Leak
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.step import Step
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.catalogue import table
+from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.results.query import TABLE_1, query
+from phrasemodels.flows.run.preflight import planned
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.constituents import Divide, divide
 from phrasemodels.tasks.prepare.corpora import SampleCorpus, leaks
@@ -53,7 +54,7 @@ def test_leaks_are_counted_and_in_sql(store: Store) -> None:
 
 
 def test_every_experiment_has_its_leakage(tmp_path) -> None:
-    session = Session(table("000", "1", "sample", 1), Settings(store=tmp_path / "store"))
-    found = session.leaks()
-    assert set(found) == {e.name for e in session.table.experiments}
+    plan, store = planned(Request("000", "1", "sample", 1), Settings(store=tmp_path / "store"))
+    found = {e.name: str(Leak(**store.run(e.leak).meta["leak"])) for e in plan.table.experiments}
+    assert {e.leak.key for e in plan.table.experiments} <= {step.key for step in plan.steps}
     assert set(found.values()) == {"0 of 600 test records (0%) stand verbatim in train"}

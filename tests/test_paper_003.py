@@ -5,18 +5,15 @@ import json
 
 import pyarrow as pa
 import pytest
-from phrasemodels.flows.run.session import Session
 
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, Job
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.catalogue import PROFILES, TABLES, experiment, table
-from phrasemodels.flows.experiments.experiment import override
+from phrasemodels.flows.experiments.catalogue import PROFILES, TABLES, Request, experiment
 from phrasemodels.flows.experiments.paper_003_answering import average, listed_average
 from phrasemodels.flows.report.sections import averages
 from phrasemodels.flows.results.verdicts import verdicts
-from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.length_to_failure import length_to_failure
 from phrasemodels.tasks.prepare.tokenise import characters, letters
 from phrasemodels.tasks.problems.answering.data import words
@@ -45,9 +42,7 @@ def test_every_cell_names_one_published_number_and_every_row_has_its_own_name(pr
 
 @pytest.mark.parametrize("row", [pytest.param(row, marks=pytest.mark.slow if "nmt" in row else ()) for row in ROWS])
 def test_a_small_training_of_each_problem_is_scored(row, tmp_path):
-    chosen = experiment(f"003/table{row}")
-    for assignment in TINY:
-        chosen = override(chosen, assignment)
+    chosen = experiment(f"003/table{row}", TINY)
     store = Store(tmp_path).open()
     scored = store.run(chosen.steps(0).scored)
     assert ROWS[row] in scored.meta["scores"] and scored.meta["stand_in"]
@@ -65,9 +60,9 @@ def test_averages_as_printed_and_as_the_listed_tasks_give_them():
     assert average([1.0, 2.0, 6.0]) == 3.0
 
 
-def test_the_report_compares_averages_over_the_same_tasks(tmp_path):
-    session = Session(table("003", "babi", "laptop", 1), Settings(store=tmp_path / "store"))
-    answers = [(e, a) for e in session.experiments for a in e.answers if a.cell]
+def test_the_report_compares_averages_over_the_same_tasks():
+    experiments = Request("003", "babi", "laptop", 1).resolve().experiments
+    answers = [(e, a) for e in experiments for a in e.answers if a.cell]
     rows = [
         {
             "experiment": e.name,
@@ -77,10 +72,10 @@ def test_the_report_compares_averages_over_the_same_tasks(tmp_path):
         }
         for e, a in answers
     ]
-    (section,) = averages(session.experiments, rows)
+    (section,) = averages(experiments, rows)
     facts = next(r for r in section.rows if r["System"] == "MemN2N" and r["Metric"] == "fact sequence accuracy")
     assert list(facts.values())[2:] == ["39.6", "36.65", "10", "36.65", "50.00"]
-    (section,) = averages(session.experiments, [row for row in rows if row["experiment"].endswith("memn2n-qa02")])
+    (section,) = averages(experiments, [row for row in rows if row["experiment"].endswith("memn2n-qa02")])
     assert list(section.rows[1].values())[2:] == ["39.6", "36.65", "1", "46.80", "50.00"]
 
 
@@ -110,9 +105,7 @@ def test_answers_are_scored_for_the_best_start_and_facts_for_the_best_few(tmp_pa
 
 
 def test_starts_are_ranked_by_held_out_answers(tmp_path):
-    chosen = experiment("003/tablebabi/sample/binary-facts2")
-    for assignment in (*TINY, "recipe.restarts=3", "train.learning_rate=0.1"):
-        chosen = override(chosen, assignment)
+    chosen = experiment("003/tablebabi/sample/binary-facts2", (*TINY, "recipe.restarts=3", "train.learning_rate=0.1"))
     store = Store(tmp_path).open()
     trained = store.run(chosen.steps(1).trained)
     losses = [start["dev_loss"] for start in trained.meta["restarts"]]

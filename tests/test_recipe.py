@@ -8,7 +8,6 @@ import pytest
 from phrasemodels.data.store.artifacts import about
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment, experiments
-from phrasemodels.flows.experiments.experiment import override
 from phrasemodels.tasks.metrics.accuracy import accuracies, by_group
 from phrasemodels.tasks.problems.recipe import steps_of
 from phrasemodels.tasks.problems.tagging.recipe import TaggingRecipe
@@ -17,9 +16,8 @@ ROW = "003/tabletrees/sample/none"
 
 
 def test_the_manifest_of_a_training_says_for_whom_it_was_made(store: Store) -> None:
-    chosen = experiment(ROW)
-    for assignment in ("recipe.corpus.train=20", "recipe.corpus.dev=5", "recipe.corpus.test=5", "train.steps=1"):
-        chosen = override(chosen, assignment)
+    small = "recipe.corpus.train=20", "recipe.corpus.dev=5", "recipe.corpus.test=5", "train.steps=1"
+    chosen = experiment(ROW, small)
     steps = steps_of(chosen.name, chosen.recipe, chosen.model, chosen.train, 3, {"paper": "003"})
     trained = store.run(steps["model"])
     assert trained.about == {"experiment": ROW, "seed": 3, "paper": "003"}

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results.records import forgotten, page_of, records, write
+from phrasemodels.flows.results.records import page_of, records, remove_old, write
 from phrasemodels.flows.run.attempts import recorded
 
 
@@ -71,9 +71,9 @@ def test_of_each_verdict_the_newest_run_stays_and_others_until_they_are_old(stor
     runs, dead = store.root / "runs", {"id": str(uuid4()), "title": "", "started": "2020-01-01", "state": "running"}
     write(store, dead)
     (runs / "damaged.json").write_text("{")
-    assert len(forgotten(store, 7, {kept}, dry=True)) == 3
+    assert len(remove_old(store, 7, {kept}, dry=True)) == 3
     assert {page_of(store, run).stem for run in old} <= {path.stem for path in runs.glob("*.json")}
-    assert {thing.path.stem for thing in forgotten(store, 7, {kept})} == {*old}
+    assert {thing.path.stem for thing in remove_old(store, 7, {kept})} == {*old}
     left = {path.stem for path in runs.glob("*.json")}
     assert left == {newest, lately, dead["id"], "damaged"}
     assert {path.stem for path in runs.glob("*.html")} == left - {"damaged"}

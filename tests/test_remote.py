@@ -26,7 +26,7 @@ from phrasemodels.data.store.leases import lease
 from phrasemodels.data.store.object_storage import ObjectStorage
 from phrasemodels.data.store.step import Job, Step, digest_of
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.run.nodes import SharedCheckpoints, bring
+from phrasemodels.flows.run.nodes import SharedCheckpoints, fetch
 from phrasemodels.infra.services import free_port
 
 
@@ -156,7 +156,7 @@ def test_the_cache_is_trimmed_to_its_limit_and_no_artifact_is_lost(nodes: list[S
     age(nodes[0])
     for number, step in enumerate(steps):
         os.utime(nodes[0].where(step.name, step.key) / "manifest.json", (1.7e9 + number,) * 2)
-    bring(nodes[0], nodes[0].where(steps[4].name, steps[4].key))
+    fetch(nodes[0], nodes[0].where(steps[4].name, steps[4].key))
     with lease(nodes[0], [steps[0].key]), nodes[1].shared.lease([steps[1].key]):
         with pytest.raises(ValueError, match="no"), trimmed(nodes[0], 3500):
             raise ValueError("no")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from phrasemodels.flows.experiments.catalogue import experiments, table
-from phrasemodels.flows.experiments.experiment import override, published_results
+from phrasemodels.flows.experiments.catalogue import Request, experiments
+from phrasemodels.flows.experiments.experiment import published_results
+from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, tokenised_bleu
 from phrasemodels.tasks.metrics.compare import judge
 from phrasemodels.tasks.metrics.significance import seed_group
@@ -72,7 +73,7 @@ def test_every_cell_is_one_published_number_and_only_the_papers_own_setting_is_c
     for experiment in experiments():
         assert all(answer.cell.published > 0 for answer in experiment.answers if answer.cell)
         assert experiment.profile == "paper" or not experiment.comparable
-    assert [e.answers[0].cell.published for e in table("000", "1", "paper", 1).experiments] == [
+    assert [e.answers[0].cell.published for e in Request("000", "1", "paper", 1).resolve().experiments] == [
         20.90,
         21.60,
         20.95,
@@ -112,15 +113,15 @@ def test_every_cell_is_one_published_number_and_only_the_papers_own_setting_is_c
 )
 def test_a_bad_override_is_explained(assignment: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        override(experiments()[0], assignment)
+        overridden(experiments()[0], assignment)
 
 
 @pytest.mark.parametrize("seeds", [0, 1001, 10**12])
 def test_the_number_of_seeds_is_bounded(seeds: int) -> None:
     with pytest.raises(ValueError, match=f"{seeds} seeds: at least one is needed, and at most 1000"):
-        table("000", "1", "sample", seeds)
+        Request("000", "1", "sample", seeds).resolve()
 
 
 def test_overrides_reach_nested_fields() -> None:
-    changed = override(override(experiments()[0], "train.steps=7"), "model.encoder.dropout=0.3")
+    changed = overridden(experiments()[0], "train.steps=7", "model.encoder.dropout=0.3")
     assert (changed.train.steps, changed.model.encoder.dropout) == (7, 0.3)

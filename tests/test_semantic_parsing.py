@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 from conftest import PROJECT
-from phrasemodels.flows.run.session import Session
+from running import executed, prepared
 
 from phrasemodels.data.formats.schemas import BITEXT
 from phrasemodels.data.formats.shards import read_shard
@@ -18,11 +18,11 @@ from phrasemodels.data.samples.records import LogicalForms
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, Job, Step
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.catalogue import experiment, table
-from phrasemodels.flows.experiments.paper_002 import PROFILES, training
+from phrasemodels.flows.experiments.catalogue import Request, experiment
+from phrasemodels.flows.experiments.paper_002 import Place, profile_of
 from phrasemodels.flows.experiments.paper_002 import experiment as row_of
 from phrasemodels.flows.experiments.paper_002_data import GEO
-from phrasemodels.flows.experiments.paper_002_systems import MODELS, OFFICIAL_CODE, PAPERS
+from phrasemodels.flows.experiments.paper_002_systems import MODELS, OFFICIAL_CODE, PAPERS, changed
 from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, load
@@ -145,7 +145,8 @@ def test_logical_forms_of_the_sample_are_well_formed():
 
 
 def test_presets_differ_where_paper_and_released_scripts_do():
-    one, two = (row_of("t", "paper", GEO, MODELS[3], (), "x", preset) for preset in (PAPERS, OFFICIAL_CODE))
+    rows = (changed(MODELS[3], preset=preset) for preset in (PAPERS, OFFICIAL_CODE))
+    one, two = (row_of(Place("2", "table2", "paper"), GEO, row, (), "x") for row in rows)
     assert (one.train.betas, two.train.betas) == ((0.9, 0.998), (0.9, 0.98))
     assert (one.train.smoothing, two.train.smoothing) == (0.0, 0.1)
     assert two.train.batch_tokens == 8 * one.train.batch_tokens
@@ -154,21 +155,21 @@ def test_presets_differ_where_paper_and_released_scripts_do():
 
 
 def test_the_schedule_follows_the_papers_formula():
-    config = training(GEO, PROFILES["paper"].size, PAPERS)
+    config = profile_of("paper", GEO, PAPERS).train
     for step in (0, 50, 99, 5000):
         expected = 0.1 * 512**-0.5 * min((step + 1) ** -0.5, (step + 1) * 100**-1.5)
         assert config.learning_rate * config.schedule(step, config.warmup, config.steps) == pytest.approx(expected)
 
 
 def test_tables_have_the_rows_of_the_paper():
-    two = table("002", "2", "paper", 1).experiments
+    two = Request("002", "2", "paper", 1).resolve().experiments
     assert [e.answers[0].cell.published for e in two][:7] == [87.7, 88.84, 89.51, 89.96, 90.4, 89.51, 87.95]
     cells = [(a.cell, a.why_not) for e in two for a in e.answers if a.cell]
     unknown = [bool(why) for cell, why in cells if cell.dataset.startswith("MSParS") and cell.split == "test"]
     assert len(unknown) == 13 and all(unknown)
-    four = table("002", "4", "paper", 1).experiments
+    four = Request("002", "4", "paper", 1).resolve().experiments
     assert [e.answers[0].cell.published for e in four] == [88.17, 89.06, 89.29, 90.40, 89.29]
-    for chosen in (*two, *table("002", "4", "laptop", 1).experiments):
+    for chosen in (*two, *Request("002", "4", "laptop", 1).resolve().experiments):
         assert isinstance(
             dataclasses.replace(chosen.model, source_vocabulary=9, target_vocabulary=9), TranslationConfig
         )
@@ -202,10 +203,9 @@ def test_a_corpus_of_the_users_own_needs_a_manifest_alone(tmp_path, monkeypatch)
         "train.batch_tokens=200",
         "recipe.search.extra=3",
     )
-    made = Session(
-        table("002", "2", "laptop", 1, sets, ("atis-model-4",)), Settings(store=tmp_path / "s", mirror=tmp_path)
-    )
-    (pipeline,) = made.pipelines
+    request = Request("002", "2", "laptop", 1, sets, ("atis-model-4",))
+    made = prepared(Settings(store=tmp_path / "s", mirror=tmp_path), request)
+    (pipeline,) = made.plan.pipelines
     scores = made.store.run(pipeline.scored, Executor(sources=made.sources)).meta["scores"]
     assert (scores["exact"]["sentences"], scores["dev/exact"]["sentences"]) == (100, 100)
     form = read_shard(made.store.find(pipeline.predicted).file("predictions.arrow"))["reference"][0].as_py()
@@ -215,11 +215,11 @@ def test_a_corpus_of_the_users_own_needs_a_manifest_alone(tmp_path, monkeypatch)
     assert model.description == "002/table2/laptop/atis-model-4 seed 0: 2 updates, corpus mine"
     assert model.card()["corpus"] == load(model.export(tmp_path / "model")).card()["corpus"] == "mine"
 
-    rows = made.store.run(made.verdicts).meta["rows"]
+    rows = executed(made).finished().comparison.meta["rows"]
     assert {row["published"] for row in rows} == {None}
     (reason,) = {row["reason"] for row in rows}
     assert reason == f"the paper prints no such number; changed: {', '.join(sets)}"
-    assert made.table.title == "Paper 002, Table 2, profile laptop, recipe.corpus.name=mine"
+    assert made.plan.table.title == "Paper 002, Table 2, profile laptop, recipe.corpus.name=mine"
     monkeypatch.undo()  # results are read without the manifest
     results = list(stored_results(made.store, {}))
     assert {row["verdict"] for row in verdicts(results, "002")} == {"not run"}
@@ -240,5 +240,5 @@ def test_numbers_that_cannot_be_compared_have_a_reason():
         ("laptop", ("train.steps=9",), "smaller than the paper's setting (profile laptop); changed: train.steps=9"),
         ("laptop", ("recipe.corpus.name=geoquery",), "changed: recipe.corpus.name=geoquery"),
     ):
-        (chosen,) = table("002", "2", profile, 1, sets, ("atis-transformer",)).experiments
+        (chosen,) = Request("002", "2", profile, 1, sets, ("atis-transformer",)).resolve().experiments
         assert chosen.reason_not(chosen.answers[0]) == reason

@@ -190,12 +190,11 @@ KEYS = """
 import json, sys
 from pathlib import Path
 import phrasemodels.data.store.fingerprint
-from phrasemodels.flows.experiments.catalogue import table
-from phrasemodels.flows.run.session import Session
-from phrasemodels.infra.settings import Settings
+from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.run.plan import Plan
 def keys():
     phrasemodels.data.store.fingerprint.forget()
-    return {step.label: step.key for step in Session(table("000", "1", "sample", 1), Settings()).steps}
+    return {step.label: step.key for step in Plan(Request("000", "1", "sample", 1).resolve()).steps}
 found, project = [keys()], Path(sys.argv[1])
 for file, old, new in json.loads(sys.argv[2]):
     text = (project / file).read_text()

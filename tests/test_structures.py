@@ -1,7 +1,5 @@
 """The figures of problems show what the models compute (paper 003), and refuse sentences that are too long."""
 
-import functools
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,6 @@ from phrasemodels.encoders.parents import SoftParentsConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.cli import parse
 from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.flows.experiments.experiment import override
 from phrasemodels.flows.report.attention import attention_figures
 from phrasemodels.flows.report.figures import draw, svg_of
 from phrasemodels.flows.results.lineage import Lineage
@@ -69,7 +66,7 @@ def test_soft_parents_have_the_arcs_of_the_best_tree(weights):
 def trained(store, name, *changes):
     """A model of the sample corpus after two updates."""
     small = ("train.steps=2", "train.evaluate_every=1", "recipe.corpus.train=60", "recipe.corpus.dev=10", *changes)
-    store.run(functools.reduce(override, small, experiment(name)).steps(0).trained)
+    store.run(experiment(name, small).steps(0).trained)
     return champion(Lineage(store), name)
 
 

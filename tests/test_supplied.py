@@ -9,8 +9,6 @@ import socket
 from pathlib import Path
 
 import pytest
-from phrasemodels.flows.run.session import Session
-from phrasemodels.flows.run.user_files import LEARNED, with_encoders, with_supplied
 from typer.testing import CliRunner
 
 from phrasemodels.data.download import manifest
@@ -18,9 +16,11 @@ from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.store.step import Executor, jsonable
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.cli.main import app
-from phrasemodels.flows.experiments.catalogue import experiment, table
-from phrasemodels.flows.experiments.experiment import Experiment, override
+from phrasemodels.flows.experiments.catalogue import Request, experiment
+from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.experiments.user_files import LEARNED, resolved, with_encoders
 from phrasemodels.flows.results.models import restored
+from phrasemodels.flows.run.preflight import planned, sources_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.prepare.sharded import read_shards
@@ -86,10 +86,7 @@ def supplied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def named(name: str, *assignments: str) -> Experiment:
-    found = experiment(name)
-    for assignment in assignments:
-        found = override(found, assignment)
-    return found
+    return experiment(name, assignments)
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -99,9 +96,9 @@ def test_experiments_read_what_was_put_in(supplied: Path, store: Store, name: st
     with pytest.raises(
         ValueError, match=f"{corpus}: .* must be supplied by the user: .* that PHRASEMODELS_SUPPLIED names"
     ):
-        with_supplied(chosen, Sources()).steps(0)
+        resolved(chosen, Sources()).steps(0)
     sources = Sources((supplied,), offline=True)
-    found = with_supplied(chosen, sources)
+    found = resolved(chosen, sources)
     key = found.steps(0).scored.key
     if rows:  # those of MSParS beside its training set have to be fetched
         made = [store.run(found.recipe.corpus.split(split), Executor(sources=sources)) for split in ("train", "dev")]
@@ -112,30 +109,30 @@ def test_experiments_read_what_was_put_in(supplied: Path, store: Store, name: st
     changed = next(path for path in sorted((supplied / corpus).rglob("*")) if path.is_file())
     if corpus != "mspars":
         changed.write_text(changed.read_text(encoding="utf-8") * 2, encoding="utf-8")
-        again = with_supplied(chosen, Sources((supplied,), offline=True, wait=2.0))
+        again = resolved(chosen, Sources((supplied,), offline=True, wait=2.0))
         assert again.steps(0).scored.key != key
 
 
 def test_word_vectors(supplied: Path) -> None:
     chosen = named("001/table4/paper/full")
-    without = with_supplied(chosen, Sources((supplied,)))
+    without = resolved(chosen, Sources((supplied,)))
     assert without.recipe.vectors is None and not without.comparable
     assert without.answers[0].why_not == LEARNED
     (supplied / "glove").mkdir()
     (supplied / "glove" / "glove.42B.300d.txt").write_text("dog" + " 0.5" * 300 + "\n", encoding="utf-8")
-    found = with_supplied(chosen, Sources((supplied,)))
+    found = resolved(chosen, Sources((supplied,)))
     assert found.recipe.vectors.bytes == 1204 and found.comparable and not found.answers[0].why_not
     assert found.steps(0).scored.key != without.steps(0).scored.key
 
 
 def test_folders_of_pretrained_encoders(supplied: Path) -> None:
     chosen, sources = named("004/table3/paper/hpsg-bert"), Sources((supplied,))
-    assert chosen.model.inputs[0] == with_supplied(chosen, sources).model.inputs[0]
+    assert chosen.model.inputs[0] == resolved(chosen, sources).model.inputs[0]
     folder = supplied / "bert-large-cased"
     folder.mkdir()
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (folder / name).write_text("{}")
-    found = with_supplied(chosen, sources)
+    found = resolved(chosen, sources)
     encoder = found.model.inputs[0]
     assert encoder.folder == pickle.loads(pickle.dumps(encoder)).folder == str(folder)  # as Ray's workers get it
     assert found.recipe.divide == Pieces(encoder.name) == with_encoders(chosen, sources).recipe.divide
@@ -147,18 +144,19 @@ def test_an_encoder_that_may_not_be_downloaded_is_missing(supplied: Path, tmp_pa
     asked: list[str] = []
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: asked.append(host) or [])
     settings = Settings(store=str(tmp_path / "store"), supplied=supplied, offline=True)
-    session = Session(table("004", "3", "paper", 1, [], ["hpsg-bert"]), settings)
-    assert session.missing_files() == [f"{supplied / 'bert-large-cased'}  (a folder of the transformers library)"]
+    with pytest.raises(OSError, match=r"bert-large-cased  \(a folder of the transformers library\)$"):
+        planned(Request("004", "3", "paper", 1, [], ["hpsg-bert"]), settings)
+    chosen = resolved(named("004/table3/paper/hpsg-bert"), sources_of(settings))
     with pytest.raises(ValueError, match=r"bert-large-cased: .*; put its folder, .* PHRASEMODELS_SUPPLIED names$"):
-        session.experiments[0].recipe.divide(["a"])
+        chosen.recipe.divide(["a"])
     with pytest.raises(ValueError, match="bert-large-cased: "):
-        session.experiments[0].model.inputs[0].build(4)
+        chosen.model.inputs[0].build(4)
     assert not asked
 
 
 def test_what_a_folder_of_an_encoder_holds_is_in_keys_and_where_it_lies_in_none(supplied: Path) -> None:
     def key(folder: Path) -> str:
-        return with_supplied(named("004/table3/paper/hpsg-bert"), Sources((folder, supplied))).steps(0).trained.key
+        return resolved(named("004/table3/paper/hpsg-bert"), Sources((folder, supplied))).steps(0).trained.key
 
     folder = supplied.with_name("elsewhere") / "bert-large-cased"
     before = key(folder.parent)

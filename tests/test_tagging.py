@@ -13,8 +13,8 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
-from phrasemodels.flows.experiments.catalogue import table
-from phrasemodels.flows.experiments.experiment import override
+from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
@@ -59,7 +59,7 @@ def test_four_sentences_can_be_memorised() -> None:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, dict]:
     """A tagger with hypernodes of dependency trees, trained on a little of the sample treebank."""
-    (experiment,) = table("000", "2", "sample", 1, ["train.steps=60"], ["semantic-k2"]).experiments
+    (experiment,) = Request("000", "2", "sample", 1, ["train.steps=60"], ["semantic-k2"]).resolve().experiments
     small = dataclasses.replace(experiment.recipe, corpus=SampleCorpus(300, 20, 40, records=Treebank()))
     pipeline = dataclasses.replace(experiment, recipe=small).steps(0)
     store = Store(tmp_path_factory.mktemp("store")).open()
@@ -83,7 +83,7 @@ def test_accuracy_is_the_share_of_right_tokens(run) -> None:
 
 def test_phrases_of_two_words_are_the_edges_of_the_trees(run) -> None:
     store, _ = run
-    step = table("000", "2", "sample", 1, [], ["semantic-k2"]).experiments[0].recipe.data()
+    step = Request("000", "2", "sample", 1, [], ["semantic-k2"]).resolve().experiments[0].recipe.data()
     numbers, raw = read_shards(store.run(step["test"])), read_shards(store.run(step["raw"]))
     for phrases, heads in zip(numbers["phrases"].to_pylist(), raw["heads"].to_pylist(), strict=True):
         edges = {tuple(sorted((word, head))) for word, head in enumerate(heads, 1) if head}
@@ -103,4 +103,4 @@ def test_a_word_without_a_tag_is_refused_by_row(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"rows.arrow: row 1 has 2 words and 1 tags in 'tags'"):
         tag_tokens_shard(job, TagColumn())
     with pytest.raises(ValueError, match="no field"):
-        override(table("000", "2", "sample", 1).experiments[0], "recipe.tagz.column=x")
+        overridden(Request("000", "2", "sample", 1).resolve().experiments[0], "recipe.tagz.column=x")

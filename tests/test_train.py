@@ -15,15 +15,14 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import PROJECT
-from phrasemodels.flows.run.session import Session
+from running import prepared
 from safetensors.torch import load_file
 
 import phrasemodels.tasks.train.checkpoints
 import phrasemodels.tasks.train.loop
 from phrasemodels.data.store.step import Executor, Step, digest_of
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.catalogue import experiment, table
-from phrasemodels.flows.experiments.experiment import override
+from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save, tensors
@@ -40,10 +39,7 @@ SETTINGS = (
 
 
 def small(*more: str):
-    chosen = experiment("000/table1/sample/phrase-k2")
-    for assignment in (*SETTINGS, *more):
-        chosen = override(chosen, assignment)
-    return chosen
+    return experiment("000/table1/sample/phrase-k2", (*SETTINGS, *more))
 
 
 def training(store: Store, folder: Path, *more: str) -> Training:
@@ -224,9 +220,9 @@ def test_two_workers_train_like_one_and_one_may_resume_from_two(shared, tmp_path
 
 def test_a_change_of_workers_before_the_first_evaluation_is_recorded(tmp_path):
     more = (*SETTINGS, "train.steps=10", "recipe.corpus.dev=20", "recipe.corpus.test=20")
-    made = Session(table("000", "1", "sample", 1, more, ("phrase-k2",)), Settings(store=tmp_path / "store"))
+    made = prepared(Settings(store=tmp_path / "store"), Request("000", "1", "sample", 1, more, ("phrase-k2",)))
     start_mlflow(made.settings)
-    (pipeline,) = made.pipelines
+    (pipeline,) = made.plan.pipelines
 
     def launch(loop, chosen):
         on_two_workers(chosen, tmp_path)
@@ -235,8 +231,8 @@ def test_a_change_of_workers_before_the_first_evaluation_is_recorded(tmp_path):
 
     trained = made.store.run(pipeline.trained, Executor(launch=launch))
     assert trained.meta["workers"] == [2, 1]
-    made._finish(pipeline, made.store.run(pipeline.scored))
-    assert made.tracker.client().get_run(made.run_of(pipeline)).data.tags["workers"] == "2 then 1"
+    made.record.finish(pipeline, made.store.run(pipeline.scored))
+    assert made.record.tracker.client().get_run(made.record.training_run(pipeline)).data.tags["workers"] == "2 then 1"
 
 
 def test_a_checkpoint_of_another_version_is_refused_in_one_line(tmp_path):

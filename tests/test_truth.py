@@ -18,7 +18,7 @@ import phrasemodels.data.store.fingerprint
 from phrasemodels.data.store import store as stores
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.data.store.step import with_dependencies
-from phrasemodels.flows.experiments.experiment import override
+from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.tasks.parsers.stanza_training import TrainParser, trained
 
 made, make = [], stores.Store._make
@@ -28,9 +28,7 @@ def _make(self, step, *rest):
 stores.Store._make = _make
 
 project, store = Path(sys.argv[1]), stores.Store(Path(sys.argv[2])).open()
-chosen = experiment("000/table1/sample/phrase-k2")
-for assignment in json.loads(sys.argv[3]):
-    chosen = override(chosen, assignment)
+chosen = experiment("000/table1/sample/phrase-k2", json.loads(sys.argv[3]))
 
 def run(now=chosen):
     phrasemodels.data.store.fingerprint.forget()
@@ -88,7 +86,7 @@ fetched = keyed(lambda: experiment("000/table1/laptop/phrase-k2").steps(0).score
 everything = run()
 table = {
     "nothing": run(),
-    "a setting of the training": run(override(chosen, "train.learning_rate=0.002")),
+    "a setting of the training": run(overridden(chosen, "train.learning_rate=0.002")),
     "the source of a step": edited("tasks/prepare/phrases.py", "before = table.num_rows", "before = int(table.num_rows)"),
     "a function that a step reaches": edited("phrasemodels/encoders/hypernode_fast.py", "int(graph.related.sum(2).max())",
                                              "int(graph.related.sum(2).max().item())"),

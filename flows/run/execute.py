@@ -11,6 +11,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, Step, call_here
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.experiment import Pipeline
+from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.flows.run.nodes import NodeLaunch, NodeMap, run_on_node
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.preflight import sources_of
@@ -100,6 +101,11 @@ class Execution:
         for pipeline in self.plan.pipelines:
             if (group := self.workers_of(pipeline)) and not self.store.find(pipeline.trained, verify=False):
                 group.check()
+
+    def finished(self) -> FinishedTable:
+        """Return the table, of which every step has run."""
+        comparison, runs = self.store.run(self.plan.comparison), self.record.tracker.keys()
+        return FinishedTable(self.plan.table, self.plan.pipelines, self.store, comparison, runs)
 
     def _map(self, step: Step) -> Any:
         """The fan-out over the cluster: in actors where a parser stays loaded, else in tasks. If nodes have folders of

@@ -16,7 +16,6 @@ from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.report.table import write_report
-from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.run.attempts import attempt
 from phrasemodels.flows.run.execute import Execution
@@ -73,7 +72,7 @@ def run_table(request: Request, plan: Plan, store: Store, settings: Settings) ->
         ready = time.monotonic() - started
         execution.check()
         run_steps(execution, watch)
-        finished = FinishedTable(plan.table, plan.pipelines, store, store.run(plan.comparison), record.tracker.keys())
+        finished = execution.finished()
         report = write_report(finished, page_of(store, record.attempt) if record.attempt else None)
         entry |= {"verdicts": finished.comparison.key, "stages": watch.stages()}
         record.close(finished.comparison, report)
