@@ -46,9 +46,9 @@ def nmt(profile: str, rows: int) -> dict[str, Run]:
         scores = model(source, lengths, members, target[:, :-1])
         return torch.nn.functional.cross_entropy(scores.flatten(0, 1), target[:, 1:].flatten())
 
-    encoder = LSTMEncoderConfig(chosen.d, chosen.layers)
+    encoder = LSTMEncoderConfig(chosen.size.d, chosen.size.layers)
     return {
-        name: update(RecurrentConfig(encoder, WORDS, WORDS, chosen.layers, weights=weights).build(), loss)
+        name: update(RecurrentConfig(encoder, WORDS, WORDS, chosen.size.layers, weights=weights).build(), loss)
         for name, (_, weights) in WEIGHTS.items()
     }
 
@@ -80,7 +80,7 @@ def snli(profile: str, rows: int) -> dict[str, Run]:
 
     return {
         name: update(
-            DecomposableConfig(PARENTS[name][1](chosen.d, chosen.h), WORDS, embed=LearnedEmbedding).build(), loss
+            DecomposableConfig(PARENTS[name][1](chosen.size.d, chosen.h), WORDS, embed=LearnedEmbedding).build(), loss
         )
         for name in ("simple", "none", "structured")
     }
