@@ -28,14 +28,14 @@ MISTAKES = (
     (("reproduce", "--set", "train.step=5"), "did you mean 'steps'"),
     (("reproduce", "--set", "recipe.corpus.name=mine"), "generates its corpus; take profile laptop"),
     (("reproduce", "--row", "phrase-k4"), "did you mean 'phrase-k3'"),
-    (("reproduce", "--seeds", "0"), "at least one"),
+    (("reproduce", "--seeds", "0"), "must be from 1 to 1000"),
     (("train", "000/table1/sample/phrase-k9", "--local"), "did you mean '000/table1/sample/phrase-k"),
     (("train", "000/table1/sample/phrase-k2", "--local", "--data", "nowhere"), "make the folder again"),
     (("sql", "select 1", "--to", "answer.csv"), "ends with .parquet"),
     (("attend", "x", " "), "an empty text"),
     (("draw", "x", "--text", "a", "--to", "figure.png"), "ends with .svg"),
-    (("train", "000/table1/sample/phrase-k2", "--data", "nowhere"), "--data goes with --local"),
-    (("train", "000/table1/sample/phrase-k2", "--local", "--out", "here"), "--out goes with --local --data"),
+    (("train", "000/table1/sample/phrase-k2", "--data", "nowhere"), "--data needs --local"),
+    (("train", "000/table1/sample/phrase-k2", "--local", "--out", "here"), "--out needs --local --data"),
     (("reproduce", "--profile", "laptop", "--offline"), "multi30k/test_2016_flickr.en.gz"),
 )
 TOLD = """
@@ -241,7 +241,7 @@ def test_what_local_makes_the_pipeline_finds(cli):
     assert done.returncode == 0
     assert re.match(r"step \d+: loss .*, dev .*, \d+ tokens/s\n", done.stderr)
     rows = json.loads(cli("plan", "--seeds", "1", "--row", "transformer", *SMALL, "--json").stdout)
-    assert [row["label"] for row in rows if not row["hit"]] == ["Paper 000, Table 1, profile sample"]
+    assert [row["label"] for row in rows if not row["hit"]] == ["leaks sample", "Paper 000, Table 1, profile sample"]
 
 
 def test_a_full_disk_is_said_in_a_line_and_the_same_command_goes_on(tmp_path):

@@ -89,7 +89,7 @@ def test_a_value_at_the_edge_is_taken(name, value):
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("train.smoothing=7", "train.smoothing=7.0: must be from 0"),
+        ("train.smoothing=7", "train.smoothing=7.0: must be at least 0"),
         ("train.betas=3,4", "train.betas=(3.0, 4.0): must be two numbers"),
         ("train.clip=0", "train.clip=0.0: must be above 0"),
         ("recipe.text.min_count=0", "recipe.text.min_count=0: "),

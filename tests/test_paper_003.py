@@ -113,7 +113,7 @@ def test_starts_are_ranked_by_held_out_answers(tmp_path):
     assert sorted(start["seed"] for start in trained.meta["restarts"]) == [3, 4, 5]
     assert trained.meta["workers"] == [1]
     assert (trained.path / "model.safetensors").read_bytes() == (trained.path / "restart-0.safetensors").read_bytes()
-    again = dataclasses.replace(chosen, name="another name")
+    again = dataclasses.replace(chosen, row="another-name")
     assert store.find(again.steps(1).trained) is not None
 
 

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results.records import page_of, records, remove_old, write
-from phrasemodels.flows.run.attempts import recorded
+from phrasemodels.flows.results.records import page_of, records, remove_old
+from phrasemodels.flows.run.attempts import recorded, write
 
 
 def ended(store: Store, days: float, **values: Any) -> str:

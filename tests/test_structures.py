@@ -37,7 +37,7 @@ def test_attention_of_three_translators_stands_side_by_side():
     }
     ids = torch.tensor([4, 5, 6, 7]), torch.tensor([2, 4, 5])
     figure = attention_panels(models, "a b c d".split(), "x y z".split(), ids)
-    assert "SoftmaxWeights, Sigmoid, Segments" in figure.text and len(figure.panels) == 3
+    assert "SoftmaxWeights, SigmoidWeights, SegmentWeights" in figure.text and len(figure.panels) == 3
     assert figure.text in drawn(figure)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 MANIFEST = "manifest.json"
 SHA256 = re.compile("[0-9a-f]{64}")
+TRAINING_LABEL = re.compile(r"\w+ (?P<experiment>.+) seed (?P<seed>\d+)", re.DOTALL)
 MAX_PART_BYTES, MAX_NAME_BYTES = 255, 2000  # of file names: every file system takes these
 
 
@@ -41,16 +42,14 @@ class Artifact:
         return self.path / name
 
 
-LABEL = re.compile(
-    r"\S+ (?P<experiment>\S+/\S+/\S+/\S+) seed (?P<seed>\d+)"
-)  # of a model's step, before `about` was kept
-
-
 def about(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return for whom a step was made. Manifests of older versions name experiment and seed in the label alone."""
-    if "about" in manifest:
-        return manifest["about"]
-    match = LABEL.fullmatch(manifest["label"])
+    """Return for whom a step was made, such as {"experiment": ..., "seed": ...}; empty if it belongs to no training.
+
+    Manifests of older versions say it in their label alone: STEP EXPERIMENT seed N.
+    """
+    if isinstance(given := manifest.get("about"), Mapping) and given:
+        return given
+    match = TRAINING_LABEL.fullmatch(manifest["label"])
     return {"experiment": match["experiment"], "seed": int(match["seed"])} if match else {}
 
 

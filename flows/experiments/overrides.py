@@ -62,6 +62,8 @@ def _differs(experiment: Experiment, assignment: str) -> bool:
 def _replaced(value: Any, tree: dict[str, Any], prefix: str) -> Any:
     """Return a dataclass with the fields of a tree of texts replaced; prefix: its place, like `model.encoder.`."""
     known = {f.name for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
+    if isinstance(value, SampleCorpus) and "name" in tree:
+        raise ValueError(f"{prefix}name: this profile generates its corpus; take profile laptop, which reads one")
     new = {}
     for name, branch in tree.items():
         whole = f"{prefix}{name}"
@@ -89,9 +91,15 @@ def _parsed(text: str, owner: type, name: str, whole: str) -> Any:
             return parts
     except (ValueError, KeyError):
         pass
-    raise ValueError(
-        f"{whole}={text}: the field is {getattr(kind, '__name__', kind)}; only numbers and words can be set"
-    )
+    settable = get_origin(kind) is tuple or kind in (bool, int, float, str)
+    wanted = f"must be {_words(kind)}" if settable else "cannot be set as text; only numbers and words can"
+    raise ValueError(f"{whole}={text}: {wanted}")
+
+
+def _words(kind: Any) -> str:
+    """Return the name of a type that can be set: `int`, or `float,float` of a pair."""
+    parts = ["..." if part is ... else part.__name__ for part in get_args(kind)]
+    return ",".join(parts) if parts else str(kind.__name__)
 
 
 def _plain(text: str, kind: Any) -> Any:

@@ -21,12 +21,12 @@ def even(config: Any, *names: str) -> None:
 
 def positive(config: Any, *names: str) -> None:
     """Require numbers above 0."""
-    _require(config, names, lambda x: x > 0, "above 0")
+    _require(config, names, lambda x: x > 0, "a finite number above 0")
 
 
 def not_negative(config: Any, *names: str) -> None:
     """Require numbers of at least 0."""
-    _require(config, names, lambda x: x >= 0, "at least 0")
+    _require(config, names, lambda x: x >= 0, "a finite number of at least 0")
 
 
 def share(config: Any, *names: str) -> None:
