@@ -96,7 +96,7 @@ DIES = """
 import os, signal, uuid
 from pathlib import Path
 from prefect import flow, runtime
-from phrasemodels.flows.run.attempts import crashed
+from phrasemodels.flows.run.attempts import mark_crashed
 
 @flow
 def inner():
@@ -107,7 +107,7 @@ def inner():
 def outer():
     inner()
 
-crashed(uuid.UUID(Path("id").read_text())) if Path("id").exists() else outer()
+mark_crashed(uuid.UUID(Path("id").read_text())) if Path("id").exists() else outer()
 """
 
 
@@ -152,7 +152,7 @@ LATE = """
 import phrasemodels.infra.environment
 from prefect.client.orchestration import get_client
 from prefect.states import Pending, Running
-from phrasemodels.flows.run.attempts import crashed
+from phrasemodels.flows.run.attempts import mark_crashed
 
 with get_client(sync_client=True) as client:
     deployment = client.read_deployment_by_name("reproduce/sample").id
@@ -165,7 +165,7 @@ with get_client(sync_client=True) as client:
     client.set_flow_run_state(begun[0], Running())
     client.release_concurrency_slots_with_lease(held)  # as after five minutes without a sign of life
     assert start(begun[1]).is_pending()
-    crashed(begun[0])
+    mark_crashed(begun[0])
     print(client.read_global_concurrency_limit_by_name(f"deployment:{deployment}").active_slots, start(begun[2]).type)
 """
 

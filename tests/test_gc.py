@@ -189,5 +189,5 @@ def test_gc_on_the_command_line_removes_what_its_dry_run_lists(cli, tmp_path: Pa
     next(store.root.rglob("text")).write_text("damaged")
     done = cli("store", "verify")
     assert done.returncode == 1
-    assert "verdicts rest on it: table" in done.stdout
+    assert "verdicts depend on it: table" in done.stdout
     assert "compare" in cli("store", "du").stdout

@@ -148,7 +148,7 @@ def test_the_key_of_models_depends_on_their_content_alone(models: Artifact, tmp_
 
 
 def test_missing_models_are_named(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="Nobody serves these files"):
+    with pytest.raises(OSError, match="No server has these files"):
         Store(tmp_path / "s").open().run(fetched("gum"), Executor(sources=Sources((), offline=True)))
     with pytest.raises(OSError, match="has no models of 'en'"):
         load("en", ("pos",), 100, 1000, str(tmp_path))
