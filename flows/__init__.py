@@ -1,1 +1,1 @@
-"""What runs when: experiments, plans, execution, results, reports, and the command line."""
+"""Flows: the experiments, their plans and execution, results, reports, and the command line."""

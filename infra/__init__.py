@@ -1,1 +1,1 @@
-"""Settings, services (Prefect, Ray, MLflow) and the files that deploy them."""
+"""Infrastructure: settings, the services of a run (Prefect, Ray, MLflow), signals, and the files that deploy them."""

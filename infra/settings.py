@@ -151,7 +151,7 @@ class Settings(BaseSettings):
 
 
 def _here(host: str | None) -> bool:
-    """Whether a host is this machine; `auto` and `local` are Ray's names for it."""
+    """Return whether a host is this machine; `auto` and `local` are Ray's names for it."""
     if host in (None, "auto", "local", "localhost"):
         return True
     with contextlib.suppress(ValueError):

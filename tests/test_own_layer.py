@@ -56,7 +56,7 @@ def test_the_example_is_in_every_table_and_trains(own):
             r"not enough values to unpack \(expected 4, got 3\) \(.*; .*mine\.py:\d+, in forward\)",
         ),
         ("x = x * float('nan')", r"the loss is not a number before any update: .* \("),
-        ("return x[:, :-1]", r"encoder Mine gave \(\d+, \d+, 64\), .* is wanted \("),
+        ("return x[:, :-1]", r"encoder Mine returned \(\d+, \d+, 64\), not .* = .* \("),
     ],
 )
 def test_an_error_names_its_line_and_its_experiment(own, mistake, message):

@@ -1,4 +1,4 @@
-"""`phrasemodels corpora`: what there is, where it comes from, on what terms, and whether it is whole."""
+"""`phrasemodels corpora`: list, fetch, verify, show and export corpora."""
 
 import json
 import sys
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The corpora: list, fetch, verify, show, export, where.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A corpus, as `phrasemodels corpora list` names it.")]
-Names = Annotated[list[str] | None, typer.Argument(help="Corpora; all, if none is named.")]
+Names = Annotated[list[str] | None, typer.Argument(help="Corpora; without names, all.")]
 
 
 @app.command(name="list")
 def list_corpora(as_json: Json = False) -> None:
-    """Every corpus: its records, rows, terms, and whether it has been fetched."""
+    """List every corpus: its record type, rows, licence, and whether it has been fetched."""
     manifests, failed = _loaded([])
     rows = [_summary(manifest) for manifest in manifests]
     if as_json:
@@ -44,7 +44,7 @@ def list_corpora(as_json: Json = False) -> None:
 
 @app.command()
 def fetch(names: Names = None) -> None:
-    """Download corpora, or take them from the mirror folder; every file is verified. Prints where they are.
+    """Download corpora, or copy them from the mirror folder; verify every file, and print the folders.
 
     Example: phrasemodels corpora fetch multi30k gum
     """
@@ -63,7 +63,7 @@ def fetch(names: Names = None) -> None:
 
 @app.command()
 def verify(names: Names = None) -> None:
-    """Read every split of fetched corpora, compare with the manifest, and count what leaks from train to test."""
+    """Read every split of fetched corpora, compare it with the manifest, and count the test records that are also in train."""
     manifests, broken = _loaded(names)
     store, sources, failed = _store(), _sources(), bool(broken)
     for manifest in manifests:
@@ -82,42 +82,42 @@ def verify(names: Names = None) -> None:
 @app.command()
 def show(
     name: Name,
-    head: Annotated[int, typer.Option(min=0, help="Print so many records.")] = 0,
-    split: Annotated[str, typer.Option(help="Of this split; the first, if none is named.")] = "",
+    head: Annotated[int, typer.Option(min=0, help="Print this many records.")] = 0,
+    split: Annotated[str, typer.Option(help="The split of these records; by default the first.")] = "",
     as_json: Json = False,
 ) -> None:
-    """What a corpus is: title, terms, citation, splits; with --head, its first records, which are fetched if need be.
+    """Print the title, licence, citation and splits of a corpus; with --head, also its first records, fetched if necessary.
 
     Example: phrasemodels corpora show gum --split test --head 2
     """
     from phrasemodels.data.download.manifest import load
 
     manifest = load(name)
-    found = _summary(manifest) | _details(manifest)
+    description = _summary(manifest) | _details(manifest)
     if head or split:
         chosen = split or next(iter(manifest.splits))
-        found["split"] = chosen
-        found["head"] = _table(_artifact(_store(), manifest, _sources()), manifest, chosen).slice(0, head).to_pylist()
+        table = _table(_artifact(_store(), manifest, _sources()), manifest, chosen)
+        description |= {"split": chosen, "head": table.slice(0, head).to_pylist()}
     if as_json:
-        print(json.dumps(found, indent=1, ensure_ascii=False))
+        print(json.dumps(description, indent=1, ensure_ascii=False))
         return
     for key in ("title", "licence", "licence_text", "citation", "homepage", "note"):
-        print(f"{key:13} {found[key]}")
-    for text in found["by_hand_instructions"]:
+        print(f"{key:13} {description[key]}")
+    for text in description["by_hand_instructions"]:
         print(f"by hand       {text}")
-    for row in found["splits"]:
+    for row in description["splits"]:
         print(f"split         {row['split']:16} {row['schema']:9} {row['rows'] or '?':>6} rows  {row['licence']}")
-    for record in found.get("head", ()):
+    for record in description.get("head", ()):
         print(json.dumps(record, ensure_ascii=False))
 
 
 @app.command()
 def export(
     name: Name,
-    to: Annotated[Path, typer.Argument(help="Folder for one Parquet file a split.")],
+    to: Annotated[Path, typer.Argument(help="Folder to write one Parquet file per split to.")],
     split: Annotated[list[str] | None, typer.Option(help="Only this split; repeatable.")] = None,
 ) -> None:
-    """The records of a corpus as Parquet, for other programs; the terms of the corpus go with them.
+    """Write the records of a corpus as Parquet, for other programs; the metadata holds the terms of the corpus.
 
     Example: phrasemodels corpora export gum gum-parquet && duckdb -c "select count(*) from 'gum-parquet/*.parquet'"
     """
@@ -136,7 +136,7 @@ def export(
 
 @app.command()
 def where(name: Name) -> None:
-    """The folder of the store that holds a corpus."""
+    """Print the folder of the store that holds a corpus."""
     from phrasemodels.data.download.manifest import load
 
     artifact = _store().find(_step(load(name), _sources()), verify=False)
@@ -177,7 +177,7 @@ def _details(manifest: "Manifest") -> dict[str, Any]:
 
 
 def _verify(manifest: "Manifest", artifact: "Artifact") -> bool:
-    """Print a line for each split; whether all are as the manifest says."""
+    """Print a line for each split; return whether all splits match the manifest."""
     from phrasemodels.data.corpora.leakage import leakage
     from phrasemodels.data.corpora.readers import reasons
 
@@ -209,7 +209,7 @@ def _table(artifact: "Artifact", manifest: "Manifest", split: str) -> "pa.Table"
 
 
 def _step(manifest: "Manifest", sources: "Sources") -> "Step":
-    """The step that fetches a corpus; what a user put in by hand decides its key too."""
+    """Return the step that fetches a corpus; digests of user files are part of its key."""
     from phrasemodels.data.download.user_files import digests
     from phrasemodels.data.store.step import Step
     from phrasemodels.tasks.prepare.corpora import FetchCorpus, fetch_corpus
@@ -218,18 +218,18 @@ def _step(manifest: "Manifest", sources: "Sources") -> "Step":
 
 
 def _loaded(names: list[str] | None) -> tuple[list["Manifest"], list[str]]:
-    """Manifests of some corpora, or of all; and the names of those that cannot be read, each said in a line."""
+    """Return the manifests of some corpora, or of all, and the names of those that cannot be read; print why they cannot."""
     from phrasemodels.data.download.manifest import load
     from phrasemodels.data.download.manifest import names as all_names
 
-    found, failed = [], []
+    manifests, failed = [], []
     for name in names or all_names():
         try:
-            found.append(load(name))
+            manifests.append(load(name))
         except ValueError as error:
             failed.append(name)
             print(error, file=sys.stderr)
-    return found, failed
+    return manifests, failed
 
 
 def _artifact(store: "Store", manifest: "Manifest", sources: "Sources") -> "Artifact":

@@ -1,4 +1,4 @@
-"""The command that checks every part: doctor."""
+"""The command that starts every part once and says what is missing: doctor."""
 
 import importlib.metadata
 import shutil
@@ -46,6 +46,7 @@ def examine() -> bool:
 
 
 def _say(name: str, check: Callable[[], str], remedy: str) -> bool:
+    """Print the answer of a check, or its error with the remedy; return whether it passed."""
     try:
         print(f"ok       {name}: {check()}", flush=True)
     except Exception as error:
@@ -142,7 +143,9 @@ def _corpora() -> str:
 
     mirror = Settings().mirror
     known = {name: load(name) for name in names()}
-    found = [n for n, m in known.items() if mirror and m.files and all((mirror / f.mirror).is_file() for f in m.files)]
+    mirrored = [
+        n for n, m in known.items() if mirror and m.files and all((mirror / f.mirror).is_file() for f in m.files)
+    ]
     by_hand = [n for n, m in known.items() if m.sources]
-    rest = len(known) - len({*found, *by_hand})
-    return f"sample needs nothing; in the mirror: {', '.join(found) or 'none'}; by hand: {', '.join(by_hand)}; by URL: {rest}"
+    rest = len(known) - len({*mirrored, *by_hand})
+    return f"sample needs nothing; in the mirror: {', '.join(mirrored) or 'none'}; by hand: {', '.join(by_hand)}; by URL: {rest}"

@@ -1,4 +1,4 @@
-"""The store and the tracker that the settings name."""
+"""Open the store and MLflow's tracker that the settings name."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def opened() -> tuple["Store", "Tracker"]:
-    """Open both."""
+    """Return the store and the tracker. OSError: the store cannot be written to."""
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.results.stores import open_store
     from phrasemodels.infra.settings import Settings

@@ -21,13 +21,19 @@ app = typer.Typer()
 @app.command()
 def parse(
     model: Name,
-    file: Annotated[Path, typer.Argument(help="A sentence a line, or CoNLL-U (FILE.conllu); - is stdin.")],
-    form: Annotated[str, typer.Option("--format", help="brackets, conllu or json (an object a line).")] = "brackets",
-    decode: Annotated[str, typer.Option(help="jointly; phrases or arcs alone; apart: the best of each.")] = "jointly",
-    tokenised: Annotated[bool, typer.Option("--tokenised", help="Words are separated by spaces.")] = False,
-    batch: Annotated[int, typer.Option(help="Sentences that are read before any is answered; 1 to stream.")] = 256,
+    file: Annotated[Path, typer.Argument(help="One sentence per line, or CoNLL-U (FILE.conllu); - is stdin.")],
+    form: Annotated[
+        str, typer.Option("--format", help="brackets, conllu, or json (one object per line).")
+    ] = "brackets",
+    decode: Annotated[
+        str, typer.Option(help="jointly; phrases or arcs alone; apart: the best phrases and the best arcs.")
+    ] = "jointly",
+    tokenised: Annotated[
+        bool, typer.Option("--tokenised", help="The input is tokenised: spaces separate words.")
+    ] = False,
+    batch: Annotated[int, typer.Option(help="Sentences parsed together; with 1 each is answered at once.")] = 256,
 ) -> None:
-    """Trees of sentences, by a trained parser: raw text in, phrase structure and dependencies out.
+    """Parse raw text with a trained parser into phrase structure and dependencies.
 
     Example: echo "The red house doesn't sleep." | phrasemodels parse 004/parser/laptop/lal - --format conllu
     """
@@ -49,9 +55,9 @@ def parse(
         parser.objective = replace(parser.objective, decode=DECODES[decode])
     sentences = _sentences(file, spaces if tokenised else recipe.tokeniser)
     while chunk := list(islice(sentences, batch)):
-        found = iter(parser.parse([words for words in chunk if words], recipe.divide))
+        parses = iter(parser.parse([words for words in chunk if words], recipe.divide))
         for words in chunk:
-            print(FORMATS[form](next(found)) if words else "", flush=batch == 1)
+            print(FORMATS[form](next(parses)) if words else "", flush=batch == 1)
 
 
 @app.command()
@@ -59,9 +65,9 @@ def labels(
     model: Name,
     sentence: Annotated[str, typer.Argument(help="A sentence.")],
     to: Annotated[Path, typer.Option(help="The page to write.")] = Path("labels.html"),
-    most: Annotated[int, typer.Option(min=1, help="Labels that are shown: those that contribute most.")] = 24,
+    most: Annotated[int, typer.Option(min=1, help="Show this many labels, those that contribute most.")] = 24,
 ) -> None:
-    """A page of what each label of a parser attends to in a sentence, and what it contributes to each phrase.
+    """Write a page that shows where each label of a parser attends in a sentence, and what it contributes to each phrase.
 
     Example: phrasemodels labels 004/parser/laptop/lal "The red house sleeps."
     """
@@ -78,17 +84,18 @@ def labels(
 
 
 def _parser(name: str) -> "tuple[ParsingRecipe, TreeParser]":
+    """Return the recipe of a trained parser, and the parser. ValueError: the model is no parser."""
     from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
 
-    found = find_model(name)
-    recipe = found.experiment.recipe
+    model = find_model(name)
+    recipe = model.experiment.recipe
     if not isinstance(recipe, ParsingRecipe):
-        raise ValueError(f"{found.experiment.name} is no parser: name an experiment of paper 004")
-    return recipe, recipe.parser(found.experiment.model, found.weights, found.vocabulary)
+        raise ValueError(f"{model.experiment.name} is no parser: name an experiment of paper 004")
+    return recipe, recipe.parser(model.experiment.model, model.weights, model.vocabulary)
 
 
 def _sentences(file: Path, tokenise: "Tokeniser") -> Iterator[list[str]]:
-    """The words of each sentence of a file; CoNLL-U has them already."""
+    """Yield the words of each sentence of a file; a CoNLL-U file is tokenised already."""
     from phrasemodels.data.formats.lines import lines, lines_or_stdin
 
     if file.suffix == ".conllu":

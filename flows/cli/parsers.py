@@ -1,4 +1,4 @@
-"""`phrasemodels parsers`: models that sentences are parsed with: what there is, where it is, how good and how fast."""
+"""`phrasemodels parsers`: list, fetch, train and score the models of parsers, and describe the trees that they make."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from phrasemodels.data.store.step import Step
     from phrasemodels.data.store.store import Store
 
-app = typer.Typer(help="Parsers' models: list, fetch, train, score.", no_args_is_help=True)
+app = typer.Typer(help="Models of parsers: list, fetch, train, score, levels.", no_args_is_help=True)
 
 DOWNLOADED = "stanza"
 TRAINED = "trained-"
@@ -25,7 +25,7 @@ Name = Annotated[
 
 @app.command(name="list")
 def list_parsers(as_json: Json = False) -> None:
-    """Every parser that can be had here without training, and whether it is there."""
+    """List every parser that can be fetched, and whether it is in the store."""
     from phrasemodels.data.download.parser_manifest import load, names
 
     rows = [
@@ -48,7 +48,7 @@ def list_parsers(as_json: Json = False) -> None:
 
 @app.command()
 def fetch(name: Name) -> None:
-    """Get a parser's models and verify them; prints the folder. `stanza` downloads Stanza's own, from its own server.
+    """Fetch a parser's models, verify them, and print the folder. `stanza` downloads Stanza's own models from its server.
 
     Example: PHRASEMODELS_PARSERS=~/models phrasemodels parsers fetch gum
     """
@@ -63,10 +63,10 @@ def fetch(name: Name) -> None:
 def train(
     treebank: Annotated[str, typer.Option(help="A corpus of trees, such as gum or craft; or sample.")],
     minutes: Annotated[
-        float, typer.Option(help="Of one processor, for each model; constituents take 2.5 times as long.")
+        float, typer.Option(help="Processor minutes for each model; the constituency model takes 2.5 times as long.")
     ] = 10.0,
 ) -> None:
-    """Train small Stanza models on a treebank with Stanza's own programs; prints scores and folder.
+    """Train small Stanza models on a treebank with Stanza's own programs; print their scores and the folder.
 
     Example: phrasemodels parsers train --treebank gum --minutes 10
     """
@@ -81,11 +81,11 @@ def train(
 def score(
     name: Name,
     treebank: Annotated[str, typer.Argument(help="A corpus of trees with gold tokens.")] = "gum",
-    split: Annotated[str, typer.Option(help="Which of its splits.")] = "test",
-    head: Annotated[int, typer.Option(min=1, help="At most so many sentences.")] = 1_000_000,
+    split: Annotated[str, typer.Option(help="The split to parse.")] = "test",
+    head: Annotated[int, typer.Option(min=1, help="Parse at most this many sentences.")] = 1_000_000,
     as_json: Json = False,
 ) -> None:
-    """How often a parser agrees with a treebank, and how many sentences it parses a second, in this process."""
+    """Parse a treebank in this process; print the agreement with its trees, and the sentences per second."""
     from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
     from phrasemodels.tasks.parsers.stanza import Stanza
     from phrasemodels.tasks.prepare.corpora import Corpus
@@ -96,9 +96,9 @@ def score(
     parser = Stanza()
     parser.analyse(gold.slice(0, 2), "tokens", {"models": models.path})  # so that loading is not timed
     start = time.perf_counter()
-    found = parser.analyse(gold, "tokens", {"models": models.path})
+    predicted = parser.analyse(gold, "tokens", {"models": models.path})
     seconds = time.perf_counter() - start
-    result = treebank_scores(gold, found) | {"sentences_per_second": gold.num_rows / seconds}
+    result = treebank_scores(gold, predicted) | {"sentences_per_second": gold.num_rows / seconds}
     if as_json:
         print(json.dumps(result, indent=1))
         return
@@ -109,15 +109,15 @@ def score(
 @app.command()
 def levels(
     corpus: Annotated[str, typer.Argument(help="A corpus with trees, or with text that is parsed.")],
-    split: Annotated[str, typer.Option(help="Which of its splits.")] = "test",
-    column: Annotated[str, typer.Option(help="The column that is parsed.")] = "tokens",
-    name: Annotated[str, typer.Option("--parser", help="A parser; the trees of the corpus, if none is named.")] = "",
+    split: Annotated[str, typer.Option(help="The split to describe.")] = "test",
+    column: Annotated[str, typer.Option(help="The column of text to parse.")] = "tokens",
+    name: Annotated[str, typer.Option("--parser", help="A parser; by default the trees of the corpus are read.")] = "",
     head: Annotated[
-        int, typer.Option(min=0, help="Of so many rows, chosen at random but always the same; 0: all.")
+        int, typer.Option(min=0, help="Take this many rows, drawn at random but always the same; 0: all.")
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Phrases a sentence and words a phrase at each level, beside what paper 001's Table 1 prints.
+    """Print phrases per sentence and words per phrase at each level of the trees, beside Table 1 of paper 001.
 
     Example: phrasemodels parsers levels senteval --split TREC.test --column text --parser gum
     """
@@ -139,18 +139,18 @@ def levels(
     trees = Step(parse, f"parse {label}", settings, {"rows": rows} | models)
     divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
     label = divided.manifest["label"].replace("'", "''")
-    sentence = f"select * exclude label from ({TABLE_1}) where label = '{label}'"
-    names, found = query(_store(), Tracker(Settings().tracking_uri), sentence)
+    question = f"select * exclude label from ({TABLE_1}) where label = '{label}'"
+    names, rows_by_level = query(_store(), Tracker(Settings().tracking_uri), question)
     if as_json:
-        print(json.dumps([dict(zip(names, row, strict=True)) for row in found], indent=1))
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows_by_level], indent=1))
         return
-    for level, phrases, words, *published in found:
+    for level, phrases, words, *published in rows_by_level:
         beside = f" (paper: {published[0]:.2f}, {published[1]:.2f})" if published[0] else ""
         print(f"level {level}: {phrases:.2f} phrases a sentence, {words:.2f} words a phrase{beside}")
 
 
 def step_of(name: str, minutes: float = 10.0) -> "Step":
-    """The step that yields the models of a parser by name."""
+    """Return the step that yields the models of a parser by name; minutes: of training, for `trained-TREEBANK`."""
     from phrasemodels.tasks.parsers.stanza_models import DownloadParser, downloaded, fetched
     from phrasemodels.tasks.parsers.stanza_training import TrainParser, trained
 

@@ -24,9 +24,11 @@ Name = Annotated[
 
 @app.command()
 def predict(
-    model: Name, file: Annotated[Path, typer.Argument(help="A sentence a line; - is stdin.")], as_json: Json = False
+    model: Name,
+    file: Annotated[Path, typer.Argument(help="One input per line; - is stdin.")],
+    as_json: Json = False,
 ) -> None:
-    """Answers of a trained model, one a line.
+    """Print the answers of a trained model, one per line.
 
     Example: echo "the red house sleeps" | phrasemodels predict 000/table1/sample/phrase-k2 -
     """
@@ -48,33 +50,37 @@ def attend(
     to: Annotated[Path, typer.Option(help="The page to write.")] = Path("attention.html"),
     as_json: Json = False,
 ) -> None:
-    """A page of what a model attends to in a sentence: words, phrases and the tree over them, layer by layer.
+    """Write a page of a model's attention to a sentence: words, phrases and the tree over them, layer by layer.
 
     Example: phrasemodels attend 000/table1/sample/phrase-k2 "the red house sleeps"
     """
     if not sentence.strip():
         raise ValueError("an empty text: give a sentence")
-    found = find_model(model)
-    rows = found.attend(sentence)
+    trained = find_model(model)
+    rows = trained.attend(sentence)
     if as_json:
         print(json.dumps(rows))
         return
     from phrasemodels.flows.report.attention import write_attention
 
-    print(write_attention(found.card(), rows, to))
+    print(write_attention(trained.card(), rows, to))
 
 
 @app.command()
 def draw(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="As of `attend`; several translators.")],
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="As for `attend`; translators may be several.")
+    ],
     text: Annotated[
         str,
-        typer.Option(help="A sentence; a model that answers: facts and a question; of n-grams: phrases, apart by ;"),
+        typer.Option(
+            help="A sentence; for question answering, facts and a question; for n-grams, phrases separated by ;"
+        ),
     ],
-    target: Annotated[str, typer.Option(help="A translation; without it the last model's own.")] = "",
+    target: Annotated[str, typer.Option(help="A translation; by default that of the last model.")] = "",
     to: Annotated[Path, typer.Option(help="The figure to write.")] = Path("structure.svg"),
 ) -> None:
-    """A figure of one model: segments of several side by side, a chain of facts, a tree of words, phrases that are alike.
+    """Draw what a model does with a text: segments of several translators, a chain of facts, a tree, or similar phrases.
 
     Example: phrasemodels draw 003/tablebabi/sample/binary-facts2 --text "Mary went home. Where is Mary?"
     """
@@ -89,12 +95,12 @@ def draw(
 
 @app.command()
 def export(model: Name, to: Annotated[Path, typer.Argument(help="Folder to make.")]) -> None:
-    """Take a model elsewhere: safetensors, configuration, vocabulary, card. `predict` and `attend` read the folder."""
+    """Write a model to a folder that `predict` and `attend` read: safetensors, configuration, vocabulary, card."""
     print(find_model(model).export(to))
 
 
 def find_model(name: str) -> "Model":
-    """A trained model, of the store or of an exported folder."""
+    """Return a trained model from the store or from an exported folder; say on stderr which training it is."""
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.results.models import CARD, find, load
     from phrasemodels.flows.results.stores import open_store
@@ -104,6 +110,6 @@ def find_model(name: str) -> "Model":
     if Path(name, CARD).is_file():
         return load(Path(name))
     settings = Settings()
-    found = find(open_store(settings), name, Tracker(settings.tracking_uri).keys())
-    print(found.description, file=sys.stderr)
-    return found
+    model = find(open_store(settings), name, Tracker(settings.tracking_uri).keys())
+    print(model.description, file=sys.stderr)
+    return model

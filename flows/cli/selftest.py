@@ -1,4 +1,4 @@
-"""Proofs that a user can run: `phrasemodels selftest resume`."""
+"""Tests of promises that a user can run: `phrasemodels selftest resume`."""
 
 import json
 import os
@@ -17,12 +17,13 @@ import typer
 
 from phrasemodels.data.store.artifacts import MANIFEST
 
-app = typer.Typer(no_args_is_help=True, help="Proofs on this machine that promises hold.")
+app = typer.Typer(no_args_is_help=True, help="Tests on this machine that promises hold.")
 
 EXPERIMENT = "000/table1/sample/phrase-k2"
 STEPS = 60
-CLOSE, NO_DROPOUT = 1e-6, "model.encoder.dropout=0.0"  # another number of workers sums, and drops, in another order
-# In float32 the other order of sums grows to 1e-2 (results/under-fire.md says why); in float64 it stays 1e-11.
+# Another number of workers sums in another order and draws other dropout masks. The order of sums alone makes weights differ
+# by 1e-2 in float32 (results/under-fire.md says why), by 1e-11 in float64.
+CLOSE, NO_DROPOUT = 1e-6, "model.encoder.dropout=0.0"
 DOUBLE = "import torch\n\ntorch.set_default_dtype(torch.float64)\n"
 SETTINGS = (f"train.steps={STEPS}", "train.evaluate_every=20", "train.checkpoint_every=5", "train.batch_tokens=600",
             "recipe.corpus.train=200", "recipe.corpus.dev=20", "recipe.corpus.test=20")  # fmt: skip
@@ -30,21 +31,21 @@ SETTINGS = (f"train.steps={STEPS}", "train.evaluate_every=20", "train.checkpoint
 
 @app.callback()
 def callback() -> None:
-    """Proofs on this machine that promises hold."""
+    """Tests on this machine that promises hold."""
 
 
 @app.command()
 def resume(
     workers: Annotated[
-        list[int] | None, typer.Option(min=0, help="Of the training: 0 is this process's own; repeatable.")
+        list[int] | None, typer.Option(min=0, help="Workers of the training; 0: no Ray, in one process; repeatable.")
     ] = None,
     then: Annotated[
-        int | None, typer.Option(min=1, help="It goes on with so many workers; then in float64, to 1e-6.")
+        int | None, typer.Option(min=1, help="Workers after the kill; another number is compared in float64, to 1e-6.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Which step it is killed at; random by default.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the step at which it is killed; random by default.")] = None,
 ) -> None:
-    """Train, and train again with a SIGKILL at a random step. Exit status 1 unless it goes on from its last checkpoint
-    and ends with the same weights, bit for bit.
+    """Train a model, and train it again with a SIGKILL at a random step. Exit status 1 unless the killed training resumes
+    from its last checkpoint and ends with the same weights, bit for bit.
 
     Example: phrasemodels selftest resume --workers 0 --workers 2; or --workers 2 --then 1
     """
@@ -54,13 +55,15 @@ def resume(
 
 
 def _resumed(workers: int, then: int, step: int) -> bool:
-    """Whether a training that is killed at a step goes on, and ends with the weights of one that is not; says so."""
+    """Return whether a training that is killed at a step resumes and ends with the weights of an undisturbed one; print it."""
     settings = SETTINGS if workers == then else (*SETTINGS, NO_DROPOUT)
     with tempfile.TemporaryDirectory(prefix="pm-selftest-") as name:
         undisturbed, killed, startup = (Path(name, part) for part in ("undisturbed", "killed", "startup"))
         startup.mkdir()
         if workers != then:
-            (startup / "sitecustomize.py").write_text(DOUBLE, encoding="utf-8")  # what every Python reads as it starts
+            (startup / "sitecustomize.py").write_text(
+                DOUBLE, encoding="utf-8"
+            )  # every Python process reads it at its start
         _finish(_start(undisturbed, startup, settings, workers, workers))
         process = _start(killed, startup, settings, workers, workers)
         _kill(process, killed, step)
@@ -73,16 +76,16 @@ def _resumed(workers: int, then: int, step: int) -> bool:
     dtypes = {str(weight.dtype) for weight in (*one.values(), *other.values())}
     if workers != then and dtypes != {"float64"}:
         raise OSError(f"the trainings were of {', '.join(sorted(dtypes))}: another sitecustomize is in the way")
-    said = "the same bits" if same else f"weights differ by {furthest:.1e} at most"
+    weights = "the same bits" if same else f"weights differ by {furthest:.1e} at most"
     resumed = starts == [0, at]
     began = "went on" if resumed else f"did not go on, but began at steps {', '.join(map(str, starts))},"
     killed_at = f"{workers} workers: killed at step {at} of {STEPS}"
-    print(f"{killed_at}, {began} with {then}: {said} ({dtypes.pop()})", flush=True)
+    print(f"{killed_at}, {began} with {then}: {weights} ({dtypes.pop()})", flush=True)
     return resumed and (same if workers == then else furthest <= CLOSE)
 
 
 def _start(store: Path, startup: Path, chosen: Sequence[str], workers: int, now: int) -> subprocess.Popen[str]:
-    """The training as a user starts it, with a store of its own: one for so many workers, with as many as there are now."""
+    """Start the training as a user would, in a store of its own. workers: of its settings. now: workers that it gets."""
     settings = [word for setting in (*chosen, f"train.workers={workers}") for word in ("--set", setting)]
     command = [
         sys.executable,
@@ -100,13 +103,14 @@ def _start(store: Path, startup: Path, chosen: Sequence[str], workers: int, now:
 
 
 def _finish(process: subprocess.Popen[str]) -> None:
-    _, said = process.communicate()
+    """Wait for a training. OSError: it failed."""
+    _, errors = process.communicate()
     if process.returncode:
-        raise OSError(f"a training ended with status {process.returncode}: {said.strip()[-500:]}")
+        raise OSError(f"a training ended with status {process.returncode}: {errors.strip()[-500:]}")
 
 
 def _kill(process: subprocess.Popen[str], store: Path, step: int) -> None:
-    """SIGKILL once the training has come to a step, by what it writes beside its checkpoints."""
+    """Kill a training with SIGKILL once its progress file says that it has reached a step. OSError: it ended before."""
     from phrasemodels.tasks.train.loop import PROGRESS
 
     while process.poll() is None:
@@ -114,7 +118,9 @@ def _kill(process: subprocess.Popen[str], store: Path, step: int) -> None:
             if (state := json.loads(path.read_bytes()))["step"] >= step - step % 10:
                 process.kill()
                 process.communicate()
-                with suppress(ProcessLookupError):  # Ray's worker would go on, to the end, until Ray misses the driver
+                with suppress(
+                    ProcessLookupError
+                ):  # Ray's worker would train on until Ray notices that the driver is gone
                     os.kill(state["pid"], signal.SIGKILL)
                 return
         time.sleep(0.005)
@@ -123,7 +129,7 @@ def _kill(process: subprocess.Popen[str], store: Path, step: int) -> None:
 
 
 def _checkpoint(store: Path) -> int:
-    """The step of the newest whole checkpoint of the one training in a store."""
+    """Return the step of the newest whole checkpoint of the only training in a store."""
     from phrasemodels.tasks.train.checkpoints import newest
 
     (folder,) = store.glob("work/*/checkpoints")
@@ -134,13 +140,13 @@ def _checkpoint(store: Path) -> int:
 
 
 def _starts(store: Path) -> list[int]:
-    """The steps at which the one training in a store began, and went on."""
+    """Return the steps at which the only training in a store started, and resumed."""
     (path,) = store.glob(f"objects/train/*/{MANIFEST}")
     return json.loads(path.read_bytes())["meta"]["starts"]
 
 
 def _weights(store: Path) -> dict[str, Any]:
-    """The weights of the one training in a store."""
+    """Return the weights of the only training in a store."""
     from safetensors.numpy import load_file
 
     (path,) = store.glob("objects/train/*/model.safetensors")

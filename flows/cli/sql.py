@@ -1,4 +1,4 @@
-"""The command that answers SQL."""
+"""The command that answers SQL over everything that was run: sql."""
 
 import json
 from pathlib import Path
@@ -17,13 +17,13 @@ def sql(
     question: Annotated[
         str,
         typer.Argument(
-            help="SQL of DuckDB, over: runs, metrics, seeds, predictions, phrases, levels, leaks, shards, lineage, verdicts, published."
+            help="SQL of DuckDB, over the views runs, metrics, seeds, predictions, phrases, levels, leaks, shards, lineage, verdicts, published."
         ),
     ],
-    to: Annotated[Path | None, typer.Option(help="Write the answer into this file, as Parquet.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Write the answer to this Parquet file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Ask anything of runs, metrics, predictions, shards and verdicts.
+    """Query runs, metrics, predictions, shards and verdicts with SQL.
 
     Example: phrasemodels sql "select system, ours, half_width, verdict from verdicts order by ours desc"
     """
@@ -40,12 +40,12 @@ def sql(
         raise ValueError(f"{to}: answers are written as Parquet; name a file that ends with .parquet")
     start_mlflow(Settings())
     columns, rows = query(*opened(), question)
-    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    answer = [dict(zip(columns, row, strict=True)) for row in rows]
     if to is not None:
         values = [pa.array([row[place] for row in rows]) for place in range(len(columns))]
         write_parquet(to, pa.Table.from_arrays(values, names=columns))
         print(to)
     elif as_json:
-        print(json.dumps(found, indent=1, default=str))
+        print(json.dumps(answer, indent=1, default=str))
     else:
-        print_rows("", columns, found)
+        print_rows("", columns, answer)

@@ -28,9 +28,9 @@ def du(as_json: Json = False) -> None:
 
 @app.command()
 def gc(
-    days: Annotated[float, typer.Option(min=0, help="Keep what was made or used within so many days.")] = 7.0,
+    days: Annotated[float, typer.Option(min=0, help="Keep what was made or used within this many days.")] = 7.0,
     newest: Annotated[
-        int, typer.Option("--verdicts", min=0, help="Keep so many verdicts of each table, the newest; 0: all.")
+        int, typer.Option("--verdicts", min=0, help="Keep this many verdicts of each table, the newest; 0: all.")
     ] = 0,
     dry: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, and remove nothing.")] = False,
     as_json: Json = False,
@@ -43,27 +43,29 @@ def gc(
     from phrasemodels.flows.results.stores import collect_garbage
     from phrasemodels.infra.settings import Settings
 
-    found = collect_garbage(_store(), Settings(), days, newest, dry)
-    rows = [{"path": str(thing.path), "label": thing.label, "bytes": thing.bytes} for thing in found]
+    removed = collect_garbage(_store(), Settings(), days, newest, dry)
+    rows = [{"path": str(item.path), "label": item.label, "bytes": item.bytes} for item in removed]
     if as_json:
         print(json.dumps(rows, indent=1))
         return
     for row in rows:
         print(f"{size(row['bytes']):>9}  {row['label']}  {row['path']}")
-    print(f"{len(rows)} things, {size(sum(thing.bytes for thing in found))}" + (" would go" if dry else " removed"))
+    print(f"{len(rows)} things, {size(sum(item.bytes for item in removed))}" + (" would go" if dry else " removed"))
 
 
 @app.command()
 def verify(as_json: Json = False) -> None:
-    """Compare every file with its digest; exit status 1 if something is damaged, which `reproduce` makes again.
+    """Compare every file with its digest. Exit status 1 if an artifact is damaged; `reproduce` makes it again.
 
     With a store on object storage, also everything that is there.
     """
     from phrasemodels.data.store.gc import damage
 
     store = _store()
-    found = damage(store)
-    rows = [{"key": a.key, "label": a.manifest["label"], "what": what, "verdicts": of} for a, what, of in found]
+    rows = [
+        {"key": artifact.key, "label": artifact.manifest["label"], "what": problem, "verdicts": verdicts}
+        for artifact, problem, verdicts in damage(store)
+    ]
     if as_json:
         print(json.dumps(rows, indent=1))
     else:
@@ -81,16 +83,16 @@ def runs(as_json: Json = False) -> None:
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.records import records
 
-    found = records(_store())
+    known = records(_store())
     if as_json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(known, indent=1))
         return
     columns = ["id", "title", "started", "ended", "state", "report", "error"]
-    print_rows("", columns, [{name: record.get(name) for name in columns} for record in found])
+    print_rows("", columns, [{name: record.get(name) for name in columns} for record in known])
 
 
 def size(count: object) -> str:
-    """Bytes as people read them."""
+    """Return a number of bytes as text with a unit."""
     number = float(str(count))
     for unit in ("B", "KiB", "MiB", "GiB"):
         if number < 1024:

@@ -1,14 +1,15 @@
-"""Tables in a terminal."""
+"""Print tables to a terminal or a pipe."""
 
 import re
 import sys
 from typing import Any
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # what a terminal obeys, but ends of lines and tabs
-KINDS = ("idiom", "plain", "new", "seen")  # of sentences
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, except line ends and tabs
+KINDS = ("idiom", "plain", "new", "seen")  # groups of sentences that get a column
 
 
 def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
+    """Print rows as a table; control characters are replaced, so that no value can change the terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -31,24 +32,24 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
 
 
 def _against(row: dict[str, Any]) -> str:
-    """Difference from the baseline, its interval, and the corrected p."""
+    """Return the difference from the baseline as text, with its interval and the corrected p."""
     if not row["against"]:
         return ""
-    found = row["against"]["differences"][row["metric"]]
-    p = "<.001" if found["p_holm"] < 0.001 else f"{found['p_holm']:.3f}".removeprefix("0")
-    return f"{found['difference']:+.2f} [{found['low']:+.2f}, {found['high']:+.2f}] p {p}"
+    test = row["against"]["differences"][row["metric"]]
+    p = "<.001" if test["p_holm"] < 0.001 else f"{test['p_holm']:.3f}".removeprefix("0")
+    return f"{test['difference']:+.2f} [{test['low']:+.2f}, {test['high']:+.2f}] p {p}"
 
 
 def print_table(result: dict[str, Any]) -> None:
-    """Published, ours, verdict; times; where to look further."""
+    """Print a compared table: each row with its verdict, the reasons, times, and the commands that open its pages."""
     from phrasemodels.infra.settings import Settings
 
     rows: list[dict[str, Any]] = []
     for row in result["rows"]:
         ours = row["intervals"][row["metric"]]
         half = "" if ours["half_width"] is None else f" ± {ours['half_width']:.2f}"
-        found = {kind: row["intervals"].get(f"{row['metric']}/{kind}") for kind in KINDS}
-        groups = {kind: f"{value['mean']:.1f}" for kind, value in found.items() if value}
+        intervals = {kind: row["intervals"].get(f"{row['metric']}/{kind}") for kind in KINDS}
+        groups = {kind: f"{interval['mean']:.1f}" for kind, interval in intervals.items() if interval}
         rows.append(
             {
                 "system": row["system"],

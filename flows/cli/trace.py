@@ -1,4 +1,4 @@
-"""The commands that follow a result to its origins: trace, diff."""
+"""The commands that explain where a result is from: trace, diff."""
 
 import json
 from typing import Annotated
@@ -17,7 +17,7 @@ What = Annotated[
 
 @app.command()
 def trace(what: What, as_json: Json = False) -> None:
-    """Where a result is from, down to the digests of archives; and all that was made from it, or from a file's sha256.
+    """List the inputs of a result, down to the digests of archives, and everything made from it. Also takes a file's sha256.
 
     Example: phrasemodels trace "000/table1/sample/phrase-k2 seed 0"
     """
@@ -30,20 +30,20 @@ def trace(what: What, as_json: Json = False) -> None:
     artifact = holding[0] if holding else lineage.find(what, tracker.keys())
     back, forward = list(lineage.back(artifact)), lineage.forward(artifact)
     if as_json:
-        steps = [{"depth": depth, "role": role, **plain(found)} for depth, role, found, again in back if not again]
-        print(json.dumps({"back": steps, "forward": [plain(found) for found in forward]}, indent=1))
+        steps = [{"depth": depth, "role": role, **plain(origin)} for depth, role, origin, again in back if not again]
+        print(json.dumps({"back": steps, "forward": [plain(result) for result in forward]}, indent=1))
         return
-    for depth, role, found, again in back:
+    for depth, role, origin, again in back:
         name = f"{role}: " if role else ""
-        print("  " * depth + name + (f"{found.manifest['label']}  (above)" if again else described(found)))  # type: ignore[union-attr]
+        print("  " * depth + name + (f"{origin.manifest['label']}  (above)" if again else described(origin)))  # type: ignore[union-attr]
     print(f"\nmade from it: {len(forward) or 'nothing'}")
-    for found in forward:
-        print("  " + described(found))
+    for result in forward:
+        print("  " + described(result))
 
 
 @app.command()
 def diff(one: What, other: What, as_json: Json = False) -> None:
-    """In what two trainings, scores or stages differ: settings, inputs, libraries, source, results.
+    """List the differences of two trainings, scores or other results: settings, inputs, libraries, source, values.
 
     Example: phrasemodels diff "train 000/table1/sample/transformer seed 0" "train 000/table1/sample/phrase-k2 seed 0"
     """

@@ -15,19 +15,19 @@ app = typer.Typer()
 def train(
     experiment: ExperimentName,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
-    local: Annotated[bool, typer.Option("--local", help="In this process, without Prefect, Ray and MLflow.")] = False,
-    data: Annotated[Path | None, typer.Option(help="With --local: a folder that `phrasemodels prepare` made.")] = None,
+    local: Annotated[bool, typer.Option("--local", help="Train in this process, without Ray.")] = False,
+    data: Annotated[Path | None, typer.Option(help="With --local: a folder made by `phrasemodels prepare`.")] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="With --local and --data: where to put weights, predictions and scores.", show_default="results"
+            help="With --local and --data: the folder for weights, predictions and scores.", show_default="results"
         ),
     ] = None,
     set: Overrides = None,
 ) -> None:
-    """Train, decode and score one experiment with one seed.
+    """Train one experiment with one seed, predict the test set, and score the predictions.
 
-    With --local and prepared data, torch, pyarrow and sacrebleu are enough.
+    With --local and prepared data, the libraries torch, pyarrow and sacrebleu are enough.
     Example: phrasemodels train 000/table1/sample/phrase-k2 --seed 1 --local
     """
     from phrasemodels.flows.experiments.catalogue import experiment as find

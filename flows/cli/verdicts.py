@@ -1,4 +1,4 @@
-"""The command that prints a verdict on every printed number."""
+"""The command that judges every number that the papers printed: verdicts."""
 
 import json
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ def verdicts(
     paper: Annotated[str, typer.Option(help="Only this paper, like 000.")] = "",
     as_json: Json = False,
 ) -> None:
-    """A verdict on every number that the papers printed: one line each, with its reason and the runs it rests on.
+    """Print a verdict on every number that the papers printed, one line each, with its reason and the runs behind it.
 
     Example: phrasemodels verdicts --paper 000
     """

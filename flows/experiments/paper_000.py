@@ -42,13 +42,16 @@ def adjacent_row(system: str, k: int, **switches: Any) -> Row:
 
 
 TRANSFORMER = Row("transformer", "Transformer", "baseline", transformer, {"phrases": Phrases(no_phrases)})
+LINEAR_2 = adjacent_row("Linear PhraseTransformer", 2, sigma=identity)
+LINEAR_3 = adjacent_row("Linear PhraseTransformer", 3, sigma=identity)
+PHRASE_2 = adjacent_row("PhraseTransformer", 2)
+PHRASE_3 = adjacent_row("PhraseTransformer", 3)
 ADJACENT = (
-    adjacent_row("Linear PhraseTransformer", 2, sigma=identity),
-    adjacent_row("Linear PhraseTransformer", 3, sigma=identity),
-    adjacent_row("PhraseTransformer", 2),
-    adjacent_row("PhraseTransformer", 3),
+    LINEAR_2,
+    LINEAR_3,
+    PHRASE_2,
+    PHRASE_3,
 )
-LINEAR_2, LINEAR_3, PHRASE_2, PHRASE_3 = ADJACENT
 
 PROFILES = {
     # The generated corpus, for two cores and a few minutes.

@@ -1,4 +1,4 @@
-"""Every system of every paper that ran on the same data with the same budget, in one table a problem."""
+"""Compare systems of all papers: one table for each problem, corpus, training budget and test set."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,15 +15,15 @@ from phrasemodels.tasks.train.loop import history
 
 BUDGET = ("steps", "batch_tokens")
 
-Same = tuple[str, str, str, str]  # problem and corpus, metric, budget, test set
-Row = tuple[Result, list[Artifact], list[Artifact]]  # a result with its trainings and scores, one of each a seed
+Setting = tuple[str, str, str, str]  # problem and corpus, metric, budget, test set
+Row = tuple[Result, list[Artifact], list[Artifact]]  # a result with its trainings and scores, one of each per seed
 
 
 def comparisons(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]:
-    """Tables of {title, budget, test_set, rows}, of what is in the store: for each experiment the best result.
+    """Return tables {title, metric, budget, test_set, rows} of the results in the store, the best one of each experiment.
 
-    A row has quality, parameters, tokens a second, peak memory (MiB), seconds of training (means over seeds), and its
-    difference from the first row, Holm-corrected over the table.
+    A row has quality, parameters, tokens per second, peak memory (MiB), seconds of training (means over seeds), and its
+    difference from its baseline, Holm-corrected over the table.
     """
     best: dict[tuple[str, str], Result] = {}
     for result in results:
@@ -31,23 +31,23 @@ def comparisons(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]
         if result.runs and result.runs[0]["train"] and (key not in best or best[key].worth < result.worth):
             best[key] = result
     artifacts = {artifact.key: artifact for artifact in store.artifacts()}
-    tables: dict[Same, list[Row]] = {}
+    tables: dict[Setting, list[Row]] = {}
     for result in best.values():
         trained = [artifacts[run["train"]] for run in result.runs]
         scored = [artifacts[run["score"]] for run in result.runs]
-        tables.setdefault(_same(result, trained[0], scored[0]), []).append((result, trained, scored))
-    return [_table(same, rows, artifacts) for same, rows in tables.items()]
+        tables.setdefault(_setting(result, trained[0], scored[0]), []).append((result, trained, scored))
+    return [_table(setting, rows, artifacts) for setting, rows in tables.items()]
 
 
-def _same(result: Result, trained: Artifact, scored: Artifact) -> Same:
-    """What all rows of a table have in common: problem and corpus, metric, budget, test set."""
+def _setting(result: Result, trained: Artifact, scored: Artifact) -> Setting:
+    """Return what all rows of a table have in common: problem and corpus, metric, budget, test set."""
     config = trained.manifest["parts"]["settings"].get("config", {})
     budget = ", ".join(f"{name.replace('_', ' ')} {config[name]}" for name in BUDGET if name in config)
     return result.experiment.recipe.name, result.answer.metric, budget, str(scored.meta["test_set"])
 
 
-def _table(same: Same, rows: list[Row], artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
-    title, metric, budget, test_set = same
+def _table(setting: Setting, rows: list[Row], artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
+    title, metric, budget, test_set = setting
     tested = []
     for result, _, scored in rows:
         statistic = result.answer.statistic
@@ -75,8 +75,12 @@ def _table(same: Same, rows: list[Row], artifacts: Mapping[str, Artifact]) -> di
 
 
 def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Artifact]) -> float | None:
-    """Tokens of all sides a second, mean over histories, which count what the loss is a mean of: tokens of a target,
-    pairs, sentences. None where the training data is no longer in the store."""
+    """Return the tokens per second of all sides together, mean over the rows of all histories; None if the training data is
+    no longer in the store.
+
+    A history counts the items that the loss is a mean of (target tokens, pairs or sentences), so its speed is multiplied by
+    the tokens per item.
+    """
     data = artifacts.get(trained[0].manifest["parts"]["inputs"]["train"])
     if data is None:
         return None
@@ -84,10 +88,9 @@ def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Arti
     problem = e.recipe.stages(e.model, e.train, 0)["model"].settings.objective
     examples = problem.examples([shard.path for shard in shards(data)])
     tokens = examples.lengths.sum() / problem.count(examples, np.arange(len(examples)))
-    histories = [history(one) for one in trained]
-    return _mean(tokens * row["tokens_per_second"] for told in histories for row in told)
+    return _mean(tokens * row["tokens_per_second"] for training in trained for row in history(training))
 
 
 def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return sum(found) / len(found)
+    numbers = list(values)
+    return sum(numbers) / len(numbers)

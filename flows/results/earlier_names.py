@@ -1,6 +1,6 @@
-"""Names that parts of models had in earlier versions, and have now: saved configurations are recognised by them.
+"""Earlier and present names of the classes and functions in saved model configurations.
 
-A part that is renamed or moved gets a line here, so that models which people have trained can still be loaded.
+Whoever renames or moves such a part adds a line here, so that saved models can still be loaded.
 """
 
 _MOVED = {

@@ -1,4 +1,4 @@
-"""A finished table: its outcomes, comparison and leaks, as its report needs them."""
+"""A finished table: the outcomes, the comparison and the leaks that its report shows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +59,6 @@ class FinishedTable:
 
     def artifact(self, step: Step) -> Artifact:
         """Return the artifact of a step of the table."""
-        found = self.store.find(step, verify=False)
-        assert found is not None, "all steps of a finished table are in the store"
-        return found
+        artifact = self.store.find(step, verify=False)
+        assert artifact is not None, "all steps of a finished table are in the store"
+        return artifact

@@ -1,4 +1,4 @@
-"""Kept results of long runs: results/NAME/result.json, with statistics of each sentence beside it, but not its text."""
+"""Keep the results of long runs: results/NAME/result.json, and the statistics of each sentence without its text."""
 
 import json
 import subprocess
@@ -17,9 +17,9 @@ from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.results.results import KEPT
 
-MEANS = ("train_seconds", "peak_memory_mib")
-SAME = ("parameters", "steps")
-AGAIN = {"against", "intervals"}  # computed again from the rest
+MEANS = ("train_seconds", "peak_memory_mib")  # of a training, kept as means over seeds
+SAME = ("parameters", "steps")  # of a training, equal for all seeds
+DERIVED = {"against", "intervals"}  # of a row, computed again from the rest
 
 
 def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: Step, folder: Path, note: str) -> Path:
@@ -38,7 +38,7 @@ def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: 
     by_name = {experiment.name: experiment for experiment in table.experiments}
     parts = {name: _training(folder, by_name[name], seeds) for name, seeds in scored.items()}
     rows = [
-        {name: value for name, value in row.items() if name not in AGAIN} | parts[row["experiment"]]
+        {name: value for name, value in row.items() if name not in DERIVED} | parts[row["experiment"]]
         for row in store.run(comparison).meta["rows"]
     ]
     result = {"title": table.title, "commit": _commit(), "note": note, "rows": rows}

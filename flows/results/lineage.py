@@ -60,14 +60,14 @@ class Lineage:
 
     def forward(self, artifact: Artifact) -> list[Artifact]:
         """Return everything that depends on an artifact, oldest first."""
-        found: dict[str, Artifact] = {}
+        dependents: dict[str, Artifact] = {}
         queue = [artifact.key]
         while queue:
-            for made in self.made_from.get(queue.pop(), []):
-                if made.key not in found:
-                    found[made.key] = made
-                    queue.append(made.key)
-        return sorted(found.values(), key=lambda a: str(a.manifest["finished"]))
+            for result in self.made_from.get(queue.pop(), []):
+                if result.key not in dependents:
+                    dependents[result.key] = result
+                    queue.append(result.key)
+        return sorted(dependents.values(), key=lambda a: str(a.manifest["finished"]))
 
 
 def setting(trained: Artifact) -> dict[str, Any]:
@@ -84,22 +84,24 @@ def described(artifact: Artifact | str) -> str:
     licences = "" if artifact.manifest["parts"]["inputs"] else ", ".join(artifact.meta.get("licences", []))
     files = artifact.manifest["files"] if artifact.manifest["step"] == "fetch_corpus" else {}
     digests = ", ".join(f"{name} sha256 {file['sha256']}" for name, file in files.items())
-    told = "; ".join(part for part in (scores, licences, digests) if part)
-    return f"{artifact.manifest['label']}  [{artifact.key}]" + (f"  {told}" if told else "")
+    details = "; ".join(part for part in (scores, licences, digests) if part)
+    return f"{artifact.manifest['label']}  [{artifact.key}]" + (f"  {details}" if details else "")
 
 
 def difference(ours: Artifact, theirs: Artifact) -> list[tuple[str, Any, Any]]:
-    """Return (name, in one, in the other) of every difference between keys and results of two artifacts."""
+    """Return (name, value of ours, value of theirs) of every difference between the keys and results of two artifacts."""
     before, now = (flatten({**a.manifest["parts"], "result": _plain(a.meta)}) for a in (ours, theirs))
     names = sorted(before.keys() | now.keys(), key=lambda name: (_order(name), name))
     return [(name, before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)]
 
 
 def _plain(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the results in a meta, without lists of files and rows."""
     return {name: value for name, value in meta.items() if name not in ("shards", "rows", "test_set")}
 
 
 def _order(name: str) -> int:
+    """Return the rank of the part of a key that a name belongs to."""
     return ["settings", "inputs", "libraries", "source", "result"].index(name.split(".")[0])
 
 

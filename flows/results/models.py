@@ -105,16 +105,16 @@ class Model:
         if any(_overlap(place, artifact.path.parent.resolve()) for artifact in self.artifacts.values()):
             raise ValueError(f"{to}: the model itself is there; export it to another folder")
         if place.exists() and not (place / CARD).is_file() and not (place.is_dir() and not any(place.iterdir())):
-            raise ValueError(f"{to}: there is something that is no exported model; name a folder that is not there")
+            raise ValueError(f"{to}: this is not an exported model; name a folder that does not exist")
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=".") as aside:
-            made, before = Path(aside, "made"), Path(aside, "before")
+            new, old = Path(aside, "new"), Path(aside, "old")
             for name, artifact in self.artifacts.items():
-                shutil.copytree(artifact.path, made / name)
-            write_durably(made / CARD, json.dumps(self.card(), indent=1))
+                shutil.copytree(artifact.path, new / name)
+            write_durably(new / CARD, json.dumps(self.card(), indent=1))
             if place.exists():
-                os.replace(place, before)
-            os.replace(made, place)
+                os.replace(place, old)
+            os.replace(new, place)
         return to
 
     def card(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
 
 
 def champion(lineage: Lineage, experiment: str) -> Model | None:
-    """Return the training of an experiment with the lowest dev loss, among those with the settings and data of the newest."""
+    """Return the model of an experiment with the lowest dev loss, among trainings with the settings and data of the newest."""
     trained = [a for a in lineage.artifacts.values() if a.manifest["step"] in TRAININGS]
     own = [a for a in trained if a.about.get("experiment") == experiment]
     newest = [a for a in own if setting(a) == setting(own[-1])]
@@ -228,9 +228,9 @@ def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None, corpus
 
 
 def restored(template: Any, saved: Any, where: str) -> Any:
-    """Return a configuration with the numbers that were saved and the parts of the template, which must be those saved.
+    """Return a saved configuration: the template with the saved numbers. Its classes and functions must be the saved ones.
 
-    So no code that a file names is ever imported. ValueError: a part is another one now.
+    So no code that a file names is ever imported. ValueError: the experiment now has another class or function.
     """
     if dataclasses.is_dataclass(template) and not isinstance(template, type):
         kind = jsonable(template)["type"]

@@ -1,4 +1,4 @@
-"""Where the numbers of the page over all papers are from: runs, configuration, data and licences of each result."""
+"""The origin of each result on the page over all papers: its runs, configuration, data and licences."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,10 +11,13 @@ from phrasemodels.flows.results.results import Result
 
 
 def origins(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]:
-    """{id, experiment, seeds: [{seed, run, train, score}], config, test_set, licences, beside} of each result, once."""
+    """Return {id, experiment, title, source, commit, metric, seeds, config, test_set, licences} of each result, once.
+
+    seeds: {seed, run, train, score, value} of each.
+    """
     artifacts = {artifact.key: artifact for artifact in store.artifacts()}
-    found = {(result.source, result.experiment.name): result for result in results}
-    return [_origin(result, artifacts) for result in found.values()]
+    distinct = {(result.source, result.experiment.name): result for result in results}
+    return [_origin(result, artifacts) for result in distinct.values()]
 
 
 def _origin(result: Result, artifacts: Mapping[str, Artifact]) -> dict[str, Any]:

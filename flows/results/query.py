@@ -1,4 +1,4 @@
-"""SQL over everything that was run, made and found, in a DuckDB that is locked."""
+"""SQL over runs, artifacts and verdicts, in a DuckDB that can read nothing else and write nothing."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -33,7 +33,7 @@ VIEWS = {
     "published": "data/published_results.csv: paper, table_, system, variant, dataset, split, metric, value, ...",
 }
 
-# what paper 001's Table 1 prints of each corpus, beside what it prints: phrases a sentence, and words a phrase
+# SQL: phrases per sentence and words per phrase at each level, beside those that Table 1 of paper 001 prints for the corpus
 TABLE_1 = r"""
 with ours as (
     select label, level, round(avg(phrases), 2) as phrases, round(sum(words) / sum(phrases), 2) as words
@@ -51,7 +51,7 @@ order by label, ours.level
 
 
 def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Columns and rows of a question. A ValueError says what is wrong with it.
+    """Return the columns and rows of a question. ValueError: the question is wrong; the message lists the views.
 
     The connection reads and writes no files, loads no extensions, and cannot be reconfigured.
     """
@@ -59,14 +59,14 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
 
     if sql.encode(errors="ignore").decode() != sql:
         raise ValueError("the question is no UTF-8: write it again")
-    nothing: dict[str, Any] = {
+    closed: dict[str, Any] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "temp_directory": "",
     }
-    connection = duckdb.connect(":memory:", config=nothing)
+    connection = duckdb.connect(":memory:", config=closed)
     for name in VIEWS:
-        if name in sql:  # building a view costs time; what the question does not name is not built
+        if name in sql:  # building a view takes time: only those that the question names are built
             connection.register(f"_{name}", _BUILDERS[name](store, tracker))
             connection.execute(f"create table {name} as select * from _{name}")
             connection.unregister(f"_{name}")
@@ -120,11 +120,12 @@ def _metrics(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def _of(store: Store, step: str) -> list[Artifact]:
+    """Return the artifacts of a step, oldest first."""
     return [artifact for artifact in store.artifacts() if artifact.manifest["step"] == step]
 
 
 def _predictions(store: Store, tracker: Tracker) -> pa.Table:
-    """The answers of all problems: what a problem has no column for is empty."""
+    """Return the predictions of all problems; columns that a problem lacks are null."""
     text, words = pa.string(), pa.list_(pa.string())
     columns = {"experiment": text, "id": pa.int64(), "grp": text, "source": words, "reference": words}
     columns |= {"hypothesis": words, "score": pa.float64(), "train_key": text}
@@ -140,24 +141,24 @@ def _predictions(store: Store, tracker: Tracker) -> pa.Table:
         names = {"grp": "group", **(dict(zip(("reference", "hypothesis"), answers, strict=True)) if answers else {})}
         known: dict[str, Any] = {"experiment": _training_name(artifact), "train_key": model}
         known |= {"licences": ", ".join(artifact.meta["licences"]), "redistributable": artifact.meta["redistributable"]}
-        made = [
+        arrays = [
             pa.array([known[name]] * table.num_rows, kind)
             if name in known
             else _column(table, names.get(name, name), kind)
             for name, kind in columns.items()
         ]
-        tables.append(pa.table(made, schema=pa.schema(list(columns.items()))))
+        tables.append(pa.table(arrays, schema=pa.schema(list(columns.items()))))
     return pa.concat_tables(tables)
 
 
 def _training_name(artifact: Artifact) -> str:
-    """EXPERIMENT seed N of the training that an artifact belongs to, or its label."""
+    """Return "EXPERIMENT seed N" of the training that an artifact belongs to, or else the artifact's label."""
     about = artifact.about
     return f"{about['experiment']} seed {about['seed']}" if about else artifact.manifest["label"]
 
 
 def _column(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
-    """A column in another type: a label is a list of one; null where there is none."""
+    """Return a column in another type: a single label becomes a list of one; a missing column is null."""
     if name not in table.column_names:
         return pa.nulls(table.num_rows, kind)
     column = table[name]
@@ -168,9 +169,9 @@ def _column(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | 
 
 
 def _shards(store: Store, tracker: Tracker) -> pa.Table:
-    text, said = pa.string(), pa.bool_()
+    text, flag = pa.string(), pa.bool_()
     columns = {"step": text, "label": text, "file": text, "rows": pa.int64(), "content": text, "licences": text}
-    columns |= {"redistributable": said, "stand_in": said, "key": text}
+    columns |= {"redistributable": flag, "stand_in": flag, "key": text}
     rows = (
         {
             "step": a.manifest["step"],
@@ -198,7 +199,7 @@ def _verdicts(store: Store, tracker: Tracker) -> pa.Table:
             "half_width": row["intervals"][row["metric"]]["half_width"],
             "seeds": len(row["seeds"]),
         }
-        for artifact in _of(store, "compare")  # newest last: it counts
+        for artifact in _of(store, "compare")  # oldest first: the newest comparison replaces the others
         for row in artifact.meta["rows"]
     }
     return _table(columns, rows.values())
@@ -213,8 +214,8 @@ def _seeds(store: Store, tracker: Tracker) -> pa.Table:
         name, seed = artifact.about.get("experiment", ""), str(artifact.about.get("seed", ""))
         settings = _training(lineage, artifact) if "scores" in artifact.meta else ""
         for metric, score in artifact.meta.get("scores", {}).items():
-            of = values.setdefault((name, metric), {})
-            of[settings] = of.pop(settings, {}) | {seed: score["value"]}
+            by_settings = values.setdefault((name, metric), {})
+            by_settings[settings] = by_settings.pop(settings, {}) | {seed: score["value"]}
     rows = []
     for (name, metric), by_settings in values.items():
         group = seed_group(list(list(by_settings.values())[-1].values()))  # of the newest settings
@@ -225,7 +226,7 @@ def _seeds(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def _training(lineage: Lineage, scored: Artifact) -> str:
-    """How the model of a score was trained and on what, whatever the seed."""
+    """Return how and on what the model of a score was trained, without the seed, as text."""
     for _, _, found, _ in lineage.back(scored):
         if isinstance(found, Artifact) and found.manifest["step"].startswith("train"):
             return str(setting(found))

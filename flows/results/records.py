@@ -36,7 +36,7 @@ def write(store: Store, record: dict[str, Any], page: str | None) -> None:
 
 
 def records(store: Store) -> list[dict[str, Any]]:
-    """Return the records of all runs, oldest first; a run that has ended without saying so is dead."""
+    """Return the records of all runs, oldest first. A run that is recorded as running but holds no lease is dead."""
     read = [_read(path) for path in (store.root / "runs").glob("*.json")]
     read = [r | {"state": DEAD} if r["state"] == RUNNING and not is_alive(store, r["id"]) else r for r in read]
     return sorted(read, key=lambda record: str(record["started"]))
@@ -65,7 +65,9 @@ def remove_old(store: Store, days: float, verdicts: Collection[str], dry: bool =
     for record in known:
         if record["id"] not in stay and _ended(record) < before:
             page = page_of(store, record["id"])
-            paths = [path for path in (page, page.with_suffix(".json")) if path.exists()]  # the record leads here: last
+            paths = [
+                path for path in (page, page.with_suffix(".json")) if path.exists()
+            ]  # the record is removed last, because it leads here
             removed.append(Waste(paths[-1], sum(path.stat().st_size for path in paths), f"run of {record['title']}"))
             for path in () if dry else paths:
                 path.unlink(missing_ok=True)
@@ -73,7 +75,7 @@ def remove_old(store: Store, days: float, verdicts: Collection[str], dry: bool =
 
 
 def _ended(record: dict[str, Any]) -> float:
-    """When a run ended or was found dead; infinity if the record does not say."""
+    """Return the time (seconds since 1970) at which a run ended or was marked as dead; infinity if the record lacks it."""
     try:
         return datetime.datetime.fromisoformat(record.get("marked") or record["ended"]).timestamp()
     except (KeyError, ValueError, TypeError, ArithmeticError):

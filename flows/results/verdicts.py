@@ -10,19 +10,27 @@ from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, published_results
 from phrasemodels.flows.results.results import Result
 
-DATA = ("dataset", "dataset statistics")  # systems of rows that describe a corpus
-AVERAGE = " AVERAGE"  # what a dataset's name ends with
-PRINTED = ("paper", "system", "variant", "dataset", "split", "metric", "value")
+DATA = ("dataset", "dataset statistics")  # in place of a system, in rows that describe a corpus
+AVERAGE = " AVERAGE"  # the end of the name of a dataset that stands for an average over several
+PRINTED = (
+    "paper",
+    "system",
+    "variant",
+    "dataset",
+    "split",
+    "metric",
+    "value",
+)  # equal where one number is printed twice
 
 
 def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]:
-    """A verdict for each row of published_results.csv, in its order; of one paper, if one is named."""
+    """Return a verdict for each row of published_results.csv, in its order; paper: only for this one. ValueError: no such paper."""
     known = published_results()
     papers = {row["paper"] for row in known}
     if paper and paper not in papers:
         raise ValueError(f"no paper {paper!r}: {closest(paper, papers)}")
-    found = list(results)
-    lines = [_verdict(row, found) for row in known if not paper or row["paper"] == paper]
+    results = list(results)
+    lines = [_verdict(row, results) for row in known if not paper or row["paper"] == paper]
     for line in lines:
         if line["dataset"].endswith(AVERAGE):
             line |= _averaged(line, lines)
@@ -30,6 +38,7 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
 
 
 def _verdict(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
+    """Return the verdict on a printed number by the best result that answers it."""
     same = [other for other in published_results() if all(other[name] == row[name] for name in PRINTED)]
     best = max((r for r in results if _answers(r.answer.cell, same)), key=lambda r: r.worth, default=None)
     line: dict[str, Any] = {k: row[k] for k in ("paper", "table", "system", "variant", "dataset", "split", "metric")}
@@ -57,7 +66,7 @@ def _verdict(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _averaged(line: dict[str, Any], lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of an average of tasks: that of ours, if all of them were run, and what the printed values really give."""
+    """Return our average over the tasks of a printed average, if all were run, and the true average of the printed values."""
     prefix = line["dataset"].removesuffix(AVERAGE)
     same = ("paper", "table", "system", "variant", "metric")
     tasks = [
@@ -77,24 +86,25 @@ def _averaged(line: dict[str, Any], lines: Sequence[dict[str, Any]]) -> dict[str
 
 
 def _answers(cell: Cell | None, rows: Iterable[dict[str, str]]) -> bool:
-    """Whether a cell is one of these rows, which are one number printed in several places; what is empty is any."""
+    """Return whether a cell matches one of these rows, which print one number in several places."""
     wanted = cell.wanted if cell else {}
     return bool(wanted) and any(all(row[name] == value for name, value in wanted.items()) for row in rows)
 
 
 def _why_not(row: dict[str, str], same: Sequence[dict[str, str]]) -> str:
-    """What it would take to answer a number."""
+    """Return why a number has no run, with the command that runs it if an experiment answers it."""
     if row["system"] in DATA:
         return "describes the paper's own corpus"
-    if asked := _asked(same):
-        experiment, answer = asked
+    if match := _experiment_for(same):
+        experiment, answer = match
         table = experiment.table
         command = f"no run: phrasemodels reproduce --paper {table.paper} --table {table.number} --row {experiment.row}"
         return "; ".join(filter(None, (answer.why_not, command)))
     return "no experiment answers it"
 
 
-def _asked(same: Sequence[dict[str, str]]) -> tuple[Experiment, Answer] | None:
+def _experiment_for(same: Sequence[dict[str, str]]) -> tuple[Experiment, Answer] | None:
+    """Return the first experiment that answers a number, and its answer."""
     return next(((e, a) for e in _experiments() for a in e.answers if _answers(a.cell, same)), None)
 
 
@@ -104,9 +114,9 @@ def _experiments() -> list[Experiment]:
 
 
 def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Counts by paper and verdict."""
+    """Return the number of verdicts of each kind, by paper."""
     counts: dict[str, dict[str, int]] = {}
     for row in rows:
-        of = counts.setdefault(row["paper"], {})
-        of[row["verdict"]] = of.get(row["verdict"], 0) + 1
+        by_verdict = counts.setdefault(row["paper"], {})
+        by_verdict[row["verdict"]] = by_verdict.get(row["verdict"], 0) + 1
     return counts

@@ -31,33 +31,33 @@ def everything(
     ["1"].
     """
     wanted, run, settings = chosen(papers or [], tables or []), str(runtime.flow_run.id), Settings()
-    ended: dict[str, dict[str, str]] = {}
+    outcomes: dict[str, dict[str, str]] = {}  # report, run and error of each table
     title = f"{len(wanted)} of {len(TABLES)} tables, profile {profile}"
     asked, store = runtime.flow_run.parameters, open_store(settings)
-    with services(settings), lease(store, [], run), recorded(store, run, title, asked, {"tables": ended}) as record:
+    with services(settings), lease(store, [], run), recorded(store, run, title, asked, {"tables": outcomes}) as record:
         for paper, number in wanted:
-            told = ended[f"paper {paper}, table {number}"] = {}
+            outcome = outcomes[f"paper {paper}, table {number}"] = {}
             try:
                 state = reproduce(paper=paper, table=number, profile=profile, seeds=seeds, set=set, return_state=True)
                 if page_of(store, part := str(state.state_details.flow_run_id)).exists():  # it was not refused at once
-                    told["run"] = part
-                told["report"] = state.result()["report"]
+                    outcome["run"] = part
+                outcome["report"] = state.result()["report"]
             except Exception as error:
-                told["error"] = str(error).split("\n")[0]
+                outcome["error"] = str(error).split("\n")[0]
             write(store, record)
-        if failures := [f"{name}: {told['error']}" for name, told in ended.items() if "error" in told]:
+        if failures := [f"{name}: {outcome['error']}" for name, outcome in outcomes.items() if "error" in outcome]:
             raise OSError(f"{len(failures)} of {len(wanted)} tables failed: {'; '.join(failures)}")
-    return {name: told["report"] for name, told in ended.items()}
+    return {name: outcome["report"] for name, outcome in outcomes.items()}
 
 
 def chosen(papers: list[str], tables: list[str]) -> list[tuple[str, str]]:
-    """(paper, table) of some papers, or of all; a ValueError names one that is not there."""
+    """Return (paper, table) of the tables of some papers, or of all. ValueError: a paper or table does not exist."""
     known = {paper for paper, _ in TABLES}
     for paper in papers:
         if paper not in known:
             raise ValueError(f"no paper {paper!r}: {closest(paper, known)}")
-    found = [(paper, number) for paper, number in TABLES if not papers or paper in papers]
+    of_papers = [(paper, number) for paper, number in TABLES if not papers or paper in papers]
     for number in tables:
-        if number not in (there := {table for _, table in found}):
-            raise ValueError(f"no table {number!r} of these papers: {closest(number, there)}")
-    return [(paper, number) for paper, number in found if not tables or number in tables]
+        if number not in (known_tables := {table for _, table in of_papers}):
+            raise ValueError(f"no table {number!r} of these papers: {closest(number, known_tables)}")
+    return [(paper, number) for paper, number in of_papers if not tables or number in tables]

@@ -1,4 +1,4 @@
-"""What happens before a run: the request is read once, and whatever is wrong with it is said before anything starts."""
+"""Preparation of a run: read the request once, and report every mistake in it before anything starts."""
 
 from pathlib import Path
 

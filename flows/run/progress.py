@@ -29,7 +29,7 @@ from phrasemodels.flows.run.execute import Execution
 from phrasemodels.tasks.train.loop import PROGRESS, train
 
 LINES_EVERY = 15.0  # seconds between plain lines of one step
-GRACE = 2.0  # seconds after which a missing worker has not just finished
+GRACE = 2.0  # seconds: a worker that is missing for longer was lost, and has not just finished
 ARTIFACTS_EVERY = 5.0  # seconds between updates of one progress artifact
 
 
@@ -125,13 +125,15 @@ class Watch:
                 self._update_artifact(*update)
 
     def _overall(self) -> tuple[str, str, float]:
-        """Name, text and percentage of the artifact of all steps together."""
+        """Return name, text and percentage of the progress artifact of all steps together."""
         return "steps", f"step {self.finished} of {self.total}", 100 * self.finished / self.total
 
     def _check_worker(self, step: Step, state: dict[str, Any]) -> None:
         """Print at once that a worker died, and where another one continues."""
         pid, at, now = state["pid"], state["step"], time.monotonic()
-        alive = bool(self.execution.settings.ray_address) or _alive(pid)  # of other machines nothing is known
+        alive = bool(self.execution.settings.ray_address) or _alive(
+            pid
+        )  # processes of other machines cannot be checked
         if (known := self.workers.get(step.key)) != pid:
             if not alive:  # of an earlier run
                 return
@@ -149,7 +151,7 @@ class Watch:
             self.lost.add(step.key)
 
     def _time_left(self, key: str, done: int, total: int) -> str:
-        """The estimated remaining time of a step, by its speed since it was first seen to move."""
+        """Return the estimated remaining time of a step as text, by its speed since its progress was first seen."""
         began, since = self.since.setdefault(key, (done, time.monotonic()))
         if done <= began:
             return ""
@@ -197,7 +199,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _alive(pid: int) -> bool:
-    """Whether a process of this machine exists and is no zombie; without /proc, nothing is known and it counts as alive."""
+    """Return whether a process of this machine exists and is no zombie. Without /proc, every process counts as alive."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -122,7 +122,7 @@ def _failed(future: Any) -> bool:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of verdicts for Prefect's page."""
+    """Return a row of verdicts as one level of columns, for Prefect's page."""
     ours = row["intervals"][row["metric"]]
     return {
         "system": f"{row['system']} {row['variant']}",

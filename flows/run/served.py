@@ -1,4 +1,4 @@
-"""A trained model as MLflow serves it: this file is the model's code, its weights are an exported folder."""
+"""Serve a trained model with MLflow: this file is the model's code, its weights are an exported folder."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pandas as pd
 
 
 class Served(mlflow.pyfunc.PythonModel):  # type: ignore[name-defined]
-    """Sentences in the column `source`, answers in the column `answer`."""
+    """Answers the texts in the column `source`, in the column `answer`."""
 
     def load_context(self, context: Any) -> None:
         from pathlib import Path

@@ -1,1 +1,1 @@
-"""Metrics, a module each; tests of significance, and verdicts on published numbers."""
+"""Metrics, one module each; tests of significance, and verdicts on published numbers."""

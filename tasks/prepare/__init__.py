@@ -1,1 +1,1 @@
-"""Steps from raw corpora to numbers: tokens, vocabularies, phrases."""
+"""Steps that turn raw corpora into numbers: corpora as records, tokens, vocabularies, byte pairs, phrases, levels."""

@@ -1,1 +1,1 @@
-"""Problems, one folder each: its data, its loss, its predictions, its scores, its recipe of steps."""
+"""Problems, one folder each: its data, loss, predictions, scores, recipe of steps, and sections of a report."""
