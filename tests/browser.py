@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to over a pipe: pages are opened as people open them, and everything they do is heard."""
+"""A headless Chromium, controlled over a pipe: it opens pages and records their events."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Browser:
-    """One tab. `events` holds what was heard since it was opened."""
+    """One tab. events: of the page, since it was opened."""
 
     def __init__(self, read: int, write: int) -> None:
         self.read, self.write = os.fdopen(read, "rb"), os.fdopen(write, "wb")
@@ -48,7 +48,7 @@ class Browser:
             self.events.append(self._next())
 
     def ask(self, expression: str) -> Any:
-        """The value of an expression in the page."""
+        """Return the value of a JavaScript expression in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
     def press(self, key: str) -> None:
@@ -61,7 +61,7 @@ class Browser:
 
 @contextmanager
 def chromium(program: str, profile: Path) -> Iterator[Browser]:
-    """Commands go in at file descriptor 3, answers come out at 4."""
+    """Start a browser, and end it after the block. It reads commands from file descriptor 3 and writes answers to 4."""
     (read_here, write_there), (read_there, write_here) = os.pipe(), os.pipe()
     command = f"exec {program} --headless --no-sandbox --disable-gpu --disable-background-networking " \
               f"--user-data-dir={profile} --remote-debugging-pipe 3<&{read_there} 4>&{write_there}"  # fmt: skip

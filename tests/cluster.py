@@ -1,6 +1,6 @@
-"""A cluster of processes on this machine: Postgres, Prefect and MLflow servers on it, S3, Ray, all behind passwords.
+"""A cluster of processes on this machine: Postgres, Prefect and MLflow servers that use it, S3, Ray, all with passwords.
 
-What is started here ends here, by process id.
+Every process that is started here is ended here, by its process id.
 """
 
 import base64
@@ -26,6 +26,7 @@ USER, PASSWORD = "admin", "a password of tests"
 
 
 def until(true: Callable[[], Any], seconds: float = 120.0) -> Any:
+    """Call a function until its result is true; return the result. TimeoutError: it never is."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -36,7 +37,7 @@ def until(true: Callable[[], Any], seconds: float = 120.0) -> Any:
 
 
 class Place:
-    """Processes with one environment, all logs in a folder; the folder is short for Ray's sockets."""
+    """Processes that share an environment and a folder of logs. The path of the folder must be short, for Ray's sockets."""
 
     def __init__(self, folder: Path, project: Path = PROJECT) -> None:
         self.folder = folder
@@ -52,7 +53,7 @@ class Place:
         self.say(*command)
 
     def kill(self, name: str) -> None:
-        """SIGKILL, and start it again."""
+        """Kill a process with SIGKILL, and start it again."""
         command, user, process = self.started[name]
         print(f"# SIGKILL to {name}", flush=True)
         send(process, signal.SIGKILL)
@@ -67,7 +68,7 @@ class Place:
         return done
 
     def say(self, *command: str) -> None:
-        """For `pytest -s`: what was called."""
+        """Print a command, for `pytest -s`."""
         words = shlex.join(command).replace(sys.executable, "python").replace(f"{Path(sys.executable).parent}/", "")
         print("$", words.replace(str(self.folder), "PLACE"), flush=True)
 
@@ -75,10 +76,11 @@ class Place:
         return self.run(sys.executable, "-m", "prefect", "--no-prompt", *arguments)
 
     def processes(self) -> list[int]:
-        """All that was started and is there now, with all that came of it."""
+        """Return the ids of all processes that run now, with their descendants."""
         return [pid for *_, process in self.started.values() for pid in below(process.pid)]
 
     def ended(self) -> None:
+        """End all processes, the last one first."""
         for *_, process in reversed(self.started.values()):
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -88,12 +90,13 @@ class Place:
 
 
 def send(process: subprocess.Popen, number: signal.Signals) -> None:
-    """To a service with all that it started: `mlflow server` is not what answers."""
+    """Send a signal to the process group of a service: the process that answers is a child of `mlflow server`."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
 
 
 def begin(here: Place) -> None:
+    """Start all services, and wait until they answer."""
     database, s3, prefect, mlflow, gcs = (free_port() for _ in range(5))
     python = (sys.executable, "-m")
     url = f"postgresql://postgres@127.0.0.1:{database}"
@@ -125,13 +128,13 @@ def begin(here: Place) -> None:
     assert here.run(sys.executable, "-c", bucket).returncode == 0
     for port, path in ((prefect, "/api/health"), (mlflow, "/health")):
         until(lambda at=f"http://127.0.0.1:{port}{path}": urllib.request.urlopen(at, timeout=2).close() is None)
-    for node in NODES:  # one after the other: Ray gives each 30 seconds
+    for node in NODES:  # one after another: Ray allows each 30 seconds
         here.start(node, ray, "start", f"--address=127.0.0.1:{gcs}", "--num-cpus=1", *at)
         until(lambda log=here.folder / f"{node}.log": "runtime started" in log.read_text())
 
 
 def begin_postgres(here: Place, port: int) -> None:
-    """A cluster of its own on loopback; Postgres refuses to run as root."""
+    """Start a Postgres server on loopback; Postgres refuses to run as root."""
     home = here.folder / "pg"
     programs = Path(os.path.realpath(shutil.which("postgres"))).parent
     user = "postgres" if os.getuid() == 0 else None
@@ -148,7 +151,7 @@ def begin_postgres(here: Place, port: int) -> None:
 
 
 def lock(here: Place) -> None:
-    """Passwords and tokens on everything that can have them."""
+    """Set a password or token for every service that supports one."""
     (here.folder / "auth.ini").write_text(
         f"[mlflow]\ndefault_permission = READ\ndatabase_uri = sqlite:///{here.folder}/auth.db\n"
         f"admin_username = {USER}\nadmin_password = {PASSWORD}\n"
@@ -162,8 +165,8 @@ def lock(here: Place) -> None:
     }  # fmt: skip
 
 
-def asked(url: str, data: bytes | None = None, secret: str = f"{USER}:{PASSWORD}") -> bytes:
-    """What a server answers to one who knows the password."""
+def request(url: str, data: bytes | None = None, secret: str = f"{USER}:{PASSWORD}") -> bytes:
+    """Return the answer of a server to a request with a password."""
     headers = {"content-type": "application/json"}
     if secret:
         headers["authorization"] = f"Basic {base64.b64encode(secret.encode()).decode()}"
@@ -172,18 +175,18 @@ def asked(url: str, data: bytes | None = None, secret: str = f"{USER}:{PASSWORD}
 
 
 def children(pid: int) -> list[int]:
-    """The processes that one has started."""
+    """Return the ids of the children of a process."""
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout
     return [int(line) for line in found.split()]
 
 
 def below(pid: int) -> list[int]:
-    """A process, and all that came of it."""
+    """Return the ids of a process and its descendants."""
     return [pid, *(found for child in children(pid) for found in below(child))]
 
 
 def alive(pids: list[int]) -> list[str]:
-    """What of processes is still there: their commands, which one that has only not been waited for has none of."""
+    """Return the commands of those processes that still run; a zombie has no command."""
     found = []
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -191,5 +194,6 @@ def alive(pids: list[int]) -> list[str]:
     return [command for command in found if command]
 
 
-def told(here: Place) -> str:
+def logs(here: Place) -> str:
+    """Return the ends of all logs."""
     return "\n".join(f"== {log.name}\n{log.read_text()[-2500:]}" for log in sorted(here.folder.glob("*.log")))

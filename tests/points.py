@@ -1,7 +1,7 @@
-"""Points of a run at which something is killed; every process of a cluster comes here first (see test_matrix.py).
+"""Points of a run at which processes are killed; every Python process of a cluster imports this first (see test_matrix.py).
 
-A folder holds PLAN, {"name": ..., "points": {"stage, moment": victim}}; PIDS, {victim: process id} of what is alive and
-answers; and NAME/"stage, moment", which says whether somebody was killed there.
+A folder holds PLAN, {"name": ..., "points": {"stage, moment": victim}}; PIDS, {victim: process id} of the services that
+answer; and, for each point that was reached, the file NAME/"stage, moment" with the result of the kill.
 """
 
 import importlib.abc
@@ -21,13 +21,13 @@ from typing import Any
 PLACE = Path(os.environ.get("PM_POINTS", "/nowhere"))
 PLAN, PIDS = "plan.json", "pids.json"
 MOMENTS = ("before write", "after write", "after commit")
-# of tasks of ours: one that is idle has no work to lose, and with an agent of a node the node is lost
+# process titles of workers that run our tasks; idle workers have no work to lose
 TITLES = {"Ray worker": r"ray::(step:|ActorWorker)", "Train worker": "ray::RayTrainWorker"}
 LOCAL = threading.local()
 
 
 def reached(stage: str, moment: str) -> None:
-    """Note that a process is here; the first one kills the victim."""
+    """Record that a point was reached; the first process that reaches it kills the victim."""
     plan, here = json.loads((PLACE / PLAN).read_text()), f"{stage}, {moment}"
     seen = PLACE / plan["name"] / here
     try:
@@ -41,11 +41,11 @@ def reached(stage: str, moment: str) -> None:
         seen.write_text("killed" if pid else "nobody")
         if pid:
             os.kill(pid, signal.SIGKILL)
-            time.sleep(0.2)  # where it is this process, nothing comes after
+            time.sleep(0.2)  # if the victim is this process, it ends here
 
 
 def alive(victim: str) -> int:
-    """The process id of a victim that is alive; 0 if there is none. Workers are those of this cluster, first itself."""
+    """Return the process id of a victim that is alive, 0 if there is none. Of workers, this process is tried first."""
     if victim not in TITLES:
         pid = json.loads((PLACE / PIDS).read_text()).get(victim, 0)
         return pid if pid and Path(f"/proc/{pid}/exe").exists() else 0
@@ -60,7 +60,7 @@ def alive(victim: str) -> int:
 
 
 def around(stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function between two moments; the third is reached inside of it."""
+    """Return a function that reaches the first moment before its call and the third after it; `inside` reaches the second."""
 
     def inner(*arguments: Any, **named: Any) -> Any:
         name = stage or arguments[1].name
@@ -78,7 +78,7 @@ def around(stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inside(function: Callable[..., Any], true: Callable[..., bool]) -> Callable[..., Any]:
-    """A function before which what is written is there, but does not count yet."""
+    """Return a function that reaches the second moment before its call: files are written, but not yet published."""
 
     def inner(*arguments: Any, **named: Any) -> Any:
         if LOCAL.__dict__.get("stack") and true(*arguments):
@@ -111,12 +111,12 @@ def tracking(module: Any) -> None:
     class Files(list[Path]):
         def __iter__(self) -> Iterator[Path]:
             yield from super().__iter__()
-            reached("log", MOMENTS[1])  # everything is there, but the run has not ended yet
+            reached("log", MOMENTS[1])  # all is logged, but the run has not ended yet
 
-    def told(self: Any, run_id: str, metrics: Any, files: list[Path], tags: Any) -> None:
+    def watched_finish(self: Any, run_id: str, metrics: Any, files: list[Path], tags: Any) -> None:
         finish(self, run_id, metrics, Files(files), tags)
 
-    module.Tracker.finish = around("log", told)
+    module.Tracker.finish = around("log", watched_finish)
 
 
 def report(module: Any) -> None:
@@ -133,7 +133,7 @@ WATCHED = {
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Changes a module of the project once it has been read."""
+    """Changes a watched module of the project after it is loaded."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         if name not in WATCHED or (spec := importlib.machinery.PathFinder.find_spec(name, path)) is None:

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: help that teaches, mistakes that are explained in a line."""
+"""The command line: help, results, and one line for each mistake of a user."""
 
 import io
 import json
@@ -38,42 +38,42 @@ MISTAKES = (
     (("train", "000/table1/sample/phrase-k2", "--local", "--out", "here"), "--out needs --local --data"),
     (("reproduce", "--profile", "laptop", "--offline"), "multi30k/test_2016_flickr.en.gz"),
 )
-TOLD = """
+MESSAGES = """
 import json, sys
 from phrasemodels.flows.cli.main import main
 
-def told(arguments):
+def message(arguments):
     sys.argv = ["phrasemodels", *arguments]
     try:
         main()
-    except SystemExit as end:  # what Python then prints, with status 1; anything else is a traceback
+    except SystemExit as end:  # Python prints its code and ends with status 1; other errors are tracebacks
         return end.code
 
-print(json.dumps([told(arguments) for arguments in json.loads(sys.argv[1])]))
+print(json.dumps([message(arguments) for arguments in json.loads(sys.argv[1])]))
 """
 
 
-def test_mistakes_are_explained_in_a_line(tmp_path):
+def test_mistakes_are_explained_in_one_line(tmp_path):
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PHRASEMODELS_")}
-    command = [sys.executable, "-c", TOLD, json.dumps([arguments for arguments, _ in MISTAKES])]
+    command = [sys.executable, "-c", MESSAGES, json.dumps([arguments for arguments, _ in MISTAKES])]
     environment = ours | {"PHRASEMODELS_STORE": str(tmp_path / "store")}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for (_, words), told in zip(MISTAKES, json.loads(done.stdout.splitlines()[-1]), strict=True):
-        assert words in told
+    for (_, words), message in zip(MISTAKES, json.loads(done.stdout.splitlines()[-1]), strict=True):
+        assert words in message
 
 
 def test_the_version_is_that_of_the_package():
     assert CliRunner().invoke(app, ["--version"]).stdout.split() == [version("phrasemodels")]
 
 
-def test_a_mistake_ends_with_its_line_alone(cli):
+def test_a_mistake_prints_one_line_and_no_traceback(cli):
     done = cli("reproduce", "--paper", "0000")
     assert done.returncode == 1
     assert done.stderr.startswith("phrasemodels: ") and len(done.stderr.splitlines()) == 1
 
 
-def test_an_unknown_option_names_the_nearest(cli):
+def test_an_unknown_option_suggests_the_nearest(cli):
     done = cli("reproduce", "--profil", "sample")
     assert done.returncode == 2
     assert "--profile" in done.stderr
@@ -86,13 +86,13 @@ def test_an_unwritable_store_is_named_before_anything_runs(cli, tmp_path):
     assert "cannot be written to" in done.stderr
 
 
-def test_a_seed_is_no_negative_number(cli):
+def test_a_negative_seed_is_refused(cli):
     done = cli("train", "000/table1/sample/phrase-k2", "--local", "--seed", "-1")
     assert done.returncode == 2
     assert "'--seed'" in done.stderr
 
 
-def test_help_teaches_and_loads_nothing_heavy(cli):
+def test_help_imports_no_large_library(cli):
     for arguments in ((), ("reproduce",), ("sql",), ("train",)):
         assert "Usage" in cli(*arguments, "--help").stdout
     heavy = ("torch", "ray", "prefect", "mlflow", "pyarrow")
@@ -154,7 +154,7 @@ main()
 """
 
 
-def test_prepared_data_trains_where_only_torch_pyarrow_and_sacrebleu_are(cli, tmp_path):
+def test_training_on_prepared_data_needs_only_torch_pyarrow_and_sacrebleu(cli, tmp_path):
     name = "000/table1/sample/phrase-k2"
     assert cli("prepare", name, "--to", str(tmp_path / "prepared"), *SMALL).returncode == 0
     command = [
@@ -192,7 +192,7 @@ def test_prepared_data_trains_where_only_torch_pyarrow_and_sacrebleu_are(cli, tm
 
 def test_a_training_that_diverged_has_no_scores(cli):
     options = ("--local", *SMALL, "--set", "train.learning_rate=1e30")
-    for _ in range(2):  # nor when it is started again
+    for _ in range(2):  # also when it is started again
         found = cli("train", "000/table1/sample/transformer", *options)
         assert (found.returncode, found.stdout) == (1, "")
         assert (
@@ -202,7 +202,7 @@ def test_a_training_that_diverged_has_no_scores(cli):
 
 
 class Echo:
-    """A model that answers what it is asked."""
+    """A model that answers with its input."""
 
     def predict(self, lines):
         return lines
@@ -218,7 +218,7 @@ class Echo:
         (b"", []),
     ],
 )
-def test_a_line_of_a_file_or_of_stdin_has_an_answer(place, given, answers, monkeypatch, tmp_path):
+def test_every_line_of_a_file_or_of_stdin_gets_an_answer(place, given, answers, monkeypatch, tmp_path):
     (tmp_path / "file").write_bytes(given)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(predict, "find_model", lambda name: Echo())
@@ -228,15 +228,15 @@ def test_a_line_of_a_file_or_of_stdin_has_an_answer(place, given, answers, monke
     assert list(_sentences(Path(place), lambda line, language: [line])) == [[answer] for answer in answers]
 
 
-@pytest.mark.parametrize(("place", "said"), [("file", "file"), ("-", "stdin")])
-def test_bytes_that_are_no_text_are_refused_with_their_line(place, said, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("place", "name"), [("file", "file"), ("-", "stdin")])
+def test_input_that_is_not_utf8_is_refused_with_its_line(place, name, monkeypatch, tmp_path):
     (tmp_path / "file").write_bytes(b"a\n\xff\x00")
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(predict.app, ["predict", "echo", place], input=b"a\n\xff\x00")
-    assert str(done.exception) == f"{said}, line 2: byte 1 is not UTF-8; convert the file"
+    assert str(done.exception) == f"{name}, line 2: byte 1 is not UTF-8; convert the file"
 
 
-def test_what_local_makes_the_pipeline_finds(cli):
+def test_reproduce_finds_what_a_local_training_made(cli):
     done = cli("train", "000/table1/sample/transformer", "--local", *SMALL)
     assert done.returncode == 0
     assert re.match(r"step \d+: loss .*, dev .*, \d+ tokens/s\n", done.stderr)
@@ -244,7 +244,7 @@ def test_what_local_makes_the_pipeline_finds(cli):
     assert [row["label"] for row in rows if not row["hit"]] == ["leaks sample", "Paper 000, Table 1, profile sample"]
 
 
-def test_a_full_disk_is_said_in_a_line_and_the_same_command_goes_on(tmp_path):
+def test_a_full_disk_is_reported_in_one_line_and_the_same_command_continues(tmp_path):
     store = tmp_path / "store"
     store.mkdir()
     arguments = [

@@ -1,7 +1,4 @@
-"""All parts as processes of their own: Postgres, Prefect and MLflow servers on it, S3, a Ray cluster, a worker.
-
-Deployments run as on a schedule, and processes die. What is started here ends here, by process id.
-"""
+"""Runs on a cluster of real processes (tests/cluster.py): deployments, schedules, killed processes, backups, passwords."""
 
 import contextlib
 import json
@@ -19,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import NODES, Place, alive, asked, begin, children, told, until
+from cluster import NODES, Place, alive, begin, children, logs, request, until
 from conftest import PROJECT
 
 from phrasemodels.data.store.store import Store
@@ -58,7 +55,7 @@ def place() -> Iterator[Place]:
 
 
 def prepare(here: Place) -> None:
-    """Deployments and a worker for them."""
+    """Create the deployments, and start a worker for them."""
     shutil.copy(PROJECT / "prefect.yaml", here.folder)
     for arguments in (("work-pool", "create", "phrasemodels", "--type", "process"), ("deploy", "--all")):
         done = here.prefect(*arguments)
@@ -78,7 +75,7 @@ def run(here: Place, name: str, *parameters: str, watch: bool = True) -> subproc
 
 
 def table(*settings: str) -> list[str]:
-    """The command for a table of one row."""
+    """Return the command that runs a table of one row."""
     sizes = [word for setting in (*TINY, *settings) for word in ("--set", setting)]
     return [sys.executable, "-m", "phrasemodels.flows.cli", "reproduce", "--paper", "000", "--table", "1", "--profile", "sample",
             "--row", "phrase-k2", "--seeds", "1", *sizes]  # fmt: skip
@@ -94,31 +91,31 @@ def runs(here: Place) -> list[Any]:
 
 
 def flow_states(here: Place) -> list[str]:
-    """The states of all flow runs, oldest first."""
-    answer = asked(f"{here.environment['PREFECT_API_URL']}/flow_runs/filter", b'{"sort": "START_TIME_ASC"}')
+    """Return the states of all flow runs, oldest first."""
+    answer = request(f"{here.environment['PREFECT_API_URL']}/flow_runs/filter", b'{"sort": "START_TIME_ASC"}')
     return [run["state_type"] for run in json.loads(answer) if run["state_type"] != "SCHEDULED"]
 
 
-def test_a_deployment_runs_twice_and_makes_everything_once(place: Place) -> None:
+def test_a_deployment_that_runs_again_makes_no_artifact_again(place: Place) -> None:
     for _ in range(2):
         done = deployment(place, f"set={json.dumps(TINY)}")
-        assert done.returncode == 0, done.stdout + done.stderr + told(place)
+        assert done.returncode == 0, done.stdout + done.stderr + logs(place)
     assert [record["state"] for record in records(place)] == ["completed"] * 2
     assert {run.info.status for run in runs(place)} == {"FINISHED"}
     assert len(runs(place)) == 2  # a table and a training
-    shutil.rmtree(place.folder / "cache" / "objects")  # a node with an empty folder finds everything in the storage
+    shutil.rmtree(place.folder / "cache" / "objects")  # a node with an empty cache finds all artifacts in the storage
     before = time.time()
     assert deployment(place, f"set={json.dumps(TINY)}").returncode == 0
     made = (json.loads(p.read_text()) for p in (place.folder / "cache" / "objects").glob("*/*/manifest.json"))
     assert max(time.strptime(m["finished"][:19], "%Y-%m-%dT%H:%M:%S") for m in made) < time.gmtime(before)
 
 
-def test_what_is_scheduled_makes_its_tables_tells_of_those_it_cannot_and_clears_up(place: Place) -> None:
+def test_scheduled_deployments_run_tables_report_failures_and_collect_garbage(place: Place) -> None:
     wanted = ('papers=["004"]', 'tables=["parser"]', "seeds=1")
     refused = run(place, "everything/tables", *wanted, f"set={json.dumps([*TINY, 'train.gpus=1'])}")  # as on Sundays
     assert refused.returncode == 1
     done = run(place, "everything/tables", *wanted, f"set={json.dumps(TINY)}")
-    assert done.returncode == 0, done.stdout + done.stderr + told(place)
+    assert done.returncode == 0, done.stdout + done.stderr + logs(place)
     both, parts = (
         [record for record in records(place) if record["title"].startswith(title)]
         for title in ("1 of ", "Paper 004, Table parser")
@@ -136,15 +133,15 @@ def test_what_is_scheduled_makes_its_tables_tells_of_those_it_cannot_and_clears_
     }
     assert run(place, "gc/store", "days=0", "verdicts=1").returncode == 0
     left = {record["id"]: record["state"] for record in records(place)}
-    assert parts[1]["id"] in left and {*left.values()} == {"completed"}, "of each verdict the newest run stays"
+    assert parts[1]["id"] in left and {*left.values()} == {"completed"}, "gc keeps the newest run of each verdict"
 
 
-def test_a_run_under_way_keeps_the_next_from_starting_and_of_a_dead_one_nothing_is_made_again(place: Place) -> None:
+def test_a_running_deployment_blocks_the_next_run_and_a_killed_one_is_resumed(place: Place) -> None:
     assert deployment(place, f"set={json.dumps(LONG)}", watch=False).returncode == 0
     before = until(lambda: progress(place)["step"] >= 100 and progress(place), 180)
-    os.kill(before["pid"], signal.SIGSTOP)  # that it does not end meanwhile
-    place.kill("prefect")  # that it forgets nobody's place
-    until(lambda: asked(f"{place.environment['PREFECT_API_URL']}/health"))
+    os.kill(before["pid"], signal.SIGSTOP)  # so that the training does not end meanwhile
+    place.kill("prefect")  # the server must not forget the slot of the run
+    until(lambda: request(f"{place.environment['PREFECT_API_URL']}/health"))
     deployment(place, f"set={json.dumps(LONG)}")
     assert flow_states(place)[-1] in ("CANCELLED", "RUNNING")
     assert "CANCELLED" in flow_states(place)
@@ -167,17 +164,17 @@ def test_a_run_under_way_keeps_the_next_from_starting_and_of_a_dead_one_nothing_
 
 
 def progress(here: Place) -> dict[str, Any]:
-    """Of the training under way."""
+    """Return the progress of the training that is running."""
     found = [json.loads(path.read_text()) for path in here.folder.glob(f"cache/work/*/checkpoints/{PROGRESS}")]
     return found[0] if found else {"step": -1, "pid": 0}
 
 
 def finished(here: Place) -> dict[str, str]:
-    """What is there, and when it was made."""
+    """Return the keys of all artifacts, with the time at which each was made."""
     return {artifact.key: artifact.manifest["finished"] for artifact in Store(here.folder / "cache").artifacts()}
 
 
-def test_a_head_node_that_is_lost_ends_the_run_in_a_line_and_the_next_goes_on(place: Place) -> None:
+def test_losing_the_head_node_ends_a_run_in_one_line_and_the_next_run_continues(place: Place) -> None:
     command = table("train.steps=400")
     environment = place.environment | {"PHRASEMODELS_STORE": str(place.folder / "head is lost"),
                                        "PHRASEMODELS_CACHE": str(place.folder / "head is lost")}  # fmt: skip
@@ -188,7 +185,7 @@ def test_a_head_node_that_is_lost_ends_the_run_in_a_line_and_the_next_goes_on(pl
     assert begun.stderr.read().splitlines()[-1].startswith("phrasemodels: Ray lost a process or a node")
     for node in NODES:
         lose(place, node)
-    for node in ("head", *NODES):  # as a supervisor does
+    for node in ("head", *NODES):  # as a supervisor would restart them
         place.kill(node)
         until(lambda log=place.folder / f"{node}.log": "runtime started" in log.read_text())
     assert subprocess.run(command, env=environment, cwd=place.folder).returncode == 0
@@ -205,8 +202,8 @@ def lose(here: Place, node: str) -> None:
     (here.folder / f"{node}.log").unlink()
 
 
-def test_a_worker_whose_ray_node_ends_does_too(place: Place) -> None:
-    """Or it would stand there, and no run could start: whoever restarts it joins again."""
+def test_a_worker_ends_with_its_ray_node(place: Place) -> None:
+    """Otherwise the worker would hang and start no run; when it ends, its supervisor restarts it and it joins again."""
     environment = place.environment | {"RAY_HEAD": place.environment["PHRASEMODELS_RAY_ADDRESS"],
                                        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # fmt: skip
     command = ["sh", str(PROJECT / "infra" / "join.sh"), "sh", "-c", "touch joined; exec sleep 1000"]
@@ -217,7 +214,7 @@ def test_a_worker_whose_ray_node_ends_does_too(place: Place) -> None:
     assert begun.wait(30) == 128 + signal.SIGTERM
 
 
-def test_two_nodes_that_run_the_same_table_at_once_end_with_the_same_bytes(place: Place) -> None:
+def test_two_nodes_that_run_one_table_at_once_end_with_the_same_bytes(place: Place) -> None:
     command = table("train.steps=200")
     folders = [place.folder / f"node of {name}" for name in ("one", "another")]
     begun = [
@@ -227,10 +224,10 @@ def test_two_nodes_that_run_the_same_table_at_once_end_with_the_same_bytes(place
         for folder in folders
     ]  # fmt: skip
     for process in begun:
-        said, _ = process.communicate(timeout=400)
-        assert process.returncode == 0, said + told(place)
+        output, _ = process.communicate(timeout=400)
+        assert process.returncode == 0, output + logs(place)
     one, another = ({a.key: a for a in Store(folder).artifacts()} for folder in folders)
-    both = one.keys() & another.keys()  # a node brings no shards of a stage that is there
+    both = one.keys() & another.keys()  # a node downloads no shards of a stage that is complete
     assert {one[key].manifest["step"] for key in both} >= {"train", "translate", "score_translations", "compare"}
     assert [key for key in both if one[key].manifest["files"] != another[key].manifest["files"]] == []
     client = Tracker(place.environment["PHRASEMODELS_MLFLOW_URI"]).client()
@@ -241,7 +238,7 @@ def test_two_nodes_that_run_the_same_table_at_once_end_with_the_same_bytes(place
     assert len({found.data.tags[KEY] for found in runs(place)}) == len(runs(place))
 
 
-def test_a_backup_of_databases_and_objects_is_restored_as_the_readme_says(place: Place) -> None:
+def test_backups_are_restored_by_the_commands_of_the_operating_guide(place: Place) -> None:
     url = place.environment["PREFECT_API_DATABASE_CONNECTION_URL"].replace("+asyncpg", "").removesuffix("/prefect")
     for name in ("mlflow", "prefect"):
         dump, again = str(place.folder / f"{name}.dump"), f"{url}/{name}_again"
@@ -269,14 +266,14 @@ def test_a_backup_of_databases_and_objects_is_restored_as_the_readme_says(place:
     )
 
 
-def test_who_has_no_password_is_refused(place: Place) -> None:
+def test_requests_without_the_password_are_refused(place: Place) -> None:
     url = place.environment["PHRASEMODELS_MLFLOW_URI"] + "/api/2.0/mlflow/experiments/search"
     for secret in ("", "admin:wrong"):
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            asked(f"{place.environment['PREFECT_API_URL']}/flow_runs/filter", b"{}", secret)
+            request(f"{place.environment['PREFECT_API_URL']}/flow_runs/filter", b"{}", secret)
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            asked(url, b'{"max_results": 1}', secret)
-    assert b"experiments" in asked(url, b'{"max_results": 1}')
+            request(url, b'{"max_results": 1}', secret)
+    assert b"experiments" in request(url, b'{"max_results": 1}')
     join = f"import ray; ray.init(address='{place.environment['PHRASEMODELS_RAY_ADDRESS']}'); print('joined')"
     for variables in ({"RAY_AUTH_TOKEN": "8" * 32}, {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": ""}):
         stranger = subprocess.run([sys.executable, "-c", join], env=place.environment | variables, capture_output=True,

@@ -1,4 +1,4 @@
-"""prefect.yaml for real: a server, a work pool, a worker, and `prefect deployment run`."""
+"""The deployments of prefect.yaml, with a real server, work pool and worker, and `prefect deployment run`."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ TINY = [
 
 @pytest.fixture
 def prefect(tmp_path: Path):
-    """Run `prefect ...` against a server and a worker of our own."""
+    """Run `prefect ...` against a server of this test."""
     port = free_port()
     environment = os.environ | {
         "PREFECT_HOME": str(tmp_path / "prefect"),
@@ -65,7 +65,7 @@ def prefect(tmp_path: Path):
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(20)
-        process.kill()  # whatever it does, it is not left behind
+        process.kill()  # in case it ignores SIGTERM
     log.close()
 
 
@@ -87,7 +87,7 @@ def test_a_schedule_starts_a_run_with_its_own_parameters(prefect, tmp_path):
 
 
 def completed(folder: Path) -> list[dict]:
-    """The records of runs that have ended."""
+    """Return the records of completed runs."""
     found = [json.loads(path.read_text()) for path in (folder / "store" / "runs").glob("*.json")]
     return [record for record in found if record["state"] == "completed"]
 
@@ -111,7 +111,7 @@ mark_crashed(uuid.UUID(Path("id").read_text())) if Path("id").exists() else oute
 """
 
 
-def test_a_run_whose_part_died_with_it_is_marked_too(prefect, tmp_path):
+def test_a_dead_subflow_and_its_parent_are_marked_as_crashed(prefect, tmp_path):
     environment = prefect.environment | {"PYTHONPATH": str(PROJECT)}
     codes = [subprocess.run([sys.executable, "-c", DIES], env=environment, cwd=tmp_path).returncode for _ in range(2)]
     assert codes == [-signal.SIGKILL, 0]
@@ -120,7 +120,7 @@ def test_a_run_whose_part_died_with_it_is_marked_too(prefect, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_whose_node_vanished_is_marked_by_the_automation(prefect, tmp_path):
+def test_the_automation_marks_a_run_without_heartbeats_as_crashed(prefect, tmp_path):
     zombies = (PROJECT / "infra" / "zombies.json").read_text()
     assert '"within": 600' in zombies
     (tmp_path / "zombies.json").write_text(zombies.replace('"within": 600', '"within": 45'))
@@ -163,14 +163,14 @@ with get_client(sync_client=True) as client:
 
     held = start(begun[0]).state_details.deployment_concurrency_lease_id
     client.set_flow_run_state(begun[0], Running())
-    client.release_concurrency_slots_with_lease(held)  # as after five minutes without a sign of life
+    client.release_concurrency_slots_with_lease(held)  # as Prefect does after five minutes without a heartbeat
     assert start(begun[1]).is_pending()
     mark_crashed(begun[0])
     print(client.read_global_concurrency_limit_by_name(f"deployment:{deployment}").active_slots, start(begun[2]).type)
 """
 
 
-def test_marking_a_dead_run_late_frees_no_place_of_a_living_one(prefect, tmp_path):
+def test_marking_a_dead_run_late_frees_no_slot_of_a_living_run(prefect, tmp_path):
     assert prefect("work-pool", "create", "phrasemodels", "--type", "process").returncode == 0
     assert prefect("deploy", "--name", "sample").returncode == 0
     done = subprocess.run([sys.executable, "-c", LATE], env=prefect.environment | {"PYTHONPATH": str(PROJECT)},

@@ -1,4 +1,4 @@
-"""Under fire: SIGKILL at every point of every step, a full disk, a store that cannot be written to."""
+"""Faults: SIGKILL at every point of every step, a full disk, a read-only store, a clock set back, a storage that vanishes."""
 
 import datetime
 import os
@@ -21,7 +21,7 @@ from phrasemodels.data.store.store import Store
 SETTINGS = ("train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
             "recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10")  # fmt: skip
 
-# One process imports everything, and forks a child for each kill, so that a kill costs what it destroys and no imports.
+# One process imports everything and forks a child for each kill, so that a kill does not cost the time of imports.
 MATRIX = """
 import hashlib, json, os, signal, sys
 from pathlib import Path
@@ -39,7 +39,7 @@ def reached(step, point):
         os.kill(os.getpid(), signal.SIGKILL)
 
 def watch():
-    # the points are where a step begins, where its files are written, its manifest is, and where it counts
+    # the points: before a step, after its files are written, after its manifest is written, after it is published
     make, write, replace, save = stores.Store._make, stores.write_durably, os.replace, train.save
     stack = []
     def _make(self, step, *rest):
@@ -59,15 +59,15 @@ def watch():
         reached(stack[-1], f"checkpoint {progress.step}")
     stores.Store._make, stores.write_durably, train.save = _make, write_durably, saving
 
-def run(folder, kill, told=None):
-    # (signal, 0) of a child that runs the pipeline and is killed at a point
+def run(folder, kill, points_file=None):
+    # run the pipeline in a child that is killed at a point; return the child's wait status
     global victim
     if (child := os.fork()) == 0:
         victim = kill
         watch()
         stores.Store(folder).open().run(chosen.steps(0).scored)
-        if told:
-            told.write_text(json.dumps(points))
+        if points_file:
+            points_file.write_text(json.dumps(points))
         os._exit(0)
     return os.waitpid(child, 0)[1]
 
@@ -91,7 +91,7 @@ print(len(matrix), "kills,", len(content(root / "killed")), "files, the same byt
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_killed_at_every_point_of_every_step_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
+def test_a_pipeline_killed_at_every_point_ends_with_the_same_bytes(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MATRIX, str(tmp_path), *SETTINGS]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=3000)
     print(done.stdout)
@@ -119,7 +119,7 @@ print(sorted(str(p) for p in Path(sys.argv[1]).rglob("text")))
 
 @pytest.mark.skipif(not ISOLATED, reason="needs a mount namespace")
 @pytest.mark.parametrize(
-    ("options", "size", "said"),
+    ("options", "size", "message"),
     [
         (
             "size=200k",
@@ -130,32 +130,32 @@ print(sorted(str(p) for p in Path(sys.argv[1]).rglob("text")))
         ("size=200k", 10, "made"),
     ],
 )
-def test_a_full_or_read_only_disk_is_said_and_leaves_nothing_half_written(tmp_path, options, size, said) -> None:
+def test_a_full_or_read_only_disk_is_named_and_leaves_no_partial_file(tmp_path, options, size, message) -> None:
     script = f'mount -t tmpfs -o {options} none "{tmp_path}" && exec "$@"'
     command = ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", WRITE, str(tmp_path), str(size)]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
-    message, left = done.stdout.splitlines()
-    assert re.search(said, message), done.stdout + done.stderr
-    assert (left == "[]") == (said != "made")
+    printed, left = done.stdout.splitlines()
+    assert re.search(message, printed), done.stdout + done.stderr
+    assert (left == "[]") == (message != "made")
     assert os.listdir(tmp_path) == []
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    ("trainings", "said"),
+    ("trainings", "results"),
     [
         (["--workers", "0"], ["the same bits"]),
         pytest.param(["--workers", "1", "--workers", "2"], ["the same bits"] * 2, marks=pytest.mark.slow),
         pytest.param(["--workers", "2", "--then", "1"], ["weights differ by"], marks=pytest.mark.slow),
     ],
 )
-def test_users_can_prove_that_a_killed_training_goes_on(cli, trainings: list[str], said: list[str]) -> None:
+def test_selftest_resume_passes(cli, trainings: list[str], results: list[str]) -> None:
     done = cli("selftest", "resume", *trainings, "--seed", "1", timeout=1700)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert len(lines) == len(said)
-    for line, words in zip(lines, said, strict=True):
+    assert len(lines) == len(results)
+    for line, words in zip(lines, results, strict=True):
         assert re.search(rf"killed at step \d+ of 60, went on with .*{words}", line)
 
 
@@ -166,7 +166,7 @@ checkpoints.resume = lambda folder, model, *rest: (checkpoints.Progress(), check
 """
 
 
-def test_a_training_that_begins_anew_is_no_proof_although_its_bits_are_the_same(cli, tmp_path: Path) -> None:
+def test_selftest_resume_fails_if_a_training_starts_anew_although_its_bits_are_the_same(cli, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(FORGETFUL)
     path = os.pathsep.join([str(tmp_path), str(PROJECT)])
     done = cli("selftest", "resume", "--workers", "0", "--seed", "1", PYTHONPATH=path)
@@ -179,7 +179,7 @@ def write(job: Job, settings: str) -> dict[str, Any]:
     return {}
 
 
-def test_a_clock_that_is_set_back_costs_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_set_back_loses_no_artifact(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Step(write, "first", "a")
     store.run(first)
     before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=3650)
@@ -196,12 +196,12 @@ def test_a_clock_that_is_set_back_costs_nothing(store: Store, monkeypatch: pytes
     assert store.find(first) and store.find(second)
     with lease(store, [first.key]):
         assert leased_keys(store) == {first.key}
-        assert collect(store) == [], "what was made later than now was made lately"
+        assert collect(store) == [], "artifacts from the future are recent"
     monkeypatch.undo()
     assert store.find(first) and store.find(second)
 
 
-def test_a_storage_that_goes_away_under_way_and_comes_back(tmp_path: Path) -> None:
+def test_a_step_whose_storage_vanished_is_published_once_it_is_back(tmp_path: Path) -> None:
     there, gone, made = tmp_path / "s3", tmp_path / "gone", []
 
     def cut(job: Job, settings: None) -> dict[str, Any]:
@@ -213,10 +213,10 @@ def test_a_storage_that_goes_away_under_way_and_comes_back(tmp_path: Path) -> No
     store = Store(tmp_path / "near", ObjectStorage(there.as_uri())).open()
     with pytest.raises(OSError, match=r"object storage file:.* does not work"):
         store.run(Step(cut, "cut"))
-    assert not list(store.artifacts()), "what nobody else can see does not count"
+    assert not list(store.artifacts()), "an artifact that is not published does not count"
     there.unlink()
     gone.rename(there)
     assert store.run(Step(cut, "cut")).file("text").read_text() == "text"
-    assert len(made) == 1, "it had only to be published"
+    assert len(made) == 1, "the step ran once; only its publication was repeated"
     other = Store(tmp_path / "far", ObjectStorage(there.as_uri())).open()
     assert other.find(Step(cut, "cut"))

@@ -1,7 +1,7 @@
-"""The kill matrix: at every stage, at three moments, SIGKILL of every kind of process of a cluster.
+"""The kill matrix: at every stage, at three moments, SIGKILL to every kind of process of a cluster.
 
-The run, or its next start, ends with the bytes of one that nothing happened to, and with each row of MLflow once.
-PM_RUNS="000: Ray worker" is one of the runs; PM_STORE=s3://phrases keeps their stores on the place's object storage.
+The run, or a later start of it, must end with the bytes of an undisturbed run, and with each row in MLflow once.
+PM_RUNS="000: Ray worker" restricts the matrix to one of its runs; PM_STORE=s3://phrases keeps the stores on object storage.
 """
 
 import gzip
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cluster import Place, begin, told, until
+from cluster import Place, begin, logs, until
 from conftest import PROJECT, copy_project
 from points import MOMENTS, PIDS, PLAN
 
@@ -31,7 +31,7 @@ from phrasemodels.tasks.train.loop import HISTORY
 
 
 class Work(NamedTuple):
-    """A table of one row, and the stages of it at which something is killed."""
+    """A table of one row, and its stages at which processes are killed."""
 
     command: tuple[str, ...]
     settings: tuple[str, ...]
@@ -51,7 +51,7 @@ WORK = {
         ("fetch_corpus", "read_split", "tokenise", "tokenise_shard", "vocabulary", "phrases", "phrase_shard", "train",
          "checkpoint", "translate", "score_translations", "log", "compare", "report"),
     ),
-    # a parser is trained, and plants trees in actors
+    # a parser is trained and adds trees to records, in Ray actors
     "001": Work(
         ("--paper", "001", "--table", "phrases", "--profile", "sample", "--row", "own-parser"),
         (*TRAIN, *SIZE, *(f"recipe.parsed.parser.{setting}" for setting in (*TRAIN, *SIZE))),
@@ -61,9 +61,9 @@ WORK = {
 WORKERS = ("Ray worker", "Train worker")
 SERVICES = {"raylet": "node-1", "Prefect server": "prefect", "MLflow server": "mlflow", "Postgres": "postgres"}
 OTHERS = ("driver", *SERVICES)
-# at least, of the points: workers at those of stages that they are in; of the others one may just be coming back
+# the least number of kills of each run: a worker is killed only at stages that it runs
 KILLS = {"000: Ray worker": 10, "000: Train worker": 3, "001: Ray worker": 3}
-# together every victim at every point
+# together, the runs kill every victim at every point
 RUNS = [*KILLS, *(f"{work}: others from {victim}" for work in WORK for victim in OTHERS)]
 LINES = {"train": 60, "val": 10, "test_2016_flickr": 10}
 NOBODY, MOST_STARTS = "nobody", 60
@@ -76,7 +76,7 @@ pytestmark = [
 
 
 def plan(name: str) -> dict[str, str]:
-    """Who is killed where in a run: a kind of worker at every point, or the others in turn, beginning with one."""
+    """Return the victim at each point of a run: one kind of worker at every point, or the other victims in turn."""
     work, who = name.split(": ")
     points = WORK[work].points
     if who in WORKERS:
@@ -88,7 +88,7 @@ def plan(name: str) -> dict[str, str]:
 
 
 def small_project(folder: Path) -> Path:
-    """A copy of the project whose Multi30k has a few made-up lines, and which the points are built into."""
+    """Make a copy of the project with the points built in, and with a Multi30k of a few made-up lines; return its folder."""
     copy_project(folder / "project", "results")
     shutil.copy(PROJECT / "tests" / "points.py", folder / "project" / "sitecustomize.py")
     manifest = folder / "project" / "data" / "manifests" / "multi30k.toml"
@@ -113,7 +113,7 @@ def small_project(folder: Path) -> Path:
 
 
 class Watchman(threading.Thread):
-    """Starts again what has been killed, and says who is alive and answers."""
+    """Restarts services that were killed, and writes the ids of those that answer to the file PIDS."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(daemon=True)
@@ -142,7 +142,7 @@ class Watchman(threading.Thread):
         return int((found.split() or ["0"])[0])
 
     def answers(self, name: str) -> bool:
-        """A log or a file of process ids that is gone, or empty, is of a program that is just being started again."""
+        """Return whether a service answers. While it restarts, its log or its file of process ids is missing or empty."""
         at = {"prefect": f"{self.place.environment['PREFECT_API_URL']}/health",
               "mlflow": f"{self.place.environment['PHRASEMODELS_MLFLOW_URI']}/health"}  # fmt: skip
         try:
@@ -180,7 +180,7 @@ def write_plan(here: Place, name: str) -> None:
 
 
 def completed(here: Place, watchman: Watchman, name: str) -> int:
-    """How many starts it took."""
+    """Start a run until it completes; return the number of starts."""
     work = WORK[name.split(": ")[0]]
     command = ("reproduce", *work.command, "--seeds", "1", *(w for s in work.settings for w in ("--set", s)))
     folder = store_of(here, name)
@@ -196,7 +196,7 @@ def completed(here: Place, watchman: Watchman, name: str) -> int:
             watchman.driver = 0
         if not ended:
             return start
-    raise AssertionError(f"killing {name}: it does not end\n{told(here)}")
+    raise AssertionError(f"killing {name}: it does not end\n{logs(here)}")
 
 
 def store_of(here: Place, name: str) -> Path:
@@ -209,7 +209,7 @@ def content(folder: Path) -> dict[str, str]:
 
 
 def rows_once(here: Place) -> None:
-    """The runs of MLflow have ended, each row is there once; then they are removed."""
+    """Check that all runs in MLflow have finished and have each row once; then remove them."""
     client = Tracker(here.environment["PHRASEMODELS_MLFLOW_URI"]).client()
     runs = client.search_runs([e.experiment_id for e in client.search_experiments()])
     assert sorted(run.data.tags["phrasemodels.kind"] for run in runs) == ["table", "training"]
@@ -222,7 +222,7 @@ def rows_once(here: Place) -> None:
         client.delete_run(run.info.run_id)
 
 
-def test_whoever_is_killed_wherever_the_bytes_and_the_rows_are_the_same(place: Place, monkeypatch) -> None:
+def test_a_run_ends_with_the_same_bytes_and_rows_whatever_is_killed_at_any_point(place: Place, monkeypatch) -> None:
     for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
         monkeypatch.setenv(name, place.environment[name])
     watchman = Watchman(place)
@@ -243,7 +243,7 @@ def test_whoever_is_killed_wherever_the_bytes_and_the_rows_are_the_same(place: P
 
 
 def one_run(place: Place, watchman: Watchman, name: str) -> dict[str, str]:
-    """Start it until it has ended; what happened at each point."""
+    """Run one line of the matrix until it completes; return what happened at each point."""
     work = name.split(": ")[0]
     undisturbed = f"{work}: {NOBODY}"
     write_plan(place, name)
@@ -256,12 +256,12 @@ def one_run(place: Place, watchman: Watchman, name: str) -> dict[str, str]:
     assert not list((store_of(place, name) / "work").iterdir())
     kills = [*seen.values()].count("killed")
     print(f"{name}: {kills} kills, {starts} starts, {time.monotonic() - began:.0f} s", flush=True)
-    assert kills >= KILLS.get(name, len(plan(name)) * 6 // 7), f"{name}: too few were there to be killed"
+    assert kills >= KILLS.get(name, len(plan(name)) * 6 // 7), f"{name}: too few kills"
     return seen
 
 
 def print_matrix(cells: dict[tuple[str, str], str]) -> None:
-    """Rows are points, columns victims: x killed, and all was the same; o nobody of that kind was alive there."""
+    """Print the matrix; rows are points, columns victims. x: killed, same result. o: no such process was alive there."""
     marks = {"killed": "x", "nobody": "o", "not reached": "?"}
     victims = (*WORKERS, *OTHERS)
     print(f"{'':<32}" + "".join(f"{victim:>16}" for victim in victims))

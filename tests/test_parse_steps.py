@@ -178,7 +178,12 @@ def test_an_export_is_whole_and_never_overwrites_anything_else(
     model.export(there)
     assert {path.name for path in there.iterdir()} == {"model", "vocabulary", "card.json"}
     again, within = load(there), {path.name for path in tmp_path.iterdir()}
-    for place, said in ((there, "itself"), (there / "in", "itself"), (tmp_path, "itself"), (full, "no exported model")):
+    for place, said in (
+        (there, "itself"),
+        (there / "in", "itself"),
+        (tmp_path, "itself"),
+        (full, "not an exported model"),
+    ):
         with pytest.raises(ValueError, match=said):
             again.export(place)
     assert load(there) == again and {path.name for path in tmp_path.iterdir()} == within

@@ -1,4 +1,4 @@
-"""What runs leave: a record and a page each, for as long as somebody may ask."""
+"""Records and pages of runs: their contents, and how long they are kept."""
 
 import contextlib
 import datetime
@@ -14,7 +14,7 @@ from phrasemodels.flows.run.attempts import recorded, write
 
 
 def ended(store: Store, days: float, **values: Any) -> str:
-    """A record of a run that ended so many days ago."""
+    """Write the record of a run that ended this many days ago; return its id."""
     then = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=days)).isoformat()
     known = {"id": str(uuid4()), "title": "a table", "started": then, "ended": then, "state": "completed"}
     write(store, record := known | values)
@@ -22,7 +22,7 @@ def ended(store: Store, days: float, **values: Any) -> str:
     return record["id"]
 
 
-def test_a_run_that_failed_has_a_page_of_what_was_asked_for_and_of_its_error(store: Store) -> None:
+def test_the_page_of_a_failed_run_has_its_parameters_and_its_error(store: Store) -> None:
     run = str(uuid4())
     with contextlib.suppress(OSError), recorded(store, run, "a table", {"set": ["train.steps=<b>"]}, {}):
         raise OSError("no <room>\nand more")
@@ -33,7 +33,7 @@ def test_a_run_that_failed_has_a_page_of_what_was_asked_for_and_of_its_error(sto
     assert "train.steps=\\u003cb\\u003e" in page
 
 
-def test_a_page_of_several_tables_leads_to_theirs(store: Store) -> None:
+def test_the_page_of_several_tables_links_to_their_pages(store: Store) -> None:
     run, part = str(uuid4()), str(uuid4())
     with recorded(store, run, "3 tables", {}, {"tables": {}}) as record:
         record["tables"] |= {"one": {"run": part, "report": "x"}, "two": {"error": "too <large>"}, "three": {}}
@@ -44,14 +44,14 @@ def test_a_page_of_several_tables_leads_to_theirs(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [{"asked": [], "tables": 7}, {"tables": {"one": None}}, {"error": [1], "title": "\ud800"}]
+    "values", [{"asked": [], "tables": 7}, {"tables": {"one": None}}, {"error": [1], "title": "\ud800"}]
 )
-def test_whatever_a_record_holds_it_has_a_page(store: Store, told: dict[str, Any]) -> None:
-    run = ended(store, 0, **told)
+def test_a_record_with_unexpected_values_has_a_page(store: Store, values: dict[str, Any]) -> None:
+    run = ended(store, 0, **values)
     assert page_of(store, run).read_text().count("</html>") == 1
 
 
-def test_a_report_stays_the_page_of_its_run_unless_that_fails_later(store: Store) -> None:
+def test_the_report_is_the_page_of_its_run_unless_the_run_fails_afterwards(store: Store) -> None:
     run = str(uuid4())
     with recorded(store, run, "a table", {}, {}) as record:
         page_of(store, run).write_text("the report")
@@ -64,7 +64,7 @@ def test_a_report_stays_the_page_of_its_run_unless_that_fails_later(store: Store
     assert "MLflow does not answer" in page_of(store, run).read_text()
 
 
-def test_of_each_verdict_the_newest_run_stays_and_others_until_they_are_old(store: Store) -> None:
+def test_remove_old_keeps_recent_runs_and_the_newest_run_of_each_verdict(store: Store) -> None:
     kept, lost = "1" * 32, "2" * 32
     old = [ended(store, 9, verdicts=kept), ended(store, 8, verdicts=lost), ended(store, 8, state="failed")]
     newest, lately = ended(store, 8, verdicts=kept), ended(store, 6, state="failed")

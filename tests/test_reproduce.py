@@ -1,6 +1,6 @@
-"""The whole way, for real: the command line, a Prefect server, Ray, Ray Train, MLflow, DuckDB.
+"""`phrasemodels reproduce` from end to end, with a Prefect server, Ray, Ray Train, MLflow and DuckDB.
 
-The first run happens in a network of its own, where every packet that leaves loopback is counted.
+The first run happens in its own network namespace, where every packet that leaves loopback is counted.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ def variables(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """A finished run of two rows: one as a Ray task, one through Ray Train."""
+    """Run two rows, one as a Ray task and one on Ray Train; return the folders and the output."""
     folder = tmp_path_factory.mktemp("world")
     isolated = ["bash", str(PROJECT / "tests" / "isolated.sh"), str(folder / "packets")]
     done = subprocess.run([*isolated, *command("reproduce", *TINY, *ROWS)], env=variables(folder / "store"), cwd=folder,
@@ -63,32 +63,32 @@ def ask(world: dict, *arguments: str) -> str:
 
 
 def asked(world: dict, question: str) -> list[dict]:
-    """What `phrasemodels sql` asks, in this process."""
+    """Answer a question as `phrasemodels sql` does, in this process."""
     settings = Settings(store=world["store"])
     start_mlflow(settings)
     columns, rows = query(Store(settings.root).open(), Tracker(settings.tracking_uri), question)
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def test_nothing_leaves_loopback_nor_listens_beyond_it(world):
+def test_no_packet_leaves_loopback_and_no_socket_listens_beyond_it(world):
     assert (world["folder"] / "packets").read_text().strip() == "0"
     assert not (world["folder"] / "packets.open").read_text()
 
 
-def test_nothing_is_left_over(world):
+def test_no_process_and_no_unfinished_work_is_left(world):
     assert not subprocess.run(["pgrep", "-f", str(world["store"])], capture_output=True, text=True).stdout
     assert sorted(os.listdir(world["folder"])) == ["packets", "packets.open", "store"]
     assert not list((world["store"] / "work").iterdir())
 
 
-def test_the_table_names_published_ours_and_a_verdict(world):
+def test_the_table_shows_published_and_our_values_with_verdicts(world):
     assert "20.90" in world["stdout"]
     assert world["stdout"].count("not comparable") == 2
     assert "reproduced" not in world["stdout"], "never on stand-in data"
     report = Path(re.search(r"report:\s+(\S+)", world["stdout"])[1])
     page = report.read_text()
     assert "Generated sample corpus" in page
-    assert not re.search(r"(src|href)=[\"'](?!data:|#)", page), "the page needs nothing from elsewhere"
+    assert not re.search(r"(src|href)=[\"'](?!data:|#)", page), "the page loads no other file"
 
 
 def runs(world: dict) -> list:
@@ -100,7 +100,7 @@ def records(world: dict) -> list[dict]:
     return json.loads(ask(world, "store", "runs", "--json"))
 
 
-def test_mlflow_has_every_run_once_with_all_that_was_promised(world):
+def test_mlflow_has_every_run_once_with_its_metrics_and_files(world):
     client = MlflowClient(f"sqlite:///{world['store'] / 'mlflow' / 'mlflow.db'}")
     found = {run.info.run_name: run for run in runs(world)}
     assert len(found) == len(runs(world)) == 3
@@ -115,18 +115,18 @@ def test_mlflow_has_every_run_once_with_all_that_was_promised(world):
         assert len(run.data.tags["test_set"]) == 64
         assert {"test.bleu", "test.bleu.idiom", "test.sacrebleu"} <= run.data.metrics.keys()
         artifacts = {a.path for a in client.list_artifacts(run.info.run_id)}
-        promised = {"config.json", "scores.json", "sentences.arrow", "predictions.arrow", "learning-curve.png"}
-        assert promised <= artifacts
+        expected = {"config.json", "scores.json", "sentences.arrow", "predictions.arrow", "learning-curve.png"}
+        assert expected <= artifacts
 
 
-def test_prefect_was_told_how_far_everything_is(world):
+def test_prefect_has_the_progress_of_all_steps_and_of_single_ones(world):
     with contextlib.closing(sqlite3.connect(world["store"] / "prefect" / "prefect.db")) as prefect:
         found = dict(prefect.execute("select description, data from artifact where type = 'progress'").fetchall())
     assert [float(percent) for name, percent in found.items() if re.fullmatch(r"step (\d+) of \1", name)] == [100]
-    assert len(found) > 1, "of single steps too"
+    assert len(found) > 1, "single steps have progress too"
 
 
-def test_the_same_again_is_found_whole_and_logs_nothing_twice(world):
+def test_a_second_run_finds_all_steps_in_the_store_and_logs_nothing_twice(world):
     plan = json.loads(ask(world, "plan", *TINY, *ROWS, "--json"))
     assert [step["label"] for step in plan if not step["hit"]] == []
     before = len(runs(world))
@@ -136,10 +136,10 @@ def test_the_same_again_is_found_whole_and_logs_nothing_twice(world):
     kept = [(world["store"] / "runs" / f"{record['id']}.html").read_text() for record in records(world)]
     assert kept == [Path(again["report"]).read_text()] * 2
     assert [Path(record["report"]).read_text() for record in records(world)] == kept
-    test_mlflow_has_every_run_once_with_all_that_was_promised(world)
+    test_mlflow_has_every_run_once_with_its_metrics_and_files(world)
 
 
-def test_the_plan_says_what_changed(world):
+def test_the_plan_names_the_setting_that_changed(world):
     lines = ask(world, "plan", *TINY, *ROWS, "--set", "train.learning_rate=0.1").splitlines()
     missed = [line for line in lines if line.startswith("MISS")]
     assert len(missed) == 7
@@ -158,7 +158,7 @@ def test_the_plan_says_what_changed(world):
         ("select count(*) n from published where paper = '000' and table_ = 'Table 1'", [{"n": 5}]),
     ],
 )
-def test_sql(world, question, answer):
+def test_sql_answers(world, question, answer):
     assert asked(world, question) == answer
 
 
@@ -168,7 +168,7 @@ def test_sql_by_command_line(world):
 
 
 @pytest.mark.parametrize(("limit", "rows"), [(2, 2), (0, 0)])
-def test_an_answer_is_kept_as_parquet(world, tmp_path, limit, rows):
+def test_sql_writes_an_answer_as_parquet(world, tmp_path, limit, rows):
     question = f"select experiment, ours from verdicts limit {limit}"
     ask(world, "sql", question, "--to", str(tmp_path / "answer.parquet"))
     found = pq.read_table(tmp_path / "answer.parquet")
@@ -192,7 +192,7 @@ QUESTIONS = re.findall(r'^phrasemodels sql "(.*)"$', README, re.MULTILINE)
         (7, {"label", "rests_on", "content"}, 6),
     ],
 )
-def test_the_questions_of_the_readme(world, place, columns, rows):
+def test_the_questions_of_the_readme_have_answers(world, place, columns, rows):
     assert len(QUESTIONS) == 8
     assert all(
         re.search(rf"from {view}\b", " ".join(QUESTIONS)) for view in VIEWS.keys() - {"levels", "leaks", "published"}
@@ -207,12 +207,12 @@ def test_the_questions_of_the_readme(world, place, columns, rows):
     ["select * from read_csv('/etc/passwd')", "copy (select 1) to 'out.csv'", "install sqlite", "set enable_external_access = true",
      "attach 'x.db'", "select * from nowhere"],
 )  # fmt: skip
-def test_sql_is_locked(world, question):
+def test_sql_refuses_files_extensions_and_settings(world, question):
     with pytest.raises(ValueError, match="views: "):
         asked(world, question)
 
 
-def test_sql_that_is_refused_is_said_in_a_line(world):
+def test_a_refused_query_ends_in_one_line_and_writes_no_file(world):
     done = subprocess.run(command("sql", "copy (select 1) to 'out.csv'"), env=variables(world["store"]),
                           cwd=world["folder"], capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 1
@@ -237,15 +237,15 @@ def until_step(root: Path, step: int, process: subprocess.Popen) -> dict:
 
 
 def until_ended(root: Path) -> None:
-    """Wait until no process has this store in its environment; pytest's own limit ends a test that waits for ever."""
+    """Wait until no process has this store in its environment; pytest's timeout ends an endless wait."""
     while any(f"PHRASEMODELS_STORE={root}\0".encode() in environment for environment in environments()):
         time.sleep(0.1)
 
 
 def environments() -> Iterator[bytes]:
-    """The environment of each process of this machine."""
+    """Yield the environment of each process of this machine."""
     for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # it has ended, or is not ours
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             yield path.read_bytes()
 
 
@@ -260,7 +260,7 @@ def started(root: Path, *arguments: str) -> Iterator[subprocess.Popen]:
             process.wait()
 
 
-def test_killed_workers_and_drivers_cost_no_bit_and_no_row(tmp_path):
+def test_a_run_whose_worker_and_driver_were_killed_ends_with_the_same_bits_and_rows(tmp_path):
     more = (*TINY[:2], "--set", "train.steps=400", *TINY[4:], "--row", "phrase-k2")
     root = tmp_path / "store"
     with started(root, "reproduce", *more) as process:
@@ -269,7 +269,7 @@ def test_killed_workers_and_drivers_cost_no_bit_and_no_row(tmp_path):
         while (second := until_step(root, 0, process))["pid"] == first["pid"]:
             time.sleep(0.02)
         until_step(root, second["step"] + 60, process)
-        lost = f"worker {first['pid']} was lost; worker {second['pid']} goes on"
+        lost = f"worker {first['pid']} was lost; worker {second['pid']} continues"
         while lost not in (tmp_path / "log").read_text():
             assert process.poll() is None, "the lost worker is reported while the training goes on"
             time.sleep(0.02)
@@ -315,7 +315,7 @@ def test_killed_workers_and_drivers_cost_no_bit_and_no_row(tmp_path):
     ("row", "number"),
     [pytest.param("transformer", signal.SIGINT, marks=pytest.mark.slow), ("phrase-k2", signal.SIGTERM)],
 )
-def test_a_signal_ends_it_and_leaves_nothing_running(tmp_path, row, number):
+def test_a_signal_ends_a_run_and_leaves_no_process(tmp_path, row, number):
     root = tmp_path / "store"
     with started(root, "reproduce", *TINY[:2], "--set", "train.steps=5000", "--row", row) as process:
         until_step(root, 10, process)
@@ -326,7 +326,7 @@ def test_a_signal_ends_it_and_leaves_nothing_running(tmp_path, row, number):
 
 
 @pytest.mark.slow
-def test_more_workers_than_there_are_is_an_error_at_once(tmp_path):
+def test_more_workers_than_processors_are_refused_at_once(tmp_path):
     started_at = time.monotonic()
     done = subprocess.run(
         command("reproduce", *TINY, "--row", "phrase-k2", "--set", "train.workers=64"),

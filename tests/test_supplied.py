@@ -1,4 +1,4 @@
-"""What a user puts in by hand reaches experiments, plans and the command line: made-up files in the layouts upstream."""
+"""Files that a user supplies reach experiments, plans and the command line; the files here are made up, in upstream layouts."""
 
 import hashlib
 import json
@@ -52,7 +52,7 @@ LAYOUTS: dict[str, dict[str, str]] = {
         **{f"ASPEC-JE/{s}/{s}.txt": f"{s} ||| 1 ||| 犬 が 眠る ||| A dog sleeps .\n" for s in ("dev", "test")},
     },
 }  # fmt: skip
-ASKED = {  # corpus, experiment, overrides, rows of train and dev
+CASES = {  # corpus, experiment, overrides, rows of train and dev
     "tagging": ("penn_treebank", "000/table2/paper/transformer", (), (19, 3)),
     "sample of NLTK": (
         "nltk_treebank",
@@ -69,7 +69,7 @@ ASKED = {  # corpus, experiment, overrides, rows of train and dev
 
 @pytest.fixture
 def supplied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every layout in a folder, with manifests that promise no number of rows."""
+    """Write files of every layout to a folder, and manifests without numbers of rows; return the folder."""
     for corpus, files in LAYOUTS.items():
         for name, content in files.items():
             path = tmp_path / "supplied" / corpus / name
@@ -89,9 +89,9 @@ def named(name: str, *assignments: str) -> Experiment:
     return experiment(name, assignments)
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_experiments_read_what_was_put_in(supplied: Path, store: Store, name: str) -> None:
-    corpus, row, overrides, rows = ASKED[name]
+@pytest.mark.parametrize("name", CASES)
+def test_experiments_read_user_files(supplied: Path, store: Store, name: str) -> None:
+    corpus, row, overrides, rows = CASES[name]
     chosen = named(row, *overrides)
     with pytest.raises(
         ValueError, match=f"{corpus}: .* must be supplied by the user: .* that PHRASEMODELS_SUPPLIED names"
@@ -100,7 +100,7 @@ def test_experiments_read_what_was_put_in(supplied: Path, store: Store, name: st
     sources = Sources((supplied,), offline=True)
     found = resolved(chosen, sources)
     key = found.steps(0).scored.key
-    if rows:  # those of MSParS beside its training set have to be fetched
+    if rows:  # MSParS' dev and test sets would be downloaded
         made = [store.run(found.recipe.corpus.split(split), Executor(sources=sources)) for split in ("train", "dev")]
         assert tuple(artifact.meta["rows"] for artifact in made) == rows
         assert made[0].meta["redistributable"] == (corpus == "snli_official")
@@ -113,7 +113,7 @@ def test_experiments_read_what_was_put_in(supplied: Path, store: Store, name: st
         assert again.steps(0).scored.key != key
 
 
-def test_word_vectors(supplied: Path) -> None:
+def test_without_user_files_word_vectors_are_learned_and_not_comparable(supplied: Path) -> None:
     chosen = named("001/table4/paper/full")
     without = resolved(chosen, Sources((supplied,)))
     assert without.recipe.vectors is None and not without.comparable
@@ -125,7 +125,7 @@ def test_word_vectors(supplied: Path) -> None:
     assert found.steps(0).scored.key != without.steps(0).scored.key
 
 
-def test_folders_of_pretrained_encoders(supplied: Path) -> None:
+def test_pretrained_encoders_are_resolved_to_their_folders(supplied: Path) -> None:
     chosen, sources = named("004/table3/paper/hpsg-bert"), Sources((supplied,))
     assert chosen.model.inputs[0] == resolved(chosen, sources).model.inputs[0]
     folder = supplied / "bert-large-cased"
@@ -140,7 +140,7 @@ def test_folders_of_pretrained_encoders(supplied: Path) -> None:
     assert loaded == encoder and loaded.folder == encoder.folder and "folder" not in jsonable(encoder)
 
 
-def test_an_encoder_that_may_not_be_downloaded_is_missing(supplied: Path, tmp_path: Path, monkeypatch) -> None:
+def test_offline_a_missing_encoder_is_named(supplied: Path, tmp_path: Path, monkeypatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: asked.append(host) or [])
     settings = Settings(store=str(tmp_path / "store"), supplied=supplied, offline=True)
@@ -154,7 +154,7 @@ def test_an_encoder_that_may_not_be_downloaded_is_missing(supplied: Path, tmp_pa
     assert not asked
 
 
-def test_what_a_folder_of_an_encoder_holds_is_in_keys_and_where_it_lies_in_none(supplied: Path) -> None:
+def test_keys_depend_on_the_files_of_an_encoder_and_not_on_their_folder(supplied: Path) -> None:
     def key(folder: Path) -> str:
         return resolved(named("004/table3/paper/hpsg-bert"), Sources((folder, supplied))).steps(0).trained.key
 
@@ -173,7 +173,7 @@ def test_what_a_folder_of_an_encoder_holds_is_in_keys_and_where_it_lies_in_none(
     assert key(folder.parent) in keys - {before}
 
 
-def test_the_setting_reaches_plans_and_corpora(supplied: Path, tmp_path: Path) -> None:
+def test_plan_and_corpora_find_files_in_the_folder_of_the_setting(supplied: Path, tmp_path: Path) -> None:
     environment = {"PHRASEMODELS_SUPPLIED": str(supplied), "PHRASEMODELS_STORE": str(tmp_path / "s")}
     environment["PHRASEMODELS_OFFLINE"] = "true"
     asked = ["plan", "--paper", "000", "--table", "2", "--profile", "paper", "--seeds", "1", "--json"]

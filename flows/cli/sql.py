@@ -17,7 +17,7 @@ def sql(
     question: Annotated[
         str,
         typer.Argument(
-            help="SQL of DuckDB over runs, metrics, seeds, predictions, phrases, levels, leaks, shards, lineage, verdicts, published."
+            help="A query of DuckDB over runs, metrics, seeds, predictions, phrases, levels, leaks, shards, lineage, verdicts, published."
         ),
     ],
     to: Annotated[Path | None, typer.Option(help="Write the answer to this Parquet file.")] = None,
