@@ -54,8 +54,8 @@ def is_manifest_of(manifest: Mapping[str, Any], step: str, key: str) -> bool:
 class Store:
     """A folder of artifacts. Several processes may use it at once, and any of them may be killed at any time.
 
-    With shared storage, which several nodes use, the folder is this node's cache, and an artifact counts once it has been
-    published.
+    With shared storage, which several nodes use, the folder is this node's cache: an artifact exists for other nodes, and
+    for this one after a restart, as soon as its manifest is in the shared storage.
     """
 
     def __init__(self, root: Path, shared: "ObjectStorage | None" = None) -> None:
@@ -103,12 +103,15 @@ class Store:
         return self.root / "work" / key
 
     def find(self, step: Step, verify: bool = True) -> Artifact | None:
-        """Return the artifact of a step if it exists and is whole, and mark it as used."""
+        """Return the artifact of a step, or None if there is none, and mark it as used. verify: as in `get`."""
         return self.get(self.where(step.name, step.key), verify)
 
     def get(self, path: Path, verify: bool = True) -> Artifact | None:
-        """Return the artifact in ROOT/objects/STEP/KEY, downloaded from the shared storage if need be, and mark it as
-        used."""
+        """Return the artifact in ROOT/objects/STEP/KEY, or None, and mark it as used.
+
+        It is downloaded from the shared storage if it is missing or damaged here. verify: compare every file with its digest
+        in the manifest; without it damage is not noticed.
+        """
         artifact = self._local(path, verify)
         if artifact is None and self.shared is not None:
             with self._naming_disk():
@@ -124,7 +127,10 @@ class Store:
         return artifact if artifact is not None and is_manifest_of(artifact.manifest, *path.parts[-2:]) else None
 
     def load(self, path: Path, verify: bool = True) -> Artifact | None:
-        """Return the artifact in any folder; with verify, only if every file has the digest of the manifest."""
+        """Return the artifact in any folder, also outside the store and under any name, or None.
+
+        verify: only if every file has its digest in the manifest.
+        """
         try:
             manifest = parse_manifest((path / MANIFEST).read_bytes())
         except (FileNotFoundError, NotADirectoryError):

@@ -31,7 +31,10 @@ def _grams(heads: int) -> tuple[int, ...]:
 
 
 def _row(base: Experiment, table: str, slug: str, origin: str, system: str, variant: str, model: object) -> Experiment:
-    """A row on the data and with the training of another; origin: the paper that the system is from."""
+    """Return a row with the corpus, the recipe and the training of `base`, and a model of its own.
+
+    origin: the paper that the system is from.
+    """
     return dataclasses.replace(
         base,
         table=TableName(PAPER, table, table),
@@ -78,7 +81,11 @@ def entailment(profile: str) -> list[Experiment]:
 def translation(profile: str) -> list[Experiment]:
     """Translation: paper 000's systems, n-grams, levels of phrases, and two kinds of weights of paper 003."""
     known = paper_000.table_1(profile)
-    rows = [_row(e, "translation", e.row, e.paper, e.system, e.variant, e.model) for e in known]
+    base = dataclasses.replace(known[0], train=paper_000.PROFILES[profile].train)
+    rows = [
+        _row(dataclasses.replace(base, recipe=e.recipe), "translation", e.row, e.paper, e.system, e.variant, e.model)
+        for e in known
+    ]
     size = paper_000.PROFILES[profile].size
     widths = size.encoder
     grams = NgramEncoderConfig(**widths, gram_sizes=_grams(size.heads), phrase_layers=tuple(range(1, size.layers + 1)))
@@ -88,7 +95,7 @@ def translation(profile: str) -> list[Experiment]:
     )
     for slug, paper, system, variant, encoder in encoders:
         model = TranslationConfig(encoder, 0, 0, size.layers, size.d_ff)
-        rows.append(_row(known[0], "translation", slug, paper, system, variant, model))
+        rows.append(_row(base, "translation", slug, paper, system, variant, model))
     for slug, variant, weights in (
         ("simple", "simple attention", SoftmaxWeights),
         ("segments", "structured attention", SegmentWeights),
@@ -96,7 +103,7 @@ def translation(profile: str) -> list[Experiment]:
         recurrent = RecurrentConfig(
             LSTMEncoderConfig(size.d, size.layers), layers=size.layers, dropout=size.dropout, weights=weights
         )
-        rows.append(_row(known[0], "translation", slug, "003", "NMT", variant, recurrent))
+        rows.append(_row(base, "translation", slug, "003", "NMT", variant, recurrent))
     return [dataclasses.replace(row, answers=(Answer("bleu", None, CORPUS_BLEU),)) for row in rows]
 
 

@@ -49,8 +49,12 @@ class Profile:
 
 @dataclass(frozen=True)
 class Row:
-    """A system of a table. system, variant: its name in the paper. model: its configuration at a size. recipe: fields of
-    the profile's recipe that it replaces. baseline: the row it is tested against; empty: the first of the table."""
+    """A system of a table.
+
+    system, variant: its name in the paper. model: its configuration at a size. recipe, train: fields that it replaces in the
+    profile's recipe and training, such as {"schedule": inverse_sqrt}. baseline: the row it is tested against; empty: the
+    first of the table.
+    """
 
     slug: str
     system: str
@@ -58,6 +62,7 @@ class Row:
     model: Callable[[Size], Any]
     recipe: Mapping[str, Any] = field(default_factory=dict)
     baseline: str = ""
+    train: Mapping[str, Any] = field(default_factory=dict)
 
 
 def experiments(
@@ -74,7 +79,7 @@ def experiments(
             answers=answers(row),
             recipe=replace(chosen.recipe, **row.recipe),
             model=row.model(chosen.size),
-            train=chosen.train,
+            train=replace(chosen.train, **row.train),
             comparable=chosen.comparable,
             baseline=row.baseline,
         )

@@ -27,7 +27,7 @@ from phrasemodels.tasks.train.loop import history, train
 class Execution:
     """Runs the steps of a plan.
 
-    shards: of steps under way, how many shards are done, of how many begun.
+    shards: for each step under way, by key, the numbers of its finished and of its started shards.
     """
 
     plan: Plan
@@ -44,8 +44,11 @@ class Execution:
         return cls(plan, store, Record(plan, store, tracker, attempt), settings, sources_of(settings))
 
     def run(self, step: Step) -> Artifact:
-        """Run one step: a training on its workers, other steps of a model in one Ray task, the rest in this process, with
-        their shards fanned out over Ray."""
+        """Run one step where it belongs.
+
+        A training of the plan goes to its workers; a training that other steps need, and the steps that predict and score,
+        are one Ray task each; steps that fan out their shards run in this process and send the shards to Ray.
+        """
         pipeline = self.plan.owners.get(step.key)
         if pipeline is not None and step.make is train:
             return self._train(step, pipeline)
@@ -69,8 +72,11 @@ class Execution:
         return artifact
 
     def launch_training(self, step: Step, pipeline: Pipeline, report: Callable[[Any], None]) -> Artifact:
-        """Run a training on its workers: as one Ray task, or as a Ray Train group. The workers fetch the data and share
-        checkpoints if nodes have folders of their own."""
+        """Run a training on its workers: as one Ray task, or as a Ray Train group.
+
+        If each node has a folder of its own, the workers fetch the data from the shared storage and keep their checkpoints
+        there too.
+        """
         group = self.workers_of(pipeline)
         launch: Callable[..., None] = group or call_here
         if self.store.shared is not None:
@@ -84,9 +90,9 @@ class Execution:
     def workers_of(self, pipeline: Pipeline) -> TorchTrainerLaunch | None:
         """Return the Ray Train group of a training; None: it runs as a plain Ray task.
 
-        Starting a group takes longer than a small training. So only trainings that ask for several processors, for a GPU
-        or for a number of workers get one, those at the paper's size, and the first of a run, which shows at once whether
-        the cluster can start groups.
+        Starting a group takes longer than a small training. Three kinds of training get one: those that ask for several
+        processors, for a GPU or for a number of workers; those at the paper's size; and the first of a run, which shows at
+        once whether the cluster can start groups.
         """
         config, experiment = pipeline.experiment.train, pipeline.experiment
         asks = self.settings.workers or config.workers or config.threads > 1 or config.gpus
@@ -97,13 +103,13 @@ class Execution:
         return TorchTrainerLaunch(name, workers, config.threads, config.gpus)
 
     def check(self) -> None:
-        """ValueError, before anything is made: the cluster can never hold a training of the plan."""
+        """Check that the cluster can hold every training that is not in the store yet. ValueError: it never can."""
         for pipeline in self.plan.pipelines:
             if (group := self.workers_of(pipeline)) and not self.store.find(pipeline.trained, verify=False):
                 group.check()
 
     def finished(self) -> FinishedTable:
-        """Return the table, of which every step has run."""
+        """Return the table with its results. Every step of the plan must have run."""
         comparison, runs = self.store.run(self.plan.comparison), self.record.tracker.keys()
         return FinishedTable(self.plan.table, self.plan.pipelines, self.store, comparison, runs)
 

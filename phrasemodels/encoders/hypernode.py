@@ -21,9 +21,9 @@ from phrasemodels.layers.phrases import PhraseGraph, ZeroInit, phrase_graph
 
 
 def softmax_within(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Tensor:
-    """Attend to related nodes alone (Eq 5, reading `neg_inf`): the scores of all others are -inf.
+    """Attend to related nodes alone: the scores of all others are -inf (one interpretation of Eq 5).
 
-    q (B, h, R, dk); k, v (B, h, N, dk); each of the R query rows of the graph is related to at least one node.
+    q (B, h, R, dk); k, v (B, h, N, dk). Each of the R query rows of the graph must be related to at least one node.
     """
     if graph.band is not None:
         return hypernode_fast.softmax_over_lists(q, k, v, graph.band)
@@ -31,7 +31,7 @@ def softmax_within(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Tenso
 
 
 def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Tensor:
-    """Return softmax((QKᵀ/√dk) ∘ A)V as printed (Eq 5, reading `hadamard`). Shapes as in `softmax_within`.
+    """Return softmax((QKᵀ/√dk) ∘ A)V as Eq 5 is printed. Shapes as in `softmax_within`.
 
     An unrelated node has the score 0, hence a weight in proportion to e⁰ = 1; only padding is left out.
     """
@@ -43,11 +43,12 @@ def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Ten
 
 @dataclass(frozen=True)
 class HypernodeEncoderConfig(EncoderConfig):
-    """The switches of paper 000; each is a function or class that does one reading of the text.
+    """The encoder of paper 000. Where the paper can be interpreted in several ways, a field takes the one that is wanted.
 
-    attend: softmax_within (`neg_inf`) or softmax_hadamard. sigma: torch.sigmoid, or identity (the Linear variant).
-    readout: sigma_on_heads or sigma_on_projection. residual: AddNorm (`block`), or Replace with d_ff=0 (`literal`).
-    initialise: ZeroInit, MeanInit or LengthEmbedding. longest: number of words of the longest phrase.
+    longest: number of words of the longest phrase. attend: softmax_within or softmax_hadamard. sigma: the activation that
+    follows the second attention, torch.sigmoid, or identity (the Linear variant). readout: where it is applied, to the
+    heads (sigma_on_heads) or to their output projection (sigma_on_projection). residual: AddNorm, or Replace with d_ff=0
+    as the equations are printed. initialise: the first states of hypernodes, ZeroInit, MeanInit or LengthEmbedding.
     """
 
     longest: int = 2
@@ -66,7 +67,10 @@ class HypernodeEncoderConfig(EncoderConfig):
 
 
 class HypernodeLayer(nn.Module):
-    """U = LN(H + Drop(MultiHead(H))); V = LN(U + Drop(MultiHead'(U; A))); H' = LN(V + Drop(FFN(V)))."""
+    """One layer: U = LN(H + Drop(across(H))); V = LN(U + Drop(inside(U, A))); result LN(V + Drop(FFN(V))).
+
+    `across` is attention over all nodes (phase 1), `inside` attention to the nodes that A relates (phase 2, Eq 5).
+    """
 
     def __init__(self, config: HypernodeEncoderConfig) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 Every module maps scores (B, q, k) of k keys for each of q queries, and lengths (B), the number of real keys, to weights
 (B, q, k), which are 0 for padded keys. In trees the keys are the possible heads of the queries: q = k, and position 0 is
-the root, which has no head.
+the root, which counts as a key and has no head: its row of weights is 0.
 """
 
 from typing import Any
@@ -33,7 +33,8 @@ class SegmentWeights(nn.Module):
     """λ p_i / Σ_j p_j, with p_i = p(z_i = 1) in a linear chain of two states and λ = 2, as in the released code.
 
     Neighbours are selected together (segmental attention). State 1 has the potential s_i, state 0 has 0. `transitions`
-    (2, 2) [from, to] are learned, with an L2 penalty whose gradient is `decay` times the transitions.
+    (2, 2) [from, to] are learned. `decay` times the transitions is added to their gradient (L2 regularisation, which the
+    released code applies so, not as a term of the loss).
     """
 
     decay = 0.005
@@ -43,7 +44,7 @@ class SegmentWeights(nn.Module):
         self.transitions = nn.Parameter(torch.zeros(2, 2))
 
     def count(self, unary: Tensor, lengths: Tensor) -> Tensor:
-        """Return the potentials (C, n, 2) as they enter the score of a chain: once each."""
+        """Return the potentials of single keys (B·q, k, 2), times how often the score of a chain counts each: once."""
         return unary
 
     def normalise(self, p: Tensor) -> Tensor:
@@ -69,7 +70,10 @@ class SegmentWeights(nn.Module):
 
 
 class EdgeSegmentWeights(SegmentWeights):
-    """The score as the slides of paper 003 print it: Σ over edges of θ_i + θ_{i+1} + b, so inner keys count twice."""
+    """The score as the slides of paper 003 print it: Σ over edges (i, i+1) of θ_i + θ_{i+1} + transition.
+
+    So the potentials of all keys but the first and the last count twice. The only key of a chain of one counts once.
+    """
 
     def count(self, unary: Tensor, lengths: Tensor) -> Tensor:
         place = torch.arange(unary.shape[1], device=unary.device)
@@ -85,7 +89,7 @@ class MarginalSegmentWeights(SegmentWeights):
 
 
 class TreeWeights(nn.Module):
-    """p(i is the head of j) in projective trees with any number of root arcs (syntactic attention)."""
+    """weights[b, j, i] = p(i is the head of j) in projective trees with any number of root arcs (syntactic attention)."""
 
     trees = eisner.multi_root
 
@@ -122,7 +126,8 @@ def scores_of_heads(heads: Tensor) -> Tensor:
 def add_virtual_ends(unary: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
     """Add the transitions from a virtual start and to a virtual end to unary potentials (C, n, S).
 
-    They are the means of the columns and of the rows of `transitions` (S, S).
+    As in the released code: the start has the mean transition into each state (over rows of `transitions` (S, S) [from, to]),
+    the end the mean transition out of each state (over columns).
     """
     place = torch.arange(unary.shape[1], device=unary.device)
     first = (place == 0).to(unary.dtype)[:, None] * transitions.mean(0)

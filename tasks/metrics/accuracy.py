@@ -27,5 +27,5 @@ def by_group(groups: Sequence[str]) -> Mapping[str, NDArray[np.bool_]]:
 
 
 def accuracy_of(sums: Array) -> Array:
-    """Return the accuracy of summed (right, all) counts (..., 2)."""
-    return 100 * sums[..., 0] / sums[..., 1]
+    """Return the accuracy, in percent, of summed (right, all) counts (..., 2); it is 0 of nothing."""
+    return 100 * sums[..., 0] / np.maximum(sums[..., 1], 1)

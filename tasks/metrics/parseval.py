@@ -7,6 +7,8 @@ treebanks. Counts of sentences add up: the score of a corpus is a function of th
 from collections import Counter
 from typing import NamedTuple
 
+import numpy as np
+
 from phrasemodels.data.formats.trees import Span, Tree
 from phrasemodels.tasks.metrics.significance import Array
 
@@ -19,7 +21,7 @@ SCORED, WRONG_WORDS, NO_PARSE = "scored", "the parse has other words", "no parse
 class Brackets(NamedTuple):
     """Counts of one sentence: brackets in both trees, in the gold tree, in the parse; crossing brackets of the parse.
 
-    status: whether EVALB scores the sentence. A sentence that it does not score has zeros, and is no error.
+    status: whether EVALB scores the sentence. The counts of a sentence that it does not score are 0.
     """
 
     matched: int
@@ -57,16 +59,16 @@ def _bare(label: str) -> str:
     return EQUAL.get(bare, bare)
 
 
-def compare(gold: Tree, predicted: Tree) -> Brackets:
+def match_brackets(gold: Tree, predicted: Tree) -> Brackets:
     """Return EVALB's counts of one sentence."""
-    words, theirs = brackets(gold)
-    other_words, ours = brackets(predicted)
-    if words and not other_words:
+    gold_words, gold_spans = brackets(gold)
+    words, spans = brackets(predicted)
+    if gold_words and not words:
         return Brackets(0, 0, 0, 0, NO_PARSE)
-    if words != other_words:
+    if gold_words != words:
         return Brackets(0, 0, 0, 0, WRONG_WORDS)
-    crossing = sum(count for span, count in ours.items() if any(_cross(other, span) for other in theirs))
-    return Brackets((theirs & ours).total(), theirs.total(), ours.total(), crossing, SCORED)
+    crossing = sum(count for span, count in spans.items() if any(_cross(other, span) for other in gold_spans))
+    return Brackets((gold_spans & spans).total(), gold_spans.total(), spans.total(), crossing, SCORED)
 
 
 def _cross(one: Span, other: Span) -> bool:
@@ -81,7 +83,7 @@ class Rates(NamedTuple):
     f1: float
 
 
-def rates(matched: int, gold: int, predicted: int) -> Rates:
+def rates(matched: int, predicted: int, gold: int) -> Rates:
     """Return precision, recall and F1 of counts; a rate of nothing is 0."""
     precision, recall = (100 * matched / total if total else 0.0 for total in (predicted, gold))
     both = precision + recall
@@ -89,5 +91,5 @@ def rates(matched: int, gold: int, predicted: int) -> Rates:
 
 
 def f1_of(sums: Array) -> Array:
-    """Return the F1 of summed (matched, predicted, gold) counts (..., 3)."""
-    return 200 * sums[..., 0] / (sums[..., 1] + sums[..., 2])
+    """Return the F1, in percent, of summed (matched, predicted, gold) counts (..., 3); it is 0 where there is no bracket."""
+    return 200 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)

@@ -5,7 +5,7 @@ from collections import Counter
 import pyarrow as pa
 
 from phrasemodels.data.formats.trees import Tree, parse
-from phrasemodels.tasks.metrics.parseval import compare
+from phrasemodels.tasks.metrics.parseval import match_brackets
 
 TAGS = {"universal": "upos", "tags": "xpos"}
 
@@ -33,7 +33,7 @@ def treebank_scores(gold: pa.Table, predicted: pa.Table) -> dict[str, float]:
         if own["tree"]:
             tree = parse(own["tree"])
             found = parse(other["tree"]) if other["tree"] else Tree(tree.tokens, tree.tags, ())
-            counts = compare(tree, found._replace(tags=tree.tags))  # the treebank's tags say what is punctuation
+            counts = match_brackets(tree, found._replace(tags=tree.tags))  # the treebank's tags say what is punctuation
             right["f1"] += 2 * counts.matched
             total["f1"] += counts.gold + counts.predicted
     return {name: 100 * right[name] / count for name, count in total.items() if count}

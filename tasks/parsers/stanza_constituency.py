@@ -9,7 +9,7 @@ from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
 from phrasemodels.data.formats.trees import parse
-from phrasemodels.tasks.metrics.parseval import compare
+from phrasemodels.tasks.metrics.parseval import match_brackets
 
 
 class Evaluator:
@@ -26,7 +26,7 @@ class Evaluator:
 
     def process(self, results: Sequence[Any]) -> SimpleNamespace:
         """Return F1 over all trees, and of each tree; a result has `gold` and `predictions`."""
-        counts = [compare(parse(str(r.gold)), parse(str(_tree(r.predictions[0])))) for r in results]
+        counts = [match_brackets(parse(str(r.gold)), parse(str(_tree(r.predictions[0])))) for r in results]
         sums = [sum(getattr(c, name) for c in counts) for name in ("matched", "gold", "predicted")]
         each = [2 * c.matched / max(1, c.gold + c.predicted) for c in counts]
         whole = 2 * sums[0] / max(1, sums[1] + sums[2])

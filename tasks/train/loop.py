@@ -33,7 +33,7 @@ HISTORY = "history.json"  # of a finished training; it has seconds, so no two ar
 class Objective(ABC):
     """What a model is trained for: its examples, its loss, and the criterion that its weights are chosen by.
 
-    curve: what the criterion measures, with its unit.
+    curve: the name of the criterion with its unit, which labels its axis in plots.
     """
 
     curve: ClassVar[str]
@@ -48,11 +48,14 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, model: Any, batch: Any, smoothing: float) -> Tensor:
-        """Return the summed loss (nats) of a batch."""
+        """Return the loss (nats) of a batch, summed over the items that `count` counts."""
 
     def criterion(self, model: Any, batch: Any) -> Tensor:
-        """Return what the best weights have least of on dev, for a batch: a sum of losses or errors, of which the mean is
-        taken, or rows of (errors, count), whose shares over all batches are added up. Here: the loss without smoothing."""
+        """Return what is to be minimised on dev, for a batch. Here: the loss without smoothing.
+
+        Either a scalar, a sum over the items that `count` counts: the criterion is then their mean over all batches. Or
+        pairs (errors, total) (m, 2): the criterion is then the sum of the m shares errors / total over all batches.
+        """
         return self.loss(model, batch, 0.0)
 
     def count(self, data: Any, rows: Rows) -> int:
@@ -62,7 +65,11 @@ class Objective(ABC):
 
 @dataclass(frozen=True)
 class Training:
-    """The input of the training loop on each worker."""
+    """The input of the training loop on each worker.
+
+    train, dev: paths of shards. folder: where checkpoints and progress are written. key: of the step in the store, which
+    checkpoints must have. report: called with the history after each evaluation.
+    """
 
     objective: Objective
     model: Any
@@ -86,7 +93,7 @@ class TrainSettings:
 
 
 def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
-    """Train one model with one seed on the numbered shards job.inputs["train"] and ["dev"]; also reads ["vocabulary"].
+    """Train one model with one seed on the shards of ids job.inputs["train"] and ["dev"]; also reads ["vocabulary"].
 
     Writes model.safetensors (the best weights), config.json and history.json. ValueError: the training diverged.
     """

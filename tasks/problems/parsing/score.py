@@ -12,7 +12,7 @@ from phrasemodels.data.formats.trees import Tree, parse
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Job
 from phrasemodels.tasks.metrics.attachment import Arcs, Punctuation, attachments, penn, unicode
-from phrasemodels.tasks.metrics.parseval import WRONG_WORDS, brackets, compare, rates
+from phrasemodels.tasks.metrics.parseval import WRONG_WORDS, brackets, match_brackets, rates
 from phrasemodels.tasks.metrics.score import Score, write_scores
 from phrasemodels.tasks.prepare.sharded import read_shards
 
@@ -44,7 +44,8 @@ def score_parses(job: Job, settings: ParseScoring) -> dict[str, Any]:
 def _counts(
     gold: dict[str, Any], predicted: dict[str, Any], punctuation: Punctuation, breakdown: "Breakdown"
 ) -> tuple[list[int], ...]:
-    """Return the COUNTS of one sentence: (matched, predicted, gold) brackets, (failed, all) trees, (right, all) of the rest."""
+    """Return the COUNTS of one sentence: (matched, predicted, gold) brackets; (failed, all) trees; then, for exact trees,
+    heads, arcs and tags, (right, all)."""
     words = list(zip(gold["tokens"], gold["tags"], strict=True))
     skipped = [punctuation(*word) for word in words]
     arcs, guessed = (Arcs(row["heads"], row["relations"]) for row in (gold, predicted))
@@ -52,7 +53,7 @@ def _counts(
     failed = [int(not predicted["tree"]), 1] if gold["tree"] else [0, 0]
     if gold["tree"] and predicted["tree"]:
         trees = [parse(row["tree"])._replace(tags=tuple(gold["tags"])) for row in (gold, predicted)]
-        result = compare(*trees)
+        result = match_brackets(*trees)
         assert result.status != WRONG_WORDS, f"row {gold['id']}: the parse has other words"
         phrases, exact = [result.matched, result.predicted, result.gold], [int(result.exact), 1]
         breakdown.add_tree(*trees)
@@ -71,7 +72,7 @@ def _scores(columns: dict[str, list[list[int]]], settings: ParseScoring) -> dict
     matched, guessed, gold = sums["brackets"]
     sentences = sums["exact"][1]
     evalb = "EVALB COLLINS+S1?!, gold tags"
-    scores = {name: Score(v, evalb, sentences) for name, v in rates(matched, gold, guessed)._asdict().items()}
+    scores = {name: Score(v, evalb, sentences) for name, v in rates(matched, guessed, gold)._asdict().items()}
     rule = getattr(settings.punctuation, "__name__", "")
     shares = {
         "failed": ("failed", "trees that were not found, which EVALB leaves out"),
@@ -90,7 +91,7 @@ def _scores(columns: dict[str, list[list[int]]], settings: ParseScoring) -> dict
 
 @dataclass
 class Breakdown:
-    """(matched, gold, predicted) counts: of brackets by label and by length of the sentence, of arcs by relation."""
+    """(matched, predicted, gold) counts: of brackets by label and by length of the sentence, of arcs by relation."""
 
     labels: dict[str, list[int]] = field(default_factory=dict)
     lengths: dict[str, list[int]] = field(default_factory=dict)
@@ -98,8 +99,8 @@ class Breakdown:
 
     def add_tree(self, gold: Tree, predicted: Tree) -> None:
         """Count the brackets of a sentence that EVALB scores."""
-        (words, theirs), (_, ours) = brackets(gold), brackets(predicted)
-        for place, counter in enumerate((theirs & ours, theirs, ours)):
+        (words, expected), (_, found) = brackets(gold), brackets(predicted)
+        for place, counter in enumerate((expected & found, found, expected)):
             for span, count in counter.items():
                 self.labels.setdefault(span.label, [0, 0, 0])[place] += count
                 self.lengths.setdefault(_bucket(len(words)), [0, 0, 0])[place] += count
@@ -111,14 +112,14 @@ class Breakdown:
             if not skip:
                 own = self.relations.setdefault(relation, [0, 0, 0])
                 own[0] += (head, relation) == (guess, name)
-                own[1] += 1
-                self.relations.setdefault(name, [0, 0, 0])[2] += 1
+                own[2] += 1
+                self.relations.setdefault(name, [0, 0, 0])[1] += 1
 
     def rates(self) -> dict[str, dict[str, dict[str, float]]]:
         """Return precision, recall and F1 of each label, length and relation, with its count in the gold trees."""
         parts = {"labels": self.labels, "lengths": self.lengths, "relations": self.relations}
         return {
-            part: {name: {**rates(*counts)._asdict(), "gold": counts[1]} for name, counts in sorted(of_part.items())}
+            part: {name: {**rates(*counts)._asdict(), "gold": counts[2]} for name, counts in sorted(of_part.items())}
             for part, of_part in parts.items()
         }
 
