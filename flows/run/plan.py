@@ -44,12 +44,13 @@ def _rows(experiment: Experiment) -> list[RowSettings]:
             experiment.name,
             experiment.system,
             experiment.variant,
-            answer.cell.published if answer.cell else None,
+            answer.cell.printed if answer.cell else "",
             answer.metric,
             experiment.reason_not(answer),
             answer.statistic,
             experiment.sibling(experiment.baseline) if experiment.baseline else "",
             experiment.changed,
+            answer.exact,
         )
         for answer in experiment.answers
     ]
