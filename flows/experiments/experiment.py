@@ -133,19 +133,26 @@ class Experiment:
         return Pipeline(self, seed, steps_of(self.name, self.recipe, self.model, self.train, seed, about))
 
     @property
-    def leak(self) -> Step:
-        """The step that counts test records that stand verbatim in the training set."""
+    def leak(self) -> Step | None:
+        """The step that counts test records that stand verbatim in the training set; None: nothing is trained."""
+        if not self.recipe.trains:
+            return None
         corpus = self.recipe.corpus
         return Step(leaks, f"leaks {corpus.name}", None, {name: corpus.split(name) for name in ("train", "test")})
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The steps of one experiment with one seed, by stage."""
+    """The steps of one experiment with one seed, by stage. One that trains nothing has only the stage `scores`."""
 
     experiment: Experiment
     seed: int
     stages: Mapping[str, Step]
+
+    @property
+    def trains(self) -> bool:
+        """Whether a model is trained, which makes predictions."""
+        return self.experiment.recipe.trains
 
     @property
     def trained(self) -> Step:

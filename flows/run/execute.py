@@ -53,7 +53,7 @@ class Execution:
             artifact = self.store.find(step) or self._on_ray(step, Executor())
         else:
             artifact = self.store.run(step, Executor(map=self._map(step), sources=self.sources))
-        if pipeline is not None and step.key == pipeline.scored.key:
+        if pipeline is not None and pipeline.trains and step.key == pipeline.scored.key:
             self.record.finish(pipeline, artifact)
         return artifact
 
@@ -98,7 +98,7 @@ class Execution:
 
     def check(self) -> None:
         """ValueError, before anything is made: the cluster can never hold a training of the plan."""
-        for pipeline in self.plan.pipelines:
+        for pipeline in (p for p in self.plan.pipelines if p.trains):
             if (group := self.workers_of(pipeline)) and not self.store.find(pipeline.trained, verify=False):
                 group.check()
 

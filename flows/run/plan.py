@@ -30,7 +30,8 @@ class Plan:
     @cached_property
     def steps(self) -> list[Step]:
         """All steps, inputs first; the comparison comes last."""
-        return with_dependencies([*(experiment.leak for experiment in self.table.experiments), self.comparison])
+        leaks = [leak for experiment in self.table.experiments if (leak := experiment.leak)]
+        return with_dependencies([*leaks, self.comparison])
 
     @cached_property
     def owners(self) -> dict[str, Pipeline]:

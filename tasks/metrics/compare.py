@@ -49,11 +49,15 @@ def judge(printed: str, ours: SeedGroup | None, reason_not: str, exact: bool = F
 
 def _exactly(printed: str, value: float) -> Verdict:
     """Judge a value that does not vary by seed by the digits that are printed."""
-    said = f"{value:.10g}"
+    said = _plain(value)
     if prints_as(printed, value):
         return Verdict("reproduced", f"{said}, which prints as {printed}" if said != printed else f"it is {said}")
     direction = "higher" if value > float(printed) else "lower"
-    return Verdict(direction, f"it is {said}, which is {abs(value - float(printed)):.4g} {direction} than {printed}")
+    return Verdict(direction, f"it is {said}, which is {_plain(abs(value - float(printed)))} {direction} than {printed}")
+
+
+def _plain(value: float) -> str:
+    return f"{round(value, 4):.10g}"
 
 
 @dataclass(frozen=True)
