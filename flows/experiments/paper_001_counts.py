@@ -12,7 +12,8 @@ from phrasemodels.tasks.problems.entailment.recipe import TransferTask
 from phrasemodels.tasks.problems.entailment.suites import SUITE
 
 OTHER_PARSER = "trees by Stanza's models `gum`; the paper's are by the Stanford parser 3.5.2 (PCFG)"
-SST_TREES = "trees by Stanza's models `gum` over whole sentences; the paper counts phrases of SST as sentences, too"
+PHRASES_OF_SST = "the paper's size counts phrases of the training trees as items; ours are whole sentences"
+SST_TREES = "trees by Stanza's models `gum` over whole sentences; the paper's are by the Stanford parser, and of phrases, too"
 RANGE = {"lowest": "output_range_min", "highest": "output_range_max"}
 REGRESSION = ("SICK-R", "STS14")
 WORDS = "embed"  # word vectors, which are given and not counted
@@ -25,7 +26,8 @@ def _cell(dataset: str, metric: str, variant: str = "") -> Cell:
 def _sizes(task: TransferTask) -> tuple[Answer, ...]:
     """Records of a task, and its classes or the range of its scores."""
     kinds = RANGE if task.name in REGRESSION else {"classes": "n_classes"}
-    return tuple(exact(ours, _cell(task.name, theirs)) for ours, theirs in {"rows": "size", **kinds}.items())
+    size = exact("rows", _cell(task.name, "size"), PHRASES_OF_SST if task.name == "SST2" else "")
+    return (size, *(exact(ours, _cell(task.name, theirs)) for ours, theirs in kinds.items()))
 
 
 def sizes(profile: str) -> list[Experiment]:

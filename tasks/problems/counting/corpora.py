@@ -36,9 +36,9 @@ def count_records(job: Job, settings: Splits) -> dict[str, Any]:
     tables = {name: read_shards(job.inputs[name]) for name in settings.names if name in job.inputs}
     rows = {name: tables[name].num_rows if name in tables else 0 for name in settings.names}
     n = sum(rows.values())
-    scores = {f"rows {name}": Score(count, "records", n) for name, count in rows.items()}
+    scores = {f"rows {name}": Score(float(count), "records", n) for name, count in rows.items()}
     scores |= {f"thousands {name}": Score(count / 1000, "thousand records", n) for name, count in rows.items()}
-    scores["rows"] = Score(n, "records of all splits", n)
+    scores["rows"] = Score(float(n), "records of all splits", n)
     scores |= _labels(list(tables.values()), n)
     if TRAIN_TOKENS in job.inputs:
         scores |= _text(read_shards(job.inputs[TRAIN_TOKENS]))
@@ -50,7 +50,7 @@ def _labels(tables: list[pa.Table], n: int) -> dict[str, Score]:
     found: dict[str, Score] = {}
     if tables and all("label" in table.column_names for table in tables):
         labels = {label for table in tables for label in pc.unique(table["label"]).to_pylist()} - {""}
-        found["classes"] = Score(len(labels), "labels that occur", n)
+        found["classes"] = Score(float(len(labels)), "labels that occur", n)
     if tables and all("score" in table.column_names for table in tables):
         ranges = [pc.min_max(table["score"]).as_py() for table in tables]
         found["lowest"] = Score(min(one["min"] for one in ranges), "lowest score that occurs", n)
@@ -63,7 +63,7 @@ def _text(tokens: pa.Table) -> dict[str, Score]:
     found: dict[str, Score] = {}
     for side in ("source", "target"):
         words, n = pc.list_flatten(tokens[side]), tokens.num_rows
-        found[f"types {side}"] = Score(len(pc.unique(words)), "different tokens of train", n)
+        found[f"types {side}"] = Score(float(len(pc.unique(words))), "different tokens of train", n)
         found[f"length {side}"] = Score(len(words) / n, "tokens of a sentence of train, mean", n)
     return found
 

@@ -41,7 +41,7 @@ def count_parameters(job: Job, settings: ModelSize) -> dict[str, Any]:
     signature = f"parameters{f' without those of {settings.without}' * bool(settings.without)}, M"
     scores = {"parameters": Score(counts[0] / 1e6, signature, 0)}
     if hasattr(models[0], "width"):
-        scores["width"] = Score(models[0].width, "numbers of a sentence vector", 0)
+        scores["width"] = Score(float(models[0].width), "numbers of a sentence vector", 0)
     if settings.other is not None:
         scores["share"] = Score(100 * counts[0] / counts[1], "parameters, of those of the other model, %", 0)
         scores["increase"] = Score(100 * (counts[0] / counts[1] - 1), "parameters more than the other model has, %", 0)
