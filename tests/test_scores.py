@@ -51,27 +51,50 @@ def test_a_row_is_tested_against_a_row_of_its_own_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("published", "values", "reason", "verdict"),
+    ("printed", "values", "reason", "verdict"),
     [
-        (34.61, [34.0, 34.5, 35.0], "", "reproduced"),
-        (20.90, [34.0, 34.5, 35.0], "", "higher"),
-        (50.00, [34.0, 34.5, 35.0], "", "lower"),
-        (34.61, [34.0, 35.0], "", "not comparable"),
-        (34.61, [34.0, 34.5, 35.0], "other data", "not comparable"),
+        ("34.61", [34.0, 34.5, 35.0], "", "reproduced"),
+        ("20.90", [34.0, 34.5, 35.0], "", "higher"),
+        ("50.00", [34.0, 34.5, 35.0], "", "lower"),
+        ("34.61", [34.0, 35.0], "", "not comparable"),
+        ("34.61", [34.0, 34.5, 35.0], "other data", "not comparable"),
+        ("47.1", [47.142] * 3, "", "reproduced"),
+        ("47.10", [47.142] * 3, "", "higher"),
+        ("47.1", [47.142], "", "not comparable"),
     ],
 )
-def test_verdicts(published: float, values: list[float], reason: str, verdict: str) -> None:
-    assert judge(published, seed_group(values), reason).verdict == verdict
+def test_verdicts(printed: str, values: list[float], reason: str, verdict: str) -> None:
+    assert judge(printed, seed_group(values), reason).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("printed", "value", "verdict"),
+    [
+        ("47.1", 47.142, "reproduced"),
+        ("47.1", 47.151, "higher"),
+        ("40", 39.4, "lower"),
+        ("600", 600, "reproduced"),
+        ("9930", 9927, "lower"),
+    ],
+)
+def test_a_value_that_does_not_vary_needs_one_run_and_has_to_print_the_same(
+    printed: str, value: float, verdict: str
+) -> None:
+    for runs in (1, 3):
+        assert judge(printed, seed_group([value] * runs), "", exact=True).verdict == verdict
+        assert judge(printed, seed_group([value] * runs), "other data", exact=True).verdict == "not comparable"
+    assert judge("9930", seed_group([9927]), "", exact=True).reason == "it is 9927, which is 3 lower than 9930"
+    assert judge(printed, seed_group([value, value + 9]), "", exact=True).verdict == "not comparable", "it does vary"
 
 
 def test_a_number_without_a_run_is_not_run() -> None:
-    assert judge(1.0, None, "").verdict == "not run"
+    assert judge("1.0", None, "").verdict == "not run"
 
 
 def test_every_cell_is_one_published_number_and_only_the_papers_own_setting_is_comparable() -> None:
     assert len(published_results()) == 442
     for experiment in experiments():
-        assert all(answer.cell.published > 0 for answer in experiment.answers if answer.cell)
+        assert all(answer.cell.published >= 0 for answer in experiment.answers if answer.cell)
         assert experiment.profile == "paper" or not experiment.comparable
     assert [e.answers[0].cell.published for e in Request("000", "1", "paper", 1).resolve().experiments] == [
         20.90,

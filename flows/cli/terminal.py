@@ -67,7 +67,8 @@ def print_table(result: dict[str, Any]) -> None:
     rows = [dict.fromkeys(shown, "") | row for row in rows]
     print_rows(result["title"], [name for name in rows[0] if name not in shown] + shown, rows)
     print("because: " + "; ".join(sorted({row["reason"] for row in result["rows"]})))
-    print("seen in training: " + "; ".join(sorted(set(result["leaks"].values()))))
+    if result["leaks"]:
+        print("seen in training: " + "; ".join(sorted(set(result["leaks"].values()))))
     stages = ", ".join(
         f"{name} {seconds:.0f} s"
         for name, seconds in sorted(result["stages"].items(), key=lambda item: -item[1])

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments import (
     across,
+    counting,
     paper_000,
+    paper_000_counts,
     paper_000_tagging,
     paper_001,
+    paper_001_counts,
     paper_002,
+    paper_002_counts,
     paper_003,
     paper_003_answering,
     paper_003_syntax,
@@ -22,9 +26,12 @@ MOST_SEEDS = 1000
 PROFILES = ("sample", "laptop", "paper")
 FILES = (
     paper_000,
+    paper_000_counts,
     paper_000_tagging,
     paper_001,
+    paper_001_counts,
     paper_002,
+    paper_002_counts,
     paper_003,
     paper_003_answering,
     paper_003_syntax,
@@ -33,6 +40,12 @@ FILES = (
 )
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
     (file.PAPER, number): make for file in FILES for number, make in file.TABLES.items()
+}
+# Tables that are counted and not trained, by whether they read corpora. They have one size and need one run.
+COUNTED = {
+    (file.PAPER, number): any(experiment.recipe.data() for experiment in make(counting.PROFILE))
+    for file in (paper_000_counts, paper_001_counts, paper_002_counts)
+    for number, make in file.TABLES.items()
 }
 
 
@@ -86,12 +99,15 @@ class Request:
             raise ValueError(f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}")
         chosen = [e for e in experiments if not self.rows or e.row in self.rows]
         chosen = [overridden(experiment, *self.set) for experiment in chosen]
+        if (self.paper, self.table) in COUNTED:
+            return Table(self.paper, self.table, counting.PROFILE, tuple(chosen), (0,))
         return Table(self.paper, self.table, self.profile, tuple(chosen), tuple(range(self.seeds)))
 
 
 def experiments() -> list[Experiment]:
     """Return all experiments of all tables and profiles."""
-    return [experiment for make in TABLES.values() for profile in PROFILES for experiment in make(profile)]
+    made = (experiment for make in TABLES.values() for profile in PROFILES for experiment in make(profile))
+    return list({experiment.name: experiment for experiment in made}.values())
 
 
 def experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:

@@ -32,13 +32,18 @@ class Cell:
         """The columns that have to match."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value}
 
-    @cached_property
+    @property
     def published(self) -> float:
-        """The printed value. ValueError: no row of the file matches, or several do."""
+        """The printed value as a number."""
+        return float(self.printed)
+
+    @cached_property
+    def printed(self) -> str:
+        """The value as it is printed: its digits are its precision. ValueError: no row of the file matches, or several do."""
         matching = [row for row in published_results() if all(row[n] == value for n, value in self.wanted.items())]
         if len(matching) != 1:
             raise ValueError(f"{len(matching)} rows of data/published_results.csv match {self.wanted}: one must")
-        return float(matching[0]["value"])
+        return matching[0]["value"]
 
 
 @cache
@@ -53,13 +58,14 @@ class Answer:
     """A metric of ours and the printed number that it answers, if there is one.
 
     statistic: with it, the row is tested against its baseline. why_not: why nobody can reproduce the printed number, and
-    what ours is instead.
+    what ours is instead. exact: the value does not vary by seed, like a count of parameters.
     """
 
     metric: str
     cell: Cell | None = None
     statistic: Statistic | None = None
     why_not: str = ""
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,19 +133,26 @@ class Experiment:
         return Pipeline(self, seed, steps_of(self.name, self.recipe, self.model, self.train, seed, about))
 
     @property
-    def leak(self) -> Step:
-        """The step that counts test records that stand verbatim in the training set."""
+    def leak(self) -> Step | None:
+        """The step that counts test records that stand verbatim in the training set; None: nothing is trained."""
+        if not self.recipe.trains:
+            return None
         corpus = self.recipe.corpus
         return Step(leaks, f"leaks {corpus.name}", None, {name: corpus.split(name) for name in ("train", "test")})
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The steps of one experiment with one seed, by stage."""
+    """The steps of one experiment with one seed, by stage. One that trains nothing has only the stage `scores`."""
 
     experiment: Experiment
     seed: int
     stages: Mapping[str, Step]
+
+    @property
+    def trains(self) -> bool:
+        """Whether a model is trained, which makes predictions."""
+        return self.experiment.recipe.trains
 
     @property
     def trained(self) -> Step:

@@ -31,7 +31,7 @@ class FinishedTable:
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
-        """The outcome of each pipeline; all rows of the first seed come before the next seed."""
+        """The outcome of each pipeline that trains; all rows of the first seed come before the next seed."""
         return [
             Outcome(
                 p.experiment.name,
@@ -45,6 +45,7 @@ class FinishedTable:
                 *(self.artifact(step) for step in (p.trained, p.predicted, p.scored)),
             )
             for p in self.pipelines
+            if p.trains
         ]
 
     @property
@@ -54,8 +55,9 @@ class FinishedTable:
 
     @cached_property
     def leaks(self) -> dict[str, str]:
-        """For each experiment, how much of its test set is also in its training set."""
-        return {e.name: str(Leak(**self.artifact(e.leak).meta["leak"])) for e in self.experiments}
+        """For each experiment, that trains, how much of its test set is also in its training set."""
+        counted = {e.name: leak for e in self.experiments if (leak := e.leak)}
+        return {name: str(Leak(**self.artifact(leak).meta["leak"])) for name, leak in counted.items()}
 
     def artifact(self, step: Step) -> Artifact:
         """Return the artifact of a step of the table."""

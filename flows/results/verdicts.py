@@ -1,122 +1,121 @@
 """Verdicts: one for each printed number, with its reason and the runs that it depends on."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
 from statistics import fmean
 from typing import Any
 
 from phrasemodels.data.download.manifest import closest
-from phrasemodels.flows.experiments.catalogue import experiments
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, published_results
+from phrasemodels.flows.experiments.experiment import published_results
+from phrasemodels.flows.results.derived import derive, derived_from
+from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, impossible, tasks_of
+from phrasemodels.flows.results.not_run import answers, not_run
+from phrasemodels.flows.results.repeated import same_numbers
 from phrasemodels.flows.results.results import Result
+from phrasemodels.tasks.metrics.compare import judge, reason_not
+from phrasemodels.tasks.metrics.significance import seed_group
 
-DATA = ("dataset", "dataset statistics")  # in place of a system, in rows that describe a corpus
-AVERAGE = " AVERAGE"  # the end of the name of a dataset that stands for an average over several
-PRINTED = (
-    "paper",
-    "system",
-    "variant",
-    "dataset",
-    "split",
-    "metric",
-    "value",
-)  # equal where one number is printed twice
+VERDICTS = ("reproduced", "higher", "lower", "impossible", "not comparable", "not run")
+COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric")
+JUDGED = VERDICTS[:3]
+TRAINED, EXACT = "over the seeds of a training", "counted, by the printed digits"  # kinds of judgement
 
 
 def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]:
-    """Return a verdict for each row of published_results.csv, in its order; paper: only for this one. ValueError: no such paper."""
+    """Return a verdict for each row of published_results.csv, in its order; of one paper, if one is named.
+
+    kind: the kind of its reason, of which there are few. ValueError: there is no such paper.
+    """
     known = published_results()
     papers = {row["paper"] for row in known}
     if paper and paper not in papers:
         raise ValueError(f"no paper {paper!r}: {closest(paper, papers)}")
-    results = list(results)
-    lines = [_verdict(row, results) for row in known if not paper or row["paper"] == paper]
+    found = list(results)
+    lines = [_line(row, found) for row in known if not paper or row["paper"] == paper]
     for line in lines:
         if line["dataset"].endswith(AVERAGE):
-            line |= _averaged(line, lines)
+            line |= _averaged(line, tasks_of(line, lines))  # type: ignore[arg-type]
+    for line, kind, said in list(impossible(lines)):
+        line |= {"verdict": "impossible", "kind": kind, "reason": said}  # type: ignore[operator]
+    for line in lines:
+        del line["values"]
     return lines
 
 
-def _verdict(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
-    """Return the verdict on a printed number by the best result that answers it."""
-    same = [other for other in published_results() if all(other[name] == row[name] for name in PRINTED)]
-    best = max((r for r in results if _answers(r.answer.cell, same)), key=lambda r: r.worth, default=None)
-    line: dict[str, Any] = {k: row[k] for k in ("paper", "table", "system", "variant", "dataset", "split", "metric")}
-    line |= {"published": float(row["value"]), "notes": row["notes"]}
-    if best is None:
-        nothing: dict[str, Any] = {"ours": None, "half_width": None, "seeds": 0, "runs": []}
-        return (
-            line
-            | nothing
-            | dict.fromkeys(("source", "title", "experiment"), "")
-            | {"verdict": "not run", "reason": _why_not(row, same)}
-        )
-    ours = best.row["intervals"][best.row["metric"]]
-    return line | {
-        "ours": ours["mean"],
-        "half_width": ours["half_width"],
+def _line(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
+    """Return the line of a printed number, by the best result that answers it."""
+    same = same_numbers(row)
+    line: dict[str, Any] = {name: row[name] for name in COLUMNS}
+    line |= {"printed": row["value"], "published": float(row["value"]), "stdev": row["stdev"], "notes": row["notes"]}
+    line |= {"ours": None, "half_width": None, "seeds": 0, "runs": [], "exact": False, "values": []}
+    line |= dict.fromkeys(("source", "title", "experiment"), "")
+    best = max((r for r in results if answers(r.answer.cell, same)), key=lambda r: r.worth, default=None)
+    if best is not None:
+        return line | _answered(row["value"], best)
+    if (derived := derived_from(row)) and (made := derive(derived, results)):
+        return line | made | {"kind": TRAINED if made["verdict"] in JUDGED else made["reason"].partition("; of ")[0]}
+    verdict, reason, kind = not_run(row, same)
+    return line | {"verdict": verdict, "reason": reason, "kind": kind}
+
+
+def _answered(printed: str, best: Result) -> dict[str, Any]:
+    """Return what a result says of a printed number; it is judged by the digits of that number."""
+    metric, exact = best.row["metric"], best.answer.exact
+    values = best.row["values"][metric]
+    why_not = reason_not(best.row["stand_in"], best.row["reason_not"])
+    verdict = judge(printed, seed_group(values), why_not, exact)
+    judged = verdict.verdict in JUDGED
+    how = f" ({best.row['signatures'][metric]})" if exact and judged else ""
+    return {
+        "ours": best.row["intervals"][metric]["mean"],
+        "half_width": best.row["intervals"][metric]["half_width"],
         "seeds": len(best.row["seeds"]),
         "source": best.source,
         "title": best.title,
         "experiment": best.experiment.name,
         "runs": best.runs,
-        "verdict": best.row["verdict"],
-        "reason": best.row["reason"],
+        "exact": exact,
+        "values": values,
+        "verdict": verdict.verdict,
+        "reason": verdict.reason + how,
+        "kind": (EXACT if exact else TRAINED) if judged else verdict.reason,
     }
 
 
-def _averaged(line: dict[str, Any], lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return our average over the tasks of a printed average, if all were run, and the true average of the printed values."""
-    prefix = line["dataset"].removesuffix(AVERAGE)
-    same = ("paper", "table", "system", "variant", "metric")
-    tasks = [
-        o for o in lines if o["dataset"].startswith(prefix) and all(o[n] == line[n] for n in same) and o is not line
-    ]
+def _averaged(line: dict[str, Any], tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what is said of an average of tasks: that of ours if all of them were run, and what the printed ones give."""
     given = f"the {len(tasks)} listed tasks really give {fmean(task['published'] for task in tasks):.2f}"
-    run = [task["ours"] for task in tasks if task["ours"] is not None]
+    run = [task for task in tasks if task["ours"] is not None]
     if len(run) < len(tasks):
         return {"reason": f"{len(run)} of {len(tasks)} tasks were run; {given}"}
-    seeds = min(task["seeds"] for task in tasks)
-    return {
-        "ours": fmean(run),
-        "seeds": seeds,
-        "verdict": "not comparable",
-        "reason": f"{given}; other tasks are hidden",
-    }
-
-
-def _answers(cell: Cell | None, rows: Iterable[dict[str, str]]) -> bool:
-    """Return whether a cell matches one of these rows, which print one number in several places."""
-    wanted = cell.wanted if cell else {}
-    return bool(wanted) and any(all(row[name] == value for name, value in wanted.items()) for row in rows)
-
-
-def _why_not(row: dict[str, str], same: Sequence[dict[str, str]]) -> str:
-    """Return why a number has no run, with the command that runs it if an experiment answers it."""
-    if row["system"] in DATA:
-        return "describes the paper's own corpus"
-    if match := _experiment_for(same):
-        experiment, answer = match
-        table = experiment.table
-        command = f"no run: phrasemodels reproduce --paper {table.paper} --table {table.number} --row {experiment.row}"
-        return "; ".join(filter(None, (answer.why_not, command)))
-    return "no experiment answers it"
-
-
-def _experiment_for(same: Sequence[dict[str, str]]) -> tuple[Experiment, Answer] | None:
-    """Return the first experiment that answers a number, and its answer."""
-    return next(((e, a) for e in _experiments() for a in e.answers if _answers(a.cell, same)), None)
-
-
-@cache
-def _experiments() -> list[Experiment]:
-    return experiments()
+    ours = {"ours": fmean(task["ours"] for task in tasks), "seeds": min(task["seeds"] for task in tasks)}
+    if (line["paper"], line["metric"]) not in LISTED_AVERAGES:
+        kind = "other tasks are in the average, which are not listed"
+        return ours | {"verdict": "not comparable", "reason": f"{given}; {kind}", "kind": kind}
+    if unlike := [task for task in tasks if task["verdict"] == "not comparable"]:
+        reason = unlike[0]["reason"]
+        return ours | {"verdict": "not comparable", "reason": f"{len(unlike)} tasks: {reason}", "kind": reason}
+    group = seed_group([fmean(values) for values in zip(*(task["values"] for task in tasks), strict=False)])
+    judged = judge(line["printed"], group, "")
+    kind = TRAINED if judged.verdict in JUDGED else judged.reason
+    half = {"half_width": None if group.n < 2 else group.half_width}
+    return ours | half | {"verdict": judged.verdict, "reason": judged.reason, "kind": kind}
 
 
 def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return the number of verdicts of each kind, by paper."""
+    """Return the counts by paper and verdict; a verdict that nothing has is left out."""
     counts: dict[str, dict[str, int]] = {}
     for row in rows:
-        by_verdict = counts.setdefault(row["paper"], {})
-        by_verdict[row["verdict"]] = by_verdict.get(row["verdict"], 0) + 1
+        of = counts.setdefault(row["paper"], {})
+        of[row["verdict"]] = of.get(row["verdict"], 0) + 1
     return counts
+
+
+def reasons(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Return how many numbers have each kind of reason, by verdict; the most frequent first."""
+    counts = Counter((row["verdict"], row["kind"]) for row in rows)
+    return {
+        verdict: {kind: n for (of, kind), n in counts.most_common() if of == verdict}
+        for verdict in VERDICTS
+        if any(of == verdict for of, _ in counts)
+    }

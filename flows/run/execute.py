@@ -56,7 +56,7 @@ class Execution:
             artifact = self.store.find(step) or self._on_ray(step, Executor())
         else:
             artifact = self.store.run(step, Executor(map=self._map(step), sources=self.sources))
-        if pipeline is not None and step.key == pipeline.scored.key:
+        if pipeline is not None and pipeline.trains and step.key == pipeline.scored.key:
             self.record.finish(pipeline, artifact)
         return artifact
 
@@ -104,7 +104,7 @@ class Execution:
 
     def check(self) -> None:
         """Check that the cluster can hold every training that is not in the store yet. ValueError: it never can."""
-        for pipeline in self.plan.pipelines:
+        for pipeline in (p for p in self.plan.pipelines if p.trains):
             if (group := self.workers_of(pipeline)) and not self.store.find(pipeline.trained, verify=False):
                 group.check()
 

@@ -25,6 +25,8 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     from phrasemodels.flows.run.preflight import sources_of
     from phrasemodels.infra.settings import Settings
 
+    if not experiment.recipe.trains:
+        raise ValueError(f"{experiment.name} trains nothing: `phrasemodels count` runs it")
     settings = Settings()
     store, sources = open_store(settings), sources_of(settings)
     executor = Executor(sources=sources, report=_print_last if local else None)

@@ -30,7 +30,8 @@ class Plan:
     @cached_property
     def steps(self) -> list[Step]:
         """All steps, inputs first; the comparison comes last."""
-        return with_dependencies([*(experiment.leak for experiment in self.table.experiments), self.comparison])
+        leaks = [leak for experiment in self.table.experiments if (leak := experiment.leak)]
+        return with_dependencies([*leaks, self.comparison])
 
     @cached_property
     def owners(self) -> dict[str, Pipeline]:
@@ -44,12 +45,13 @@ def _rows(experiment: Experiment) -> list[RowSettings]:
             experiment.name,
             experiment.system,
             experiment.variant,
-            answer.cell.published if answer.cell else None,
+            answer.cell.printed if answer.cell else "",
             answer.metric,
             experiment.reason_not(answer),
             answer.statistic,
             experiment.sibling(experiment.baseline) if experiment.baseline else "",
             experiment.changed,
+            answer.exact,
         )
         for answer in experiment.answers
     ]

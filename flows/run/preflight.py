@@ -45,7 +45,7 @@ def missing_files(plan: Plan, store: Store, settings: Settings) -> list[str]:
     files = [file for known in wanted for file in missing(known, sources_of(settings))]
     mirror = settings.mirror or Path("<the folder that PHRASEMODELS_MIRROR names>")
     supplied = settings.supplied or Path("<the folder that PHRASEMODELS_SUPPLIED names>")
-    untrained = [p.experiment for p in plan.pipelines if not store.find(p.trained, verify=False)]
+    untrained = [p.experiment for p in plan.pipelines if p.trains and not store.find(p.trained, verify=False)]
     encoders = sorted({name for experiment in untrained for name in missing_encoders(experiment)})
     return [f"{mirror / file.mirror}  ({', '.join(file.urls) or 'no URL'})" for file in files] + [
         f"{supplied / name}  (a folder of the transformers library)" for name in encoders

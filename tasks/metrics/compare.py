@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job
+from phrasemodels.tasks.metrics.printed import half_unit, prints_as
 from phrasemodels.tasks.metrics.significance import Array, SeedGroup, Statistic, difference, holm, seed_group
 
 
@@ -23,42 +24,63 @@ class Verdict:
     reason: str
 
 
-def judge(published: float | None, ours: SeedGroup | None, reason_not: str) -> Verdict:
-    """Return the verdict on a published number (None: the paper has none) by our seeds (None: there is no run).
+def judge(printed: str, ours: SeedGroup | None, reason_not: str, exact: bool = False) -> Verdict:
+    """Return the verdict on a number as it is printed (empty: the paper has none) by our seeds (None: there is no run).
 
+    A printed number stands for every value that rounds to it, so half a unit of its last digit belongs to the interval.
     reason_not: why the numbers cannot be compared, such as stand-in data or a smaller size; empty if they can be.
+    exact: the value does not vary by seed, like a count: one run is enough, and it has to print the same.
     """
     if ours is None:
         return Verdict("not run", "no run of this experiment is in the store")
-    if published is None:
+    if not printed:
         return Verdict("not comparable", "; ".join(filter(None, ("the paper prints no such number", reason_not))))
     if reason_not:
         return Verdict("not comparable", reason_not)
+    if exact and not ours.deviation > 0:  # NaN of one run
+        return _exactly(printed, ours.mean)
     if ours.warning:
         return Verdict("not comparable", ours.warning)
-    if abs(published - ours.mean) <= ours.half_width:
+    if abs(float(printed) - ours.mean) <= ours.half_width + half_unit(printed):
         return Verdict("reproduced", f"the published value lies in our 95 % interval over {ours.n} seeds")
-    direction = "higher" if ours.mean > published else "lower"
-    return Verdict(direction, f"our mean is {abs(ours.mean - published):.2f} {direction} than the published value")
+    direction = "higher" if ours.mean > float(printed) else "lower"
+    return Verdict(direction, f"our mean is {abs(ours.mean - float(printed)):.2f} {direction} than the published value")
+
+
+def _exactly(printed: str, value: float) -> Verdict:
+    """Judge a value that does not vary by seed by the digits that are printed."""
+    said = _plain(value)
+    if prints_as(printed, value):
+        return Verdict("reproduced", f"{said}, which prints as {printed}" if said != printed else f"it is {said}")
+    direction = "higher" if value > float(printed) else "lower"
+    return Verdict(
+        direction, f"it is {said}, which is {_plain(abs(value - float(printed)))} {direction} than {printed}"
+    )
+
+
+def _plain(value: float) -> str:
+    return f"{round(value, 4):.10g}"
 
 
 @dataclass(frozen=True)
 class RowSettings:
-    """A row of a table: its experiment, the published number, our metric for it, and why the two cannot be compared.
+    """A row of a table: its experiment, the number as it is printed (empty: the paper has none), our metric for it, and why
+    the two cannot be compared.
 
-    statistic: with one, the row is tested against its baseline. baseline: an experiment; if it is not among the rows
+    exact: as in `judge`. statistic: with one, the row is tested against its baseline. baseline: an experiment; if it is not among the rows
     with the same metric and test set, the first of these. changed: overrides of the experiment that affect scores.
     """
 
     experiment: str
     system: str
     variant: str
-    published: float | None
+    printed: str
     metric: str
     reason_not: str
     statistic: Statistic | None = None
     baseline: str = ""
     changed: tuple[str, ...] = ()
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,19 +117,24 @@ def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
 def _row(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> dict[str, Any]:
     metrics = sorted({name for artifact in scores for name in artifact.meta["scores"]})
     values = {name: [artifact.meta["scores"][name]["value"] for artifact in scores] for name in metrics}
-    ours = seed_group(values[row.metric])
     stand_in = any(artifact.meta["stand_in"] for artifact in scores)
-    reason = "; ".join(["a stand-in, not the paper's data"] * stand_in + [row.reason_not] * bool(row.reason_not))
+    ours, reason = seed_group(values[row.metric]), reason_not(stand_in, row.reason_not)
     return {
         **{name: value for name, value in vars(row).items() if name != "statistic"},
+        "published": float(row.printed) if row.printed else None,
         "changed": list(row.changed),
         "seeds": list(seeds),
         "values": values,
         "intervals": {name: finite(asdict(seed_group(value))) for name, value in values.items()},
         "signatures": {name: scores[0].meta["scores"][name]["signature"] for name in metrics},
         "stand_in": stand_in,
-        **asdict(judge(row.published, ours, reason)),
+        **asdict(judge(row.printed, ours, reason, row.exact)),
     }
+
+
+def reason_not(stand_in: bool, other: str) -> str:
+    """Return why a row's numbers cannot be compared with the paper's: stand-in data, and another reason if there is one."""
+    return "; ".join(["a stand-in, not the paper's data"] * stand_in + [other] * bool(other))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ A printed number is its text ("47.1", "2.00"), because its digits are its precis
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 
 
@@ -53,13 +53,32 @@ def exchanged(printed: tuple[str, str], values: tuple[float, float]) -> str:
     return f"{one} and {other} are exchanged: each is the other's count" if there and not here else ""
 
 
-def no_sum(printed: str, step: float, base: float, parts: int) -> str:
-    """Say why a printed number is not `base + parts * step`, with the number of parts that it does fit, if any."""
+def no_sum(printed: str, step: float, base: float, parts: int, slack: float = 0.0) -> str:
+    """Say why a printed number is not `base + parts * step`, with the number of parts that it does fit, if any.
+
+    slack: how far the base may be from its true value, because it follows from rounded numbers.
+    """
     expected = base + parts * step
-    if prints_as(printed, expected):
+    if _reaches(printed, expected, slack):
         return ""
-    fits = [k for k in range(1, 2 * parts + 1) if prints_as(printed, base + k * step)]
+    fits = [k for k in range(1, 2 * parts + 1) if _reaches(printed, base + k * step, slack)]
     return f"{parts} layers have {expected:.2f}, not {printed}" + (f", which {fits[0]} have" if fits else "")
+
+
+def base_of(printed: Mapping[int, str], step: float) -> tuple[float, float]:
+    """Return the base of sums `base + parts * step` that print as these, by their parts, and how far it may be off.
+
+    ValueError: no base gives all of them.
+    """
+    low = max(float(text) - half_unit(text) - parts * step for parts, text in printed.items())
+    high = min(float(text) + half_unit(text) - parts * step for parts, text in printed.items())
+    if low > high:
+        raise ValueError(f"{printed} are not sums with a step of {step}")
+    return (low + high) / 2, (high - low) / 2
+
+
+def _reaches(printed: str, value: float, slack: float) -> bool:
+    return abs(float(printed) - value) <= (half_unit(printed) + slack) * (1 + 1e-9)
 
 
 def _digits(printed: str) -> int:

@@ -39,6 +39,7 @@ class Recipe(ABC):
 
     slug: ClassVar[str] = ""  # the problem in `name`
     answer_columns: ClassVar[tuple[str, str] | None] = None  # of predictions.arrow: gold answer, predicted answer
+    trains: ClassVar[bool] = True  # whether there are the stages `model` and `predictions`; if not, one run is enough
     answers_inputs: ClassVar[bool] = False  # whether predict_step, attention_step and as_text are implemented
 
     @property
@@ -52,7 +53,8 @@ class Recipe(ABC):
 
     @abstractmethod
     def stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        """Return `model`, `predictions`, `scores` and perhaps others, each after the stages that it needs."""
+        """Return `model`, `predictions`, `scores` and perhaps others, each after the stages that it needs; only `scores` if
+        nothing is trained."""
 
     def bare(self) -> Self:
         """Return the recipe without the parts that need more libraries than torch, pyarrow and sacrebleu."""

@@ -1,0 +1,92 @@
+"""Paper 001: Table 1 and the sizes of SNLI, which are counted, and the sizes of models of Table 2, which are only built."""
+
+from phrasemodels.flows.experiments.counting import CORPUS, counted, exact
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
+from phrasemodels.flows.experiments.paper_001 import PAPER, PUBLISHED_SIZE
+from phrasemodels.flows.experiments.paper_001_systems import DIVISION, SYSTEMS
+from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.problems.counting.corpora import CorpusSizeRecipe
+from phrasemodels.tasks.problems.counting.divisions import DivisionRecipe
+from phrasemodels.tasks.problems.counting.parameters import ModelSizeRecipe
+from phrasemodels.tasks.problems.entailment.recipe import TransferTask
+from phrasemodels.tasks.problems.entailment.suites import SUITE
+
+OTHER_PARSER = "trees by Stanza's models `gum`; the paper's are by the Stanford parser 3.5.2 (PCFG)"
+PHRASES_OF_SST = "the paper's size counts phrases of the training trees as items; ours are whole sentences"
+SST_TREES = (
+    "trees by Stanza's models `gum` over whole sentences; the paper's are by the Stanford parser, and of phrases, too"
+)
+RANGE = {"lowest": "output_range_min", "highest": "output_range_max"}
+REGRESSION = ("SICK-R", "STS14")
+WORDS = "embed"  # word vectors, which are given and not counted
+
+
+def _cell(dataset: str, metric: str, variant: str = "") -> Cell:
+    return Cell(PAPER, "Table 1", CORPUS, variant, metric, dataset)
+
+
+def _sizes(task: TransferTask) -> tuple[Answer, ...]:
+    """Records of a task, and its classes or the range of its scores."""
+    kinds = RANGE if task.name in REGRESSION else {"classes": "n_classes"}
+    size = exact("rows", _cell(task.name, "size"), PHRASES_OF_SST if task.name == "SST2" else "")
+    return (size, *(exact(ours, _cell(task.name, theirs)) for ours, theirs in kinds.items()))
+
+
+def sizes(profile: str) -> list[Experiment]:
+    """Table 1: sizes and outputs of the transfer tasks; and the pairs of SNLI (section 3.2) that all have at hand."""
+    table = TableName(PAPER, "1-sizes", "table1-sizes")
+    rows = [
+        counted(
+            table,
+            task.name.lower(),
+            (CORPUS, task.name),
+            CorpusSizeRecipe(task.corpus, {split: split for split in task.splits}),
+            _sizes(task),
+        )
+        for task in SUITE
+    ]
+    pairs = tuple(
+        exact(f"rows {split}", Cell(PAPER, "text 3.2", "dataset", "", "n_pairs", "SNLI", split))
+        for split in ("dev", "test")
+    )
+    snli = CorpusSizeRecipe(Corpus("snli", "official"), {"dev": "dev", "test": "test"})
+    return [*rows, counted(table, "snli", ("dataset", "SNLI"), snli, pairs)]
+
+
+def phrases(profile: str) -> list[Experiment]:
+    """Table 1: phrases and words on each level, of trees by another parser than the paper's."""
+    rows = []
+    for task in SUITE:
+        why_not = SST_TREES if task.name == "SST2" else OTHER_PARSER
+        answers = tuple(
+            exact(f"{ours} {level}", _cell(task.name, theirs, f"layer {level} of phrase division"), why_not)
+            for ours, theirs in (("phrases", "phrases_per_sentence"), ("words", "words_per_phrase"))
+            for level in DIVISION.levels
+        )
+        table, recipe = TableName(PAPER, "1-phrases", "table1-phrases"), DivisionRecipe(task.corpus, task, DIVISION)
+        rows.append(counted(table, task.name.lower(), (CORPUS, f"{task.name}, phrases"), recipe, answers))
+    return rows
+
+
+def parameters(profile: str) -> list[Experiment]:
+    """Table 2: width of the sentence vector and |θ|; and PSAN's share of the parameters of BiLSTM-Max (section 4.1)."""
+    rows = []
+    models = {row.slug: row.model(PUBLISHED_SIZE) for row in SYSTEMS}
+    for row in SYSTEMS:
+        cell = Cell(PAPER, "Table 2", row.system, row.variant, "sentence_vector_dim", "SNLI")
+        answers = (
+            exact("width", cell),
+            exact("parameters", Cell(PAPER, "Table 2", row.system, row.variant, "parameters", "SNLI")),
+        )
+        if row.system == "HConvNet":  # whose scores the paper prints as AdaSent's, which has rows of its own
+            answers = (Answer("width", exact=True), Answer("parameters", exact=True))
+        other = models["bilstm-max"] if row.slug == "psan" else None
+        if other is not None:
+            answers += (exact("share", Cell(PAPER, "text 4.1", row.system, "vs BiLSTM-Max", "parameter_ratio")),)
+        recipe = ModelSizeRecipe(other=other, without=WORDS)
+        table = TableName(PAPER, "2-parameters", "table2-parameters")
+        rows.append(counted(table, row.slug, (row.system, row.variant), recipe, answers, models[row.slug]))
+    return rows
+
+
+TABLES = {"1-sizes": sizes, "1-phrases": phrases, "2-parameters": parameters}

@@ -1,0 +1,170 @@
+"""Printed numbers that cannot be what the paper says they are, each with its arithmetic.
+
+What is known of the papers is data here; tasks/metrics/printed.py has the arithmetic. No published value is changed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from phrasemodels.tasks.metrics.printed import base_of, exchanged, no_mean, no_share, no_sum
+
+Line = Mapping[str, Any]  # a printed number: columns of data/published_results.csv, with `printed` and `exact`
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """The questions or sentences of a test or dev set, and where their number is from."""
+
+    paper: str
+    datasets: tuple[str, ...]
+    split: str
+    n: int
+    source: str
+
+
+# Percentages of these sets are shares k of n. Not among them: MR, CR, SUBJ and MPQA, whose accuracies are means over ten
+# folds; sets of tokens or brackets; facts of bAbI, which are means over ten starts.
+TEST_SETS = (
+    TestSet("001", ("TREC",), "test", 500, "TREC's test set"),
+    TestSet("001", ("MRPC",), "test", 1725, "MRPC's test set"),
+    TestSet("001", ("SICK-E",), "test", 4927, "SICK's test set"),
+    TestSet("001", ("SST2",), "test", 1821, "SST-2's test set"),
+    TestSet("001", ("SNLI",), "test", 9824, "section 3.2"),
+    TestSet("002", ("Geo",), "test", 280, "Table 1"),
+    TestSet("002", ("Atis",), "dev", 491, "Table 1"),
+    TestSet("002", ("Atis",), "test", 448, "Table 1"),
+    TestSet("002", ("MSParS (BPE6k)",), "dev", 9000, "Table 1"),
+    TestSet("002", ("MSParS (BPE6k)", "MSParS"), "test", 9000, "Table 1"),
+    TestSet("003", ("SNLI",), "test", 9824, "SNLI's test set"),
+)
+SHARES = ("accuracy", "exact match", "logic match", "denotation match")
+LITERATURE = "literature"  # the variant of a row that a paper repeats from others
+
+
+def not_a_share(line: Line, lines: Sequence[Line]) -> str:
+    """Say why an accuracy is no share of its test set. Means over runs, which have a deviation, may be any number."""
+    known = [t for t in TEST_SETS if t.paper == line["paper"] and line["dataset"] in t.datasets]
+    sets = [t for t in known if t.split == line["split"]]
+    if not sets or line["metric"] not in SHARES or line["stdev"]:
+        return ""
+    said = no_share(line["printed"], sets[0].n)
+    if line["variant"] == LITERATURE:
+        return said and f"{said} ({sets[0].source}); a row of others may be of other questions"
+    return said and f"{said} ({sets[0].source}); a mean over runs could be, and the paper speaks of none"
+
+
+# Averages stand in a row whose data set ends with this. Those of bAbI's answers have tasks 7 and 8 in them, which the slides
+# do not list, so they cannot be checked.
+AVERAGE = " AVERAGE"
+LISTED_AVERAGES = (("003", "fact sequence accuracy"),)  # paper, metric
+SAME_ROW = ("paper", "table", "system", "variant", "metric")
+
+
+def tasks_of(line: Line, lines: Sequence[Line]) -> list[Line]:
+    """Return the lines that an average is of; none for other lines."""
+    if not line["dataset"].endswith(AVERAGE):
+        return []
+    prefix = line["dataset"].removesuffix(AVERAGE)
+    row = [o for o in lines if all(o[name] == line[name] for name in SAME_ROW)]
+    return [o for o in row if o["dataset"].startswith(prefix) and not o["dataset"].endswith(AVERAGE)]
+
+
+def not_a_mean(line: Line, lines: Sequence[Line]) -> str:
+    """Say why an average is not that of the rows above it, all of which are printed."""
+    if (line["paper"], line["metric"]) not in LISTED_AVERAGES or not (tasks := tasks_of(line, lines)):
+        return ""
+    return no_mean(line["printed"], [task["printed"] for task in tasks])
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Two cells of one column, of two data sets, that may stand in each other's place."""
+
+    paper: str
+    table: str
+    metric: str
+    datasets: tuple[str, str]
+
+
+EXCHANGES = (
+    Exchange("002", "Table 1", "src_vocab_size", ("Geo", "Atis")),
+    Exchange("002", "Table 1", "src_avg_length", ("Geo", "Atis")),
+)
+
+
+def in_anothers_place(line: Line, lines: Sequence[Line]) -> str:
+    """Say that a number stands where another one belongs, once both have been counted."""
+    for pair in EXCHANGES:
+        same = {
+            o["dataset"]: o
+            for o in lines
+            if (o["paper"], o["table"], o["metric"]) == (pair.paper, pair.table, pair.metric) and _is_counted(o)
+        }
+        one, other = (same.get(dataset) for dataset in pair.datasets)
+        if one and other and line in (one, other):
+            said = exchanged((one["printed"], other["printed"]), (one["ours"], other["ours"]))
+            counts = [f"{dataset} has {round(same[dataset]['ours'], 2):g}" for dataset in pair.datasets]
+            return said and f"{said}; {', '.join(counts)}"
+    return ""
+
+
+def _is_counted(line: Line) -> bool:
+    return bool(line["exact"]) and line["verdict"] in ("reproduced", "higher", "lower")
+
+
+@dataclass(frozen=True)
+class LayerSums:
+    """Numbers of one column that are a base and as many steps as layers are named. layers: by the variant of the row.
+    step: what a layer adds, in the unit of the column."""
+
+    paper: str
+    table: str
+    metric: str
+    step: float
+    layers: Mapping[str, int]
+
+
+# Section 3.1 of paper 002: BiLSTMs of 64 to 64 (66,560 parameters), one for each of the three sizes of n-grams of a layer.
+LAYER_SUMS = (
+    LayerSums(
+        "002", "Table 4", "parameters", 3 * 66_560 / 1e6,
+        {"layers=[1]": 1, "layers=[1 - 2]": 2, "layers=[1 - 3]": 3, "layers=[1 - 6]": 6, "layers=[3-6]": 4},
+    ),
+)  # fmt: skip
+
+
+def not_the_layers(line: Line, lines: Sequence[Line]) -> str:
+    """Say why a number is not that of so many layers, by the other numbers of its column."""
+    for sums in LAYER_SUMS:
+        found = {
+            o["variant"]: o["printed"]
+            for o in lines
+            if (o["paper"], o["table"], o["metric"]) == (sums.paper, sums.table, sums.metric)
+        }
+        if found.get(line["variant"]) != line["printed"] or line["metric"] != sums.metric:
+            continue
+        others = {sums.layers[v]: text for v, text in found.items() if v != line["variant"] and v in sums.layers}
+        try:
+            base, slack = base_of(others, sums.step)
+        except ValueError:  # one of the others is wrong
+            continue
+        return no_sum(line["printed"], sums.step, base, sums.layers[line["variant"]], slack)
+    return ""
+
+
+KINDS = {
+    "no share of its test set": not_a_share,
+    "not the mean of its rows": not_a_mean,
+    "exchanged with another number": in_anothers_place,
+    "parameters of other layers": not_the_layers,
+}
+
+
+def impossible(lines: Sequence[Line]) -> Iterator[tuple[Line, str, str]]:
+    """Yield the lines whose printed number cannot be, with the kind of finding and its arithmetic."""
+    for line in lines:
+        for kind, check in KINDS.items():
+            if said := check(line, lines):
+                yield line, kind, said
+                break
