@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phrasemodels.tasks.metrics.printed import base_of, counts_of, exchanged, half_unit, no_mean, no_share, no_sum, prints_as
+from phrasemodels.tasks.metrics.printed import (
+    base_of,
+    counts_of,
+    exchanged,
+    half_unit,
+    no_mean,
+    no_share,
+    no_sum,
+    prints_as,
+)
 
 
 @pytest.mark.parametrize(("printed", "unit"), [("47.1", 0.05), ("2.00", 0.005), ("29", 0.5), ("-1.5", 0.05)])
@@ -57,6 +66,6 @@ def test_a_base_that_follows_from_rounded_sums_has_a_range() -> None:
     base, slack = base_of({1: "44.5", 2: "44.7", 3: "44.9", 6: "45.5"}, 0.19968)
     assert (base, slack) == pytest.approx((44.30112, 0.0492))
     assert no_sum("44.9", 0.19968, base, 4, slack) == "4 layers have 45.10, not 44.9, which 3 have"
-    assert no_sum("45.1", 0.19968, base, 4, slack) == no_sum("45.0", 0.19968, base, 4, slack) == ""
+    assert no_sum("45.1", 0.19968, base, 4, slack) == "" != no_sum("45.0", 0.19968, base, 4, slack)
     with pytest.raises(ValueError, match="are not sums with a step of 1"):
         base_of({1: "44.5", 2: "44.7"}, 1)

@@ -13,7 +13,9 @@ from phrasemodels.tasks.problems.entailment.suites import SUITE
 
 OTHER_PARSER = "trees by Stanza's models `gum`; the paper's are by the Stanford parser 3.5.2 (PCFG)"
 PHRASES_OF_SST = "the paper's size counts phrases of the training trees as items; ours are whole sentences"
-SST_TREES = "trees by Stanza's models `gum` over whole sentences; the paper's are by the Stanford parser, and of phrases, too"
+SST_TREES = (
+    "trees by Stanza's models `gum` over whole sentences; the paper's are by the Stanford parser, and of phrases, too"
+)
 RANGE = {"lowest": "output_range_min", "highest": "output_range_max"}
 REGRESSION = ("SICK-R", "STS14")
 WORDS = "embed"  # word vectors, which are given and not counted
@@ -72,7 +74,7 @@ def parameters(profile: str) -> list[Experiment]:
     models = {row.slug: row.model(PUBLISHED_SIZE) for row in SYSTEMS}
     for row in SYSTEMS:
         cell = Cell(PAPER, "Table 2", row.system, row.variant, "sentence_vector_dim", "SNLI")
-        answers = (
+        answers: tuple[Answer, ...] = (
             exact("width", cell),
             exact("parameters", Cell(PAPER, "Table 2", row.system, row.variant, "parameters", "SNLI")),
         )

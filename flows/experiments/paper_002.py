@@ -188,7 +188,9 @@ def table_4(profile: str) -> list[Experiment]:
             Answer(ours, Cell(PAPER, "Table 4", PHRASE, f"layers={name}", "logic match", "Atis", split), test)
             for ours, split, test in (("logic", "test", Statistic("logic", accuracy_of)), ("dev/logic", "dev", None))
         ]
-        parameters = Answer("parameters", Cell(PAPER, "Table 4", PHRASE, f"layers={name}", "parameters", "Atis"), exact=True)
+        parameters = Answer(
+            "parameters", Cell(PAPER, "Table 4", PHRASE, f"layers={name}", "parameters", "Atis"), exact=True
+        )
         slug = "layers-" + name.strip("[]").replace(" ", "")
         made.append(experiment(place, data, row, (*cells, parameters), slug))
     return made

@@ -26,7 +26,9 @@ def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: 
     """Write the results of a table's trainings in the store into a folder: scores, seeds, configurations, commit, library
     versions, and the per-sentence statistics that tests need. ValueError: a training is not in the store."""
     if not all(pipeline.trains for pipeline in pipelines):
-        raise ValueError(f"{table.title}: only trainings are kept; what is counted is counted again with `phrasemodels count`")
+        raise ValueError(
+            f"{table.title}: only trainings are kept; what is counted is counted again with `phrasemodels count`"
+        )
     scored: dict[str, list[tuple[int, Artifact, Artifact]]] = {}
     for pipeline in pipelines:
         name, score = pipeline.experiment.name, store.find(pipeline.scored)

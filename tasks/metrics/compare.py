@@ -53,7 +53,9 @@ def _exactly(printed: str, value: float) -> Verdict:
     if prints_as(printed, value):
         return Verdict("reproduced", f"{said}, which prints as {printed}" if said != printed else f"it is {said}")
     direction = "higher" if value > float(printed) else "lower"
-    return Verdict(direction, f"it is {said}, which is {_plain(abs(value - float(printed)))} {direction} than {printed}")
+    return Verdict(
+        direction, f"it is {said}, which is {_plain(abs(value - float(printed)))} {direction} than {printed}"
+    )
 
 
 def _plain(value: float) -> str:
