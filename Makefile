@@ -15,6 +15,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 reproduce: $(STAMP)
 	.venv/bin/phrasemodels reproduce
+	.venv/bin/phrasemodels count
 
 check: $(STAMP)
 	.venv/bin/ruff check .

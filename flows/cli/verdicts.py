@@ -1,4 +1,4 @@
-"""The command that judges every number that the papers printed: verdicts."""
+"""The commands that print a verdict on every printed number, and that count those which need no training."""
 
 import json
 from typing import Annotated, Any
@@ -21,7 +21,6 @@ def verdicts(
     Example: phrasemodels verdicts --paper 000
     """
     from phrasemodels.flows.results.results import all_results
-    from phrasemodels.flows.results.verdicts import summary
     from phrasemodels.flows.results.verdicts import verdicts as find
 
     rows = find(all_results(*opened()), paper)
@@ -30,8 +29,62 @@ def verdicts(
         return
     for row in rows:
         print(_line(row))
-    for name, counts in summary(rows).items():
-        print(f"paper {name}: " + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+    print_glance(rows)
+
+
+@app.command()
+def count(
+    corpora: Annotated[bool, typer.Option("--corpora", help="Count corpora, too, which are fetched.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Judge the printed numbers that need no training: parameters of models that are only built; sizes, words and phrases
+    of corpora. Then show how many of all printed numbers have which verdict.
+
+    Example: phrasemodels count --corpora
+    """
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.results.results import all_results
+    from phrasemodels.flows.results.verdicts import verdicts as find
+    from phrasemodels.flows.run.count import count as tables
+    from phrasemodels.infra.settings import Settings
+
+    made = list(tables(Settings(), corpora))
+    if as_json:
+        print(
+            json.dumps([{"title": title, "rows": rows, "missing": missing} for title, rows, missing in made], indent=1)
+        )
+        return
+    for title, rows, missing in made:
+        if missing:
+            print(f"{title}: not counted: {missing}")
+        else:
+            print_rows(title, list(_counted(rows[0])), [_counted(row) for row in rows])
+    print_glance(find(all_results(*opened())))
+
+
+def _counted(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of a counted table, as it is printed."""
+    value = f"{round(row['values'][row['metric']][0], 4):.10g}"
+    named = {"system": f"{row['system']} {row['variant']}".strip(), "metric": row["metric"]}
+    return {**named, "printed": row["printed"] or "–", "ours": value, "verdict": row["verdict"]}
+
+
+def print_glance(rows: list[dict[str, Any]]) -> None:
+    """Print how many numbers have each verdict, by paper, and with which reasons."""
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.results.verdicts import VERDICTS, reasons, summary
+
+    counts = summary(rows)
+    lines: list[dict[str, Any]] = [
+        {"paper": name, **{v: of.get(v, 0) for v in VERDICTS}, "all": sum(of.values())} for name, of in counts.items()
+    ]
+    if len(lines) > 1:
+        total = {name: sum(line[name] for line in lines) for name in (*VERDICTS, "all")}
+        lines.append({"paper": "all", **total})
+    print_rows(f"Verdicts on {len(rows)} printed numbers", ["paper", *VERDICTS, "all"], lines)
+    for verdict, found in reasons(rows).items():
+        print(f"{verdict}: " + "; ".join(f"{n} {kind}" for kind, n in found.items()))
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -40,5 +93,5 @@ def _line(row: dict[str, Any]) -> str:
     what = " ".join(part for part in (row["system"], row["variant"], row["dataset"], row["metric"]) if part)
     runs = " ".join(f"seed {run['seed']}: {run['run'] or run['train']}" for run in row["runs"] if run["train"])
     where = f"  [{row['source']}{'; ' + runs if runs else ''}]" if row["source"] else ""
-    numbers = f"{row['published']:>9g} {ours + half:>14}"
+    numbers = f"{row['printed']:>9} {ours + half:>14}"
     return f"{row['paper']} {row['table']:<14} {numbers}  {row['verdict']:<14} {what}: {row['reason']}{where}"

@@ -74,7 +74,7 @@ def parameters(profile: str) -> list[Experiment]:
     models = {row.slug: row.model(PUBLISHED_SIZE) for row in SYSTEMS}
     for row in SYSTEMS:
         cell = Cell(PAPER, "Table 2", row.system, row.variant, "sentence_vector_dim", "SNLI")
-        answers = (
+        answers: tuple[Answer, ...] = (
             exact("width", cell),
             exact("parameters", Cell(PAPER, "Table 2", row.system, row.variant, "parameters", "SNLI")),
         )

@@ -59,7 +59,9 @@ def parameters(profile: str) -> list[Experiment]:
     table, rows = TableName(PAPER, "5-parameters", "table5-parameters"), []
     transformer = _model(TRANSFORMER, MSPARS_WORDS)
     for row in (TRANSFORMER, MODELS[3], MODELS[4]):
-        answers = (exact("parameters", Cell(PAPER, "Table 5", row.system, row.variant, "parameters", "MSParS")),)
+        answers: tuple[Answer, ...] = (
+            exact("parameters", Cell(PAPER, "Table 5", row.system, row.variant, "parameters", "MSParS")),
+        )
         if row is MODELS[3]:
             answers += (exact("increase", Cell(PAPER, "text 4.3.1", PHRASE, "vs Transformer", "parameter_increase")),)
         recipe = ModelSizeRecipe(other=None if row is TRANSFORMER else transformer)

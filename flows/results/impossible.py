@@ -161,10 +161,10 @@ KINDS = {
 }
 
 
-def impossible(lines: Sequence[Line]) -> Iterator[tuple[Line, str, str]]:
-    """Yield the lines whose printed number cannot be, with the kind of finding and its arithmetic."""
-    for line in lines:
+def impossible(lines: Sequence[Line]) -> Iterator[tuple[int, str, str]]:
+    """Yield the places of lines whose printed number cannot be, with the kind of finding and its arithmetic."""
+    for place, line in enumerate(lines):
         for kind, check in KINDS.items():
             if said := check(line, lines):
-                yield line, kind, said
+                yield place, kind, said
                 break

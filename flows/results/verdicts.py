@@ -8,7 +8,7 @@ from typing import Any
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments.experiment import published_results
 from phrasemodels.flows.results.derived import derive, derived_from
-from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, impossible, tasks_of
+from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, Line, impossible, tasks_of
 from phrasemodels.flows.results.not_run import answers, not_run
 from phrasemodels.flows.results.repeated import same_numbers
 from phrasemodels.flows.results.results import Result
@@ -34,9 +34,9 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
     lines = [_line(row, found) for row in known if not paper or row["paper"] == paper]
     for line in lines:
         if line["dataset"].endswith(AVERAGE):
-            line |= _averaged(line, tasks_of(line, lines))  # type: ignore[arg-type]
-    for line, kind, said in list(impossible(lines)):
-        line |= {"verdict": "impossible", "kind": kind, "reason": said}  # type: ignore[operator]
+            line |= _averaged(line, tasks_of(line, lines))
+    for place, kind, said in list(impossible(lines)):
+        lines[place] |= {"verdict": "impossible", "kind": kind, "reason": said}
     for line in lines:
         del line["values"]
     return lines
@@ -82,7 +82,7 @@ def _answered(printed: str, best: Result) -> dict[str, Any]:
     }
 
 
-def _averaged(line: dict[str, Any], tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
     """Return what is said of an average of tasks: that of ours if all of them were run, and what the printed ones give."""
     given = f"the {len(tasks)} listed tasks really give {fmean(task['published'] for task in tasks):.2f}"
     run = [task for task in tasks if task["ours"] is not None]

@@ -7,7 +7,7 @@ from prefect import flow, runtime
 import phrasemodels.infra.environment  # noqa: F401
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.leases import lease
-from phrasemodels.flows.experiments.catalogue import TABLES
+from phrasemodels.flows.experiments.catalogue import COUNTED, TABLES
 from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.results.stores import open_store
 from phrasemodels.flows.run.attempts import recorded, write
@@ -51,7 +51,8 @@ def everything(
 
 
 def chosen(papers: list[str], tables: list[str]) -> list[tuple[str, str]]:
-    """Return (paper, table) of the tables of some papers, or of all. ValueError: a paper or table does not exist."""
+    """Return (paper, table) of the tables of some papers, or of all. Tables that read corpora only to count them have to be
+    named. ValueError: a paper or table does not exist."""
     known = {paper for paper, _ in TABLES}
     for paper in papers:
         if paper not in known:
@@ -60,4 +61,4 @@ def chosen(papers: list[str], tables: list[str]) -> list[tuple[str, str]]:
     for number in tables:
         if number not in (known_tables := {table for _, table in of_papers}):
             raise ValueError(f"no table {number!r} of these papers: {closest(number, known_tables)}")
-    return [(paper, number) for paper, number in of_papers if not tables or number in tables]
+    return [named for named in of_papers if (named[1] in tables if tables else not COUNTED.get(named, False))]

@@ -15,6 +15,7 @@ import phrasemodels.infra.environment  # noqa: F401  before prefect
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.report.counts import write_counts
 from phrasemodels.flows.report.table import write_report
 from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.run.attempts import attempt
@@ -73,7 +74,8 @@ def run_table(request: Request, plan: Plan, store: Store, settings: Settings) ->
         execution.check()
         run_steps(execution, watch)
         finished = execution.finished()
-        report = write_report(finished, page_of(store, record.attempt) if record.attempt else None)
+        write = write_report if finished.outcomes else write_counts
+        report = write(finished, page_of(store, record.attempt) if record.attempt else None)
         entry |= {"verdicts": finished.comparison.key, "stages": watch.stages()}
         record.close(finished.comparison, report)
         rows = finished.comparison.meta["rows"]

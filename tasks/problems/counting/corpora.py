@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from phrasemodels.data.store.step import Job, Step
 from phrasemodels.tasks.metrics.score import Score, write_scores
-from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, Tokeniser, tokenise
 from phrasemodels.tasks.problems.counting.parameters import NO_SENTENCES
@@ -75,18 +75,21 @@ class CorpusSizeRecipe(CountingRecipe):
     text: the tokeniser of train, whose types and lengths are counted, too; None: they are not.
     """
 
-    corpus: Corpus
+    corpus: Corpus | SampleCorpus
     splits: Mapping[str, str]
     text: Tokeniser | None = None
 
     slug: ClassVar = "size"
 
     def data(self) -> dict[str, Step]:
-        known = {ours: self.corpus.split(theirs) for ours, theirs in self.splits.items() if self.corpus.has(theirs)}
+        known = {ours: self.corpus.split(theirs) for ours, theirs in self.splits.items() if self._has(theirs)}
         if self.text is not None:
             settings, label = Tokenise(self.text, "en", "lf"), f"tokenise {self.corpus.name} train"
             known[TRAIN_TOKENS] = Step(tokenise, label, settings, {"rows": known["train"]})
         return known
+
+    def _has(self, split: str) -> bool:
+        return isinstance(self.corpus, SampleCorpus) or self.corpus.has(split)
 
     def stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
         return {"scores": Stage(count_records, Splits(tuple(self.splits)), {name: name for name in self.data()})}
