@@ -8,11 +8,11 @@ from phrasemodels.data.samples.records import Stories
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName, published_results
 from phrasemodels.flows.experiments.paper_003 import PAPER, rows_of
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
+from phrasemodels.models.fact_potentials import UnaryPotentials
 from phrasemodels.models.memory import (
     ChainConfig,
     EmbedSentence,
     HopsConfig,
-    UnaryPotentials,
     bag_of_words,
     by_position,
 )
