@@ -89,6 +89,7 @@ def test_compiled_gradients_are_finite_differences_of_the_loss(kind):
     vector, gradient, weights, gradients = fast.parameters
     step = fact_hops.gradient_of if kind in ("hops", "linear") else fact_chain.gradient_of
     for phase in (0, 1):
+
         def loss(phase=phase):
             last = phase == 0 if step is fact_hops.gradient_of else phase
             return step(weights, gradients, fast.reading, story, 0, last)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from phrasemodels.structs.kernels.compilation import COMPILE
 from phrasemodels.structs.kernels.stories import (
+    UNORDERED,
     Floats,
     Integers,
     add_facts_gradient,
@@ -70,7 +70,7 @@ class ChainReading(NamedTuple):
     counts: Floats
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def _queries(weights, keys, question, by_slots):
     """Return q^1 .. q^K (K, d) and x_i^k · q^k (K, n) from keys (K, n, d) and q^1 (d)."""
     K, n, d = keys.shape
@@ -85,7 +85,7 @@ def _queries(weights, keys, question, by_slots):
     return queries, matches
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def _pairwise(transitions, keys, matches, pairs):
     """Return the pairwise potentials (K-1, n, n), and for ROWS their exponentials; −inf where a fact follows itself."""
     K, n, _ = keys.shape
@@ -105,7 +105,7 @@ def _pairwise(transitions, keys, matches, pairs):
     return scores, exponentials
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def _unary(transitions, matches, count, pairs):
     """Return the unary potentials (K, n); with SLOTS, the mean transitions to the first and from the last fact are in them."""
     n, S = matches.shape[1], len(transitions)
@@ -117,7 +117,7 @@ def _unary(transitions, matches, count, pairs):
     return unary
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def _marginals(unary, pairwise):
     """Return p(z_k = i) (K, n) and p(z_k = i, z_{k+1} = j) (K-1, n, n)."""
     K, n = unary.shape
@@ -135,7 +135,7 @@ def _marginals(unary, pairwise):
     return np.exp(before + after - log_z), both
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def _expectation_gradient(p, both, values):
     """Return the gradient of Σ_k Σ_i p(z_k = i) values_ki (K, n) by unary (K, n) and pairwise (K-1, n, n) potentials."""
     K, n = p.shape
@@ -157,7 +157,7 @@ def _expectation_gradient(p, both, values):
     return p * (before + values + after - mean), by_pair
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def _pairwise_backward(by_key, by_match, transitions, keys, exponentials, by_pair, pairs):
     """Add the gradients of keys (K, n, d), matches (K, n) and transitions (S, S) from that of pairwise potentials."""
     n, S = keys.shape[1], len(transitions)
@@ -173,7 +173,7 @@ def _pairwise_backward(by_key, by_match, transitions, keys, exponentials, by_pai
                 add_outer(by_key[k + 1], by_pair[k, i], keys[k, i])
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def _unary_backward(by_match, transitions, by_unary, count, pairs):
     """Add the gradients of matches (K, n) and transitions (S, S) from that of unary potentials (K, n)."""
     n, S = by_unary.shape[1], len(transitions)
@@ -184,7 +184,7 @@ def _unary_backward(by_match, transitions, by_unary, count, pairs):
             transitions[S - n + i] += by_unary[-1, i] / S
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def _queries_backward(weights, gradients, made, by_key, by_match, by_query, by_slots):
     """Add the gradients of keys (K, n, d), maps and offsets; leave in by_query[0] (d) that of the embedded question."""
     for k in range(len(by_query) - 1, -1, -1):
@@ -199,7 +199,7 @@ def _queries_backward(weights, gradients, made, by_key, by_match, by_query, by_s
             add_sum(by_query[k - 1], by_query[k], weights.maps[k - 1])
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def _embedded(words, ago, stories, row, scales):
     """Return the facts of a story as each of K tables embeds them (K, n, d)."""
     out = np.empty((len(words), len(stories.facts[row]) - stories.first[row], words.shape[2]))
@@ -208,7 +208,7 @@ def _embedded(words, ago, stories, row, scales):
     return out
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def _answer_state(values, p, query):
     """Return Σ_k Σ_i p_ki o_i^k + q^K (d)."""
     state = query.copy()
@@ -217,7 +217,7 @@ def _answer_state(values, p, query):
     return state
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def _forward(weights, reading, stories, row, phase):
     """Return a Pass: all that the way back of a question needs."""
     pairs, scales = reading.pairs[phase], reading.scales
@@ -231,7 +231,7 @@ def _forward(weights, reading, stories, row, phase):
     return Pass(keys, values, queries, matches, exponentials, p, both, state)
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def gradient_of(weights, gradients, reading, stories, row, phase):
     """Add the gradient of a question's loss to the gradients; return the loss (nats)."""
     pairs, scales = reading.pairs[phase], reading.scales
@@ -256,7 +256,7 @@ def gradient_of(weights, gradients, reading, stories, row, phase):
     return loss
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def updates(parameters, reading, stories, schedule):
     """Do the updates of a schedule; return the sum of the losses (nats) before each."""
     total = 0.0
@@ -267,7 +267,7 @@ def updates(parameters, reading, stories, schedule):
     return total
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def answers(weights, reading, stories, phase):
     """Return the id of the best answer to each question (N)."""
     found = np.empty(len(stories.answers), np.int64)

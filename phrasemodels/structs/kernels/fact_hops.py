@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from phrasemodels.structs.kernels.compilation import COMPILE
 from phrasemodels.structs.kernels.stories import (
+    UNORDERED,
     Floats,
     add_facts_gradient,
     add_outer,
@@ -32,7 +32,7 @@ class HopsWeights(NamedTuple):
     ago: Floats
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def _forward(weights, scales, stories, row, linear):
     """Return memories (K+1, n, d), queries (K+1, d) and weights of facts (K, n)."""
     K, (n, d) = len(weights.words) - 1, weights.ago[0, stories.first[row] :].shape
@@ -48,7 +48,7 @@ def _forward(weights, scales, stories, row, linear):
     return memories, queries, p
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def gradient_of(weights, gradients, scales, stories, row, linear):
     """Add the gradient of a question's loss to the gradients; return the loss (nats)."""
     memories, queries, p = _forward(weights, scales, stories, row, linear)
@@ -64,15 +64,13 @@ def gradient_of(weights, gradients, scales, stories, row, linear):
             by_p = p[k] * (by_p - (p[k] * by_p).sum())
         add_outer(by_memory[k], by_p, queries[k])
         add_sum(by_query, by_p, memories[k])
-    add_sentence_gradient(
-        gradients.words[0], stories.questions[row, : stories.question_words[row]], scales, by_query
-    )
+    add_sentence_gradient(gradients.words[0], stories.questions[row, : stories.question_words[row]], scales, by_query)
     for k in range(K + 1):
         add_facts_gradient(gradients.words[k], gradients.ago[k], stories, row, scales, by_memory[k])
     return loss
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def updates(parameters, scales, stories, schedule):
     """Do the updates of a schedule; return the sum of the losses (nats) before each."""
     total = 0.0
@@ -84,7 +82,7 @@ def updates(parameters, scales, stories, schedule):
     return total
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def answers(weights, scales, stories, phase):
     """Return the id of the best answer to each question (N)."""
     found = np.empty(len(stories.answers), np.int64)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from phrasemodels.structs.kernels.compilation import COMPILE
 
+UNORDERED = COMPILE | {"fastmath": {"contract", "reassoc", "nsz"}}  # sums in any order, so that they are vectorised
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -41,7 +42,7 @@ class Schedule(NamedTuple):
     clip: float
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def add_sentence(out, words, ids, scales):
     """Add Σ_j l_j ∘ x_j to out (d): embeddings words (V, d), ids of a sentence's words, l = scales (w+1, w, d)[length]."""
     for j in range(len(ids)):
@@ -49,7 +50,7 @@ def add_sentence(out, words, ids, scales):
             out[e] += scales[len(ids), j, e] * words[ids[j], e]
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def add_sentence_gradient(words, ids, scales, gradient):
     """Add to words (V, d) the gradient of its embeddings, from the gradient (d) of an embedded sentence."""
     for j in range(len(ids)):
@@ -57,7 +58,7 @@ def add_sentence_gradient(words, ids, scales, gradient):
             words[ids[j], e] += scales[len(ids), j, e] * gradient[e]
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def embed_facts(words, ago, stories, row, scales):
     """Return the embedded facts of a story (n, d): the words of each, and the vector of its age, ago (S, d)."""
     first = stories.first[row]
@@ -68,7 +69,7 @@ def embed_facts(words, ago, stories, row, scales):
     return out
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def add_facts_gradient(words, ago, stories, row, scales, gradient):
     """Add to words (V, d) and ago (S, d) their gradients, from the gradient (n, d) of the embedded facts."""
     first = stories.first[row]
@@ -80,7 +81,7 @@ def add_facts_gradient(words, ago, stories, row, scales, gradient):
         add_sentence_gradient(words, ids, scales, gradient[i])
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def embed_question(words, stories, row, scales):
     """Return the embedded question (d)."""
     out = np.zeros(words.shape[1])
@@ -88,7 +89,7 @@ def embed_question(words, stories, row, scales):
     return out
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def products(rows, vector):
     """Return the products (n) of rows (n, d) and a vector (d)."""
     out = np.zeros(len(rows))
@@ -98,7 +99,7 @@ def products(rows, vector):
     return out
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def add_sum(out, weights, rows):
     """Add Σ_i weights_i rows_i to out (d)."""
     for i in range(len(rows)):
@@ -106,7 +107,7 @@ def add_sum(out, weights, rows):
             out[e] += weights[i] * rows[i, e]
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def add_outer(out, weights, vector):
     """Add weights_i · vector (d) to each row i of out (n, d)."""
     for i in range(len(out)):
@@ -114,7 +115,7 @@ def add_outer(out, weights, vector):
             out[i, e] += weights[i] * vector[e]
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def log_sum_exp(one, other):
     """Return log Σ_i exp(one_i + other_i) of scores (n), at least one of which is finite."""
     highest = -np.inf
@@ -126,14 +127,14 @@ def log_sum_exp(one, other):
     return np.log(total) + highest
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def softmax(scores):
     """Return the softmax of scores (n), and their log of a sum of exponentials."""
     log_sum = log_sum_exp(scores, np.zeros(len(scores)))
     return np.exp(scores - log_sum), log_sum
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def answer_loss(table, state, answer):
     """Return the cross entropy (nats) of the answer with scores table (V, d) · state (d), its gradient by the scores (V), and
     the id of the best answer."""
@@ -143,7 +144,7 @@ def answer_loss(table, state, answer):
     return log_sum - scores[answer], gradient, scores.argmax()
 
 
-@njit(**COMPILE)
+@njit(**UNORDERED)
 def descend(weights, gradient, rate, clip):
     """Do one update of SGD on weights (P), whose gradient (P) is clipped at the norm `clip`; set the gradient to 0."""
     squares = 0.0

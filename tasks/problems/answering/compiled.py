@@ -27,7 +27,7 @@ from phrasemodels.models.fact_potentials import (
     RowNormalisedPotentials,
     UnaryPotentials,
 )
-from phrasemodels.models.memory import Chain, FactEmbedding, Hops
+from phrasemodels.models.memory import Chain, Hops
 from phrasemodels.structs.kernels import fact_chain, fact_hops
 from phrasemodels.structs.kernels.fact_chain import NO_PAIRS, PRODUCTS, ROWS, SLOTS, ChainReading, ChainWeights
 from phrasemodels.structs.kernels.fact_hops import HopsWeights
@@ -92,7 +92,9 @@ class CompiledModel:
         self.parameters.vector[:] = vector
         for name, parameter in self.fields.items():
             views = getattr(self.parameters.weights, name)
-            for one, view in [(parameter, views)] if isinstance(parameter, Tensor) else zip(parameter, views):
+            for one, view in (
+                [(parameter, views)] if isinstance(parameter, Tensor) else zip(parameter, views, strict=True)
+            ):
                 one.copy_(torch.from_numpy(view))
         if self.counter is not None:
             self.counter.fill_(step)
@@ -104,16 +106,16 @@ def compiled(model: Hops | Chain, longest: int) -> CompiledModel:
     ValueError: its potentials have no compiled form.
     """
     if isinstance(model, Hops):
-        fields = _embeddings("", model.tables)
+        tables = _embeddings("", model.tables)
         scales = _scales(model.tables[0], longest)
         kernels = scales, fact_hops.updates, fact_hops.answers, model.updates, model.linear_updates
-        return CompiledModel(fields, _parameters(HopsWeights, fields), *kernels)
+        return CompiledModel(tables, _parameters(HopsWeights, tables), *kernels)
     potentials = model.potentials
     if type(potentials) not in READINGS:
         raise ValueError(f"no compiled updates for {type(potentials).__name__}: train it with trainer=train")
     pairs, counts = READINGS[type(potentials)]
-    maps = list(getattr(potentials, "maps", []))
-    fields = {
+    maps: Any = getattr(potentials, "maps", ())
+    fields: dict[str, Any] = {
         **_embeddings("key_", model.keys),
         **_embeddings("value_", model.values),
         "maps": [step.weight for step in maps],
@@ -153,7 +155,7 @@ def _parameters(kind: Callable[..., Any], fields: Mapping[str, Any]) -> Paramete
     return Parameters(vector, gradient, views(vector), views(gradient))
 
 
-def _scales(table: FactEmbedding, longest: int) -> NDArray[np.float64]:
+def _scales(table: Any, longest: int) -> NDArray[np.float64]:
     """Return l (longest+1, longest, d): what the embedding of word j of a sentence with so many words is multiplied by."""
     d = table.words.embedding_dim
     words = torch.eye(longest, dtype=torch.float64).unsqueeze(-1).expand(longest, longest, d)
@@ -227,9 +229,7 @@ def train_loop(
     best, fewest, started = (fast.parameters.vector.copy(), 0), np.inf, time.monotonic()
     for step in range(0, config.steps, config.evaluate_every):
         count = min(config.evaluate_every, config.steps - step)
-        rates = [
-            config.learning_rate * config.schedule(step + t, config.warmup, config.steps) for t in range(count)
-        ]
+        rates = [config.learning_rate * config.schedule(step + t, config.warmup, config.steps) for t in range(count)]
         rows = np.concatenate(list(itertools.islice(order, count)))
         schedule = Schedule(rows, np.array(rates), fast.phases(step, count), float(config.clip))
         loss = fast.updates(fast.parameters, fast.reading, stories, schedule)

@@ -55,7 +55,10 @@ class AnsweringRecipe(Recipe):
         data = {name: name for name in ("train", "dev", "vocabulary")}
         return {
             "model": Stage(
-                train_restarts, RestartSettings(objective, model, config, seed, self.restarts, self.trainer), data, fans_out=True
+                train_restarts,
+                RestartSettings(objective, model, config, seed, self.restarts, self.trainer),
+                data,
+                fans_out=True,
             ),
             "predictions": Stage(
                 answer,
