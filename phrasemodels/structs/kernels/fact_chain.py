@@ -22,11 +22,11 @@ from phrasemodels.structs.kernels.stories import (
     descend,
     embed_facts,
     embed_question,
-    log_sum_exp,
     products,
-    softmax,
+    softmax_into,
 )
 
+TINY = np.finfo(np.float64).tiny
 NO_PAIRS, PRODUCTS, ROWS, SLOTS = range(4)  # what the pairwise potentials are; see ChainReading
 
 
@@ -88,20 +88,21 @@ def _queries(weights, keys, question, by_slots):
 @njit(**UNORDERED)
 def _pairwise(transitions, keys, matches, pairs):
     """Return the pairwise potentials (K-1, n, n), and for ROWS their exponentials; −inf where a fact follows itself."""
-    K, n, _ = keys.shape
-    scores, exponentials = np.zeros((K - 1, n, n)), np.zeros((K - 1, n, n))
+    K, n, d = keys.shape
+    scores, exponentials, zeros = np.zeros((K - 1, n, n)), np.zeros((K - 1, n, n)), np.zeros(n)
     for k in range(K - 1):
         for i in range(n):
-            if pairs == SLOTS:
-                scores[k, i] = transitions[len(transitions) - n + i, len(transitions) - n :]
-            elif pairs != NO_PAIRS:
-                scores[k, i] = products(keys[k + 1], keys[k, i])
-            if pairs == ROWS:
-                scores[k, i] += matches[k + 1]
+            for j in range(n):
+                if pairs == SLOTS:
+                    scores[k, i, j] = transitions[len(transitions) - n + i, len(transitions) - n + j]
+                elif pairs != NO_PAIRS:
+                    score = matches[k + 1, j] if pairs == ROWS else 0.0
+                    for e in range(d):
+                        score += keys[k, i, e] * keys[k + 1, j, e]
+                    scores[k, i, j] = score
             scores[k, i, i] = -np.inf
             if pairs == ROWS:
-                exponentials[k, i], log_sum = softmax(scores[k, i])
-                scores[k, i] -= log_sum
+                scores[k, i] -= softmax_into(exponentials[k, i], scores[k, i], zeros)
     return scores, exponentials
 
 
@@ -119,42 +120,52 @@ def _unary(transitions, matches, count, pairs):
 
 @njit(**UNORDERED)
 def _marginals(unary, pairwise):
-    """Return p(z_k = i) (K, n) and p(z_k = i, z_{k+1} = j) (K-1, n, n)."""
+    """Return p(z_k = i) (K, n) and p(z_k = i, z_{k+1} = j) (K-1, n, n).
+
+    Backwards the conditional p(z_{k+1} = j | z_k = i), a softmax of finite scores, forwards its products with p(z_k = i).
+    """
     K, n = unary.shape
-    before, after, both = unary.copy(), np.zeros((K, n)), np.zeros((K - 1, n, n))
-    for k in range(1, K):
-        for j in range(n):
-            before[k, j] += log_sum_exp(before[k - 1], pairwise[k - 1, :, j])
+    p, both, after = np.zeros((K, n)), np.empty((K - 1, n, n)), np.zeros(n)
     for k in range(K - 2, -1, -1):
+        after += unary[k + 1]
+        log_sums = np.empty(n)
         for i in range(n):
-            after[k, i] = log_sum_exp(pairwise[k, i], unary[k + 1] + after[k + 1])
-    log_z = log_sum_exp(before[-1], after[-1])
+            log_sums[i] = softmax_into(both[k, i], pairwise[k, i], after)
+        after = log_sums
+    softmax_into(p[0], unary[0], after)
     for k in range(K - 1):
         for i in range(n):
-            both[k, i] = np.exp(before[k, i] + pairwise[k, i] + unary[k + 1] + after[k + 1] - log_z)
-    return np.exp(before + after - log_z), both
+            for j in range(n):
+                both[k, i, j] *= p[k, i]
+                p[k + 1, j] += both[k, i, j]
+    return p, both
 
 
 @njit(**UNORDERED)
 def _expectation_gradient(p, both, values):
     """Return the gradient of Σ_k Σ_i p(z_k = i) values_ki (K, n) by unary (K, n) and pairwise (K-1, n, n) potentials."""
     K, n = p.shape
-    before, after = np.zeros((K, n)), np.zeros((K, n))  # E of the values before and after place k, given z_k
-    for k in range(1, K):
+    before, after = np.zeros((K, n)), np.zeros((K, n))  # E of the values up to place k and from it on, times p(z_k)
+    for k in range(K):
         for j in range(n):
-            if p[k, j] > 0:
-                before[k, j] = (both[k - 1, :, j] * (before[k - 1] + values[k - 1])).sum() / p[k, j]
-    for k in range(K - 2, -1, -1):
+            before[k, j] += p[k, j] * values[k, j]
+        for i in range(n if k + 1 < K else 0):
+            mean = before[k, i] / max(p[k, i], TINY)
+            for j in range(n):
+                before[k + 1, j] += both[k, i, j] * mean
+    for k in range(K - 1, -1, -1):
+        since = after[min(k + 1, K - 1)] / np.maximum(p[min(k + 1, K - 1)], TINY)
         for i in range(n):
-            if p[k, i] > 0:
-                after[k, i] = (both[k, i] * (after[k + 1] + values[k + 1])).sum() / p[k, i]
-    mean = (p * values).sum()
-    by_pair = np.empty((K - 1, n, n))
+            for j in range(n if k + 1 < K else 0):
+                after[k, i] += both[k, i, j] * since[j]
+            after[k, i] += p[k, i] * values[k, i]
+    total, by_pair = before[K - 1].sum(), np.empty((K - 1, n, n))
     for k in range(K - 1):
+        until, since = before[k] / np.maximum(p[k], TINY), after[k + 1] / np.maximum(p[k + 1], TINY)
         for i in range(n):
-            of_pair = before[k, i] + values[k, i] + values[k + 1] + after[k + 1] - mean
-            by_pair[k, i] = both[k, i] * of_pair
-    return p * (before + values + after - mean), by_pair
+            for j in range(n):
+                by_pair[k, i, j] = both[k, i, j] * (until[i] + since[j] - total)
+    return before + after - p * (values + total), by_pair
 
 
 @njit(**UNORDERED)

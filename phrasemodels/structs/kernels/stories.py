@@ -116,22 +116,26 @@ def add_outer(out, weights, vector):
 
 
 @njit(**UNORDERED)
-def log_sum_exp(one, other):
-    """Return log Σ_i exp(one_i + other_i) of scores (n), at least one of which is finite."""
-    highest = -np.inf
+def softmax_into(out, one, other):
+    """Write the softmax of one + other (n) to out (n); return the log of their sum of exponentials. One is finite at least."""
+    highest, total = -np.inf, 0.0
     for i in range(len(one)):
-        highest = max(highest, one[i] + other[i])
-    total = 0.0
+        out[i] = one[i] + other[i]
+        highest = max(highest, out[i])
     for i in range(len(one)):
-        total += np.exp(one[i] + other[i] - highest)
+        out[i] = np.exp(out[i] - highest)
+        total += out[i]
+    for i in range(len(one)):
+        out[i] /= total
     return np.log(total) + highest
 
 
 @njit(**UNORDERED)
 def softmax(scores):
     """Return the softmax of scores (n), and their log of a sum of exponentials."""
-    log_sum = log_sum_exp(scores, np.zeros(len(scores)))
-    return np.exp(scores - log_sum), log_sum
+    out = np.empty(len(scores))
+    log_sum = softmax_into(out, scores, np.zeros(len(scores)))
+    return out, log_sum
 
 
 @njit(**UNORDERED)

@@ -34,7 +34,7 @@ from phrasemodels.structs.kernels.fact_hops import HopsWeights
 from phrasemodels.structs.kernels.stories import Schedule, Stories
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.problems.answering.objective import StoryExamples
-from phrasemodels.tasks.train.batches import from_step, stream
+from phrasemodels.tasks.train.batches import Rows, stream
 from phrasemodels.tasks.train.checkpoints import tensors
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.loop import HISTORY, TrainSettings
@@ -190,7 +190,7 @@ def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
     trained, held_out = (stories_of(examples, model_config.slots) for examples in (data, dev))
     longest = max(x.shape[-1] for part in (trained, held_out) for x in (part.facts, part.questions))
     fast = compiled(model, longest)
-    order = (rows for _, rows in from_step(data, config.batch_tokens, settings.seed, 0, 1))
+    order = one_by_one(data, settings.seed)
     history, best = train_loop(fast, trained, held_out, config, order)
     fast.write_back(*best)
     weights = tensors(model)
@@ -211,6 +211,16 @@ def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
     }
 
 
+def one_by_one(data: StoryExamples, seed: int) -> Iterator[Rows]:
+    """Yield the rows of each epoch without end, in the order of phrasemodels.tasks.train.batches.from_step with batches of
+    one row, which takes longer than the updates of an epoch."""
+    length = data.lengths.sum(1)
+    for epoch in itertools.count():
+        rng = np.random.default_rng(stream(seed, "order", epoch))
+        order = np.argsort(length + rng.random(len(length)), kind="stable")
+        yield order[rng.permutation(len(length))]
+
+
 def _check(config: TrainConfig) -> None:
     """ValueError: compiled updates cannot do what the configuration asks for."""
     wanted = {"optimiser": sgd, "decay": undecayed, "batch_rows": 1, "smoothing": 0.0, "patience": 0}
@@ -221,17 +231,18 @@ def _check(config: TrainConfig) -> None:
 
 
 def train_loop(
-    fast: CompiledModel, stories: Stories, held_out: Stories, config: TrainConfig, order: Iterator[NDArray[np.int64]]
+    fast: CompiledModel, stories: Stories, held_out: Stories, config: TrainConfig, order: Iterator[Rows]
 ) -> tuple[list[dict[str, float]], tuple[NDArray[np.float64], int]]:
     """Do all updates of a training; return its history, and the weights (P) with the fewest wrong answers on held-out
-    questions, with the number of updates before them. order: one row of the stories for each update."""
+    questions, with the number of updates before them. order: the rows of the stories in each epoch."""
     history: list[dict[str, float]] = []
+    rows = itertools.chain.from_iterable(order)
     best, fewest, started = (fast.parameters.vector.copy(), 0), np.inf, time.monotonic()
     for step in range(0, config.steps, config.evaluate_every):
         count = min(config.evaluate_every, config.steps - step)
         rates = [config.learning_rate * config.schedule(step + t, config.warmup, config.steps) for t in range(count)]
-        rows = np.concatenate(list(itertools.islice(order, count)))
-        schedule = Schedule(rows, np.array(rates), fast.phases(step, count), float(config.clip))
+        chosen = np.fromiter(rows, np.int64, count)
+        schedule = Schedule(chosen, np.array(rates), fast.phases(step, count), float(config.clip))
         loss = fast.updates(fast.parameters, fast.reading, stories, schedule)
         wrong, before = fast.wrong(held_out, step + count), history[-1]["seconds"] if history else 0.0
         if wrong < fewest:
