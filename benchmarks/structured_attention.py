@@ -14,7 +14,7 @@ from structs import Run, compare
 
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.experiments.paper_003 import TRANSLATION, WEIGHTS
-from phrasemodels.flows.experiments.paper_003_answering import MEMORIES, STARTS
+from phrasemodels.flows.experiments.paper_003_answering import SYSTEMS
 from phrasemodels.flows.experiments.paper_003_syntax import ENTAILMENT, PARENTS
 from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
 from phrasemodels.models.recurrent import RecurrentConfig
@@ -57,10 +57,10 @@ def babi(profile: str, rows: int) -> dict[str, Run]:
     """Return updates on stories of 25 facts of 7 words: hops, and chains of two facts."""
     facts, question, answer = (torch.randint(1, 40, shape) for shape in ((rows, 25, 7), (rows, 4), (rows,)))
     runs = {}
-    for name, (_, _, memory) in MEMORIES.items():
-        config = memory(2, STARTS[profile])
+    for system in SYSTEMS[profile]:
+        config = system.model(2, system.starts)
         config = type(config)(**{**vars(config), "vocabulary": 40})
-        runs[name] = update(
+        runs[system.slug] = update(
             config.build(), lambda model: torch.nn.functional.cross_entropy(model(facts, question), answer)
         )
     return runs

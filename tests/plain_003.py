@@ -169,7 +169,8 @@ def hops(facts, question, w, K, linear=False):
 def fact_chain(facts, question, w, K, kind):
     """Return the scores of answers by a sum over all n^K sequences of facts, and the best sequence.
 
-    kind: binary (each unary potential counts twice), once, or unary (learned transitions).
+    kind: binary (each unary potential counts twice), once, rows (once; pairs as log p(j | i)), alone (once; no pairs), or
+    unary (learned transitions).
     """
     n = len(facts)
     keys = [embed_facts(facts, w, f"keys.{k}") for k in range(K)]
@@ -188,7 +189,14 @@ def fact_chain(facts, question, w, K, kind):
             continue
         score = sum(keys[k][z[k]] @ queries[k] for k in range(K)) * (2 if kind == "binary" else 1)
         for k in range(K - 1):
-            score = score + (here[z[k], z[k + 1]] if kind == "unary" else keys[k][z[k]] @ keys[k + 1][z[k + 1]])
+            i, j = z[k], z[k + 1]
+            if kind == "unary":
+                score = score + here[i, j]
+            elif kind == "rows":
+                follow = {o: keys[k][i] @ keys[k + 1][o] + keys[k + 1][o] @ queries[k + 1] for o in range(n) if o != i}
+                score = score + follow[j] - torch.stack(list(follow.values())).logsumexp(0)
+            elif kind != "alone":
+                score = score + keys[k][i] @ keys[k + 1][j]
         if kind == "unary":
             score = score + b.mean(0)[z[0] - n] + b.mean(1)[z[-1] - n]
         weight = torch.exp(score)

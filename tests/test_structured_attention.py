@@ -22,7 +22,13 @@ from phrasemodels.layers.attention_weights import (
 )
 from phrasemodels.layers.scorers import tanh_twice
 from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
-from phrasemodels.models.memory import BinaryPotentialsOnce, ChainConfig, HopsConfig, UnaryPotentials, bag_of_words
+from phrasemodels.models.fact_potentials import (
+    BinaryPotentialsOnce,
+    ReleasedPotentials,
+    RowNormalisedPotentials,
+    UnaryPotentials,
+)
+from phrasemodels.models.memory import ChainConfig, HopsConfig, bag_of_words
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch, beam_search
 
@@ -231,6 +237,8 @@ def test_number_of_parameters_of_translation_equals_the_formula():
 CHAINS = {
     "binary": lambda K: ChainConfig(K, 4, 6, 9),
     "once": lambda K: ChainConfig(K, 4, 6, 9, potentials=BinaryPotentialsOnce),
+    "rows": lambda K: ChainConfig(K, 4, 6, 9, potentials=RowNormalisedPotentials),
+    "alone": lambda K: ChainConfig(K, 4, 6, 9, potentials=ReleasedPotentials),
     "unary": lambda K: ChainConfig(K, 4, 6, 9, potentials=UnaryPotentials),
 }
 
@@ -288,8 +296,9 @@ def test_answers_do_not_depend_on_the_batch_and_gradients_are_finite(kind):
     assert all(torch.isfinite(p.grad).all() and p.grad.any() for p in model.parameters() if p.requires_grad)
 
 
-def test_a_story_of_one_fact_gives_finite_scores_and_gradients():
-    model = spread(CHAINS["binary"](2).build())
+@pytest.mark.parametrize("kind", ["binary", "rows"])
+def test_a_story_of_one_fact_gives_finite_scores_and_gradients(kind):
+    model = spread(CHAINS[kind](2).build())
     answer = model(torch.tensor([[[0, 0], [3, 4]]]), torch.tensor([[1, 2]]))
     answer.sum().backward()
     assert answer.isfinite().all() and all(p.grad.isfinite().all() for p in model.parameters())
@@ -307,6 +316,14 @@ def test_linear_start_ends_and_its_end_is_saved_with_the_weights():
     again = config.build()
     again.load_state_dict(model.state_dict())
     torch.testing.assert_close(again.eval().weights(facts, questions).sum(-1), torch.ones(3, 2))
+
+
+def test_released_potentials_are_those_of_pairs_until_the_linear_start_ends():
+    model = spread(ChainConfig(2, 4, 6, 9, potentials=partial(ReleasedPotentials, linear_updates=2)).build()).train()
+    facts, questions = stories()
+    story, question, w = facts[0].tolist(), questions[0].tolist(), weights_of(model)
+    for kind in ("binary", "binary", "alone"):
+        torch.testing.assert_close(model(facts, questions)[0], plain.fact_chain(story, question, w, 2, kind)[0])
 
 
 def test_numbers_of_parameters_of_memory_networks_equal_the_formula():

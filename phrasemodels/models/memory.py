@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels.layers import checks
+from phrasemodels.models.fact_potentials import BinaryPotentials, Potentials
 from phrasemodels.structs import chain
 
 EmbedSentence = Callable[[Tensor, Tensor], Tensor]
@@ -30,70 +31,6 @@ def by_position(words: Tensor, real: Tensor) -> Tensor:
     place = (count.cumsum(-1) / count.sum(-1, keepdim=True).clamp(min=1)).unsqueeze(-1)
     k = torch.arange(1, d + 1, dtype=words.dtype, device=words.device) / d
     return bag_of_words(words * ((1 - place) - k * (1 - 2 * place)), real)
-
-
-class BinaryPotentials(nn.Module):
-    """Unary potentials x_i^k · q^k and pairwise potentials x_i^k · x_j^{k+1}; q^{k+1} is a linear map of q^k.
-
-    count: how often the unary potentials enter the score of a chain; twice in the released code, where each is part of
-    two edges. (A normalisation of the pairwise potentials over all pairs of facts would only add a constant.)
-    """
-
-    count = 2
-
-    def __init__(self, hops: int, d: int, slots: int) -> None:
-        super().__init__()
-        self.maps = nn.ModuleList(nn.Linear(d, d) for _ in range(hops - 1))
-
-    def queries(self, query: Tensor, keys: list[Tensor]) -> list[Tensor]:
-        """query q^1 (B, d), keys x^k (B, n, d) of each hop -> q^1 .. q^K, each (B, d)."""
-        queries = [query]
-        for step in self.maps:
-            queries.append(step(queries[-1]))
-        return queries
-
-    def forward(self, queries: list[Tensor], keys: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the unary (B, K, n) and pairwise (B, K-1, n, n) potentials."""
-        pairs = [one @ other.transpose(1, 2) for one, other in pairwise(keys)]
-        return self.count * _matches(queries, keys), torch.stack(pairs, 1)
-
-
-class BinaryPotentialsOnce(BinaryPotentials):
-    """BinaryPotentials in which each unary potential counts once."""
-
-    count = 1
-
-
-class UnaryPotentials(nn.Module):
-    """Unary potentials x_i^k · q^k, and learned transitions between slots; q^{k+1} = Σ_i (q^k · x_i^k) x_i^{k+1}.
-
-    The transitions from the start and to the end are means over all slots, including slots without facts.
-    """
-
-    def __init__(self, hops: int, d: int, slots: int) -> None:
-        super().__init__()
-        self.transitions = nn.Parameter(torch.empty(slots, slots))
-
-    def queries(self, query: Tensor, keys: list[Tensor]) -> list[Tensor]:
-        """query q^1 (B, d), keys x^k (B, n, d) of each hop -> q^1 .. q^K, each (B, d)."""
-        queries = [query]
-        for one, other in pairwise(keys):
-            match = (one @ queries[-1].unsqueeze(-1)).transpose(1, 2)
-            queries.append((match @ other).squeeze(1))
-        return queries
-
-    def forward(self, queries: list[Tensor], keys: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the unary (B, K, n) and pairwise (B, K-1, n, n) potentials."""
-        B, n, _ = keys[0].shape
-        start, end = self.transitions.mean(0)[-n:], self.transitions.mean(1)[-n:]
-        first, *between, last = _matches(queries, keys).unbind(1)
-        unary = torch.stack([first + start, *between, last + end], 1)
-        return unary, self.transitions[-n:, -n:].expand(B, len(keys) - 1, n, n)
-
-
-def _matches(queries: list[Tensor], keys: list[Tensor]) -> Tensor:
-    """Return x_i^k · q^k, (B, K, n)."""
-    return torch.stack([(x @ q.unsqueeze(-1)).squeeze(-1) for x, q in zip(keys, queries, strict=True)], 1)
 
 
 @dataclass(frozen=True)
@@ -126,8 +63,8 @@ class HopsConfig:
 class ChainConfig:
     """One chain of K = `hops` facts.
 
-    potentials: BinaryPotentials (the model of the slides) or UnaryPotentials (of the full paper). The other fields are
-    those of HopsConfig.
+    potentials: one of phrasemodels.models.fact_potentials, BinaryPotentials (the model of the slides) or another reading of
+    it, or UnaryPotentials (of the full paper). The other fields are those of HopsConfig.
     """
 
     hops: int = 2
@@ -135,7 +72,7 @@ class ChainConfig:
     slots: int = 25
     vocabulary: int = 0
     encode: EmbedSentence = by_position
-    potentials: Callable[[int, int, int], nn.Module] = BinaryPotentials
+    potentials: Callable[[int, int, int], Potentials] = BinaryPotentials
     deviation: float = 10**-0.5
 
     def __post_init__(self) -> None:
@@ -257,10 +194,8 @@ class Chain(nn.Module):
     def _scores(self, facts: Tensor, question: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return unary (B, K, n) and pairwise (B, K-1, n, n) potentials, and q^K (B, d)."""
         keys = [table(facts) for table in self.keys]
-        queries = cast(BinaryPotentials | UnaryPotentials, self.potentials).queries(
-            cast(FactEmbedding, self.keys[0]).sentence(question), keys
-        )
-        unary, pairs = self.potentials(queries, keys)
-        real = fact_mask(facts).unsqueeze(1)
+        queries = self.potentials.queries(cast(FactEmbedding, self.keys[0]).sentence(question), keys)
+        real = fact_mask(facts)
         same = torch.eye(facts.shape[1], dtype=torch.bool, device=facts.device)
-        return unary.masked_fill(~real, -torch.inf), pairs.masked_fill(same, -torch.inf), queries[-1]
+        unary, pairs = self.potentials(queries, keys, real.unsqueeze(1) & ~same)
+        return unary.masked_fill(~real.unsqueeze(1), -torch.inf), pairs.masked_fill(same, -torch.inf), queries[-1]

@@ -1,7 +1,7 @@
 """The objective of question answering, cross entropy of answers, and training from several starts."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -76,13 +76,17 @@ class AnsweringObjective(Objective):
 
 @dataclass(frozen=True)
 class RestartSettings:
-    """Trainings of one model from `restarts` starts, with the seeds seed · restarts, ..., seed · restarts + restarts - 1."""
+    """Trainings of one model from `restarts` starts, with the seeds seed · restarts, ..., seed · restarts + restarts - 1.
+
+    trainer: the step that trains each, `train` or phrasemodels.tasks.problems.answering.compiled.train_compiled.
+    """
 
     objective: AnsweringObjective
     model: MemoryConfig
     config: TrainConfig
     seed: int
     restarts: int
+    trainer: Callable[[Job, Any], dict[str, Any]] = train
 
 
 def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
@@ -93,7 +97,7 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
     seeds = range(settings.seed * settings.restarts, (settings.seed + 1) * settings.restarts)
     steps = [
         Step(
-            train,
+            settings.trainer,
             f"train restart {seed}",
             TrainSettings(settings.objective, settings.model, settings.config, seed),
             job.inputs,

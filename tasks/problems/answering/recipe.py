@@ -1,10 +1,10 @@
 """Question answering: from stories to answers and the facts behind them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.step import Job, Step
 from phrasemodels.layers.checks import at_least
 from phrasemodels.tasks.prepare.corpora import AnyCorpus
 from phrasemodels.tasks.problems.answering.data import StoryLimits, stories, story_vocabulary
@@ -20,16 +20,18 @@ from phrasemodels.tasks.problems.recipe import Recipe, Stage, one_model
 from phrasemodels.tasks.problems.report import Figure, TrainedModel
 from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.loop import train
 
 
 @dataclass(frozen=True)
 class AnsweringRecipe(Recipe):
-    """Stories, the number of starts of each training, how much of a story is kept, and its scoring."""
+    """Stories, the number of starts of each training, how much of a story is kept, its scoring, and what trains each start."""
 
     corpus: AnyCorpus
     restarts: int = 20
     kept: StoryLimits = field(default_factory=StoryLimits)
     scoring: AnswerScoring = field(default_factory=AnswerScoring)
+    trainer: Callable[[Job, Any], dict[str, Any]] = train
 
     slug: ClassVar = "answering"
     answer_columns: ClassVar = ("answer", "predicted")
@@ -53,7 +55,10 @@ class AnsweringRecipe(Recipe):
         data = {name: name for name in ("train", "dev", "vocabulary")}
         return {
             "model": Stage(
-                train_restarts, RestartSettings(objective, model, config, seed, self.restarts), data, fans_out=True
+                train_restarts,
+                RestartSettings(objective, model, config, seed, self.restarts, self.trainer),
+                data,
+                fans_out=True,
             ),
             "predictions": Stage(
                 answer,

@@ -1,0 +1,143 @@
+"""Compiled updates of memory networks do what torch's updates do, and their gradients are those of the loss."""
+
+import dataclasses
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional as F
+
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.models.fact_potentials import (
+    BinaryPotentials,
+    BinaryPotentialsOnce,
+    ReleasedPotentials,
+    RowNormalisedPotentials,
+    UnaryPotentials,
+)
+from phrasemodels.models.memory import ChainConfig, HopsConfig, bag_of_words, by_position
+from phrasemodels.structs.kernels import fact_chain, fact_hops
+from phrasemodels.structs.kernels.stories import Schedule, Stories
+from phrasemodels.tasks.problems.answering.compiled import compiled, train_compiled
+from phrasemodels.tasks.train.loop import history, train
+from phrasemodels.tasks.train.optimisers import sgd
+
+SLOTS, V, D = 7, 12, 5
+POTENTIALS = {
+    "binary": BinaryPotentials,
+    "once": BinaryPotentialsOnce,
+    "rows": RowNormalisedPotentials,
+    "released": partial(ReleasedPotentials, linear_updates=1),
+    "unary": UnaryPotentials,
+}
+MODELS = {name: partial(ChainConfig, potentials=part, deviation=0.5) for name, part in POTENTIALS.items()} | {
+    "hops": partial(HopsConfig, deviation=0.5),
+    "linear": partial(HopsConfig, deviation=0.5, linear_updates=1),
+}
+
+
+def a_story(n):
+    """Return a story of n facts and its question and answer: tensors (1, SLOTS, 4), (1, 3) and (1)."""
+    facts, question = torch.zeros(1, SLOTS, 4, dtype=torch.long), torch.randint(1, V, (1, 3))
+    for slot in range(SLOTS - n, SLOTS):
+        words = int(torch.randint(1, 5, ()))
+        facts[0, slot, :words] = torch.randint(1, V, (words,))
+    return facts, question, torch.randint(1, V, (1,))
+
+
+def for_kernels(facts, question, answer):
+    words = (facts > 0).sum(-1)
+    parts = (facts, words, SLOTS - (words > 0).sum(-1), question, (question > 0).sum(-1), answer)
+    return Stories(*(part.numpy() for part in parts))
+
+
+@pytest.mark.parametrize("encode", [bag_of_words, by_position])
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("kind", MODELS)
+def test_compiled_updates_equal_those_of_torch(kind, K, encode):
+    torch.manual_seed(K)
+    model = MODELS[kind](hops=K, d=D, slots=SLOTS, vocabulary=V, encode=encode).build().double().train()
+    fast = compiled(model, longest=4)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for step, n in enumerate((SLOTS, 2, 4)):
+        facts, question, answer = a_story(n)
+        loss = F.cross_entropy(model(facts, question), answer)
+        model.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        with torch.no_grad():
+            for parameter in trained:
+                parameter -= 0.3 * parameter.grad
+        schedule = Schedule(np.zeros(1, np.int64), np.full(1, 0.3), fast.phases(step, 1), 1.0)
+        assert fast.updates(fast.parameters, fast.reading, for_kernels(facts, question, answer), schedule) == (
+            pytest.approx(loss.item(), abs=1e-9)
+        )
+    ours = {name: value.clone() for name, value in model.named_parameters()}
+    fast.write_back(fast.parameters.vector.copy(), 3)
+    for name, value in model.named_parameters():
+        torch.testing.assert_close(value, ours[name], rtol=1e-9, atol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_compiled_gradients_are_finite_differences_of_the_loss(kind):
+    torch.manual_seed(0)
+    model = MODELS[kind](hops=3, d=D, slots=SLOTS, vocabulary=V).build().double()
+    fast, story = compiled(model, longest=4), for_kernels(*a_story(5))
+    vector, gradient, weights, gradients = fast.parameters
+    step = fact_hops.gradient_of if kind in ("hops", "linear") else fact_chain.gradient_of
+    for phase in (0, 1):
+
+        def loss(phase=phase):
+            last = phase == 0 if step is fact_hops.gradient_of else phase
+            return step(weights, gradients, fast.reading, story, 0, last)
+
+        gradient[:] = 0
+        loss()
+        found = gradient.copy()
+        for place in torch.randperm(len(vector))[:40].tolist():
+            kept, h = vector[place], 1e-5
+            vector[place] = kept + h
+            above = loss()
+            vector[place] = kept - h
+            below = loss()
+            vector[place] = kept
+            assert found[place] == pytest.approx((above - below) / (2 * h), rel=1e-6, abs=1e-8)
+
+
+ROW = "003/tablebabi/sample/binary-facts2"
+SMALL = ("train.steps=150", "train.evaluate_every=50", "train.batch_rows=1", "train.learning_rate=0.05", "train.clip=40",
+         "recipe.corpus.train=60", "recipe.corpus.dev=20", "recipe.corpus.test=20", "recipe.restarts=2")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["rows", "released", "linear"])
+def test_a_compiled_training_makes_what_a_torch_training_makes(kind, tmp_path):
+    chosen = experiment(ROW, SMALL)
+    config = MODELS[kind](deviation=0.3)
+    store, made = Store(tmp_path).open(), []
+    for trainer in (train, train_compiled):
+        recipe = dataclasses.replace(chosen.recipe, trainer=trainer)
+        optimiser = dataclasses.replace(chosen.train, optimiser=sgd)
+        pipeline = dataclasses.replace(chosen, recipe=recipe, train=optimiser, model=config).steps(0)
+        made.append((store.run(pipeline.trained), store.run(pipeline.scored)))
+    (slow, slow_scores), (fast, fast_scores) = made
+    assert slow.meta.keys() == fast.meta.keys() and slow.meta["restarts"] == fast.meta["restarts"]
+    assert slow_scores.meta["scores"] == fast_scores.meta["scores"]
+    for a, b in zip(history(slow), history(fast), strict=True):
+        assert a.keys() == b.keys() and a["dev_loss"] == b["dev_loss"]
+        assert (a["step"], a["epoch"], a["learning_rate"]) == (b["step"], b["epoch"], b["learning_rate"])
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
+    for name in ("model", "restart-0", "restart-1"):
+        one, other = (load_file(artifact.file(f"{name}.safetensors")) for artifact in (slow, fast))
+        assert one.keys() == other.keys()
+        for key in one:
+            torch.testing.assert_close(one[key], other[key], rtol=0, atol=1e-5, msg=key)
+
+
+def test_compiled_training_refuses_what_it_does_not_do(tmp_path):
+    chosen = experiment(ROW, SMALL)
+    recipe = dataclasses.replace(chosen.recipe, trainer=train_compiled)
+    with pytest.raises(ValueError, match="optimiser: compiled training has sgd alone"):
+        Store(tmp_path).open().run(dataclasses.replace(chosen, recipe=recipe).steps(0).trained)
