@@ -17,6 +17,7 @@ from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.kernels import chain as kernel
+from phrasemodels.structs.kernels import viterbi
 from phrasemodels.structs.semiring import Log
 
 
@@ -48,6 +49,9 @@ def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = Non
 def argmax(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return the score (B,), differentiable, and the tags (B, T) of a best sequence; tags are -1 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
+    found = viterbi.argmax(unary, pairwise, inside.lengths) if kernels.usable(unary, pairwise) else None
+    if found is not None:
+        return kernels.with_gradient(found[0], partial(score_tags, tags=found[1]), unary, pairwise), found[1]
     best, (parts, pairs) = inference.argmax(inside, *scores)
     score = _selected(scores[0], parts).sum((1, 2)) + _selected(scores[1], pairs).sum((1, 2, 3))
     return score.masked_fill(best == -torch.inf, -torch.inf), _tags(parts)
@@ -67,6 +71,18 @@ def entropy(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> T
     """Return −Σ p log p over all sequences, in nats, (B,)."""
     inside, scores = _prepare(unary, pairwise, lengths)
     return inference.entropy(inside, *scores)
+
+
+def score_tags(unary: Tensor, pairwise: Tensor, tags: Tensor) -> Tensor:
+    """Return the sum of the scores of tags (..., B, T), (..., B); a tag of -1 adds nothing."""
+    B, T, C = unary.shape
+    known = tags.clamp(min=0)
+    sequence = torch.arange(B, device=unary.device)[:, None]
+    at = torch.arange(T, device=unary.device)
+    single = torch.where(tags >= 0, unary[sequence, at, known], 0).sum(-1)
+    pair = known[..., :-1], known[..., 1:]
+    chosen = pairwise[pair] if pairwise.dim() == 2 else pairwise[(sequence, at[:-1], *pair)]
+    return single + torch.where(tags[..., 1:] >= 0, chosen, 0).sum(-1)
 
 
 class _InsidePass:

@@ -19,6 +19,7 @@ from torch import Tensor
 from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.kernels import eisner as kernel
+from phrasemodels.structs.kernels import projective
 from phrasemodels.structs.semiring import Log
 
 # (lengths (B,), d) → (B,) booleans: whether words 1..d may form a complete span of the root
@@ -50,7 +51,11 @@ class Projective:
 
     def argmax(self, arcs: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the score (B,), differentiable, and the heads (B, n+1) of a best tree; -1 at the root and in the padding."""
-        best, (parts,) = inference.argmax(self._inside(arcs, lengths), arcs)
+        inside = self._inside(arcs, lengths)
+        found = projective.argmax(arcs, inside.lengths, self._one_root) if kernels.usable(arcs) else None
+        if found is not None:
+            return kernels.with_gradient(found[0], partial(score_heads, heads=found[1]), arcs), found[1]
+        best, (parts,) = inference.argmax(inside, arcs)
         heads = _heads(parts)
         return score_heads(arcs, heads).masked_fill(best == -torch.inf, -torch.inf), heads
 

@@ -10,7 +10,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.kernels import over_batch, reference_vjp, scratch, sequences
+from phrasemodels.structs.kernels import numbers, over_batch, reference_vjp, scratch, sequences
 from phrasemodels.structs.kernels.simd import COMPILE, LANES
 
 
@@ -110,7 +110,7 @@ class _Batch:
         self.shared = pairwise.dim() == 2
         self.dtype = unary.dtype
         pairs = pairwise[None, None] if self.shared else pairwise
-        self.scores = _numbers(unary), _numbers(pairs), lengths.numpy()
+        self.scores = numbers(unary), numbers(pairs), lengths.numpy()
         # sorted by length, because a block takes as many steps as its longest sequence
         self.order = np.argsort(self.scores[2], kind="stable")
         self.blocks = -(-self.B // LANES)
@@ -149,7 +149,7 @@ class _Batch:
         S = self.scores[1].shape[1]
         out = self._empty(self.B, self.T, self.C)
         pairs = np.empty((self.blocks if self.shared else self.B, S, self.C**2))  # float64, as blocks are summed
-        self._run(_covariance, _numbers(grad), centre, out, pairs)
+        self._run(_covariance, numbers(grad), centre, out, pairs)
         pairs = pairs.sum(0) if self.shared else pairs
         if self.unknown is not None:
             out[self.unknown] = np.nan
@@ -157,10 +157,6 @@ class _Batch:
             pairs[following.any() if self.shared else following] = np.nan
         shape = self.scores[1].shape[-2:] if self.shared else self.scores[1].shape
         return torch.from_numpy(out), torch.from_numpy(pairs.reshape(shape)).to(self.dtype)
-
-
-def _numbers(x: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(x.detach().numpy())
 
 
 def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.kernels import over_batch, reference_vjp, scratch, trees
+from phrasemodels.structs.kernels import numbers, over_batch, reference_vjp, scratch, trees
 from phrasemodels.structs.kernels.sequences import exponentials
 from phrasemodels.structs.kernels.simd import COMPILE, LANES
 
@@ -92,7 +92,7 @@ class _Batch:
 
     def __init__(self, arcs: Tensor, lengths: Tensor, one_root: bool):
         self.shape, self.dtype = arcs.shape, arcs.dtype
-        self.scores = _numbers(arcs)
+        self.scores = numbers(arcs)
         words = lengths.numpy()
         # sorted by length, because a block takes as many steps as its longest sentence
         self.arguments = np.argsort(words, kind="stable"), self.scores, words, one_root
@@ -125,14 +125,10 @@ class _Batch:
     def covariance(self, grad: Tensor) -> Tensor:
         """Return the gradient to the scores from the gradient to the marginals, both (B, N, N)."""
         out = np.empty(self.shape, self.scores.dtype)
-        self._run(_covariance, _numbers(grad), out)
+        self._run(_covariance, numbers(grad), out)
         if self.unknown is not None:
             out[self.unknown] = np.nan
         return torch.from_numpy(out)
-
-
-def _numbers(x: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(x.detach().numpy())
 
 
 class LogPartition(torch.autograd.Function):
