@@ -7,9 +7,9 @@ import sys
 from functools import partial
 
 import torch
+from structs import Peers, Run, compare, load_peers
 
 from phrasemodels.structs import chain, eisner
-from structs import Peers, Run, compare, load_peers
 
 CHAINS = ((64, 50, 5), (64, 50, 20), (1, 30, 10))
 TREES = ((32, 20), (16, 40), (1, 25))
@@ -51,7 +51,67 @@ def decoding_section(peers: Peers) -> None:
             compare(f"Eisner argmax {roots} {B}x{n}", runs, 1)
 
 
-SECTIONS = {"decoding": decoding_section}
+def gradient_step(function, *scores: torch.Tensor) -> Run:
+    """Return a run that computes a value for each sentence, and the gradient of their sum."""
+    return lambda: torch.autograd.grad(function(*scores).sum(), scores)
+
+
+def entropy_section(peers: Peers) -> None:
+    for B, T, C in ((64, 50, 5), (64, 50, 20), (1, 30, 10)):
+        scores = torch.randn(B, T, C, requires_grad=True), torch.randn(C, C, requires_grad=True)
+        runs = {"ours": gradient_step(chain.entropy, *scores)}
+        if "supar" in peers:
+            runs["supar"] = gradient_step(lambda u, p: supar_chain(peers["supar"], u, p).entropy, *scores)
+        compare(f"chain entropy+backward {B}x{T} C={C}", runs, 1)
+    for B, n in TREES:
+        arcs = torch.randn(B, n + 1, n + 1, requires_grad=True)
+        runs = {"ours": gradient_step(eisner.multi_root.entropy, arcs)}
+        if "supar" in peers:
+            runs["supar"] = gradient_step(lambda a: supar_tree(peers["supar"], a).entropy, arcs)
+        compare(f"Eisner entropy+backward {B}x{n}", runs, 1)
+
+
+def samples_section(peers: Peers) -> None:
+    """One sample and 16 samples; supar draws one at a time."""
+    for k in (1, 16):
+        for B, T, C in CHAINS:
+            unary, pairwise = torch.randn(B, T, C), torch.randn(C, C)
+            runs: dict[str, Run] = {"ours": partial(chain.sample, unary, pairwise, k)}
+            if "supar" in peers:
+                runs["supar"] = lambda u=unary, p=pairwise, k=k: [
+                    supar_chain(peers["supar"], u, p).sample() for _ in range(k)
+                ]
+            compare(f"chain {k} samples {B}x{T} C={C}", runs, 1)
+        for B, n in TREES:
+            arcs = torch.randn(B, n + 1, n + 1)
+            runs = {"ours": partial(eisner.multi_root.sample, arcs, k)}
+            if "supar" in peers:
+                runs["supar"] = lambda a=arcs, k=k: [supar_tree(peers["supar"], a).sample() for _ in range(k)]
+            compare(f"Eisner {k} samples {B}x{n}", runs, 1)
+
+
+def topk_section(peers: Peers) -> None:
+    k = 8
+    for B, T, C in CHAINS:
+        unary, pairwise = torch.randn(B, T, C), torch.randn(C, C)
+        runs: dict[str, Run] = {"ours": partial(chain.topk, unary, pairwise, k)}
+        if "supar" in peers:
+            runs["supar"] = lambda u=unary, p=pairwise: supar_chain(peers["supar"], u, p).topk(k)
+        compare(f"chain {k} best {B}x{T} C={C}", runs, 1)
+    for B, n in TREES:
+        arcs = torch.randn(B, n + 1, n + 1)
+        runs = {"ours": partial(eisner.multi_root.topk, arcs, k)}
+        if "supar" in peers:
+            runs["supar"] = lambda a=arcs: supar_tree(peers["supar"], a).topk(k)
+        compare(f"Eisner {k} best {B}x{n}", runs, 1)
+
+
+SECTIONS = {
+    "decoding": decoding_section,
+    "entropy": entropy_section,
+    "samples": samples_section,
+    "topk": topk_section,
+}
 
 if __name__ == "__main__":
     torch.manual_seed(0)

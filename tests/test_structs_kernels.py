@@ -99,6 +99,23 @@ def test_pair_marginals_and_their_gradients_equal_the_reference(shared, std):
     assert all(error(a, b) < 1e-9 for a, b in zip(grads, expected, strict=True))
 
 
+@pytest.mark.parametrize("std", [1e-3, 1, 100, 1e5])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_entropies_and_their_gradients_are_precise_at_any_spread(name, std):
+    module = STRUCTURES[name]
+    entropy = chain.entropy if isinstance(module, Chain) else module.entropy
+    scores = scores_of(module, std, F64)
+    h = entropy(*scores, lengths=LENGTHS)
+    grads = torch.autograd.grad(h.sum(), scores)
+    with reference_only():
+        exact = entropy(*scores, lengths=LENGTHS)
+        expected = torch.autograd.grad(exact.sum(), scores)
+    # the rounding of a sum of scores, in log Z as well as in the reference
+    limit = 1e-12 * max(1.0, std)
+    assert error(h, exact) < limit
+    assert all(error(a, b) < 10 * limit for a, b in zip(grads, expected, strict=True))
+
+
 def test_graphs_are_freed_without_the_garbage_collector():
     gc.disable()
     try:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.kernels import chain as kernel
-from phrasemodels.structs.kernels import viterbi
+from phrasemodels.structs.kernels import entropies, kbest, sampling, viterbi
 from phrasemodels.structs.semiring import Log
 
 
@@ -57,25 +57,41 @@ def argmax(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> tu
     return score.masked_fill(best == -torch.inf, -torch.inf), _tags(parts)
 
 
+def topk(unary: Tensor, pairwise: Tensor, k: int, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the scores (k, B), differentiable, and the tags (k, B, T) of the k best sequences, best first.
+
+    Where there are fewer sequences that are not forbidden, the other scores are -inf and their tags -1. Time is
+    O(B·T·C²·k) at most; scores on a GPU are copied to the CPU.
+    """
+    lengths = _prepare(unary, pairwise, lengths)[0].lengths
+    best, tags = kbest.chains(kernels.on_cpu(unary), kernels.on_cpu(pairwise), lengths.cpu(), k)
+    best, tags = best.to(unary), tags.to(unary.device)
+    return kernels.with_gradient(best, partial(score_tags, tags=tags), unary, pairwise), tags
+
+
 def sample(
     unary: Tensor, pairwise: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None
 ) -> Tensor:
     """Return the tags of k independent samples, (k, B, T); -1 in the padding."""
-    inside, scores = _prepare(unary, pairwise, None)
-    lengths = inference.check_lengths(lengths, unary.shape[0], unary.shape[1], unary.device)
-    inside = _InsidePass(lengths.repeat(k))
+    inside, scores = _prepare(unary, pairwise, lengths)
+    if kernels.usable(unary, pairwise):
+        draws = torch.rand((k, *unary.shape[:2]), generator=generator, dtype=torch.float64)
+        return sampling.tags(unary, pairwise, inside.lengths, draws)
+    inside = _InsidePass(inside.lengths.repeat(k))
     return _tags(inference.sample(inside, *scores, k=k, generator=generator)[0])
 
 
 def entropy(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
     """Return −Σ p log p over all sequences, in nats, (B,)."""
     inside, scores = _prepare(unary, pairwise, lengths)
+    if kernels.usable(unary, pairwise):
+        return entropies.Entropy.apply(partial(entropy, lengths=lengths), unary, pairwise, inside.lengths)
     return inference.entropy(inside, *scores)
 
 
 def score_tags(unary: Tensor, pairwise: Tensor, tags: Tensor) -> Tensor:
     """Return the sum of the scores of tags (..., B, T), (..., B); a tag of -1 adds nothing."""
-    B, T, C = unary.shape
+    B, T, _ = unary.shape
     known = tags.clamp(min=0)
     sequence = torch.arange(B, device=unary.device)[:, None]
     at = torch.arange(T, device=unary.device)

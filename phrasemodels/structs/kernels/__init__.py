@@ -46,6 +46,20 @@ def numbers(x: Tensor) -> np.ndarray:
     return np.ascontiguousarray(x.detach().numpy())
 
 
+def possible_scores(x: Tensor) -> Tensor:
+    """Return the scores as terms of an expectation: 0 for a forbidden part, which has probability 0, and for NaN and +inf,
+    whose results are replaced by NaN afterwards."""
+    return torch.where(x.abs() < LARGEST, x, 0)
+
+
+LARGEST = 6e14  # kernels of sums take scores below the negative of this for -inf
+
+
+def on_cpu(x: Tensor) -> Tensor:
+    """Return x, without gradient, as a float32 or float64 tensor on the CPU."""
+    return x.detach().to("cpu", torch.float64 if x.dtype == torch.float64 else torch.float32)
+
+
 def over_batch(kernel: Callable[..., None], size: int, *arguments: object) -> None:
     """Run kernel(first, step, *arguments), which processes items first, first + step, ... of `size` items.
 

@@ -63,7 +63,7 @@ def layout(N):
 
 
 @njit(**INLINE)
-def _part(kind, N, i, j):
+def part_of(kind, N, i, j):
     """Describe the sum over split points of words i..j: the cell of its weight, the two cells that contain it as a factor,
     and the left and right cell of its first term."""
     M, row, column = N * N, i * N, j * N
@@ -116,7 +116,7 @@ def inside(w, at, one_root, log_z):
             _put(w, kind * M + i * N + i, spread(1.0), spread(0.0))
     for j in range(1, N):
         for i in range(j - 1, -1, -1):
-            cell, right, left, first, second = _part(MEET, N, i, j)
+            cell, right, left, first, second = part_of(MEET, N, i, j)
             m, e = _sum(w, first, second, j - i)
             _put(w, cell, m, e)
             for kind, to in ((OPEN_RIGHT, right), (OPEN_LEFT_T, left)):
@@ -124,7 +124,7 @@ def inside(w, at, one_root, log_z):
                 x, y = normal(m * load(w, arc), e + load(w, arc + LANES))
                 _put(w, to, x, y)
             for kind in (LEFT, RIGHT):
-                _, one, other, first, second = _part(kind, N, i, j)
+                _, one, other, first, second = part_of(kind, N, i, j)
                 m, e = _sum(w, first, second, j - i)
                 _put(w, one, m, e)
                 _put(w, other, m, e)
@@ -164,7 +164,7 @@ def marginals(w, at):
     for j in range(at.N - 1, 0, -1):
         for i in range(j):
             for kind in (RIGHT, LEFT, MEET):
-                cell, one, other, left, right = _part(kind, at.N, i, j)
+                cell, one, other, left, right = part_of(kind, at.N, i, j)
                 p = above(load(w, at.p + one * LANES) + load(w, at.p + other * LANES), NEGLIGIBLE)
                 share, e = p / load(w, cell * WEIGHT), load(w, cell * WEIGHT + LANES)
                 for k in range(j - i):
@@ -184,7 +184,7 @@ def expectations(w, at):
     for j in range(1, N):
         for i in range(j - 1, -1, -1):
             for kind in (MEET, LEFT, RIGHT):
-                cell, one, other, left, right = _part(kind, N, i, j)
+                cell, one, other, left, right = part_of(kind, N, i, j)
                 share, e, total = 1.0 / load(w, cell * WEIGHT), load(w, cell * WEIGHT + LANES), spread(0.0)
                 for k in range(j - i):
                     both = load(w, at.e + (left + k) * LANES) + load(w, at.e + (right + k) * LANES)
@@ -207,7 +207,7 @@ def covariance(w, at):
     for j in range(N - 1, 0, -1):
         for i in range(j):
             for kind in (RIGHT, LEFT, MEET):
-                cell, one, other, left, right = _part(kind, N, i, j)
+                cell, one, other, left, right = part_of(kind, N, i, j)
                 p = above(load(w, at.p + one * LANES), NEGLIGIBLE)
                 x = above(load(w, at.p + other * LANES), NEGLIGIBLE)
                 d = load(w, at.d + one * LANES) + load(w, at.d + other * LANES)
