@@ -9,7 +9,8 @@ from functools import partial
 import torch
 from structs import Peers, Run, compare, load_peers
 
-from phrasemodels.structs import chain, eisner
+from phrasemodels.structs import chain, eisner, spans
+from phrasemodels.structs.kernels import reference_only
 
 CHAINS = ((64, 50, 5), (64, 50, 20), (1, 30, 10))
 TREES = ((32, 20), (16, 40), (1, 25))
@@ -72,22 +73,58 @@ def entropy_section(peers: Peers) -> None:
 
 
 def samples_section(peers: Peers) -> None:
-    """One sample and 16 samples; supar draws one at a time."""
-    for k in (1, 16):
-        for B, T, C in CHAINS:
-            unary, pairwise = torch.randn(B, T, C), torch.randn(C, C)
-            runs: dict[str, Run] = {"ours": partial(chain.sample, unary, pairwise, k)}
+    """supar cannot sample with this torch; torch-struct is run at C = 5 only, because its scan takes C³ time."""
+    k, torch_struct = 16, peers.get("torch-struct")
+    for B, T, C in CHAINS:
+        unary, pairwise = torch.randn(B, T, C), torch.randn(C, C)
+        runs: dict[str, Run] = {
+            "ours": partial(chain.sample, unary, pairwise, k),
+            "the reference": in_torch(chain.sample, unary, pairwise, k),
+        }
+        if torch_struct and C == 5:
+            edges = unary[:, 1:, :, None] + pairwise.T
+            edges[:, 0] += unary[:, 0, None]
+            runs["torch-struct"] = lambda e=edges: torch_struct.LinearChainCRF(e).sample((k,))
+        compare(f"chain {k} samples {B}x{T} C={C}", runs, 1)
+    for B, n in TREES:
+        arcs = torch.randn(B, n + 1, n + 1)
+        runs = {
+            "ours": partial(eisner.multi_root.sample, arcs, k),
+            "the reference": in_torch(eisner.multi_root.sample, arcs, k),
+        }
+        compare(f"Eisner {k} samples {B}x{n}", runs, 1)
+
+
+def in_torch(function, *arguments) -> Run:
+    """Return a run of the function without compiled kernels."""
+
+    def run():
+        with reference_only():
+            return function(*arguments)
+
+    return run
+
+
+def spans_section(peers: Peers) -> None:
+    L = 20
+    for B, n in ((8, 20), (4, 40), (1, 30)):
+        labels = torch.randn(B, n, n, L, requires_grad=True)
+        for name, function in (("log Z", spans.log_partition), ("marginals", spans.marginals)):
+            step = gradient_step(function, labels)
+            runs: dict[str, Run] = {"ours": step if name == "log Z" else partial(function, labels)}
             if "supar" in peers:
-                runs["supar"] = lambda u=unary, p=pairwise, k=k: [
-                    supar_chain(peers["supar"], u, p).sample() for _ in range(k)
-                ]
-            compare(f"chain {k} samples {B}x{T} C={C}", runs, 1)
-        for B, n in TREES:
-            arcs = torch.randn(B, n + 1, n + 1)
-            runs = {"ours": partial(eisner.multi_root.sample, arcs, k)}
-            if "supar" in peers:
-                runs["supar"] = lambda a=arcs, k=k: [supar_tree(peers["supar"], a).sample() for _ in range(k)]
-            compare(f"Eisner {k} samples {B}x{n}", runs, 1)
+                peer = partial(supar_spans, peers["supar"])
+                runs["supar"] = gradient_step(lambda x, f=peer: f(x).log_partition, labels)
+            compare(f"spans {name} {B}x{n} {L} labels", runs, 1)
+
+
+def supar_spans(supar, labels: torch.Tensor):
+    """Return supar's distribution over unlabelled spans, whose ends are fenceposts, with the sums over labels as scores."""
+    scores = torch.nn.functional.pad(labels.logsumexp(-1), (1, 0, 0, 1))
+    crf = supar.ConstituencyCRF.__new__(supar.ConstituencyCRF)
+    crf.kwargs, crf.scores = {}, scores
+    crf.lens = torch.full((len(labels),), labels.shape[1])
+    return crf
 
 
 def topk_section(peers: Peers) -> None:
@@ -111,6 +148,7 @@ SECTIONS = {
     "entropy": entropy_section,
     "samples": samples_section,
     "topk": topk_section,
+    "spans": spans_section,
 }
 
 if __name__ == "__main__":

@@ -116,6 +116,23 @@ def test_entropies_and_their_gradients_are_precise_at_any_spread(name, std):
     assert all(error(a, b) < 10 * limit for a, b in zip(grads, expected, strict=True))
 
 
+@pytest.mark.parametrize("std", [1e-3, 1, 100, 1000])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=["float32", "float64"])
+def test_kernels_of_spans_are_precise_at_any_spread(dtype, std):
+    gen = torch.Generator().manual_seed(0)
+    B, n = len(LENGTHS), int(LENGTHS.max())
+    scores = [(torch.randn(B, n, n, 3, generator=gen, dtype=F64) * std).to(dtype).requires_grad_()]
+    weight = torch.randn(scores[0].shape, generator=gen, dtype=F64)
+    log_z, p, grads, log_z_grads = outcome(spans, scores, weight)
+    with reference_only():
+        exact = outcome(spans, [scores[0].detach().double().requires_grad_()], weight)
+    small = dtype == F64
+    assert error(log_z, exact[0]) < (1e-12 if small else 1e-6)
+    assert error(p, exact[1]) < (1e-10 if small else 1e-6)
+    for got, want in zip((*grads, *log_z_grads), (*exact[2], *exact[3]), strict=True):
+        assert error(got, want) < (1e-9 if small else 1e-5)
+
+
 def test_graphs_are_freed_without_the_garbage_collector():
     gc.disable()
     try:

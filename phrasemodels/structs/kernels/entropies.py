@@ -166,7 +166,7 @@ class Entropy(torch.autograd.Function):
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        (unary, pairwise), (tags, pairs) = ctx.saved_tensors, ctx.covariances
+        pairwise, (tags, pairs) = ctx.saved_tensors[1], ctx.covariances
         each = -grad.double()[:, None, None] * pairs
         pair_grad = each.sum(0) if pairwise.dim() == 2 else each
         return None, -grad[:, None, None] * tags, pair_grad.view(pairwise.shape).to(pairwise.dtype), None
