@@ -99,6 +99,40 @@ def test_pair_marginals_and_their_gradients_equal_the_reference(shared, std):
     assert all(error(a, b) < 1e-9 for a, b in zip(grads, expected, strict=True))
 
 
+@pytest.mark.parametrize("std", [1e-3, 1, 100, 1e5])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_entropies_and_their_gradients_are_precise_at_any_spread(name, std):
+    module = STRUCTURES[name]
+    entropy = chain.entropy if isinstance(module, Chain) else module.entropy
+    scores = scores_of(module, std, F64)
+    h = entropy(*scores, lengths=LENGTHS)
+    grads = torch.autograd.grad(h.sum(), scores)
+    with reference_only():
+        exact = entropy(*scores, lengths=LENGTHS)
+        expected = torch.autograd.grad(exact.sum(), scores)
+    # the rounding of a sum of scores, in log Z as well as in the reference
+    limit = 1e-12 * max(1.0, std)
+    assert error(h, exact) < limit
+    assert all(error(a, b) < 10 * limit for a, b in zip(grads, expected, strict=True))
+
+
+@pytest.mark.parametrize("std", [1e-3, 1, 100, 1000])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=["float32", "float64"])
+def test_kernels_of_spans_are_precise_at_any_spread(dtype, std):
+    gen = torch.Generator().manual_seed(0)
+    B, n = len(LENGTHS), int(LENGTHS.max())
+    scores = [(torch.randn(B, n, n, 3, generator=gen, dtype=F64) * std).to(dtype).requires_grad_()]
+    weight = torch.randn(scores[0].shape, generator=gen, dtype=F64)
+    log_z, p, grads, log_z_grads = outcome(spans, scores, weight)
+    with reference_only():
+        exact = outcome(spans, [scores[0].detach().double().requires_grad_()], weight)
+    small = dtype == F64
+    assert error(log_z, exact[0]) < (1e-12 if small else 1e-6)
+    assert error(p, exact[1]) < (1e-10 if small else 1e-6)
+    for got, want in zip((*grads, *log_z_grads), (*exact[2], *exact[3]), strict=True):
+        assert error(got, want) < (1e-9 if small else 1e-5)
+
+
 def test_graphs_are_freed_without_the_garbage_collector():
     gc.disable()
     try:

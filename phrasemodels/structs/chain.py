@@ -17,6 +17,7 @@ from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.kernels import chain as kernel
+from phrasemodels.structs.kernels import entropies, kbest, sampling, viterbi
 from phrasemodels.structs.semiring import Log
 
 
@@ -48,25 +49,56 @@ def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = Non
 def argmax(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return the score (B,), differentiable, and the tags (B, T) of a best sequence; tags are -1 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
+    found = viterbi.argmax(unary, pairwise, inside.lengths) if kernels.usable(unary, pairwise) else None
+    if found is not None:
+        return kernels.with_gradient(found[0], partial(score_tags, tags=found[1]), unary, pairwise), found[1]
     best, (parts, pairs) = inference.argmax(inside, *scores)
     score = _selected(scores[0], parts).sum((1, 2)) + _selected(scores[1], pairs).sum((1, 2, 3))
     return score.masked_fill(best == -torch.inf, -torch.inf), _tags(parts)
+
+
+def topk(unary: Tensor, pairwise: Tensor, k: int, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the scores (k, B), differentiable, and the tags (k, B, T) of the k best sequences, best first.
+
+    Where there are fewer sequences that are not forbidden, the other scores are -inf and their tags -1. Time is
+    O(B·T·C²·k) at most; scores on a GPU are copied to the CPU.
+    """
+    lengths = _prepare(unary, pairwise, lengths)[0].lengths
+    best, tags = kbest.chains(kernels.on_cpu(unary), kernels.on_cpu(pairwise), lengths.cpu(), k)
+    best, tags = best.to(unary), tags.to(unary.device)
+    return kernels.with_gradient(best, partial(score_tags, tags=tags), unary, pairwise), tags
 
 
 def sample(
     unary: Tensor, pairwise: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None
 ) -> Tensor:
     """Return the tags of k independent samples, (k, B, T); -1 in the padding."""
-    inside, scores = _prepare(unary, pairwise, None)
-    lengths = inference.check_lengths(lengths, unary.shape[0], unary.shape[1], unary.device)
-    inside = _InsidePass(lengths.repeat(k))
+    inside, scores = _prepare(unary, pairwise, lengths)
+    if kernels.usable(unary, pairwise):
+        draws = torch.rand((k, *unary.shape[:2]), generator=generator, dtype=torch.float64)
+        return sampling.tags(unary, pairwise, inside.lengths, draws)
+    inside = _InsidePass(inside.lengths.repeat(k))
     return _tags(inference.sample(inside, *scores, k=k, generator=generator)[0])
 
 
 def entropy(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
     """Return −Σ p log p over all sequences, in nats, (B,)."""
     inside, scores = _prepare(unary, pairwise, lengths)
+    if kernels.usable(unary, pairwise):
+        return entropies.Entropy.apply(partial(entropy, lengths=lengths), unary, pairwise, inside.lengths)
     return inference.entropy(inside, *scores)
+
+
+def score_tags(unary: Tensor, pairwise: Tensor, tags: Tensor) -> Tensor:
+    """Return the sum of the scores of tags (..., B, T), (..., B); a tag of -1 adds nothing."""
+    B, T, _ = unary.shape
+    known = tags.clamp(min=0)
+    sequence = torch.arange(B, device=unary.device)[:, None]
+    at = torch.arange(T, device=unary.device)
+    single = torch.where(tags >= 0, unary[sequence, at, known], 0).sum(-1)
+    pair = known[..., :-1], known[..., 1:]
+    chosen = pairwise[pair] if pairwise.dim() == 2 else pairwise[(sequence, at[:-1], *pair)]
+    return single + torch.where(tags[..., 1:] >= 0, chosen, 0).sum(-1)
 
 
 class _InsidePass:

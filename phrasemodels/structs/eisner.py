@@ -19,6 +19,7 @@ from torch import Tensor
 from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.kernels import eisner as kernel
+from phrasemodels.structs.kernels import kbest, projective, sampling
 from phrasemodels.structs.semiring import Log
 
 # (lengths (B,), d) → (B,) booleans: whether words 1..d may form a complete span of the root
@@ -50,21 +51,43 @@ class Projective:
 
     def argmax(self, arcs: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the score (B,), differentiable, and the heads (B, n+1) of a best tree; -1 at the root and in the padding."""
-        best, (parts,) = inference.argmax(self._inside(arcs, lengths), arcs)
+        inside = self._inside(arcs, lengths)
+        found = projective.argmax(arcs, inside.lengths, self._one_root) if kernels.usable(arcs) else None
+        if found is not None:
+            return kernels.with_gradient(found[0], partial(score_heads, heads=found[1]), arcs), found[1]
+        best, (parts,) = inference.argmax(inside, arcs)
         heads = _heads(parts)
         return score_heads(arcs, heads).masked_fill(best == -torch.inf, -torch.inf), heads
+
+    def topk(self, arcs: Tensor, k: int, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the scores (k, B), differentiable, and the heads (k, B, n+1) of the k best trees, best first.
+
+        Where there are fewer trees that are not forbidden, the other scores are -inf and their heads -1. Scores on a GPU are
+        copied to the CPU.
+        """
+        lengths = self._inside(arcs, lengths).lengths
+        best, heads = kbest.trees(kernels.on_cpu(arcs), lengths.cpu(), self._one_root, k)
+        best, heads = best.to(arcs), heads.to(arcs.device)
+        return kernels.with_gradient(best, partial(score_heads, heads=heads), arcs), heads
 
     def sample(
         self, arcs: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None
     ) -> Tensor:
         """Return the heads of k independent samples, (k, B, n+1), as in `argmax`."""
         inside = self._inside(arcs, lengths)
+        if kernels.usable(arcs):
+            draws = torch.rand((k, arcs.shape[0], 2 * arcs.shape[1]), generator=generator, dtype=torch.float64)
+            return sampling.heads(arcs, inside.lengths, self._one_root, draws)
         inside.lengths = inside.lengths.repeat(k)
         return _heads(inference.sample(inside, arcs, k=k, generator=generator)[0])
 
     def entropy(self, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Return −Σ p log p over all trees, in nats, (B,)."""
-        return inference.entropy(self._inside(arcs, lengths), arcs)
+        inside = self._inside(arcs, lengths)
+        if kernels.usable(arcs):
+            reference = partial(self.entropy, lengths=lengths)
+            return kernel.Entropy.apply(reference, arcs, inside.lengths, self._one_root)
+        return inference.entropy(inside, arcs)
 
     def _inside(self, arcs: Tensor, lengths: Tensor | None) -> "_InsidePass":
         if arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 2:
@@ -87,8 +110,10 @@ single_root = Projective(_exactly_one)
 
 
 def score_heads(arcs: Tensor, heads: Tensor) -> Tensor:
-    """Return the sum of the scores of the arcs from heads (B, n+1), (B,); a head of -1 adds 0."""
-    chosen = arcs.gather(1, heads.clamp(min=0)[:, None])[:, 0]
+    """Return the sum of the scores of the arcs from heads (..., B, n+1), (..., B); a head of -1 adds 0."""
+    B, N, _ = arcs.shape
+    sentence = torch.arange(B, device=arcs.device)[:, None]
+    chosen = arcs[sentence, heads.clamp(min=0), torch.arange(N, device=arcs.device)]
     return torch.where(heads >= 0, chosen, 0).sum(-1)
 
 

@@ -5,6 +5,7 @@ functions are the reference for the whole package: they run on any device, and c
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -67,7 +68,8 @@ def _leaf(scores: Tensor) -> Tensor:
 def check_lengths(lengths: Tensor | None, batch: int, longest: int, device: torch.device) -> Tensor:
     """Return lengths (batch,) as int64 on the device; None: all are `longest`. ValueError: a length is not in 1..longest."""
     if lengths is None:
-        with torch.inference_mode(False):
+        # only if needed, as the context takes longer than a short batch
+        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
             return torch.full((batch,), longest, dtype=torch.int64, device=device)
     if lengths.shape != (batch,) or lengths.is_floating_point():
         raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}")

@@ -10,23 +10,38 @@ Z, marginals and gradients are NaN, and its trees are undefined. Scores in the p
 reference are O(B·(n³ + n²L)). ValueError: wrong shapes or lengths.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.charts import Chart
-from phrasemodels.structs.kernels import decode
-from phrasemodels.structs.semiring import Log
+from phrasemodels.structs.kernels import binary, decode
+from phrasemodels.structs.semiring import Log, logsumexp
 
 
 def log_partition(labels: Tensor, lengths: Tensor | None = None) -> Tensor:
     """Return log Z, (B,)."""
-    return inference.log_partition(_InsidePass(_check(labels, lengths)), labels)
+    lengths = _check(labels, lengths)
+    if not kernels.usable(labels):
+        return inference.log_partition(_InsidePass(lengths), labels)
+    scores, _ = _label_sums(labels, lengths)
+    reference = partial(inference.log_partition, _UnlabelledPass(lengths))
+    return binary.LogPartition.apply(reference, scores, lengths).to(labels.dtype)
 
 
 def marginals(labels: Tensor, lengths: Tensor | None = None) -> Tensor:
     """Return p(words i..j are a constituent with the label), (B, n, n, L)."""
-    return inference.marginals(_InsidePass(_check(labels, lengths)), labels)[0]
+    lengths = _check(labels, lengths)
+    if not kernels.usable(labels):
+        return inference.marginals(_InsidePass(lengths), labels)[0]
+    scores, label_given_span = _label_sums(labels, lengths)
+    p = binary.Marginals.apply(partial(_span_marginals, lengths=lengths), scores, lengths)
+    i, j = _upper(labels)
+    each = (p[:, i, j, None] * label_given_span()).to(labels.dtype)
+    return torch.zeros_like(labels).index_put((_sentences(labels), i, j), each)
 
 
 def argmax(labels: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -78,23 +93,57 @@ def preorder(parts: Tensor) -> Tensor:
     return cells
 
 
-class _InsidePass:
-    """The inside pass β(i, j) = ⊕_label labels(i, j) ⊗ ⊕_k β(i, k) ⊗ β(k+1, j)."""
+def _upper(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the ends i and j of all spans, i ≤ j."""
+    i, j = torch.triu_indices(labels.shape[1], labels.shape[1], device=labels.device)
+    return i, j
+
+
+def _sentences(labels: Tensor) -> Tensor:
+    return torch.arange(len(labels), device=labels.device)[:, None]
+
+
+def _label_sums(labels: Tensor, lengths: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
+    """Return log Σ_label exp of all spans (B, n, n), and a function that returns p(label | span), (B, spans, L); float64."""
+    i, j = _upper(labels)
+    cells = torch.where((j < lengths[:, None])[..., None], labels[:, i, j], 0).double()
+    total = logsumexp(cells, -1)
+    scores = total.new_zeros(labels.shape[:3]).index_put((_sentences(labels), i, j), total)
+    return scores, lambda: (cells - total.masked_fill(total == -torch.inf, 0)[..., None]).exp()
+
+
+def _span_marginals(scores: Tensor, lengths: Tensor) -> Tensor:
+    return inference.marginals(_UnlabelledPass(lengths), scores)[0]
+
+
+class _UnlabelledPass:
+    """The inside pass β(i, j) = scores(i, j) ⊗ ⊕_k β(i, k) ⊗ β(k+1, j)."""
 
     def __init__(self, lengths: Tensor):
         self.lengths = lengths
+
+    def __call__(self, semiring: Log, scores: Tensor) -> Tensor:
+        return self.lifted(semiring, semiring.lift(scores))
+
+    def lifted(self, semiring: Log, spans: Tensor) -> Tensor:
+        """Return log Z from lifted scores of spans (S, B, n, n)."""
+        n = spans.shape[2]
+        chart = Chart(spans.diagonal(0, 2, 3))
+        for d in range(1, n):
+            split = semiring.sum(chart.prefixes(n - d) + chart.suffixes(n - d), -1)
+            chart.append(split + spans.diagonal(d, 2, 3))
+        sentence = torch.arange(spans.shape[1], device=spans.device)
+        return chart.from_left[:, sentence, 0, self.lengths - 1]
+
+
+class _InsidePass(_UnlabelledPass):
+    """The inside pass over spans that have the score ⊕_label labels(i, j)."""
 
     def __call__(self, semiring: Log, labels: Tensor) -> Tensor:
         n = labels.shape[1]
         word = torch.arange(n, device=labels.device) < self.lengths[:, None]
         read = word[:, None, :] & torch.ones(n, n, dtype=torch.bool, device=labels.device).triu()
-        spans = semiring.sum(semiring.lift(torch.where(read[..., None], labels, 0)), -1)
-        chart = Chart(spans.diagonal(0, 2, 3))
-        for d in range(1, n):
-            split = semiring.sum(chart.prefixes(n - d) + chart.suffixes(n - d), -1)
-            chart.append(split + spans.diagonal(d, 2, 3))
-        sentence = torch.arange(len(labels), device=labels.device)
-        return chart.from_left[:, sentence, 0, self.lengths - 1]
+        return self.lifted(semiring, semiring.sum(semiring.lift(torch.where(read[..., None], labels, 0)), -1))
 
 
 def _check(labels: Tensor, lengths: Tensor | None) -> Tensor:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from threading import local
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,6 +39,25 @@ def usable(*scores: Tensor) -> bool:
         and all(s.device.type == "cpu" and s.dtype == dtype and s.numel() > 0 for s in scores)
         and not torch.compiler.is_compiling()
     )
+
+
+def numbers(x: Tensor) -> np.ndarray:
+    """Return x as a C-contiguous array, which shares its memory if possible."""
+    return np.ascontiguousarray(x.detach().numpy())
+
+
+def possible_scores(x: Tensor) -> Tensor:
+    """Return the scores as terms of an expectation: 0 for a forbidden part, which has probability 0, and for NaN and +inf,
+    whose results are replaced by NaN afterwards."""
+    return torch.where(x.abs() < LARGEST, x, 0)
+
+
+LARGEST = 6e14  # kernels of sums take scores below the negative of this for -inf
+
+
+def on_cpu(x: Tensor) -> Tensor:
+    """Return x, without gradient, as a float32 or float64 tensor on the CPU."""
+    return x.detach().to("cpu", torch.float64 if x.dtype == torch.float64 else torch.float32)
 
 
 def over_batch(kernel: Callable[..., None], size: int, *arguments: object) -> None:
@@ -86,3 +106,24 @@ def reference_vjp(function: Callable[..., Tensor], inputs: Sequence[Tensor], gra
     with torch.enable_grad(), reference_only():
         grads = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=True, materialize_grads=True))
     return [next(grads) if x.requires_grad else None for x in inputs]
+
+
+def with_gradient(best: Tensor, rescore: Callable[..., Tensor], *scores: Tensor) -> Tensor:
+    """Return `best`, the scores of structures that a kernel chose, with the derivatives of rescore(*scores), their sum."""
+    if torch.is_grad_enabled() and any(s.requires_grad for s in scores):
+        return _Chosen.apply(best, rescore, *scores)
+    return best
+
+
+class _Chosen(torch.autograd.Function):
+    """(score, rescore, *scores) → score."""
+
+    @staticmethod
+    def forward(ctx: Any, best: Tensor, rescore: Callable[..., Tensor], *scores: Tensor) -> Tensor:
+        ctx.rescore = rescore
+        ctx.save_for_backward(*scores)
+        return best
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, *reference_vjp(ctx.rescore, ctx.saved_tensors, grad)

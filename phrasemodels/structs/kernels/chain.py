@@ -10,12 +10,12 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.kernels import over_batch, reference_vjp, scratch, sequences
+from phrasemodels.structs.kernels import numbers, over_batch, reference_vjp, scratch, sequences
 from phrasemodels.structs.kernels.simd import COMPILE, LANES
 
 
 @njit(**COMPILE)
-def _open(w, block, again, order, unary, pairwise, lengths):
+def open_block(w, block, again, order, unary, pairwise, lengths):
     """Copy the scores of a block, padded with 0 to its longest sequence, to the workspace w; return its layout.
 
     again: w holds the pairwise scores of another block, which stay if all sequences share them.
@@ -45,7 +45,7 @@ def _open(w, block, again, order, unary, pairwise, lengths):
 
 
 @njit(**COMPILE)
-def _close(w, block, order, x, T, C, out):
+def close_block(w, block, order, x, T, C, out):
     """Copy x (T, C) from the workspace to the rows of the block in out (B, T, C), with 0 in the padding."""
     for lane in range(min(LANES, len(out) - block)):
         b = order[block + lane]
@@ -59,13 +59,13 @@ def _marginals(first, step, work, order, unary, pairwise, lengths, log_z, out):
     """Compute log Z (B,), and marginals (B, T, C) unless `out` is empty."""
     w, z = work[first], np.empty(LANES)
     for block in range(first * LANES, len(order), step * LANES):
-        at = _open(w, block, block > first * LANES, order, unary, pairwise, lengths)
+        at = open_block(w, block, block > first * LANES, order, unary, pairwise, lengths)
         sequences.forward(w, at, z, False)
         for lane in range(min(LANES, len(order) - block)):
             log_z[order[block + lane]] = z[lane]
         if out.size > 0:
             sequences.marginals(w, at)
-            _close(w, block, order, at.p, at.T, at.C, out)
+            close_block(w, block, order, at.p, at.T, at.C, out)
 
 
 @njit(**COMPILE)
@@ -76,7 +76,7 @@ def _covariance(first, step, work, order, unary, pairwise, lengths, grad, centre
     """
     w, z, B = work[first], np.empty(LANES), len(order)
     for block in range(first * LANES, B, step * LANES):
-        at = _open(w, block, block > first * LANES, order, unary, pairwise, lengths)
+        at = open_block(w, block, block > first * LANES, order, unary, pairwise, lengths)
         T, C = at.T, at.C
         for lane in range(LANES):
             b = order[min(block + lane, B - 1)]
@@ -91,9 +91,9 @@ def _covariance(first, step, work, order, unary, pairwise, lengths, grad, centre
             for i in range(T * C * LANES):
                 w[at.e + i], w[at.g + i] = w[at.g + i], 0.0
         sequences.covariance(w, at, centre)
-        _close(w, block, order, at.e, T, C, out)
+        close_block(w, block, order, at.e, T, C, out)
         if len(pairs_out) == B:
-            _close(w, block, order, at.pair_grads, min(at.S, T - 1), C * C, pairs_out)
+            close_block(w, block, order, at.pair_grads, min(at.S, T - 1), C * C, pairs_out)
         else:
             for i in range(C * C):
                 total = 0.0
@@ -102,7 +102,7 @@ def _covariance(first, step, work, order, unary, pairwise, lengths, grad, centre
                 pairs_out[block // LANES, 0, i] = total
 
 
-class _Batch:
+class Batch:
     """Scores in the form that the kernels take."""
 
     def __init__(self, unary: Tensor, pairwise: Tensor, lengths: Tensor):
@@ -110,7 +110,7 @@ class _Batch:
         self.shared = pairwise.dim() == 2
         self.dtype = unary.dtype
         pairs = pairwise[None, None] if self.shared else pairwise
-        self.scores = _numbers(unary), _numbers(pairs), lengths.numpy()
+        self.scores = numbers(unary), numbers(pairs), lengths.numpy()
         # sorted by length, because a block takes as many steps as its longest sequence
         self.order = np.argsort(self.scores[2], kind="stable")
         self.blocks = -(-self.B // LANES)
@@ -127,18 +127,20 @@ class _Batch:
         pairs = (pairwise < np.inf).all((2, 3)) | ~inside[:, 1:]
         return inside & ~(known.all(1, keepdims=True) & pairs.all(1, keepdims=True))
 
-    def _run(self, kernel, *arguments):
+    def run(self, kernel, *arguments, more: int = 0):
+        """Run a kernel over the blocks, with `more` lanes of workspace behind the layout."""
         T, C, S = self.T, self.C, self.scores[1].shape[1]
-        work = scratch(self.blocks, sequences.layout(T, C, S).size)
+        work = scratch(self.blocks, sequences.layout(T, C, S).size + more * LANES)
         over_batch(kernel, self.blocks, work, self.order, *self.scores, *arguments)
 
-    def _empty(self, *shape: int) -> np.ndarray:
+    def empty(self, *shape: int) -> np.ndarray:
+        """Return an array of the scores' type."""
         return np.empty(shape, self.scores[0].dtype)
 
     def marginals(self, wanted: bool = True) -> tuple[Tensor, Tensor]:
         """Return log Z (B,) and marginals (B, T, C), which are empty unless `wanted`."""
-        log_z, out = np.empty(self.B), self._empty(*((self.B, self.T, self.C) if wanted else (0, 0, 0)))
-        self._run(_marginals, log_z, out)
+        log_z, out = np.empty(self.B), self.empty(*((self.B, self.T, self.C) if wanted else (0, 0, 0)))
+        self.run(_marginals, log_z, out)
         if self.unknown is not None:
             log_z[self.unknown[:, 0]] = np.nan
             out[self.unknown if wanted else ()] = np.nan
@@ -147,9 +149,9 @@ class _Batch:
     def gradients(self, grad: Tensor, centre: bool) -> tuple[Tensor, Tensor]:
         """Return the gradients to unary and pairwise; grad and centre as in `_covariance`."""
         S = self.scores[1].shape[1]
-        out = self._empty(self.B, self.T, self.C)
+        out = self.empty(self.B, self.T, self.C)
         pairs = np.empty((self.blocks if self.shared else self.B, S, self.C**2))  # float64, as blocks are summed
-        self._run(_covariance, _numbers(grad), centre, out, pairs)
+        self.run(_covariance, numbers(grad), centre, out, pairs)
         pairs = pairs.sum(0) if self.shared else pairs
         if self.unknown is not None:
             out[self.unknown] = np.nan
@@ -159,15 +161,11 @@ class _Batch:
         return torch.from_numpy(out), torch.from_numpy(pairs.reshape(shape)).to(self.dtype)
 
 
-def _numbers(x: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(x.detach().numpy())
-
-
 def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor) -> Tensor:
     """Return p(z_t = c, z_t+1 = d), (B, T-1, C, C)."""
     B, T, C = unary.shape
     each = pairwise.expand(B, T - 1, C, C)
-    return _Batch(unary, each, lengths).gradients(unary.new_ones(B, T, C), centre=False)[1]
+    return Batch(unary, each, lengths).gradients(unary.new_ones(B, T, C), centre=False)[1]
 
 
 class LogPartition(torch.autograd.Function):
@@ -177,7 +175,7 @@ class LogPartition(torch.autograd.Function):
     def forward(ctx, reference, unary, pairwise, lengths):
         ctx.reference, ctx.lengths = reference, lengths
         ctx.save_for_backward(unary, pairwise)
-        return _Batch(unary, pairwise, lengths).marginals(wanted=False)[0]
+        return Batch(unary, pairwise, lengths).marginals(wanted=False)[0]
 
     @staticmethod
     def backward(ctx, grad):
@@ -185,7 +183,7 @@ class LogPartition(torch.autograd.Function):
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
         unary, pairwise = ctx.saved_tensors
         factor = grad[:, None, None].expand(unary.shape)
-        return None, *_Batch(unary, pairwise, ctx.lengths).gradients(factor, centre=False), None
+        return None, *Batch(unary, pairwise, ctx.lengths).gradients(factor, centre=False), None
 
 
 class Marginals(torch.autograd.Function):
@@ -195,13 +193,13 @@ class Marginals(torch.autograd.Function):
     def forward(ctx, reference, unary, pairwise, lengths):
         ctx.reference, ctx.lengths = reference, lengths
         ctx.save_for_backward(unary, pairwise)
-        return _Batch(unary, pairwise, lengths).marginals()[1]
+        return Batch(unary, pairwise, lengths).marginals()[1]
 
     @staticmethod
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        return None, *_Batch(*ctx.saved_tensors, ctx.lengths).gradients(grad, centre=True), None
+        return None, *Batch(*ctx.saved_tensors, ctx.lengths).gradients(grad, centre=True), None
 
 
 class PairMarginals(torch.autograd.Function):

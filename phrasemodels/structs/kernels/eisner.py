@@ -10,13 +10,13 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.kernels import over_batch, reference_vjp, scratch, trees
+from phrasemodels.structs.kernels import numbers, over_batch, possible_scores, reference_vjp, scratch, trees
 from phrasemodels.structs.kernels.sequences import exponentials
 from phrasemodels.structs.kernels.simd import COMPILE, LANES
 
 
 @njit(**COMPILE)
-def _open(w, block, order, scores, lengths):
+def open_block(w, block, order, scores, lengths):
     """Copy the scores of the arcs of a block to the workspace w; return its layout.
 
     Arcs in the padding get 0; arcs into the root and from a word to itself are forbidden.
@@ -42,7 +42,7 @@ def _marginals(first, step, work, order, scores, lengths, one_root, log_z, out):
     """Compute log Z (B,), and marginals (B, N, N) unless `out` is empty."""
     w, z = work[first], np.empty(LANES)
     for block in range(first * LANES, len(order), step * LANES):
-        at = _open(w, block, order, scores, lengths)
+        at = open_block(w, block, order, scores, lengths)
         trees.inside(w, at, one_root, z)
         for lane in range(min(LANES, len(order) - block)):
             log_z[order[block + lane]] = z[lane]
@@ -60,39 +60,70 @@ def _marginals(first, step, work, order, scores, lengths, one_root, log_z, out):
 
 
 @njit(**COMPILE)
+def _expect(w, block, order, scores, lengths, one_root, grad, log_z):
+    """Compute log Z of a block, and E[G] for the gradient `grad` (B, N, N) to the marginals; return the layout."""
+    at = open_block(w, block, order, scores, lengths)
+    trees.inside(w, at, one_root, log_z)
+    N = at.N
+    for lane in range(LANES):
+        b = order[min(block + lane, len(order) - 1)]
+        n = w[at.lengths + lane]
+        for h in range(N):
+            for m in range(N):
+                w[at.g + (h * N + m) * LANES + lane] = grad[b, h, m] if 0 < m <= n and h <= n else 0.0
+    trees.expectations(w, at)
+    for lane in range(LANES):
+        n = int(w[at.lengths + lane])
+        w[at.mean + lane] = w[at.e + n * LANES + lane]
+    return at
+
+
+@njit(**COMPILE)
+def _close(w, block, at, order, out):
+    """Copy the gradients from the workspace to the rows of the block in out (B, N, N), with 0 in the padding."""
+    N = at.N
+    for lane in range(min(LANES, len(order) - block)):
+        x = out[order[block + lane]]
+        x[:] = 0.0
+        for h in range(N):
+            for m in range(1, N):
+                if h != m:
+                    x[h, m] = w[at.g + (h * N + m) * LANES + lane]
+
+
+@njit(**COMPILE)
 def _covariance(first, step, work, order, scores, lengths, one_root, grad, out):
     """Compute the gradient (B, N, N) to the scores from the gradient `grad` (B, N, N) to the marginals."""
     w, z = work[first], np.empty(LANES)
     for block in range(first * LANES, len(order), step * LANES):
-        at = _open(w, block, order, scores, lengths)
-        trees.inside(w, at, one_root, z)
-        N = at.N
-        for lane in range(LANES):
-            b = order[min(block + lane, len(order) - 1)]
-            n = w[at.lengths + lane]
-            for h in range(N):
-                for m in range(N):
-                    w[at.g + (h * N + m) * LANES + lane] = grad[b, h, m] if 0 < m <= n and h <= n else 0.0
-        trees.expectations(w, at)
-        for lane in range(LANES):
-            n = int(w[at.lengths + lane])
-            w[at.mean + lane] = w[at.e + n * LANES + lane]
+        at = _expect(w, block, order, scores, lengths, one_root, grad, z)
         trees.covariance(w, at)
+        _close(w, block, at, order, out)
+
+
+@njit(**COMPILE)
+def _entropy(first, step, work, order, scores, lengths, one_root, finite, entropy, out):
+    """Compute the entropy (B,), log Z − E[score]; and Cov[score, arc] (B, N, N) unless `out` is empty.
+
+    finite (B, N, N): the scores with 0 for forbidden arcs.
+    """
+    w, z = work[first], np.empty(LANES)
+    for block in range(first * LANES, len(order), step * LANES):
+        at = _expect(w, block, order, scores, lengths, one_root, finite, z)
         for lane in range(min(LANES, len(order) - block)):
-            x = out[order[block + lane]]
-            x[:] = 0.0
-            for h in range(N):
-                for m in range(1, N):
-                    if h != m:
-                        x[h, m] = w[at.g + (h * N + m) * LANES + lane]
+            # the difference of almost equal numbers may be below 0; all trees are forbidden if log Z is -inf
+            entropy[order[block + lane]] = max(z[lane] - w[at.mean + lane], 0.0)
+        if out.size > 0:
+            trees.covariance(w, at)
+            _close(w, block, at, order, out)
 
 
-class _Batch:
+class Batch:
     """Scores in the form that the kernels take."""
 
     def __init__(self, arcs: Tensor, lengths: Tensor, one_root: bool):
         self.shape, self.dtype = arcs.shape, arcs.dtype
-        self.scores = _numbers(arcs)
+        self.scores = numbers(arcs)
         words = lengths.numpy()
         # sorted by length, because a block takes as many steps as its longest sentence
         self.arguments = np.argsort(words, kind="stable"), self.scores, words, one_root
@@ -108,7 +139,7 @@ class _Batch:
         read = word[:, :, None] & word[:, None] & (np.arange(N) > 0) & ~np.eye(N, dtype=bool)
         return read & (read & ~(self.scores < np.inf)).any((1, 2), keepdims=True)
 
-    def _run(self, kernel, *arguments):
+    def run(self, kernel, *arguments):
         B, N, _ = self.shape
         blocks = -(-B // LANES)
         over_batch(kernel, blocks, scratch(blocks, trees.layout(N).size), *self.arguments, *arguments)
@@ -116,23 +147,28 @@ class _Batch:
     def marginals(self, wanted: bool = True) -> tuple[Tensor, Tensor]:
         """Return log Z (B,) and marginals (B, N, N), which are empty unless `wanted`."""
         log_z, out = np.empty(self.shape[0]), np.empty(self.shape if wanted else (0, 0, 0), self.scores.dtype)
-        self._run(_marginals, log_z, out)
+        self.run(_marginals, log_z, out)
         if self.unknown is not None:
             log_z[self.unknown.any((1, 2))] = np.nan
             out[self.unknown if wanted else ()] = np.nan
         return torch.from_numpy(log_z).to(self.dtype), torch.from_numpy(out)
 
+    def entropy(self, wanted: bool) -> tuple[Tensor, Tensor]:
+        """Return the entropy (B,) and Cov[score, arc] (B, N, N), which is empty unless `wanted`."""
+        entropy, out = np.empty(self.shape[0]), np.empty(self.shape if wanted else (0, 0, 0), self.scores.dtype)
+        self.run(_entropy, numbers(possible_scores(torch.from_numpy(self.scores))), entropy, out)
+        if self.unknown is not None:
+            entropy[self.unknown.any((1, 2))] = np.nan
+            out[self.unknown if wanted else ()] = np.nan
+        return torch.from_numpy(entropy).to(self.dtype), torch.from_numpy(out)
+
     def covariance(self, grad: Tensor) -> Tensor:
         """Return the gradient to the scores from the gradient to the marginals, both (B, N, N)."""
         out = np.empty(self.shape, self.scores.dtype)
-        self._run(_covariance, _numbers(grad), out)
+        self.run(_covariance, numbers(grad), out)
         if self.unknown is not None:
             out[self.unknown] = np.nan
         return torch.from_numpy(out)
-
-
-def _numbers(x: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(x.detach().numpy())
 
 
 class LogPartition(torch.autograd.Function):
@@ -142,13 +178,13 @@ class LogPartition(torch.autograd.Function):
     def forward(ctx, reference, arcs, lengths, one_root):
         ctx.reference, ctx.settings = reference, (lengths, one_root)
         ctx.save_for_backward(arcs)
-        return _Batch(arcs, lengths, one_root).marginals(wanted=False)[0]
+        return Batch(arcs, lengths, one_root).marginals(wanted=False)[0]
 
     @staticmethod
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None, None
-        p = _Batch(*ctx.saved_tensors, *ctx.settings).marginals()[1]
+        p = Batch(*ctx.saved_tensors, *ctx.settings).marginals()[1]
         return None, p * grad[:, None, None], None, None
 
 
@@ -159,10 +195,28 @@ class Marginals(torch.autograd.Function):
     def forward(ctx, reference, arcs, lengths, one_root):
         ctx.reference, ctx.settings = reference, (lengths, one_root)
         ctx.save_for_backward(arcs)
-        return _Batch(arcs, lengths, one_root).marginals()[1]
+        return Batch(arcs, lengths, one_root).marginals()[1]
 
     @staticmethod
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None, None
-        return None, _Batch(*ctx.saved_tensors, *ctx.settings).covariance(grad), None, None
+        return None, Batch(*ctx.saved_tensors, *ctx.settings).covariance(grad), None, None
+
+
+class Entropy(torch.autograd.Function):
+    """(reference, arcs, lengths, whether the root has one arc) → entropy. The gradient is −Cov[score, arc], which is computed
+    with it, as they share most of the work."""
+
+    @staticmethod
+    def forward(ctx, reference, arcs, lengths, one_root):
+        ctx.reference = reference
+        entropy, ctx.covariance = Batch(arcs, lengths, one_root).entropy(ctx.needs_input_grad[1])
+        ctx.save_for_backward(arcs)
+        return entropy
+
+    @staticmethod
+    def backward(ctx, grad):
+        if torch.is_grad_enabled():
+            return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None, None
+        return None, -grad[:, None, None] * ctx.covariance, None, None

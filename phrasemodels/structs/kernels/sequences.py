@@ -87,7 +87,7 @@ def _total(w, a, C):
 
 
 @njit(**COMPILE)
-def _some_end(w, at, t):
+def some_end(w, at, t):
     """Return whether a sequence ends at t."""
     ends = False
     for lane in range(LANES):
@@ -96,7 +96,7 @@ def _some_end(w, at, t):
 
 
 @njit(**INLINE)
-def _pairs(at, t):
+def pairs_of(at, t):
     """Return the position of the scores between t and t+1 in `pairwise`, counted in weights."""
     return t * at.C * at.C if at.S > 1 else 0
 
@@ -138,7 +138,7 @@ def forward(w, at, log_z, means):
     C = at.C
     row = C * WEIGHT
     for t in range(at.T):
-        before, pairs = at.a + (t - 1) * row, at.pairwise + _pairs(at, t - 1) * WEIGHT
+        before, pairs = at.a + (t - 1) * row, at.pairwise + pairs_of(at, t - 1) * WEIGHT
         if means and t > 0:
             for j in range(C):
                 mean = load(w, at.e + (t - 1) * C * LANES + j * LANES)
@@ -163,7 +163,7 @@ def forward(w, at, log_z, means):
             m, e = normal(m, e)
             store(w, at.a + here, m)
             store(w, at.a + here + LANES, e)
-        if _some_end(w, at, t):
+        if some_end(w, at, t):
             m, e = _total(w, at.a + t * row, C)
             store(w, at.x, m)
             store(w, at.y, e)
@@ -175,7 +175,7 @@ def forward(w, at, log_z, means):
 
 
 @njit(**COMPILE)
-def _end(w, at, t):
+def add_end(w, at, t):
     """Add p_t for the sequences that end at t."""
     row = at.C * WEIGHT
     m, e = _total(w, at.a + t * row, at.C)
@@ -194,7 +194,7 @@ def marginals(w, at):
     C = at.C
     row = C * WEIGHT
     for t in range(at.T - 1, -1, -1):
-        here, pairs, last = t * row, at.pairwise + _pairs(at, t) * WEIGHT, t + 1 == at.T
+        here, pairs, last = t * row, at.pairwise + pairs_of(at, t) * WEIGHT, t + 1 == at.T
         if not last:
             for k in range(C):
                 after = here + row + k * WEIGHT
@@ -208,8 +208,8 @@ def marginals(w, at):
                     scale = ratio(e + load(w, right + LANES) - load(w, s + k * WEIGHT + LANES))
                     total += load(w, at.x + k * LANES) * load(w, right) * scale
             store(w, at.p + here // 2 + j * LANES, total * load(w, a))
-        if _some_end(w, at, t):
-            _end(w, at, t)
+        if some_end(w, at, t):
+            add_end(w, at, t)
 
 
 @njit(**INLINE)
@@ -220,7 +220,7 @@ def _share_out(w, at, t, j, sums):
     """
     row = at.C * WEIGHT
     a, s = at.a + t * row + j * WEIGHT, at.s + (t + 1) * row
-    pair = at.pairwise + _pairs(at, t) * WEIGHT + j * row
+    pair = at.pairwise + pairs_of(at, t) * WEIGHT + j * row
     m, e = load(w, a), load(w, a + LANES)
     left = load(w, at.e + (t * at.C + j) * LANES) - load(w, at.mean)
     p, d = spread(0.0), spread(0.0)
@@ -245,7 +245,7 @@ def covariance(w, at, centre):
     C = at.C
     store(w, at.mean, spread(0.0))
     for t in range(at.T - 1, -1, -1):
-        here, sums = t * C * LANES, at.pair_grads + _pairs(at, t) * LANES
+        here, sums = t * C * LANES, at.pair_grads + pairs_of(at, t) * LANES
         if t + 1 < at.T:
             for k in range(C):
                 after = here + (C + k) * LANES
@@ -258,17 +258,17 @@ def covariance(w, at, centre):
                 p, d = _share_out(w, at, t, j, sums + j * C * LANES)
             store(w, at.p + here + j * LANES, p)
             store(w, at.d + here + j * LANES, d)
-        if _some_end(w, at, t):
-            _end(w, at, t)
+        if some_end(w, at, t):
+            add_end(w, at, t)
             if centre:
-                _add_mean(w, at, t)
+                add_mean(w, at, t)
         middle = load(w, at.mean)
         for c in range(here, here + C * LANES, LANES):
             store(w, at.e + c, load(w, at.p + c) * (load(w, at.e + c) - middle) + load(w, at.d + c))
 
 
 @njit(**COMPILE)
-def _add_mean(w, at, t):
+def add_mean(w, at, t):
     """Add E[G] for the sequences that end at t."""
     for lane in range(LANES):
         if w[at.lengths + lane] == t + 1:

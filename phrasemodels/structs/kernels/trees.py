@@ -63,7 +63,7 @@ def layout(N):
 
 
 @njit(**INLINE)
-def _part(kind, N, i, j):
+def part_of(kind, N, i, j):
     """Describe the sum over split points of words i..j: the cell of its weight, the two cells that contain it as a factor,
     and the left and right cell of its first term."""
     M, row, column = N * N, i * N, j * N
@@ -79,7 +79,7 @@ def _part(kind, N, i, j):
 
 
 @njit(**INLINE)
-def _sum(w, left, right, n):
+def sum_of(w, left, right, n):
     """Return Σ_k left_k right_k over n cells, as m, e."""
     left, right = left * WEIGHT, right * WEIGHT
     top = load(w, left + LANES) + load(w, right + LANES)
@@ -93,14 +93,14 @@ def _sum(w, left, right, n):
 
 
 @njit(**INLINE)
-def _put(w, cell, m, e):
+def put(w, cell, m, e):
     """Write the weight m · 2^e to a cell."""
     store(w, cell * WEIGHT, m)
     store(w, cell * WEIGHT + LANES, e)
 
 
 @njit(**INLINE)
-def _q(w, left, right, e):
+def posterior(w, left, right, e):
     """Return the posterior of one split times m, for a cell with the weight m · 2^e."""
     scale = ratio(load(w, left * WEIGHT + LANES) + load(w, right * WEIGHT + LANES) - e)
     return load(w, left * WEIGHT) * load(w, right * WEIGHT) * scale
@@ -113,21 +113,21 @@ def inside(w, at, one_root, log_z):
     M = N * N
     for i in range(N):
         for kind in range(4):
-            _put(w, kind * M + i * N + i, spread(1.0), spread(0.0))
+            put(w, kind * M + i * N + i, spread(1.0), spread(0.0))
     for j in range(1, N):
         for i in range(j - 1, -1, -1):
-            cell, right, left, first, second = _part(MEET, N, i, j)
-            m, e = _sum(w, first, second, j - i)
-            _put(w, cell, m, e)
+            cell, right, left, first, second = part_of(MEET, N, i, j)
+            m, e = sum_of(w, first, second, j - i)
+            put(w, cell, m, e)
             for kind, to in ((OPEN_RIGHT, right), (OPEN_LEFT_T, left)):
                 arc = (to + (ARC - kind) * M) * WEIGHT
                 x, y = normal(m * load(w, arc), e + load(w, arc + LANES))
-                _put(w, to, x, y)
+                put(w, to, x, y)
             for kind in (LEFT, RIGHT):
-                _, one, other, first, second = _part(kind, N, i, j)
-                m, e = _sum(w, first, second, j - i)
-                _put(w, one, m, e)
-                _put(w, other, m, e)
+                _, one, other, first, second = part_of(kind, N, i, j)
+                m, e = sum_of(w, first, second, j - i)
+                put(w, one, m, e)
+                put(w, other, m, e)
             if i == 0:
                 _end(w, at, j, one_root, log_z)
 
@@ -164,11 +164,11 @@ def marginals(w, at):
     for j in range(at.N - 1, 0, -1):
         for i in range(j):
             for kind in (RIGHT, LEFT, MEET):
-                cell, one, other, left, right = _part(kind, at.N, i, j)
+                cell, one, other, left, right = part_of(kind, at.N, i, j)
                 p = above(load(w, at.p + one * LANES) + load(w, at.p + other * LANES), NEGLIGIBLE)
                 share, e = p / load(w, cell * WEIGHT), load(w, cell * WEIGHT + LANES)
                 for k in range(j - i):
-                    x = share * _q(w, left + k, right + k, e)
+                    x = share * posterior(w, left + k, right + k, e)
                     a, b = at.p + (left + k) * LANES, at.p + (right + k) * LANES
                     store(w, a, load(w, a) + x)
                     store(w, b, load(w, b) + x)
@@ -184,11 +184,11 @@ def expectations(w, at):
     for j in range(1, N):
         for i in range(j - 1, -1, -1):
             for kind in (MEET, LEFT, RIGHT):
-                cell, one, other, left, right = _part(kind, N, i, j)
+                cell, one, other, left, right = part_of(kind, N, i, j)
                 share, e, total = 1.0 / load(w, cell * WEIGHT), load(w, cell * WEIGHT + LANES), spread(0.0)
                 for k in range(j - i):
                     both = load(w, at.e + (left + k) * LANES) + load(w, at.e + (right + k) * LANES)
-                    total += _q(w, left + k, right + k, e) * both
+                    total += posterior(w, left + k, right + k, e) * both
                 total = total * share
                 x, y = spread(0.0), spread(0.0)
                 if kind == MEET:
@@ -207,14 +207,14 @@ def covariance(w, at):
     for j in range(N - 1, 0, -1):
         for i in range(j):
             for kind in (RIGHT, LEFT, MEET):
-                cell, one, other, left, right = _part(kind, N, i, j)
+                cell, one, other, left, right = part_of(kind, N, i, j)
                 p = above(load(w, at.p + one * LANES), NEGLIGIBLE)
                 x = above(load(w, at.p + other * LANES), NEGLIGIBLE)
                 d = load(w, at.d + one * LANES) + load(w, at.d + other * LANES)
                 if kind == MEET:
                     d += _arc(w, at, one, i * N + j, p) + _arc(w, at, other, j * N + i, x)
                 share = 1.0 / load(w, cell * WEIGHT)
-                _spread_both(w, at, load(w, cell * WEIGHT + LANES), (p + x) * share, d * share, left, right, j - i)
+                spread_both(w, at, load(w, cell * WEIGHT + LANES), (p + x) * share, d * share, left, right, j - i)
 
 
 @njit(**INLINE)
@@ -227,11 +227,11 @@ def _arc(w, at, cell, arc, p):
 
 
 @njit(**INLINE)
-def _spread_both(w, at, e, p, d, left, right, n):
+def spread_both(w, at, e, p, d, left, right, n):
     """Add p and d of a cell to the cells of its n splits."""
     for k in range(n):
         a, b = (left + k) * LANES, (right + k) * LANES
-        q = _q(w, left + k, right + k, e)
+        q = posterior(w, left + k, right + k, e)
         x, y = q * p, q * d
         store(w, at.p + a, load(w, at.p + a) + x)
         store(w, at.p + b, load(w, at.p + b) + x)
