@@ -30,8 +30,8 @@ from phrasemodels.tasks.problems.entailment.data import SentenceText
 from phrasemodels.tasks.train.config import TrainConfig
 
 GIRL = (
-    "(ROOT (S (NP (NP (DT A) (JJ little) (NN girl)) (VP (VBG wearing) (NP (NP (DT a) (JJ green) (NN dress))"
-    " (PP (IN with) (NP (JJ blue) (NNS dots)))))) (VP (VBZ carries) (NP (DT a) (NN box)) (PP (IN by)"
+    "(ROOT (S (NP (NP (DT A) (JJ little) (NN girl)) (VP (VBG wearing) (NP (DT a) (JJ green) (NN dress))"
+    " (PP (IN with) (NP (JJ blue) (NNS dots))))) (VP (VBZ carries) (NP (DT a) (NN box)) (PP (IN by)"
     " (NP (PRP$ its) (NN handle))))))"
 )  # paper 001, Figure 1
 WORDS = "A little girl wearing a green dress with blue dots carries a box by its handle"
