@@ -129,13 +129,13 @@ def _passes(first, step, scores, lengths, one_root, log_z, p):
 
 
 @njit(**COMPILE)
-def _tree(N, one_root, graphs, order, sums, draws, left, weight, heads):
+def _tree(N, one_root, graphs, order, draws, left, weight, heads):
     """Write the heads of one sample; draws (N, N) are uniform numbers: [m, v] for the path to m, [0, v] for the head of v."""
     left[:] = False
     last = order[N - 2]
     left[last], heads[last] = True, 0
     for step in range(N - 3, -1, -1):
-        w, after, v, s = graphs[step], graphs[step + 1], order[step], sums[step]
+        w, after, v = graphs[step], graphs[step + 1], order[step]
         heads[v] = -1  # detached: its words do not hang on the root until it has a head
         for m in range(1, N):
             h = heads[m]
@@ -184,7 +184,7 @@ def _samples(first, step, scores, lengths, one_root, draws, heads):
         N = lengths[b] + 1
         if _read(scores[b], N, graphs[0]) and _eliminate(N, one_root, graphs, order, sums) > -np.inf:
             for k in range(len(draws)):
-                _tree(N, one_root, graphs, order, sums, draws[k, b], left, weight, heads[k, b])
+                _tree(N, one_root, graphs, order, draws[k, b], left, weight, heads[k, b])
 
 
 def passes(arcs: Tensor, lengths: Tensor, one_root: bool, wanted: bool) -> tuple[Tensor, Tensor]:

@@ -59,9 +59,9 @@ def _contract(N, c, s, best, active, inside, heads_of, words_of):
         for v in range(1, N):
             if inside[v]:
                 gain = s[u, v] - s[best[v], v]
-                if gain > x or from_u == c and v == c:
+                if gain > x or (from_u == c and v == c):
                     x, from_u = gain, v
-                if s[v, u] > y or to_u == c and v == c:
+                if s[v, u] > y or (to_u == c and v == c):
                     y, to_u = s[v, u], v
         heads_of[u, c], words_of[u, c] = heads_of[u, from_u], words_of[u, from_u]
         heads_of[c, u], words_of[c, u] = heads_of[to_u, u], words_of[to_u, u]
