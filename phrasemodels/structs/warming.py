@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 
@@ -35,17 +36,21 @@ def _first_calls(dtype: Any) -> dict[str, Callable[[], Any]]:
         return torch.zeros(shape, dtype=dtype, requires_grad=True)
 
     unary, pairs, arcs, labels = scores(1, 2, 2), scores(2, 2), scores(1, 3, 3), scores(1, 2, 2, 2)
-    calls: dict[str, Callable[[], Any]] = {}
-    for name in ("log_partition", "marginals", "pair_marginals", "entropy", "argmax"):
-        calls[f"chain.{name}"] = lambda f=getattr(chain, name): f(unary, pairs)
-    calls["chain.sample"] = lambda: chain.sample(unary, pairs, 1)
-    calls["chain.topk"] = lambda: chain.topk(unary, pairs, 1)
-    for kind, trees in (("eisner", eisner.multi_root), ("nonprojective", nonprojective.multi_root)):
+    eisner_trees, all_trees = eisner.multi_root, nonprojective.multi_root
+    calls: dict[str, Callable[[], Any]] = {
+        f.__name__: partial(f, unary, pairs)
+        for f in (chain.log_partition, chain.marginals, chain.pair_marginals, chain.entropy, chain.argmax)
+    }
+    calls = {f"chain.{name}": run for name, run in calls.items()} | {
+        "chain.sample": partial(chain.sample, unary, pairs, 1),
+        "chain.topk": partial(chain.topk, unary, pairs, 1),
+        "eisner.topk": partial(eisner_trees.topk, arcs, 1),
+        "joint.argmax": partial(joint.argmax, labels, arcs),
+    }
+    for kind, trees in (("eisner", eisner_trees), ("nonprojective", all_trees)):
         for name in ("log_partition", "marginals", "entropy", "argmax"):
-            calls[f"{kind}.{name}"] = lambda f=getattr(trees, name): f(arcs)
-        calls[f"{kind}.sample"] = lambda t=trees: t.sample(arcs, 1)
-    calls["eisner.topk"] = lambda: eisner.multi_root.topk(arcs, 1)
+            calls[f"{kind}.{name}"] = partial(getattr(trees, name), arcs)
+        calls[f"{kind}.sample"] = partial(trees.sample, arcs, 1)
     for name in ("log_partition", "marginals", "argmax"):
-        calls[f"spans.{name}"] = lambda f=getattr(spans, name): f(labels)
-    calls["joint.argmax"] = lambda: joint.argmax(labels, arcs)
+        calls[f"spans.{name}"] = partial(getattr(spans, name), labels)
     return calls
