@@ -25,6 +25,7 @@ from phrasemodels.flows.cli import (
     trace,
     train,
     verdicts,
+    warm,
 )
 from phrasemodels.infra.error_location import noting_error_line
 from phrasemodels.infra.signals import ENDED, Stopped
@@ -39,7 +40,7 @@ app = typer.Typer(
     "_MLFLOW_URI, _RAY_ADDRESS, _PREFECT_API_URL, _CPUS, or a file that PHRASEMODELS_SETTINGS names; PHRASEMODELS_DEBUG=1 "
     "shows tracebacks.",
 )
-for module in (reproduce, experiments, train, verdicts, report, sql, trace, predict, parse, doctor):
+for module in (reproduce, experiments, train, verdicts, report, sql, trace, predict, parse, doctor, warm):
     app.add_typer(module.app)
 for name, group in (("corpora", corpora), ("parsers", parsers), ("store", store), ("selftest", selftest)):
     app.add_typer(group.app, name=name)

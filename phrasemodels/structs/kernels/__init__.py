@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from phrasemodels.structs.kernels.compilation import announce
+
 _enabled = ContextVar("kernels_enabled", default=True)
 
 
@@ -66,6 +68,7 @@ def over_batch(kernel: Callable[..., None], size: int, *arguments: object) -> No
     It runs on as many threads as torch uses, so that `torch.set_num_threads` governs both. They are Python threads, as
     kernels release the GIL: unlike those of OpenMP they survive a fork, do not spin while idle, and can be shared.
     """
+    announce(kernel)
     step = min(torch.get_num_threads(), size)
     others = [_threads().submit(kernel, first, step, *arguments) for first in range(1, step)]
     kernel(0, step, *arguments)

@@ -5,6 +5,7 @@ of a cached kernel also contains the digest of this folder; if that changes, the
 """
 
 import hashlib
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,20 @@ from numba.core.caching import CacheImpl
 
 COMPILE: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, "cache": True}
 FOLDER = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
+
+
+LOG = logging.getLogger("phrasemodels.structs")
+_announced: set[Any] = set()
+
+
+def announce(kernel: Any) -> None:
+    """Log, once for a kernel, that it is about to be compiled, if neither this process nor the cache on disk has it."""
+    if kernel in _announced:
+        return
+    _announced.add(kernel)
+    if not kernel.overloads and not kernel._cache._cache_file._load_index():
+        name = f"{kernel.py_func.__module__.split('.')[-1]}.{kernel.__name__.lstrip('_')}"
+        LOG.warning("compiling %s, once for this installation; `phrasemodels warm` does so ahead of time", name)
 
 
 def _of_the_folder(locator: Any) -> Any:

@@ -1,0 +1,121 @@
+"""Inference over dependency trees whose arcs may cross equals sums over the list of all trees."""
+
+from functools import cache
+from itertools import product
+
+import pytest
+import torch
+from scipy.stats import chisquare
+from test_structs_enumeration import reaches_root
+
+from phrasemodels.structs import nonprojective
+from phrasemodels.structs.eisner import score_heads
+from phrasemodels.structs.kernels import reference_only
+
+F64 = torch.float64
+RULES = {"multi": nonprojective.multi_root, "single": nonprojective.single_root}
+
+
+@cache
+def trees(n, rule):
+    """Return the heads (M, n+1) of all trees of n words, -1 at the root."""
+    rows = [
+        (-1, *heads)
+        for heads in product(range(n + 1), repeat=n)
+        if (rule == "multi" or heads.count(0) == 1) and all(reaches_root(heads, m) for m in range(1, n + 1))
+    ]
+    return torch.tensor(rows)
+
+
+def problem(n, rule, kind, seed=0):
+    """Return random arcs of one sentence, the scores (M,) of all trees, and the trees."""
+    arcs = torch.randn(n + 1, n + 1, generator=torch.Generator().manual_seed(seed + n), dtype=F64)
+    if kind == "forbidden":
+        arcs[torch.rand(arcs.shape, generator=torch.Generator().manual_seed(n)) < 0.4] = -torch.inf
+    else:
+        arcs *= kind
+    heads = trees(n, rule)
+    return arcs, torch.cat([score_heads(arcs[None], h[None]) for h in heads]), heads
+
+
+@pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "reference"])
+@pytest.mark.parametrize("kind", [1e-3, 1, 100, 1e4, "forbidden"])
+@pytest.mark.parametrize("rule", RULES)
+def test_inference_equals_enumeration(rule, kind, kernels):
+    for n in range(1, 6):
+        arcs, total, heads = problem(n, rule, kind)
+        module, p = RULES[rule], torch.zeros(1, n + 1, n + 1, dtype=F64)
+        log_z = total.logsumexp(0, keepdim=True)
+        if log_z > -torch.inf:
+            for h, x in zip(heads, (total - log_z).exp(), strict=True):
+                p[0, h[1:], torch.arange(1, n + 1)] += x
+        terms = (total - log_z).exp() * (total - log_z)
+        found = [f(arcs[None]) for f in (module.log_partition, module.marginals, module.entropy)] if kernels else []
+        if not kernels:
+            with reference_only():
+                found = [f(arcs[None]) for f in (module.log_partition, module.marginals, module.entropy)]
+        torch.testing.assert_close(found[0], log_z)
+        torch.testing.assert_close(found[1], p, rtol=1e-7, atol=1e-10)
+        torch.testing.assert_close(found[2], -terms.nansum(0, keepdim=True), rtol=1e-7, atol=1e-9)
+        score, best = module.argmax(arcs[None])
+        torch.testing.assert_close(score, total.amax(0, keepdim=True))
+        if score > -torch.inf:
+            assert (best[0] == heads).all(1).any()
+            torch.testing.assert_close(score_heads(arcs[None], best), score)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_samples_follow_the_distribution(rule):
+    k = 5000
+    for n in (3, 4):
+        arcs, total, heads = problem(n, rule, 1, seed=7)
+        drawn = RULES[rule].sample(arcs[None], k, generator=torch.Generator().manual_seed(0))[:, 0]
+        same = (drawn[:, None] == heads).all(2)
+        assert (same.sum(1) == 1).all()
+        expected, counts = total.softmax(0) * k, same.sum(0)
+        rare = expected < 5
+        observed = [*counts[~rare].tolist(), counts[rare].sum().item()]
+        wanted = [*expected[~rare].tolist(), max(expected[rare].sum().item(), 1e-9)]
+        assert chisquare(observed, wanted).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_first_and_second_derivatives_equal_finite_differences(rule):
+    arcs, lengths = torch.randn(2, 4, 4, dtype=F64, requires_grad=True), torch.tensor([3, 2])
+    module = RULES[rule]
+    for f in (module.log_partition, module.marginals, module.entropy):
+        torch.autograd.gradcheck(lambda a, f=f: f(a, lengths), (arcs,))
+        torch.autograd.gradgradcheck(lambda a, f=f: f(a, lengths), (arcs,))
+    torch.autograd.gradcheck(lambda a: module.argmax(a, lengths)[0], (arcs,))
+
+
+@pytest.mark.parametrize("std", [1, 1e5])
+@pytest.mark.parametrize("rule", RULES)
+def test_a_padded_batch_equals_its_sentences_and_the_reference(rule, std):
+    lengths = torch.tensor([4, 1, 9, 3])
+    arcs = torch.randn(4, 10, 10, dtype=F64) * std
+    for b, n in enumerate(lengths.tolist()):
+        arcs[b, n + 1 :] = arcs[b, :, n + 1 :] = torch.nan
+    module = RULES[rule]
+    values = [module.log_partition(arcs, lengths), module.marginals(arcs, lengths), module.entropy(arcs, lengths)]
+    with reference_only():
+        exact = [module.log_partition(arcs, lengths), module.marginals(arcs, lengths), module.entropy(arcs, lengths)]
+    for got, want in zip(values, exact, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11 * std)
+    score, best = module.argmax(arcs, lengths)
+    drawn = module.sample(arcs, 5, lengths)
+    for b, n in enumerate(lengths.tolist()):
+        one = arcs[b : b + 1, : n + 1, : n + 1]
+        torch.testing.assert_close(values[0][b], module.log_partition(one)[0])
+        assert torch.equal(best[b, : n + 1], module.argmax(one)[1][0]) and (best[b, n + 1 :] == -1).all()
+        assert ((drawn[:, b] >= 0).sum(1) == n).all() and (score[b] == score[b]).all()
+        assert std == 1 or (drawn[:, b] == best[b]).all()
+
+
+def test_scores_that_are_no_numbers_affect_their_sentence_alone():
+    arcs = torch.randn(2, 4, 4)
+    arcs[0, 1, 2] = torch.nan
+    for f in (nonprojective.single_root.log_partition, nonprojective.single_root.marginals):
+        assert f(arcs)[0].isnan().any() and f(arcs)[1].isfinite().all()
+    assert nonprojective.multi_root.argmax(arcs)[0].isnan().tolist() == [True, False]
+    assert nonprojective.multi_root.log_partition(torch.zeros(0, 4, 4)).shape == (0,)
