@@ -63,6 +63,7 @@ def phrases(profile: str) -> list[Experiment]:
             for ours, theirs in (("phrases", "phrases_per_sentence"), ("words", "words_per_phrase"))
             for level in DIVISION.levels
         )
+        assert isinstance(task.corpus, Corpus)
         table, recipe = TableName(PAPER, "1-phrases", "table1-phrases"), DivisionRecipe(task.corpus, task, DIVISION)
         rows.append(counted(table, task.name.lower(), (CORPUS, f"{task.name}, phrases"), recipe, answers))
     return rows

@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from phrasemodels.data.download.manifest import load
 from phrasemodels.data.store.step import Job, Step
 from phrasemodels.tasks.metrics.score import Score, write_scores
+from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.levels import Levels
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.counting.parameters import NO_SENTENCES
@@ -20,10 +22,14 @@ from phrasemodels.tasks.train.config import TrainConfig
 
 @dataclass(frozen=True)
 class Division:
-    """The columns of text with their tokeniser, and the levels of phrases."""
+    """The columns of text with their tokeniser, and the levels of phrases.
+
+    stand_in: whether the corpus is one; what its trees are by is another matter.
+    """
 
     text: SentenceText
     levels: Levels
+    stand_in: bool = False
 
 
 def count_phrases(job: Job, settings: Division) -> dict[str, Any]:
@@ -45,7 +51,8 @@ def count_phrases(job: Job, settings: Division) -> dict[str, Any]:
     for level, count in zip(settings.levels.levels, phrases, strict=True):
         scores[f"phrases {level}"] = Score(float(count) / sentences, "phrases of a sentence, mean", sentences)
         scores[f"words {level}"] = Score(words / float(count), "words of a phrase, mean", sentences)
-    return write_scores(job, scores, NO_SENTENCES, [shard for a in job.inputs.values() for shard in a.meta["shards"]])
+    test_set = [shard for a in job.inputs.values() for shard in a.meta["shards"]]
+    return {**write_scores(job, scores, NO_SENTENCES, test_set), "stand_in": settings.stand_in}
 
 
 def _phrases(numbers: NDArray[np.int32], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -57,7 +64,7 @@ def _phrases(numbers: NDArray[np.int32], lengths: NDArray[np.int64]) -> NDArray[
 class DivisionRecipe(CountingRecipe):
     """The division of a transfer task's sentences. corpus: the task's."""
 
-    corpus: Any
+    corpus: Corpus
     task: TransferTask
     levels: Levels
 
@@ -68,4 +75,6 @@ class DivisionRecipe(CountingRecipe):
 
     def stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
         inputs = {split: split for split in self.task.splits}
-        return {"scores": Stage(count_phrases, Division(self.task.text, self.levels), inputs)}
+        manifest, part = load(self.corpus.name), f"{self.corpus.part}." if self.corpus.part else ""
+        stand_in = any(manifest.terms(part + split).stand_in for split in self.task.splits)
+        return {"scores": Stage(count_phrases, Division(self.task.text, self.levels, stand_in), inputs)}
