@@ -181,11 +181,11 @@ def passes(scores: Tensor, lengths: Tensor, wanted: bool, grad: Tensor | None = 
     blocks = -(-B // LANES)
     over_batch(_run, blocks, scratch(blocks, layout(N).size), order, x, words, given, log_z, out)
     read = np.triu(np.ones((N, N), bool)) & (np.arange(N) < words[:, None, None])
-    lost = (read & ~(x < np.inf)).any((1, 2))
+    lost = np.asarray((read & ~(x < np.inf)).any((1, 2)))
     if lost.any():
         log_z[lost] = np.nan
         if wanted:
-            out[lost[:, None, None] & read] = np.nan
+            out[read & lost[:, None, None]] = np.nan
     return torch.from_numpy(log_z), torch.from_numpy(out)
 
 
