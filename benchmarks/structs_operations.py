@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from structs import Peers, Run, compare, load_peers
 
-from phrasemodels.structs import chain, eisner, spans
+from phrasemodels.structs import chain, eisner, nonprojective, spans
 from phrasemodels.structs.kernels import reference_only
 
 CHAINS = ((64, 50, 5), (64, 50, 20), (1, 30, 10))
@@ -118,6 +118,20 @@ def spans_section(peers: Peers) -> None:
             compare(f"spans {name} {B}x{n} {L} labels", runs, 1)
 
 
+def nonprojective_section(peers: Peers) -> None:
+    for B, n in TREES:
+        arcs = torch.randn(B, n + 1, n + 1, requires_grad=True)
+        trees, fixed = nonprojective.single_root, arcs.detach()
+        runs: dict[str, Run] = {"ours": gradient_step(trees.log_partition, arcs)}
+        best: dict[str, Run] = {"ours": partial(trees.argmax, fixed)}
+        if "supar" in peers:
+            matrix_tree = peers["supar"].MatrixTree
+            runs["supar"] = gradient_step(lambda a, f=matrix_tree: f(a.mT).log_partition, arcs)
+        compare(f"non-projective log Z+backward {B}x{n}", runs, 1)
+        compare(f"non-projective argmax {B}x{n}", best, 1)
+        compare(f"non-projective 16 samples {B}x{n}", {"ours": partial(trees.sample, fixed, 16)}, 1)
+
+
 def supar_spans(supar, labels: torch.Tensor):
     """Return supar's distribution over unlabelled spans, whose ends are fenceposts, with the sums over labels as scores."""
     scores = torch.nn.functional.pad(labels.logsumexp(-1), (1, 0, 0, 1))
@@ -149,6 +163,7 @@ SECTIONS = {
     "samples": samples_section,
     "topk": topk_section,
     "spans": spans_section,
+    "nonprojective": nonprojective_section,
 }
 
 if __name__ == "__main__":

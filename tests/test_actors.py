@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import PARSERS
 
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.samples.records import Treebank
@@ -108,6 +107,8 @@ def test_actors_parse_as_this_process_does(cluster: None, store: Store, tmp_path
     rows = SampleCorpus(train=10_050, dev=5, test=5, records=Treebank()).split("train")
     models = fetched("gum")
     parser = ParseColumn(Stanza(processors=("pos",), longest=8))
+    from conftest import PARSERS  # workers of Ray cannot import it
+
     executor = Executor(sources=Sources((PARSERS,), offline=True))
     step = Step(parse, "p", parser, {"rows": rows, "models": store.run(models, executor)})
     spread = store.run(step, Executor(map=actor_map))

@@ -112,7 +112,9 @@ SMALL = ("train.steps=150", "train.evaluate_every=50", "train.batch_rows=1", "tr
          "recipe.corpus.train=60", "recipe.corpus.dev=20", "recipe.corpus.test=20", "recipe.restarts=2")  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["rows", "released", "linear"])
+@pytest.mark.parametrize(
+    "kind", ["rows", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("released", "linear"))]
+)
 def test_a_compiled_training_makes_what_a_torch_training_makes(kind, tmp_path):
     chosen = experiment(ROW, SMALL)
     config = MODELS[kind](deviation=0.3)

@@ -45,7 +45,7 @@ def make(job, settings):
 
 def test_a_failed_step_is_reported_as_failed(capsys):
     step = Step(make, "train mine seed 0")
-    watch = Watch(SimpleNamespace(steps=[step]))
+    watch = Watch(SimpleNamespace(plan=SimpleNamespace(steps=[step])))
     with pytest.raises(ValueError, match="no"), watch.step(step):
         raise ValueError("no")
     assert capsys.readouterr().err == "train mine seed 0: failed after 0.0 s\n"

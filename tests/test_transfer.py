@@ -14,7 +14,7 @@ from phrasemodels.data.samples.records import Polarity
 from phrasemodels.data.store.step import Executor, Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.psan import PsanConfig
-from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.experiments.experiment import Experiment, TableName
 from phrasemodels.models.sentence_pair import BUCKETS, SentencePairConfig
 from phrasemodels.tasks.metrics.correlation import pearson, spearman
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -165,7 +165,8 @@ def test_an_encoder_is_trained_transferred_asked_and_attended_to(store: Store):
     )  # fmt: skip
     model = SentencePairConfig(PsanConfig(16, dropout=0.0), hidden=16, dropout=0.0)
     recipe = EntailmentRecipe(PAIRS, Levels(), suite=TASKS, setting=LogisticConfig(folds=3, most_passes=12))
-    made = Experiment("a/b/c", "001", "PSAN", "", (), "sample", False, recipe, model, config).steps(0)
+    table = TableName("001", "2", "table2")
+    made = Experiment(table, "sample", "psan", "PSAN", "", (), recipe, model, config).steps(0)
     scores = store.run(made.scored).meta["scores"]
     assert {"accuracy", "P", "dev/P", "PF", "E", "micro", "macro"} <= scores.keys()
     history = json.loads(store.run(made.trained).file(HISTORY).read_text())

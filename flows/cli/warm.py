@@ -9,7 +9,7 @@ app = typer.Typer()
 
 @app.command()
 def warm() -> None:
-    """Compile the kernels of structured inference, so that no first call has to. About a minute, once for an installation.
+    """Compile the kernels of structured inference, so that no first call has to. Takes about a minute, once.
 
     Example: phrasemodels warm
     """

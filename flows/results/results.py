@@ -100,20 +100,28 @@ def _run(
 def kept_results(folder: Path = KEPT) -> Iterator[Result]:
     """Yield the rows of kept results: folder/NAME/result.json, with the per-sentence statistics beside it."""
     for path in sorted(folder.glob("*/result.json")):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        rows, known = [], []
-        for row in result["rows"]:
-            if (answer := _answer(row)) is not None:
-                rows.append({**row, "metric": answer[1].metric, "intervals": _intervals(row["values"])})
-                known.append(answer)
-        tested = [
-            _tested(path.parent, row, answer, experiment.sibling(experiment.baseline) if experiment.baseline else "")
-            for row, (experiment, answer) in zip(rows, known, strict=True)
-        ]
-        for row, answer, against in zip(rows, known, differences(tested), strict=True):
-            runs = [{"seed": seed, "score": "", "train": "", "run": ""} for seed in row["seeds"]]
-            made = {**row, "against": against, "commit": result["commit"]}
-            yield Result(f"results/{path.parent.name}", result["title"], *answer, made, runs)
+        yield from _kept(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _kept(path: Path, changed: int) -> list[Result]:
+    """Return the rows of a kept result; changed: the time of its last change, since resampling takes seconds."""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    rows, known = [], []
+    for row in result["rows"]:
+        if (answer := _answer(row)) is not None:
+            rows.append({**row, "metric": answer[1].metric, "intervals": _intervals(row["values"])})
+            known.append(answer)
+    tested = [
+        _tested(path.parent, row, answer, experiment.sibling(experiment.baseline) if experiment.baseline else "")
+        for row, (experiment, answer) in zip(rows, known, strict=True)
+    ]
+    results = []
+    for row, answer, against in zip(rows, known, differences(tested), strict=True):
+        runs = [{"seed": seed, "score": "", "train": "", "run": ""} for seed in row["seeds"]]
+        made = {**row, "against": against, "commit": result["commit"]}
+        results.append(Result(f"results/{path.parent.name}", result["title"], *answer, made, runs))
+    return results
 
 
 def _intervals(values: Mapping[str, list[float]]) -> dict[str, Any]:

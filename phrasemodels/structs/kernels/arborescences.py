@@ -1,16 +1,9 @@
 # mypy: disallow-untyped-defs=False
-"""All dependency trees on the CPU: log Z and marginals by elimination, exact samples, and best trees.
+"""All dependency trees on the CPU: log Z, marginals and exact samples, by `elimination`.
 
-Words are eliminated as `nonprojective` describes, in log space. What is kept of the elimination of a word v are the log weights
-before it and its sum s_v. Backward, the derivative A' of log Z in w' becomes that in w, by a(h, m) = w(h, v) w(v, m) / s_v
-/ w'(h, m), the probability that an arc h → m of the smaller graph is a path over v:
-
-    A(h, m) = A'(h, m) (1 − a(h, m))        A(v, m) = Σ_h A'(h, m) a(h, m)
-    A(h, v) = Σ_m A'(h, m) a(h, m) + (1 − Σ_hm A'(h, m) a(h, m)) w(h, v) / s_v
-
-A sample goes backward too: each arc of the tree over the smaller graph is a path over v with the probability a. The children of
-v are then known; its head is one of those words that still hang on the root, or the root, by the weights w(h, v). Nothing
-depends on the spread of scores, unlike the time of the random walks of Wilson (1996).
+A sample goes backward through the eliminations: each arc of the tree over the smaller graph is a path over v with the
+probability a. The children of v are then known; its head is one of those words that still hang on the root, or the root, by
+the weights w(h, v). Nothing depends on the spread of scores, unlike the time of the random walks of Wilson (1996).
 
 Shapes: B sentences, N positions, the root at 0. A history of one sentence is (N, N, N): graphs before each elimination.
 """
@@ -21,92 +14,15 @@ from numba import njit
 from torch import Tensor
 
 from phrasemodels.structs.kernels import numbers, over_batch, reference_vjp
+from phrasemodels.structs.kernels.elimination import (
+    eliminate,
+    eliminate_plain,
+    make_plain,
+    marginals_of,
+    marginals_plain,
+    read_graph,
+)
 from phrasemodels.structs.kernels.simd import COMPILE
-
-
-@njit(**COMPILE)
-def _log_add(x, y):
-    if x < y:
-        x, y = y, x
-    return x if y == -np.inf else x + np.log1p(np.exp(y - x))
-
-
-@njit(**COMPILE)
-def _read(scores, N, w):
-    """Copy the log weights of arcs to w (N, N), -inf for those of no tree; return whether none is NaN or +inf."""
-    known = True
-    for h in range(N):
-        for m in range(N):
-            w[h, m] = scores[h, m] if m > 0 and h != m else -np.inf
-            known &= w[h, m] < np.inf
-    return known
-
-
-@njit(**COMPILE)
-def _head_sum(w, left, v, least):
-    """Return log Σ_h w(h, v) over the positions ≥ least that are left."""
-    top, total = -np.inf, 0.0
-    for h in range(least, len(left)):
-        if left[h]:
-            top = max(top, w[h, v])
-    if top == -np.inf:
-        return top
-    for h in range(least, len(left)):
-        if left[h]:
-            total += np.exp(w[h, v] - top)
-    return np.log(total) + top
-
-
-@njit(**COMPILE)
-def _eliminate(N, one_root, graphs, order, sums):
-    """Eliminate all words but one from graphs[0]; fill the graphs after each, the order (N-1,) of words and their sums; return
-    log Z. The last of `order` is the word that is left, with the sum of its root arc."""
-    least, total = 1 if one_root else 0, 0.0
-    left = np.ones(N, np.bool_)
-    for step in range(N - 2):
-        w, v, s = graphs[step], 0, -np.inf
-        for m in range(1, N):
-            if left[m]:
-                x = _head_sum(w, left, m, least)
-                if v == 0 or x > s:
-                    v, s = m, x
-        if s == -np.inf:
-            return s
-        order[step], sums[step] = v, s
-        total += s
-        left[v] = False
-        after = graphs[step + 1]
-        for h in range(N):
-            for m in range(1, N):
-                if left[h] and left[m]:
-                    after[h, m] = _log_add(w[h, m], w[h, v] + w[v, m] - s) if h != m else -np.inf
-    for m in range(1, N):
-        if left[m]:
-            order[N - 2], sums[N - 2] = m, graphs[N - 2, 0, m]
-    return total + sums[N - 2]
-
-
-@njit(**COMPILE)
-def _marginals_of(N, one_root, graphs, order, sums, p):
-    """Write p(arc) to p (≥ N, ≥ N), which is 0 before."""
-    left = np.zeros(N, np.bool_)
-    left[0] = left[order[N - 2]] = True
-    p[0, order[N - 2]] = 1.0
-    for step in range(N - 3, -1, -1):
-        w, after, v, s = graphs[step], graphs[step + 1], order[step], sums[step]
-        over = 0.0
-        for h in range(N):
-            for m in range(1, N):
-                if left[h] and left[m] and p[h, m] > 0.0:
-                    x = p[h, m] * np.exp(w[h, v] + w[v, m] - s - after[h, m])
-                    p[h, m] *= np.exp(w[h, m] - after[h, m])
-                    p[h, v] += x
-                    p[v, m] += x
-                    over += x
-        for h in range(1 if one_root else 0, N):
-            if left[h]:
-                p[h, v] = max(p[h, v] + (1.0 - over) * np.exp(w[h, v] - s), 0.0)
-        left[v] = True
 
 
 @njit(**COMPILE)
@@ -114,18 +30,25 @@ def _passes(first, step, scores, lengths, one_root, log_z, p):
     """Compute log Z (B,), and marginals (B, N, N), which are 0 before, unless they are empty."""
     longest = scores.shape[1]
     graphs = np.empty((longest, longest, longest))
-    order, sums = np.empty(longest, np.int64), np.empty(longest)
+    order, sums, tops = np.empty(longest, np.int64), np.empty(longest), np.empty(longest)
     for b in range(first, len(lengths), step):
         N = lengths[b] + 1
-        if not _read(scores[b], N, graphs[0]):
+        if not read_graph(scores[b], N, graphs[0]):
             log_z[b] = np.nan
             for h in range(N if p.size > 0 else 0):
                 for m in range(1, N):
                     p[b, h, m] = np.nan if h != m else 0.0
             continue
-        log_z[b] = _eliminate(N, one_root, graphs, order, sums)
+        if make_plain(N, graphs[0], tops):
+            log_z[b] = eliminate_plain(N, one_root, graphs, sums) + tops[1:N].sum()
+            if log_z[b] > -np.inf:
+                if p.size > 0:
+                    marginals_plain(N, one_root, graphs, sums, p[b])
+                continue
+            read_graph(scores[b], N, graphs[0])
+        log_z[b] = eliminate(N, one_root, graphs, order, sums)
         if p.size > 0 and log_z[b] > -np.inf:
-            _marginals_of(N, one_root, graphs, order, sums, p[b])
+            marginals_of(N, one_root, graphs, order, sums, p[b])
 
 
 @njit(**COMPILE)
@@ -182,7 +105,7 @@ def _samples(first, step, scores, lengths, one_root, draws, heads):
     left, weight = np.empty(longest, np.bool_), np.empty(longest)
     for b in range(first, len(lengths), step):
         N = lengths[b] + 1
-        if _read(scores[b], N, graphs[0]) and _eliminate(N, one_root, graphs, order, sums) > -np.inf:
+        if read_graph(scores[b], N, graphs[0]) and eliminate(N, one_root, graphs, order, sums) > -np.inf:
             for k in range(len(draws)):
                 _tree(N, one_root, graphs, order, draws[k, b], left, weight, heads[k, b])
 

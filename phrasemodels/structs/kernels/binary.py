@@ -185,7 +185,7 @@ def passes(scores: Tensor, lengths: Tensor, wanted: bool, grad: Tensor | None = 
     if lost.any():
         log_z[lost] = np.nan
         if wanted:
-            out[lost[:, None, None] & read] = np.nan
+            out[read & lost[:, None, None]] = np.nan
     return torch.from_numpy(log_z), torch.from_numpy(out)
 
 
