@@ -1,5 +1,6 @@
 """Recipes: the identity of their steps, what a problem inherits, and the metrics of groups of sentences."""
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from phrasemodels.data.store.artifacts import about
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment, experiments
+from phrasemodels.flows.results.earlier_names import PRESENT_NAME
 from phrasemodels.tasks.metrics.accuracy import accuracies, by_group
 from phrasemodels.tasks.problems.recipe import steps_of
 from phrasemodels.tasks.problems.tagging.recipe import TaggingRecipe
@@ -65,3 +67,10 @@ def test_accuracies_of_groups_by_hand() -> None:
     assert {name: (score.value, score.sentences) for name, score in scores.items()} == {
         "accuracy": (50, 4), "accuracy/a": (100, 1), "accuracy/b": (50, 2)}  # fmt: skip
     assert [mask.sum() for mask in by_group(groups).values()] == [4, 1, 2]
+
+
+def test_earlier_names_of_parts_lead_to_parts_of_today() -> None:
+    for name in PRESENT_NAME.values():
+        module, part = name.split(":")
+        found = getattr(importlib.import_module(module), part)
+        assert f"{found.__module__}:{found.__qualname__}" == name
