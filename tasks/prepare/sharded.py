@@ -47,7 +47,10 @@ def read_shards(artifact: Artifact) -> pa.Table:
 
 
 def write_shards(out: Path, table: pa.Table) -> dict[str, Any]:
-    """Write a table as shards of SHARD_ROWS rows; return the meta of the artifact."""
+    """Write a table as shards of SHARD_ROWS rows; return the entries `rows` and `shards` of the artifact's meta.
+
+    The store adds the terms of the data (licences, redistributable, stand_in) from the inputs of the step.
+    """
     made = []
     for index, first in enumerate(range(0, table.num_rows, SHARD_ROWS)):
         name = f"{index:05d}.arrow"

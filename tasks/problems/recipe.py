@@ -57,7 +57,8 @@ class Recipe(ABC):
         nothing is trained."""
 
     def bare(self) -> Self:
-        """Return the recipe without the parts that need more libraries than torch, pyarrow and sacrebleu."""
+        """Return the recipe for a machine with torch, pyarrow and sacrebleu alone (`train --local --data`): what needs other
+        libraries, such as a detokeniser with the metrics on running text, is left out."""
         return self
 
     def test_rows(self) -> Step:
