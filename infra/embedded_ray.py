@@ -121,7 +121,8 @@ def new_token() -> dict[str, str]:
 
 def read_token() -> None:
     """Make Ray in this process read the variables of its token again: it keeps what it read first."""
-    from ray._raylet import AuthenticationTokenLoader, Config
+    from ray import _raylet
 
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
+    known: Any = _raylet  # a compiled module without types
+    known.Config.initialize("")
+    known.AuthenticationTokenLoader.instance().reset_cache()
