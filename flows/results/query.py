@@ -53,7 +53,8 @@ order by label, ours.level
 def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the columns and rows of a question. ValueError: the question is wrong; the message lists the views.
 
-    The connection reads and writes no files, loads no extensions, and cannot be reconfigured.
+    Columns have unique names: the second `key` is `key_1`. The connection reads and writes no files, loads no extensions,
+    and cannot be reconfigured.
     """
     import duckdb
 
@@ -66,7 +67,7 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
     }
     connection = duckdb.connect(":memory:", config=closed)
     for name in VIEWS:
-        if name in sql:  # building a view takes time: only those that the question names are built
+        if name in sql.lower():  # building a view takes time: only those that the question names are built
             connection.register(f"_{name}", _BUILDERS[name](store, tracker))
             connection.execute(f"create table {name} as select * from _{name}")
             connection.unregister(f"_{name}")
@@ -77,11 +78,24 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
         connection.execute(sql)
         if connection.description is None:
             raise ValueError("the question is empty: ask one, like select * from verdicts")
-        return [column[0] for column in connection.description], connection.fetchall()
+        return _unique([column[0] for column in connection.description]), connection.fetchall()
     except duckdb.Error as error:
         raise ValueError(
             f"{error}\nviews: " + "; ".join(f"{name}({columns})" for name, columns in VIEWS.items())
         ) from error
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Return the names, with a number after each that is there before, in any case: key, Key, key_1 -> key, Key_2, key_1."""
+    taken = {name.lower() for name in names}
+    found: dict[str, str] = {}  # by the name in lower case
+    for name in names:
+        new, count = name, 0
+        while new.lower() in found or (count and new.lower() in taken):
+            count += 1
+            new = f"{name}_{count}"
+        found[new.lower()] = new
+    return list(found.values())
 
 
 def _table(columns: dict[str, pa.DataType], rows: Iterable[dict[str, Any]]) -> pa.Table:
