@@ -57,7 +57,7 @@ def write_report(finished: FinishedTable, page: Path | None = None) -> Path:
         stand_in=finished.comparison.meta["stand_in"],
         verdicts=finished.comparison,
     )
-    path = finished.store.root / "reports" / f"{table.paper}-table{table.number}-{table.profile}.html"
+    path = finished.store.root / "reports" / f"{table.slug}.html"
     for place in (path, page) if page else (path,):
         place.parent.mkdir(parents=True, exist_ok=True)
         write_durably(place, text)

@@ -13,8 +13,9 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
 from phrasemodels.data.store.artifacts import write_durably
+from phrasemodels.data.store.step import digest_of
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.experiments.catalogue import Request, Table
 from phrasemodels.flows.report.counts import write_counts
 from phrasemodels.flows.report.table import write_report
 from phrasemodels.flows.results.records import page_of
@@ -79,8 +80,7 @@ def run_table(request: Request, plan: Plan, store: Store, settings: Settings) ->
         entry |= {"verdicts": finished.comparison.key, "stages": watch.stages()}
         record.close(finished.comparison, report)
         rows = finished.comparison.meta["rows"]
-        name = f"verdicts-{request.paper}-table{request.table}-{request.profile}"
-        create_table_artifact(key=name, table=[_flat(row) for row in rows])
+        create_table_artifact(key=_artifact_key(plan.table), table=[_flat(row) for row in rows])
     result = {
         "title": plan.table.title,
         "rows": rows,
@@ -121,6 +121,12 @@ def run_steps(execution: Execution, watch: Watch) -> None:
 def _failed(future: Any) -> bool:
     future.wait()
     return bool(future.state.is_failed() or future.state.is_crashed())
+
+
+def _artifact_key(table: Table) -> str:
+    """Return the key of a table's verdicts in Prefect, which may have only small letters, digits and dashes."""
+    changed = (digest_of(table.changed)[:16],) if table.changed else ()
+    return "-".join(("verdicts", table.paper, f"table{table.number}", table.profile, *changed))
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
