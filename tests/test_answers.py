@@ -28,7 +28,7 @@ from phrasemodels.flows.results.keep import keep
 from phrasemodels.flows.results.lineage import Lineage, difference
 from phrasemodels.flows.results.models import champion, find, load, restored
 from phrasemodels.flows.results.query import query
-from phrasemodels.flows.results.results import kept_results, stored_results
+from phrasemodels.flows.results.results import all_results, kept_results, stored_results
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.infra.services import start_mlflow
@@ -251,7 +251,7 @@ def test_the_difference_of_two_seeds_is_the_seed(session):
     ("question", "answer"),
     [
         (
-            "select count(*), min(n), max(warning) from seeds where metric = 'bleu'",
+            "select count(*), min(n), max(warning) from seeds where metric = 'bleu' and contains(experiment, '/sample/')",
             (2, 2, "2 seeds; a verdict needs 3"),
         ),
         (
@@ -266,6 +266,20 @@ def test_the_difference_of_two_seeds_is_the_seed(session):
 )
 def test_sql_views(session, question, answer):
     assert query(session.store, session.record.tracker, question)[1] == [answer]
+
+
+def test_the_view_of_verdicts_is_the_command_and_has_the_key_of_other_views(session):
+    def ask(question):
+        return query(session.store, session.record.tracker, question)[1]
+
+    lines = verdicts(all_results(session.store, session.record.tracker))
+    expected = [(line["paper"], line["table"], line["verdict"], line["reason"]) for line in lines]
+    assert ask("select paper, table_, verdict, reason from verdicts order by number") == expected
+    assert ask("select count(*) from verdicts natural join published where printed::double = value") == [(442,)]
+    ((joined, answered),) = ask(
+        "select (select count(*) from verdicts natural join seeds), count(*) from verdicts where metric is not null"
+    )
+    assert joined == answered > 100
 
 
 def test_a_model_answers_text_as_it_answered_the_test_set(session, tmp_path):

@@ -34,7 +34,9 @@ def overridden(experiment: Experiment, *assignments: str) -> Experiment:
         branch[name] = text
     made = _replaced(experiment, tree, "")
     changes = dict(_assigned(assignment) for assignment in experiment.changed)
-    changes |= {p: as_text(_value(made, p)) for p in texts if p not in MACHINE and _value(made, p) != _value(experiment, p)}
+    changes |= {
+        p: as_text(_value(made, p)) for p in texts if p not in MACHINE and _value(made, p) != _value(experiment, p)
+    }
     made = replace(made, changed=tuple(f"{path}={text}" for path, text in sorted(changes.items())))
     if not any(path.startswith(CORPUS) for path in changes) or isinstance(made.recipe.corpus, SampleCorpus):
         return made

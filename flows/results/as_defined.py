@@ -7,8 +7,8 @@ from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Step, jsonable
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
-from phrasemodels.flows.experiments.user_files import resolved
 from phrasemodels.flows.experiments.overrides import MACHINE
+from phrasemodels.flows.experiments.user_files import resolved
 from phrasemodels.flows.results.earlier_names import PRESENT_NAME
 
 PLACEMENT = {path.rpartition(".")[2] for path in MACHINE}  # settings of a training that change no score
@@ -21,7 +21,9 @@ def as_defined(trained: Artifact, artifacts: Mapping[str, Artifact], sources: So
     is no longer in the store. A training whose corpus the user no longer supplies is taken by its name.
     """
     try:
-        pipeline = resolved(find_experiment(str(trained.about["experiment"])), sources).steps(int(trained.about["seed"]))
+        pipeline = resolved(find_experiment(str(trained.about["experiment"])), sources).steps(
+            int(trained.about["seed"])
+        )
     except (ValueError, OSError):
         return True
     return _same(trained, pipeline.trained, artifacts)

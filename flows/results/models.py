@@ -174,7 +174,9 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
         sets = "".join(f" --set {change}" for change in changes)
         others = dict.fromkeys(name for name in named(lineage) if divided(name)[0] == row and name != what)
         near = f"; trained here with other settings: {', '.join(others)}" if others else ""
-        raise ValueError(f"{what} is not trained here (store {store.root}): phrasemodels train {row} --local{sets}{near}")
+        raise ValueError(
+            f"{what} is not trained here (store {store.root}): phrasemodels train {row} --local{sets}{near}"
+        )
     artifact = lineage.find(what, run_ids)
     trained = [a for _, _, a, _ in lineage.back(artifact) if isinstance(a, Artifact) and a.manifest["step"] == "train"]
     if not trained:

@@ -104,6 +104,14 @@ def kept_results(folder: Path = KEPT) -> Iterator[Result]:
         yield from _kept(path, path.stat().st_mtime_ns)
 
 
+def kept_values(folder: Path = KEPT) -> Iterator[tuple[str, Mapping[str, list[float]]]]:
+    """Yield the experiment and the values by seed, by metric, of each row of kept results, without its tests."""
+    for path in sorted(folder.glob("*/result.json")):
+        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+            if (answer := _answer(row)) is not None:
+                yield answer[0].name, row["values"]
+
+
 @cache
 def _kept(path: Path, changed: int) -> list[Result]:
     """Return the rows of a kept result; changed: the time of its last change, since resampling takes seconds."""
