@@ -81,7 +81,9 @@ def verify(as_json: Json = False) -> None:
         known = list(store.artifacts())
         print(f"{len(known)} artifacts{there}, {len(rows)} damaged")
         for machine, count in Counter(filter(None, (made_elsewhere(a.manifest) for a in known))).items():
-            print(f"{count} were made on {clean(machine)}: made again on this machine, they may differ in their last bits")
+            print(
+                f"{count} were made on {clean(machine)}: made again on this machine, they may differ in their last bits"
+            )
     raise typer.Exit(1 if rows else 0)
 
 

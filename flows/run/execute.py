@@ -12,7 +12,7 @@ from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, OutOfTimeError, Step, call_here
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.experiment import Pipeline
+from phrasemodels.flows.experiments.experiment import Pipeline, file_name
 from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.flows.run.nodes import NodeLaunch, NodeMap, run_on_node
 from phrasemodels.flows.run.plan import Plan
@@ -107,7 +107,7 @@ class Execution:
         asks = self.settings.workers or config.workers or config.threads > 1 or config.gpus
         if not asks and experiment.profile != "paper" and pipeline is not self.plan.pipelines[0]:
             return None
-        name = f"{pipeline.trained.key[:12]}-{experiment.name.replace('/', '-')}-s{pipeline.seed}"
+        name = f"{pipeline.trained.key[:12]}-{file_name(experiment.name)}-s{pipeline.seed}"
         workers = self.settings.workers or max(1, config.workers)
         return TorchTrainerLaunch(name, workers, config.threads, config.gpus)
 

@@ -15,9 +15,9 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
 from phrasemodels.data.store.artifacts import write_durably
-from phrasemodels.data.store.step import OutOfTimeError, Step
+from phrasemodels.data.store.step import OutOfTimeError, Step, digest_of
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.experiments.catalogue import Request, Table
 from phrasemodels.flows.report.counts import write_counts
 from phrasemodels.flows.report.table import write_report
 from phrasemodels.flows.results.records import page_of
@@ -99,7 +99,7 @@ def run_table(
         done = execution.without(left)
         made: dict[str, Any] = {"rows": [], "leaks": {}, "report": ""}
         if done.plan.table.experiments:
-            made = _published(request, done, entry)
+            made = _published(done, entry)
     result = {
         "title": plan.table.title,
         **made,
@@ -113,7 +113,7 @@ def run_table(
     return result
 
 
-def _published(request: Request, execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
+def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
     """Write the report of rows that are done, record them in MLflow and Prefect, and return what is printed of them.
 
     entry: the record of the run. Its page is the report, unless rows are left.
@@ -126,8 +126,7 @@ def _published(request: Request, execution: Execution, entry: dict[str, Any]) ->
         entry["verdicts"] = finished.comparison.key
     record.close(finished.comparison, report)
     rows = finished.comparison.meta["rows"]
-    name = f"verdicts-{request.paper}-table{request.table}-{request.profile}"
-    create_table_artifact(key=name, table=[_flat(row) for row in rows])
+    create_table_artifact(key=_artifact_key(execution.plan.table), table=[_flat(row) for row in rows])
     return {"rows": rows, "leaks": finished.leaks, "report": str(report)}
 
 
@@ -171,6 +170,12 @@ def run_steps(execution: Execution, watch: Watch) -> set[str]:
 def _failed(future: Any) -> bool:
     future.wait()
     return bool(future.state.is_failed() or future.state.is_crashed())
+
+
+def _artifact_key(table: Table) -> str:
+    """Return the key of a table's verdicts in Prefect, which may have only small letters, digits and dashes."""
+    changed = (digest_of(table.changed)[:16],) if table.changed else ()
+    return "-".join(("verdicts", table.paper, f"table{table.number}", table.profile, *changed))
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
