@@ -43,7 +43,6 @@ def _row(base: Experiment, table: str, slug: str, origin: str, system: str, vari
         system=system,
         variant=variant,
         model=model,
-        comparable=False,
     )
 
 

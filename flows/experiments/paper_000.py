@@ -75,7 +75,6 @@ PROFILES = {
         TrainConfig(steps=20_000, batch_tokens=4096, learning_rate=7e-4, warmup=4000, evaluate_every=500,
                     checkpoint_every=500),
         TranslationRecipe(BitextCorpus("multi30k"), Phrases(no_phrases), TranslationText(min_count=6, max_tokens=50)),
-        comparable=True,
     ),
 }  # fmt: skip
 
@@ -129,7 +128,7 @@ def sigmoid_grid(profile: str) -> list[Experiment]:
                 without = f"transformer-{schedule}" if name == "linear" else f"linear-{reading}-{schedule}"
                 slug, variant = f"{name}-{reading}-{schedule}", f"{reading}, {schedule}"
                 rows.append(Row(slug, system, variant, model, PHRASE_2.recipe, without))
-        own = replace(chosen, train=train, comparable=False)
+        own = replace(chosen, train=train)
         made += experiments(table, profile, own, map(translator, rows), no_number)
     return made
 
@@ -145,7 +144,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
 
 def switches(profile: str) -> list[Experiment]:
     """PhraseTransformer k=2 with each switch of the specification turned by itself, and in the other direction."""
-    chosen = replace(PROFILES[profile], comparable=False)
+    chosen = PROFILES[profile]
 
     def turned(parts: dict[str, Any]) -> Encoder:
         return lambda size: replace(PHRASE_2.model(size), **parts)

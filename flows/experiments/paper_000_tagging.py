@@ -67,7 +67,7 @@ def table_2(corpus: Corpus | None, tags: str) -> Callable[[str], list[Experiment
         chosen, number = PROFILES[profile], "2" if corpus is None else f"2-{corpus.name}-{tags}"
         treebank = corpus if corpus and profile != "sample" else chosen.recipe.corpus
         recipe = replace(chosen.recipe, corpus=treebank, tags=TagColumn(tags))
-        own = replace(chosen, recipe=recipe, comparable=treebank == PENN)
+        own = replace(chosen, recipe=recipe)
         rows = map(tagger, (TRANSFORMER, *SEMANTIC, *ADJACENT))
         return experiments(
             TableName(PAPER, number, f"table{number}"), profile, own, rows,

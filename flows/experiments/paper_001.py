@@ -71,7 +71,6 @@ PROFILES = {
         EntailmentRecipe(
             Corpus("snli_official"), DIVISION, vectors=VectorFile(GLOVE, PUBLISHED_SIZE.d), suite=SUITE, setting=PUBLISHED
         ),
-        comparable=True,
     ),
 }  # fmt: skip
 

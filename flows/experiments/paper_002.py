@@ -80,7 +80,7 @@ def profile_of(name: str, data: Data, preset: Preset) -> Profile:
         patience=data.patience,
     )
     forms = replace(data.recipe.forms, min_count=preset.min_count, joint=preset.shared)
-    return Profile(size, train, replace(data.recipe, forms=forms), comparable=name == "paper")
+    return Profile(size, train, replace(data.recipe, forms=forms))
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,6 @@ TRANSLATION = {
             checkpoint_every=3907,
         ),
         sentences(Corpus("aspec"), ("ja", "en"), 10, 50),
-        comparable=True,
     ),
 }
 WEIGHTS = {

@@ -147,7 +147,6 @@ PROFILES = {
                     schedule=linear_warmup, decay=halved_on_plateau, clip=1e9, smoothing=0.0, evaluate_every=100,
                     checkpoint_every=500, patience=80),
         ParsingRecipe(PENN),
-        comparable=True,
     ),
 }  # fmt: skip
 
@@ -211,7 +210,7 @@ def craft(profile: str) -> list[Experiment]:
     rows = {row.slug: row for row in (*TABLE_1, *TABLE_2, *TABLE_3) if row is not HPSG_BERT}
     corpus = GENERATED if profile == "sample" else GOLD
     chosen = PROFILES[profile]
-    own = replace(chosen, recipe=replace(chosen.recipe, corpus=corpus), comparable=False)
+    own = replace(chosen, recipe=replace(chosen.recipe, corpus=corpus))
     return _rows(TableName(PAPER, "craft", "craft"), "", profile, rows.values(), SUMMARY, own, PARTS[profile])
 
 

@@ -52,6 +52,7 @@ def _rows(experiment: Experiment) -> list[RowSettings]:
             experiment.sibling(experiment.baseline) if experiment.baseline else "",
             experiment.changed,
             answer.exact,
+            experiment.caveat if answer.cell and not answer.exact else "",
         )
         for answer in experiment.answers
     ]

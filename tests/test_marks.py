@@ -1,0 +1,53 @@
+"""Marks: how far an experiment is the paper's, by the lines of data/published_settings.csv."""
+
+from fnmatch import fnmatchcase
+
+import pytest
+
+from phrasemodels.flows.experiments.catalogue import experiment, experiments
+from phrasemodels.flows.experiments.marks import ASPECTS, OURS, THEIRS, UNLIKE, published_settings, value_at
+from phrasemodels.flows.experiments.overrides import overridden
+
+BINARY = "003/tablebabi/paper/binary-qa02"
+
+
+def test_every_line_is_about_a_setting_of_an_experiment_at_the_papers_size() -> None:
+    known = [e for e in experiments() if e.profile == "paper" and e.recipe.trains]
+    for line in published_settings():
+        about = [
+            e for e in known
+            if e.table.paper == line["paper"] and fnmatchcase(e.table.folder, line["table"]) and fnmatchcase(e.row, line["row"])
+        ]  # fmt: skip
+        assert about and line["aspect"] in ASPECTS and line["by"] in (*THEIRS, OURS, UNLIKE) and line["source"], line
+        assert bool(line["setting"]) or line["by"] in (OURS, UNLIKE), line
+        if line["setting"]:
+            assert all(value_at(e, line["setting"]) != "none" or line["value"] == "none" for e in about), line
+
+
+def test_of_every_row_that_answers_a_printed_number_all_aspects_are_spoken_of() -> None:
+    for e in experiments():
+        if e.profile == "paper" and e.recipe.trains and any(answer.cell for answer in e.answers):
+            silent = [aspect for aspect, mark in e.marks.items() if not (mark.agreeing or mark.open or mark.differing)]
+            assert not silent, (e.name, silent)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "reason"),
+    [
+        ("train.batch_rows=32", "not the paper's training: train.batch_rows is 32, not 1 (one question an update)"),
+        ("model.d=50", "not the paper's size: model.d is 50, not 20 (default of the released program)"),
+        ("train.threads=2", ""),
+    ],
+)
+def test_a_row_is_comparable_as_long_as_no_setting_differs(assignment: str, reason: str) -> None:
+    chosen = overridden(experiment(BINARY), assignment)
+    assert chosen.unlike == reason and chosen.comparable == (not reason)
+
+
+def test_what_the_paper_leaves_open_is_said_beside_the_verdict() -> None:
+    chosen = experiment(BINARY)
+    assert chosen.comparable and chosen.caveat.startswith("the paper leaves open, and ours is: 5 settings")
+    assert any("bAbI v1.2" in words for words in chosen.marks["data"].open)
+    assert experiment("003/tablebabi/laptop/binary-qa02").unlike.startswith(
+        "not the paper's model, training and tuning: "
+    )
