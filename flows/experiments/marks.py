@@ -1,7 +1,7 @@
 """Marks: how far an experiment is the paper's, setting by setting, in five aspects.
 
-data/published_settings.csv says what a paper, its released code or the work that it follows say of the settings of a table.
-An experiment is compared with these lines; it is comparable with the paper if no line differs.
+data/published_settings/PAPER.csv says what the paper, its released code or the work that it follows say of the settings of
+a table. An experiment is compared with these lines; it is comparable with the paper if no line differs.
 """
 
 import csv
@@ -35,15 +35,18 @@ class Mark:
 
 
 @cache
-def published_settings() -> list[dict[str, str]]:
-    """Return the lines of data/published_settings.csv.
+def published_settings(paper: str) -> list[dict[str, str]]:
+    """Return the lines of data/published_settings/PAPER.csv; none if there is no such file.
 
-    Its columns: paper; table and row, patterns of names (`table2*`); aspect; setting, the place of a field in an experiment
+    Its columns: table and row, patterns of names (`table2*`); aspect; setting, the place of a field in an experiment
     like train.steps, or empty for what is no field; value, as JSON-like text, or words; by: paper, code or cited (an
     experiment with another value differs), ours (the paper leaves it open), unlike (known to differ); source: where it is said,
     or why it was chosen. Of several lines on one setting the last one counts.
     """
-    with (files("phrasemodels.data") / "published_settings.csv").open(encoding="utf-8") as file:
+    path = files("phrasemodels.data") / "published_settings" / f"{paper}.csv"
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
@@ -55,7 +58,7 @@ def marks_of(paper: str, folder: str, row: str, experiment: Any) -> dict[str, Ma
 
 @cache
 def _lines(paper: str, folder: str) -> list[dict[str, str]]:
-    return [s for s in published_settings() if s["paper"] == paper and fnmatchcase(folder, s["table"])]
+    return [line for line in published_settings(paper) if fnmatchcase(folder, line["table"])]
 
 
 def _mark(lines: Iterable[dict[str, str]], experiment: Any) -> Mark:
