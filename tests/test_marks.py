@@ -21,7 +21,7 @@ def matches(e: Experiment, line: dict[str, str]) -> bool:
 
 def test_every_line_is_about_a_setting_of_an_experiment_at_the_papers_size() -> None:
     known = [e for e in experiments() if e.profile == "paper" and e.recipe.trains]
-    for paper, line in ((paper, line) for paper in PAPERS for line in published_settings(paper)):
+    for paper, line in [(name, line) for name in PAPERS for line in published_settings(name)]:
         about = [e for e in known if e.table.paper == paper and matches(e, line)]
         assert about and line["aspect"] in ASPECTS and line["by"] in (*THEIRS, OURS, UNLIKE) and line["source"], line
         assert bool(line["setting"]) or line["by"] in (OURS, UNLIKE), line
