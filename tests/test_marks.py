@@ -56,3 +56,13 @@ def test_what_the_paper_leaves_open_is_said_beside_the_verdict() -> None:
     assert experiment("003/tablebabi/laptop/binary-qa02").unlike.startswith(
         "not the paper's model, training and tuning: "
     )
+
+
+def test_both_schedules_of_paper_000_are_rows_and_the_converged_one_answers() -> None:
+    for system in ("transformer", "linear-k2", "linear-k3", "phrase-k2", "phrase-k3"):
+        long, short = (experiment(f"000/table1/paper/{system}{kind}") for kind in ("", "-10-epochs"))
+        sentences = [e.train.steps * e.train.batch_rows / 29_000 for e in (short, long)]
+        assert [round(epochs) for epochs in sentences] == [10, 80]
+        assert long.answers[0].cell and not short.answers[0].cell and short.baseline == "transformer-10-epochs"
+        assert long.comparable and any("converged reading" in words for words in long.marks["training"].open)
+        assert (long.model, long.recipe) == (short.model, short.recipe)

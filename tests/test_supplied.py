@@ -44,6 +44,7 @@ PAIR = {
 LAYOUTS: dict[str, dict[str, str]] = {
     "penn_treebank": {f"LDC99T42/PARSED/MRG/WSJ/{s:02d}/WSJ_{s:02d}01.MRG": TREE for s in range(25)}
     | {f"{split}.conllu": f"{ARCS}\n" * count for split, count in (("train", 20), ("dev", 1), ("test", 1))}
+    | {f"spacy.{split}.conllu": f"{ARCS}\n" * count for split, count in (("train", 19), ("dev", 3), ("test", 3))}
     | {f"{split}.tags": "DT NN VBZ .\n" * count for split, count in (("train", 20), ("dev", 1), ("test", 1))},
     "nltk_treebank": {f"treebank/combined/wsj_{n:04d}.mrg": f"{TREE}\n" * 5 for n in range(1, 200)},
     "snli_official": {f"snli_1.0/snli_1.0_{s}.jsonl": json.dumps(PAIR) + "\n" for s in ("train", "dev", "test")},
@@ -54,6 +55,7 @@ LAYOUTS: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 CASES = {  # corpus, experiment, overrides, rows of train and dev
+    "tagging with trees": ("penn_treebank", "000/table2/paper/semantic-k2", (), (19, 3)),
     "tagging": ("penn_treebank", "000/table2/paper/transformer", (), (19, 3)),
     "sample of NLTK": (
         "nltk_treebank",
@@ -105,7 +107,7 @@ def test_experiments_read_user_files(supplied: Path, store: Store, name: str) ->
         made = [store.run(found.recipe.corpus.split(split), Executor(sources=sources)) for split in ("train", "dev")]
         assert tuple(artifact.meta["rows"] for artifact in made) == rows
         assert made[0].meta["redistributable"] == (corpus == "snli_official")
-        if name == "parsing":
+        if name in ("parsing", "tagging with trees"):
             assert {tuple(heads) for heads in read_shards(made[0])["heads"].to_pylist()} == {(2, 3, 0, 3)}
     changed = next(path for path in sorted((supplied / corpus).rglob("*")) if path.is_file())
     if corpus != "mspars":
@@ -124,6 +126,12 @@ def test_without_user_files_word_vectors_are_learned_and_not_comparable(supplied
     found = resolved(chosen, Sources((supplied,)))
     assert found.recipe.vectors.bytes == 1204 and found.comparable
     assert found.steps(0).scored.key != without.steps(0).scored.key
+
+
+def test_without_glove_a_tagger_is_not_the_papers(supplied: Path) -> None:
+    without = resolved(named("000/table2/paper/phrase-k2"), Sources((supplied,)))
+    assert "recipe.vectors.name is none, not glove/glove.840B.300d.txt" in without.unlike
+    assert named("000/table2/paper/semantic-k3").comparable and not without.comparable
 
 
 def test_pretrained_encoders_are_resolved_to_their_folders(supplied: Path) -> None:
