@@ -78,16 +78,27 @@ class VectorFile:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 try:
-                    word, _, numbers = line.decode().partition(" ")
+                    word, _, rest = line.decode().partition(" ")
                     if word not in words:
                         continue
+                    numbers = rest.split()
+                    if len(numbers) > self.d and not _is_number(numbers[0]):
+                        continue  # an entry of several words, such as ". . ." in glove.840B
                     with np.errstate(over="ignore"):
-                        vector = np.array(numbers.split(), np.float32)
+                        vector = np.array(numbers, np.float32)
                 except ValueError as error:
                     raise ValueError(f"{path}, line {number}: {error}; get the file again") from error
                 if vector.shape != (self.d,) or not np.isfinite(vector).all():
                     raise ValueError(f"{path}, line {number}: {self.d} numbers of {word!r} expected")
                 yield word, vector
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
