@@ -29,7 +29,7 @@ class BeamSearch:
 
     beam: hypotheses per sentence. A finished hypothesis y has the score log p(y) / |y|^length_penalty, and at most
     growth · n + extra tokens for a source of n tokens, so that the result does not depend on the batch. unknown: whether
-    the answer may hold unknown words, for whoever knows what to put in their place.
+    an answer may hold unknown words.
     """
 
     beam: int = 5

@@ -15,6 +15,7 @@ from phrasemodels.layers.attention_probe import attention_probe
 from phrasemodels.layers.ids import BEGIN, UNKNOWN
 from phrasemodels.models.recurrent import RecurrentTranslator
 from phrasemodels.models.search import BeamSearch, beam_search
+from phrasemodels.models.translation import Translator
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.attention import ATTENTION, attention_rows, first_of_groups
@@ -48,7 +49,7 @@ def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
         answers = beam_search(model, batch.source, batch.lengths, batch.members, settings.search)
         for row, (ids, score) in zip(rows.tolist(), answers, strict=True):
             found[row] = (list(words[ids]), score)
-            if UNKNOWN in ids:
+            if UNKNOWN in ids and isinstance(model, Translator):
                 one = data.batch(np.array([row])).to(device)
                 found[row] = (with_source_words(model, one, ids, found[row][0], sources[row].as_py()), score)
     return write_predictions(job, job.inputs["rows"], found)
@@ -56,17 +57,13 @@ def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
 
 @torch.inference_mode()
 def with_source_words(
-    model: AnyTranslator, batch: PhraseBatch, ids: list[int], words: list[str], source: list[str]
+    model: Translator, batch: PhraseBatch, ids: list[int], words: list[str], source: list[str]
 ) -> list[str]:
     """Return an answer with the source word that gets the most attention in the place of each unknown word.
 
     As in OpenNMT (`-replace_unk`), that is the attention of the first head of the decoder's last layer. batch: the question
-    alone; ids, words: the answer; source: the question's words. ValueError: a model without such a decoder.
+    alone; ids, words: the answer; source: the question's words.
     """
-    if isinstance(model, RecurrentTranslator):
-        raise ValueError(
-            "search.unknown=True: only a Transformer decoder says which source word takes an unknown's place"
-        )
     last = f"decoder.{len(model.decoder) - 1}.source"
     target = torch.tensor([[BEGIN, *ids[:-1]]], device=batch.source.device)
     with attention_probe(model) as found:
