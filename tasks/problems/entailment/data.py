@@ -3,6 +3,7 @@
 A side is a column of text: premise or hypothesis of PAIRS, text of SENTENCES.
 """
 
+import re
 import zlib
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -81,11 +82,10 @@ class VectorFile:
                     word, _, rest = line.decode().partition(" ")
                     if word not in words:
                         continue
-                    numbers = rest.split()
-                    if len(numbers) > self.d and not _is_number(numbers[0]):
-                        continue  # an entry of several words, such as ". . ." in glove.840B
+                    if _of_phrase(fields := rest.split(), self.d):
+                        continue
                     with np.errstate(over="ignore"):
-                        vector = np.array(numbers, np.float32)
+                        vector = np.array(fields, np.float32)
                 except ValueError as error:
                     raise ValueError(f"{path}, line {number}: {error}; get the file again") from error
                 if vector.shape != (self.d,) or not np.isfinite(vector).all():
@@ -93,12 +93,9 @@ class VectorFile:
                 yield word, vector
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _of_phrase(fields: Sequence[str], d: int) -> bool:
+    """Return whether the fields behind a word begin with more words, as in a few lines of glove.840B.300d.txt."""
+    return len(fields) > d and re.fullmatch(r"[-+.\deE]*\d[-+.\deE]*", fields[0]) is None
 
 
 @dataclass(frozen=True)
