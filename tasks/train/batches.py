@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
@@ -16,6 +16,7 @@ from torch import Tensor
 from phrasemodels.data.formats.shards import read_shard
 
 Rows = NDArray[np.int64]
+Arrange = Callable[[Rows, np.random.Generator], Rows]  # (lengths of all rows, random numbers) -> the order of rows
 
 
 def stream(seed: int, *name: object) -> int:
@@ -96,15 +97,25 @@ def _ragged(column: object) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return lists.offsets.to_numpy(), values.to_numpy()
 
 
-def token_batches(data: Examples, budget: int, seed: int, epoch: int, most: int = 0) -> list[Rows]:
-    """Return the batches of one epoch: rows of similar length together, batches in random order.
+def by_length(lengths: Rows, rng: np.random.Generator) -> Rows:
+    """Put rows of similar length together, in random order among equal lengths."""
+    return np.argsort(lengths + rng.random(len(lengths)), kind="stable")
+
+
+def at_random(lengths: Rows, rng: np.random.Generator) -> Rows:
+    """Put rows of any lengths together."""
+    return rng.permutation(len(lengths))
+
+
+def token_batches(
+    data: Examples, budget: int, seed: int, epoch: int, most: int = 0, arrange: Arrange = by_length
+) -> list[Rows]:
+    """Return the batches of one epoch, in random order; arrange: which rows are in a batch together.
 
     They are the same for any number of workers; each worker takes its rows of a batch by `rows_of_worker`.
     """
     rng = np.random.default_rng(stream(seed, "order", epoch))
-    length = data.lengths.sum(1)
-    order = np.argsort(length + rng.random(len(length)), kind="stable")  # random among equal lengths
-    batches = cut(data, order, budget, most)
+    batches = cut(data, arrange(data.lengths.sum(1), rng), budget, most)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
@@ -132,10 +143,12 @@ def rows_of_worker(rows: Rows, rank: int, world: int) -> Rows:
     return rows[rank::world]
 
 
-def from_step(data: Examples, budget: int, seed: int, step: int, most: int = 0) -> Iterator[tuple[int, Rows]]:
+def from_step(
+    data: Examples, budget: int, seed: int, step: int, most: int = 0, arrange: Arrange = by_length
+) -> Iterator[tuple[int, Rows]]:
     """Yield (epoch, batch) without end, from the batch of a step on; earlier batches are skipped and not read."""
     epoch, skip = 0, step
     while True:
-        batches = token_batches(data, budget, seed, epoch, most)
+        batches = token_batches(data, budget, seed, epoch, most, arrange)
         yield from ((epoch, rows) for rows in batches[skip:])
         epoch, skip = epoch + 1, max(0, skip - len(batches))
