@@ -16,8 +16,8 @@ class TrainConfig:
     """Settings of a training. ValueError: a value is out of its range.
 
     steps: updates. batch_tokens: padded tokens of all sides in a batch over all workers; batch_rows: its rows at most
-    (0: any number). arrange: which rows are in a batch together, by_length or at_random. evaluate_every, checkpoint_every: in updates. patience: evaluations without a better one after which
-    the training ends (0: it goes on to the last step).
+    (0: any number). arrange: which rows are in a batch together, by_length or at_random. evaluate_every, checkpoint_every: in
+    updates. patience: evaluations without a better one after which the training ends (0: it goes on to the last step).
     schedule: factor of the learning rate, of (step, warmup, steps). decay: another factor, of the dev losses so far; the
     training ends when it is 0.
     clip: largest norm of the gradient. smoothing: of labels.
