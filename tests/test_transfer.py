@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.formats.shards import read_shard
@@ -190,6 +190,32 @@ def test_a_baseline_of_infersent_reads_and_starts_as_its_authors_had_it(store: S
     model = dataclasses.replace(chosen.model, encoder=BiLSTMMaxConfig(300, 2), hidden=4)
     built = recipe.stages(model, chosen.train, 0)["model"].settings.objective.configure(model, words).build()
     assert all(layer.weight.abs().max() <= layer.in_features**-0.5 for layer in built.classify), "PyTorch's own start"
+
+
+@pytest.mark.parametrize(
+    ("row", "file", "encoder"),
+    [("bilstm-max", "840B", BiLSTMMaxConfig(300, 4)), ("disan", "6B", DisanConfig(300, 0.25, 4))],
+)
+def test_baselines_at_the_papers_size_run_on_files_of_the_same_format(store: Store, tmp_path, row, file, encoder):
+    (tmp_path / "glove").mkdir()
+    vectors = "".join(f"{word} {' '.join(['0.5'] * 300)}\n" for word in ("<s>", "</s>", "the", "man", "sleeps"))
+    (tmp_path / "glove" / f"glove.{file}.300d.txt").write_text(vectors, encoding="utf-8")
+    chosen = resolved(experiment(f"001/table2/paper/{row}"), Sources((tmp_path,)))
+    small = dataclasses.replace(
+        chosen,
+        recipe=dataclasses.replace(
+            chosen.recipe, corpus=SampleCorpus(90, 20, 20, records=EntailmentRecords()), suite=()
+        ),
+        model=dataclasses.replace(chosen.model, encoder=encoder, hidden=4),
+        train=dataclasses.replace(chosen.train, steps=4, evaluate_every=2, checkpoint_every=4),
+    )
+    pipeline, executor = small.steps(0), Executor(sources=Sources((tmp_path,), True))
+    scores = store.run(pipeline.scored, executor).meta["scores"]
+    assert 0 <= scores["accuracy"]["value"] <= 100
+    trained = load_file(store.run(pipeline.trained, executor).file("model.safetensors"))
+    assert ("embed.weight" in trained) == (row == "disan")
+    if row == "disan":
+        assert not (trained["embed.weight"][:3] == 0.5).all(), "word vectors are tuned"
 
 
 def test_vectors_of_a_file_may_be_tuned_and_scores_of_attention_go_without_a_penalty(tmp_path):
