@@ -20,7 +20,8 @@ class TrainConfig:
     of a batch have equal lengths on so many sides, from the first, as programs without masks need it. evaluate_every,
     checkpoint_every: in updates. patience: evaluations without a better one after which the training ends (0: it goes on to
     the last step).
-    schedule: factor of the learning rate, of (step, warmup, steps). decay: another factor, of the dev losses so far.
+    schedule: factor of the learning rate, of (step, warmup, steps). decay: another factor, of the dev losses so far; the
+    training ends when it is 0.
     clip: largest norm of the gradient. smoothing: of labels.
     precision: dtype of matrix products, by autocast; weights stay float32. workers: processes (0 is one). threads: of
     torch in each worker; they change sums in their last bits. gpus: of each worker; a fraction lets several trainings
