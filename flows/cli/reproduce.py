@@ -3,11 +3,17 @@
 import json
 import os
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from phrasemodels.flows.cli.options import Json, Overrides, Paper, Profile, Rows, Seeds, TableNumber
+
+if TYPE_CHECKING:
+    from phrasemodels.data.store.store import Store
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.run.plan import Plan
+    from phrasemodels.infra.settings import Settings
 
 app = typer.Typer()
 
@@ -33,22 +39,46 @@ def reproduce(
         os.environ["PHRASEMODELS_OFFLINE"] = "true"
     import phrasemodels.infra.environment  # noqa: F401  before prefect
     from phrasemodels.flows.cli.terminal import print_table
-    from phrasemodels.flows.experiments.catalogue import Request
-    from phrasemodels.flows.run.preflight import planned
-    from phrasemodels.infra.services import services
+    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.flows.run.again import found_again
+    from phrasemodels.flows.run.outline import outlined
     from phrasemodels.infra.settings import Settings
 
-    settings, request = Settings(), Request(paper, table, profile, seeds, set or [], row or [])
-    plan, store = planned(request, settings)
-    print("starting Prefect, Ray and MLflow", file=sys.stderr, flush=True)
-    with services(settings):
-        from phrasemodels.flows.run.reproduce import reproduce_plan
-
-        result = reproduce_plan(request, plan, store, settings)
+    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row)
+    outline = outlined(asked, settings)
+    result = found_again(asked, outline, open_store(settings), settings) or _run(asked, settings)
     if as_json:
         print(json.dumps(result, indent=1))
     else:
         print_table(result)
+
+
+def _run(asked: dict[str, Any], settings: "Settings") -> dict[str, Any]:
+    """Start the services and run the steps of a request; return what the command prints."""
+    from phrasemodels.infra.services import services
+
+    request, plan, store = _planned(asked, settings)
+    print("starting Prefect, Ray and MLflow", file=sys.stderr, flush=True)
+    with services(settings):
+        from phrasemodels.flows.run.reproduce import reproduce_plan
+
+        return reproduce_plan(request, plan, store, settings)
+
+
+def _planned(asked: dict[str, Any], settings: "Settings") -> tuple["Request", "Plan", "Store"]:
+    """Return a request, its plan and the store. OSError: files are missing and may not be fetched."""
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.run.preflight import planned
+
+    request = Request(**asked)
+    return request, *planned(request, settings)
+
+
+def _asked(
+    paper: str, table: str, profile: str, seeds: int, set: list[str] | None, row: list[str] | None
+) -> dict[str, Any]:
+    """Return the fields of a `Request`."""
+    return {"paper": paper, "table": table, "profile": profile, "seeds": seeds, "set": set or [], "rows": row or []}
 
 
 @app.command()
@@ -63,16 +93,20 @@ def plan(
 ) -> None:
     """Show what `reproduce` would do: each step, hit or miss, and which part of its key changed."""
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.experiments.catalogue import Request
     from phrasemodels.flows.results.explain_miss import explain
-    from phrasemodels.flows.run.preflight import planned
+    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.flows.run.outline import outlined
     from phrasemodels.infra.settings import Settings
 
-    made, store = planned(Request(paper, table, profile, seeds, set or [], row or []), Settings())
-    rows: list[dict[str, Any]] = []
-    for step in made.steps:
-        hit, why = explain(store, step)
-        rows.append({"step": step.name, "label": step.label, "key": step.key, "hit": hit, "why": why})
+    settings = Settings()
+    asked = _asked(paper, table, profile, seeds, set, row)
+    steps, store = outlined(asked, settings).steps, open_store(settings)
+    rows: list[dict[str, Any]] = [
+        {"step": step.name, "label": step.label, "key": step.key, "hit": hit, "why": why}
+        for step, (hit, why) in zip(steps, explain(store, steps), strict=True)
+    ]
+    if settings.offline and not all(row["hit"] for row in rows):
+        _planned(asked, settings)
     if as_json:
         print(json.dumps(rows, indent=1))
         return
@@ -98,8 +132,8 @@ def keep(
     """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.results.folder import KEPT
     from phrasemodels.flows.results.keep import keep as write
-    from phrasemodels.flows.results.results import KEPT
     from phrasemodels.flows.run.preflight import planned
     from phrasemodels.infra.settings import Settings
 

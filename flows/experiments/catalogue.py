@@ -69,6 +69,11 @@ class Table:
         )
         return ", ".join((place, f"profile {self.profile}", *corpora))
 
+    @property
+    def slug(self) -> str:
+        """The name of the table's page, without its ending."""
+        return f"{self.paper}-table{self.number}-{self.profile}"
+
 
 @dataclass(frozen=True)
 class Request:

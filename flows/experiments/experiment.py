@@ -1,14 +1,13 @@
 """An experiment: a row of a result table, with the published numbers that it answers."""
 
-import csv
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cached_property
 from typing import Any
 
 from phrasemodels.data.store.step import Step
+from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import leaks
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
@@ -44,13 +43,6 @@ class Cell:
         if len(matching) != 1:
             raise ValueError(f"{len(matching)} rows of data/published_results.csv match {self.wanted}: one must")
         return matching[0]["value"]
-
-
-@cache
-def published_results() -> list[dict[str, str]]:
-    """Return all numbers that the five papers print, as rows of strings."""
-    with (files("phrasemodels.data") / "published_results.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,14 @@
 """HTML pages from the templates in `pages/`."""
 
 import re
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jinja2
+
+from phrasemodels.data.store.remembered import contents
+from phrasemodels.data.store.step import digest_of
 
 UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -26,6 +31,12 @@ def render(template: str, **values: Any) -> str:
     environment.filters |= {"anchor": anchor, "named": row_name}
     environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
     return readable(environment.get_template(template).render(**values))
+
+
+@cache
+def templates_digest() -> str:
+    """Return the digest of all templates."""
+    return digest_of(contents(Path(__file__).with_name("pages")))
 
 
 def anchor(row: dict[str, Any]) -> str:

@@ -15,7 +15,8 @@ from phrasemodels.data.store.step import Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
-from phrasemodels.flows.results.results import KEPT
+from phrasemodels.flows.results.folder import KEPT
+from phrasemodels.flows.results.results import keep_tests
 
 MEANS = ("train_seconds", "peak_memory_mib")  # of a training, kept as means over seeds
 SAME = ("parameters", "steps")  # of a training, equal for all seeds
@@ -47,6 +48,7 @@ def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: 
     ]
     result = {"title": table.title, "commit": _commit(), "note": note, "rows": rows}
     write_durably(folder / "result.json", json.dumps(result, indent=1) + "\n")
+    keep_tests(folder / "result.json")
     return folder / "result.json"
 
 

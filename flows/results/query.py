@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.remembered import remembered
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.catalogue import experiments
-from phrasemodels.flows.experiments.experiment import published_results
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.metrics.compare import finite
@@ -48,6 +47,8 @@ select label, ours.level, ours.phrases, ours.words, paper.phrases as published_p
 from ours left join paper on paper.level = ours.level and regexp_matches(label, '\b' || dataset || '\b')
 order by label, ours.level
 """
+
+IN_MLFLOW = ("runs", "metrics")  # the views that are read from MLflow
 
 
 def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -131,13 +132,13 @@ def _predictions(store: Store, tracker: Tracker) -> pa.Table:
     columns |= {"hypothesis": words, "score": pa.float64(), "train_key": text}
     columns |= {"licences": text, "redistributable": pa.bool_()}
     tables = [_table(columns, [])]
-    pairs = {experiment.recipe.answer_columns for experiment in experiments()}
+    pairs = {tuple(pair) for pair in remembered("answer columns", None, _answer_columns)}
     for artifact in store.artifacts():
         model, file = artifact.manifest["parts"]["inputs"].get("model"), "predictions.arrow"
         if model is None or file not in artifact.manifest["files"]:
             continue
         table = read_shard(artifact.file(file))
-        answers = next((pair for pair in pairs if pair and set(pair) <= set(table.column_names)), None)
+        answers = next((pair for pair in pairs if set(pair) <= set(table.column_names)), None)
         names = {"grp": "group", **(dict(zip(("reference", "hypothesis"), answers, strict=True)) if answers else {})}
         known: dict[str, Any] = {"experiment": _training_name(artifact), "train_key": model}
         known |= {"licences": ", ".join(artifact.meta["licences"]), "redistributable": artifact.meta["redistributable"]}
@@ -149,6 +150,13 @@ def _predictions(store: Store, tracker: Tracker) -> pa.Table:
         ]
         tables.append(pa.table(arrays, schema=pa.schema(list(columns.items()))))
     return pa.concat_tables(tables)
+
+
+def _answer_columns() -> list[tuple[str, str]]:
+    """Return the columns of the gold and of the predicted answer of every problem that has them."""
+    from phrasemodels.flows.experiments.catalogue import experiments
+
+    return sorted({pair for experiment in experiments() if (pair := experiment.recipe.answer_columns)})
 
 
 def _training_name(artifact: Artifact) -> str:
@@ -283,6 +291,8 @@ def _lineage(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def _published(store: Store, tracker: Tracker) -> pa.Table:
+    from phrasemodels.flows.experiments.published import published_results
+
     rows = [{("table_" if k == "table" else k): v for k, v in row.items()} for row in published_results()]
     return _table(dict.fromkeys(rows[0], pa.string()), rows)
 

@@ -14,8 +14,8 @@ from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.flows.run.nodes import NodeLaunch, NodeMap, run_on_node
 from phrasemodels.flows.run.plan import Plan
-from phrasemodels.flows.run.preflight import sources_of
 from phrasemodels.flows.run.record import Record
+from phrasemodels.flows.run.sources import sources_of
 from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, ray_map, run_on_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker

@@ -22,7 +22,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     """Run all steps of one experiment and seed, kept in the store; on Ray Train unless local. Return its scores."""
     from phrasemodels.flows.experiments.user_files import resolved
     from phrasemodels.flows.results.stores import leased_steps, open_store
-    from phrasemodels.flows.run.preflight import sources_of
+    from phrasemodels.flows.run.sources import sources_of
     from phrasemodels.infra.settings import Settings
 
     if not experiment.recipe.trains:
@@ -71,7 +71,7 @@ def prepare_folder(experiment: Experiment, to: Path) -> Path:
     """Copy the data that an experiment is trained and tested on into one folder."""
     from phrasemodels.flows.experiments.user_files import resolved
     from phrasemodels.flows.results.stores import open_store
-    from phrasemodels.flows.run.preflight import sources_of
+    from phrasemodels.flows.run.sources import sources_of
     from phrasemodels.infra.settings import Settings
 
     settings = Settings()

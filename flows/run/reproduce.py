@@ -1,6 +1,5 @@
 """The flow `reproduce`: every step of a table as a Prefect task, then the comparison with the paper and a report."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -12,12 +11,11 @@ from prefect.cache_policies import NO_CACHE
 from prefect.task_runners import ThreadPoolTaskRunner
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
-from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request
-from phrasemodels.flows.report.counts import write_counts
-from phrasemodels.flows.report.table import write_report
+from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.results.records import page_of
+from phrasemodels.flows.run.again import shown
 from phrasemodels.flows.run.attempts import attempt
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Plan
@@ -74,24 +72,14 @@ def run_table(request: Request, plan: Plan, store: Store, settings: Settings) ->
         execution.check()
         run_steps(execution, watch)
         finished = execution.finished()
-        write = write_report if finished.outcomes else write_counts
-        report = write(finished, page_of(store, record.attempt) if record.attempt else None)
+        report = write_report(finished, page_of(store, record.attempt) if record.attempt else None)
         entry |= {"verdicts": finished.comparison.key, "stages": watch.stages()}
         record.close(finished.comparison, report)
         rows = finished.comparison.meta["rows"]
         name = f"verdicts-{request.paper}-table{request.table}-{request.profile}"
         create_table_artifact(key=name, table=[_flat(row) for row in rows])
-    result = {
-        "title": plan.table.title,
-        "rows": rows,
-        "leaks": finished.leaks,
-        "report": str(report),
-        "stages": watch.stages(),
-        "seconds": round(time.monotonic() - started, 1),
-        "services_seconds": round(ready, 1),
-    }
-    write_durably(report.with_suffix(".json"), json.dumps(result, indent=1))
-    return result
+    seconds = {"seconds": time.monotonic() - started, "services_seconds": ready}
+    return shown(plan.table.title, rows, finished.leaks, report, watch.stages(), seconds)
 
 
 def run_steps(execution: Execution, watch: Watch) -> None:
