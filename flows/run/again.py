@@ -28,11 +28,19 @@ def found_again(asked: Mapping[str, Any], outline: Outline, store: Store, settin
     drawn = outlined_page(asked, settings).find(store) or _drawn(asked, store, settings, comparison)
     run = str(uuid4())
     report = place_page(store, drawn, outline.slug, records.page_of(store, run))
-    entry: dict[str, Any] = {"id": run, "title": outline.title, "asked": dict(asked), "steps": len(found), "found_dead": []}
+    entry: dict[str, Any] = {
+        "id": run,
+        "title": outline.title,
+        "asked": dict(asked),
+        "steps": len(found),
+        "found_dead": [],
+    }
     entry |= {"started": began, "state": records.COMPLETED, "verdicts": comparison.key, "stages": {}, "ended": _now()}
     records.write(store, entry, None)
     rows, leaks = comparison.meta["rows"], drawn.meta["leaks"]
-    return shown(outline.title, rows, leaks, report, {}, {"seconds": time.monotonic() - started, "services_seconds": 0.0})
+    return shown(
+        outline.title, rows, leaks, report, {}, {"seconds": time.monotonic() - started, "services_seconds": 0.0}
+    )
 
 
 def shown(
@@ -44,7 +52,13 @@ def shown(
     seconds: Mapping[str, float],
 ) -> dict[str, Any]:
     """Return what `reproduce` prints, and write it beside the report as JSON."""
-    result = {"title": title, "rows": rows, "leaks": dict(leaks), "report": str(report), "stages": dict(stages)}
+    result: dict[str, Any] = {
+        "title": title,
+        "rows": rows,
+        "leaks": dict(leaks),
+        "report": str(report),
+        "stages": dict(stages),
+    }
     result |= {name: round(value, 1) for name, value in seconds.items()}
     write_durably(report.with_suffix(".json"), json.dumps(result, indent=1))
     return result
