@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from phrasemodels.data.store.step import Step
+from phrasemodels.flows.experiments.names import CHANGE
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import leaks
@@ -95,11 +96,14 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """PAPER/TABLE/PROFILE/ROW."""
-        return self.sibling(self.row)
+        """PAPER/TABLE/PROFILE/ROW of the row as it is defined; each override that changes scores follows after a `+`.
+
+        All that is made of an experiment has this name: its steps, runs, reports, registered models and folders.
+        """
+        return CHANGE.join((self.sibling(self.row), *self.changed))
 
     def sibling(self, row: str) -> str:
-        """Return the name of another row of the same table and profile."""
+        """Return the name of a row of the same table and profile, as it is defined."""
         return "/".join((self.table.paper, self.table.folder, self.profile, row))
 
     @property

@@ -1,4 +1,4 @@
-"""The verdicts on all printed numbers, remembered while neither the store nor the kept results change."""
+"""The verdicts on all printed numbers and the values of kept results, remembered while neither the store nor results/ change."""
 
 from typing import Any
 
@@ -21,3 +21,14 @@ def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, An
 
     present = sorted(str(path.parent.relative_to(store.root)) for path in store.root.glob(f"objects/*/*/{MANIFEST}"))
     return list(remembered("verdicts", [paper, run_ids, present, contents(KEPT)], make))
+
+
+def remembered_values() -> list[tuple[str, dict[str, list[float]]]]:
+    """Return what `kept_values` yields."""
+
+    def make() -> list[Any]:
+        from phrasemodels.flows.results.results import kept_values
+
+        return list(kept_values())
+
+    return [(name, values) for name, values in remembered("kept values", contents(KEPT), make)]

@@ -12,6 +12,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import PROFILES, experiments
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
+from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.results.folder import KEPT
 from phrasemodels.flows.results.kept_tests import tests_of, write_tests
@@ -57,7 +58,7 @@ def _by_name() -> dict[str, Experiment]:
 
 def _answer(row: Mapping[str, Any]) -> tuple[Experiment, Answer] | None:
     """Return the experiment, with its overrides, and the answer of a row, if they still exist."""
-    if (known := _by_name().get(row["experiment"])) is None:
+    if (known := _by_name().get(divided(row["experiment"])[0])) is None:
         return None
     try:
         experiment = overridden(known, *row.get("changed", ()))
@@ -81,7 +82,8 @@ def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]
         for row in artifact.meta["rows"]:
             if (answer := _answer(row)) is not None:
                 runs = [{"seed": seed, **_run(artifacts, artifact, row, seed, run_ids)} for seed in row["seeds"]]
-                yield Result(key, artifact.meta["title"], *answer, row, runs, artifact.manifest["finished"])
+                made = {**row, "experiment": answer[0].name}
+                yield Result(key, artifact.meta["title"], *answer, made, runs, artifact.manifest["finished"])
 
 
 def _run(
@@ -102,6 +104,14 @@ def kept_results(folder: Path = KEPT) -> Iterator[Result]:
     """Yield the rows of kept results: folder/NAME/result.json, with the per-sentence statistics beside it."""
     for path in sorted(folder.glob("*/result.json")):
         yield from _kept(path, path.stat().st_mtime_ns)
+
+
+def kept_values(folder: Path = KEPT) -> Iterator[tuple[str, Mapping[str, list[float]]]]:
+    """Yield the experiment and the values by seed, by metric, of each row of kept results, without its tests."""
+    for path in sorted(folder.glob("*/result.json")):
+        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+            if (answer := _answer(row)) is not None:
+                yield answer[0].name, row["values"]
 
 
 @cache
@@ -130,7 +140,8 @@ def _answered(result: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[tup
     rows, known = [], []
     for row in result["rows"]:
         if (answer := _answer(row)) is not None:
-            rows.append({**row, "metric": answer[1].metric, "intervals": _intervals(row["values"])})
+            own = {"experiment": answer[0].name, "metric": answer[1].metric, "intervals": _intervals(row["values"])}
+            rows.append({**row, **own})
             known.append(answer)
     return rows, known
 
@@ -143,8 +154,9 @@ def _tested(
     folder: Path, rows: Sequence[Mapping[str, Any]], known: Sequence[tuple[Experiment, Answer]]
 ) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
     """Return the rows as they are tested, without statistics, and a function that reads the statistics of all."""
+    names = {e.row: e.name for e, _ in reversed(known)}
     bare = [
-        TestedRow(e.name, a.metric, str(row["test_set"]), a.statistic, [], e.sibling(e.baseline) if e.baseline else "")
+        TestedRow(e.name, a.metric, str(row["test_set"]), a.statistic, [], names.get(e.baseline, ""))
         for row, (e, a) in zip(rows, known, strict=True)
     ]
 
