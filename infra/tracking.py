@@ -86,7 +86,7 @@ class Tracker:
     def keys(self) -> dict[str, str]:
         """Return the ids of all runs by their keys; of a database in the store without MLflow, which takes long to import."""
         if self.uri.startswith(SQLITE):
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.OperationalError):
                 return _keys(Path(self.uri.removeprefix(SQLITE)))
         return {run.data.tags[KEY]: str(run.info.run_id) for run in self.runs() if KEY in run.data.tags}
 
@@ -140,7 +140,7 @@ def _keys(database: Path) -> dict[str, str]:
         "order by runs.start_time desc, runs.run_uuid"
     )
     with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
-        return dict(connection.execute(question).fetchall())
+        return dict(connection.execute(question, (KEY,)).fetchall())
 
 
 @dataclass(frozen=True)
