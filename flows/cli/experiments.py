@@ -1,6 +1,7 @@
 """The command that lists the experiments."""
 
 import json
+from typing import Any
 
 import typer
 
@@ -12,10 +13,21 @@ app = typer.Typer()
 @app.command()
 def experiments(as_json: Json = False) -> None:
     """List every experiment, with the published number that it answers."""
+    from phrasemodels.data.store.remembered import remembered
     from phrasemodels.flows.cli.terminal import print_rows
+
+    rows = remembered("experiments", None, _rows)
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    print_rows("Experiments", ["experiment", "system", "variant", "metric", "published"], rows)
+
+
+def _rows() -> list[dict[str, Any]]:
+    """Return a row for each answer of each experiment."""
     from phrasemodels.flows.experiments.catalogue import experiments as all_experiments
 
-    rows = [
+    return [
         {
             "experiment": e.name,
             "paper": e.paper,
@@ -30,7 +42,3 @@ def experiments(as_json: Json = False) -> None:
         for e in all_experiments()
         for answer in e.answers
     ]
-    if as_json:
-        print(json.dumps(rows, indent=1))
-        return
-    print_rows("Experiments", ["experiment", "system", "variant", "metric", "published"], rows)

@@ -1,21 +1,17 @@
 """SQL over runs, artifacts and verdicts, in a DuckDB that can read nothing else and write nothing."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results import views_of_data, views_of_runs
 from phrasemodels.flows.results.columns import VIEWS
 from phrasemodels.flows.results.tables import schema_of
 from phrasemodels.infra.tracking import Tracker
 
-BUILDERS: dict[str, Callable[[Store, Tracker], pa.Table]] = {
-    name: getattr(views_of_runs, name, None) or getattr(views_of_data, name) for name in VIEWS
-}
+IN_MLFLOW = ("runs", "metrics")  # the views that are read from MLflow
 
 # SQL: phrases per sentence and words per phrase at each level, beside those that Table 1 of paper 001 prints for the corpus
 TABLE_1 = r"""
@@ -53,7 +49,7 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
     connection = duckdb.connect(":memory:", config=closed)
     named = [name for name in VIEWS if name in sql.lower()]
     for name in VIEWS:
-        rows = BUILDERS[name](store, tracker) if name in named else schema_of(name).empty_table()
+        rows = _rows(name, store, tracker) if name in named else schema_of(name).empty_table()
         connection.register(f"_{name}", rows)
         connection.execute(f"create table {name} as select * from _{name}")
         connection.unregister(f"_{name}")
@@ -67,6 +63,14 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
         return _unique([column[0] for column in connection.description]), connection.fetchall()
     except duckdb.Error as error:
         raise ValueError(explained(str(error), named)) from error
+
+
+def _rows(view: str, store: Store, tracker: Tracker) -> pa.Table:
+    """Return the rows of a view; its code is imported only if a question names it."""
+    from phrasemodels.flows.results import views_of_data, views_of_runs
+
+    rows: pa.Table = (getattr(views_of_runs, view, None) or getattr(views_of_data, view))(store, tracker)
+    return rows
 
 
 def _unique(names: list[str]) -> list[str]:
