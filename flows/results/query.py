@@ -44,28 +44,35 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
 
     if sql.encode(errors="ignore").decode() != sql:
         raise ValueError("the question is no UTF-8: write it again")
+    named = [name for name in VIEWS if name in sql.lower()]
+    empty = {name: schema_of(name).empty_table() for name in VIEWS}
+    try:
+        _answer(empty, sql)  # a mistake is found at once: to build a view may take seconds
+        return _answer(empty | {name: BUILDERS[name](store, tracker) for name in named}, sql)
+    except duckdb.Error as error:
+        raise ValueError(explained(str(error), named)) from error
+
+
+def _answer(tables: dict[str, pa.Table], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    import duckdb
+
     closed: dict[str, Any] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "temp_directory": "",
     }
-    connection = duckdb.connect(":memory:", config=closed)
-    named = [name for name in VIEWS if name in sql.lower()]
-    for name in VIEWS:
-        rows = BUILDERS[name](store, tracker) if name in named else schema_of(name).empty_table()
-        connection.register(f"_{name}", rows)
-        connection.execute(f"create table {name} as select * from _{name}")
-        connection.unregister(f"_{name}")
-    connection.execute("set python_enable_replacements = false")
-    connection.execute("set enable_external_access = false")
-    connection.execute("set lock_configuration = true")
-    try:
+    with duckdb.connect(":memory:", config=closed) as connection:
+        for name, rows in tables.items():
+            connection.register(f"_{name}", rows)
+            connection.execute(f"create table {name} as select * from _{name}")
+            connection.unregister(f"_{name}")
+        connection.execute("set python_enable_replacements = false")
+        connection.execute("set enable_external_access = false")
+        connection.execute("set lock_configuration = true")
         connection.execute(sql)
         if connection.description is None:
             raise ValueError("the question is empty: ask one, like select * from verdicts")
         return [column[0] for column in connection.description], connection.fetchall()
-    except duckdb.Error as error:
-        raise ValueError(explained(str(error), named)) from error
 
 
 _COLUMN = re.compile(
