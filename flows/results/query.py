@@ -37,8 +37,9 @@ order by label, ours.level
 def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the columns and rows of a question. ValueError: the question is wrong; the message names the nearest name.
 
-    The connection reads and writes no files, loads no extensions, and cannot be reconfigured. All views are there, so that
-    they can be listed; those that the question does not name are empty, because to build them takes time.
+    Columns have unique names: the second `key` is `key_1`. The connection reads and writes no files, loads no extensions,
+    and cannot be reconfigured. All views are there, so that they can be listed; those that the question does not name are
+    empty, because to build them takes time.
     """
     import duckdb
 
@@ -72,7 +73,20 @@ def _answer(tables: dict[str, pa.Table], sql: str) -> tuple[list[str], list[tupl
         connection.execute(sql)
         if connection.description is None:
             raise ValueError("the question is empty: ask one, like select * from verdicts")
-        return [column[0] for column in connection.description], connection.fetchall()
+        return _unique([column[0] for column in connection.description]), connection.fetchall()
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Return the names, with a number after each that is there before, in any case: key, Key, key_1 -> key, Key_2, key_1."""
+    taken = {name.lower() for name in names}
+    found: dict[str, str] = {}  # by the name in lower case
+    for name in names:
+        new, count = name, 0
+        while new.lower() in found or (count and new.lower() in taken):
+            count += 1
+            new = f"{name}_{count}"
+        found[new.lower()] = new
+    return list(found.values())
 
 
 _COLUMN = re.compile(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
-from phrasemodels.data.store.step import Step, digest_of
+from phrasemodels.data.store.step import OutOfTimeError, Step, digest_of
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.experiment import Pipeline, file_name
 from phrasemodels.flows.results.commit import commit
@@ -64,7 +64,8 @@ class Record:
         try:
             yield StepMetrics(self.tracker, run_id, self.attempt)
         except BaseException as error:
-            self.tracker.fail(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
+            stopped = isinstance(error, OutOfTimeError) or not isinstance(error, Exception)
+            self.tracker.fail(run_id, "KILLED" if stopped else "FAILED")
             raise
 
     def finish(self, pipeline: Pipeline, scored: Artifact) -> None:
@@ -92,6 +93,10 @@ class Record:
             run_id = self.training_run(pipeline)
             StepMetrics(self.tracker, run_id, self.attempt)(history(trained))  # if another attempt had the run before
             self.tracker.finish(run_id, metrics, files, tags)
+
+    def stop(self) -> None:
+        """Mark the run of a table whose time was up before all rows were done; the next run opens it again."""
+        self.tracker.fail(self.table_run, "KILLED")
 
     def close(self, comparison: Artifact, report: Path) -> None:
         """End the run of the table with its means, verdicts and report, and register the best model of each row."""

@@ -9,6 +9,7 @@ from phrasemodels.data.corpora.leakage import leakage
 from phrasemodels.data.corpora.readers import Reader, take
 from phrasemodels.data.download.manifest import Languages, Part, Split, load
 from phrasemodels.data.samples.records import Records, Translations
+from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.data.store.step import Job, Step
 from phrasemodels.layers.checks import at_least
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
@@ -23,13 +24,21 @@ class FetchCorpus:
 
 
 def fetch_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
-    """Download all files of a corpus of data/manifests, and verify them. OSError: a file cannot be had."""
+    """Download or copy all files of a corpus of data/manifests, and verify the copies.
+
+    OSError: a file cannot be had. ValueError: a user file has changed since its digest was taken.
+    """
     from phrasemodels.data.download.fetch import free_space
     from phrasemodels.data.download.user_files import obtain
 
     manifest = load(settings.corpus)
     free_space(job.out, 3 * sum(file.bytes for file in manifest.files))
     origins = obtain(manifest, job.out, job.executor.sources)
+    for name in origins.keys() - {file.name for file in manifest.files}:  # those have just been verified
+        if sha256_of(job.out / name) != settings.digests.get(name):
+            raise ValueError(
+                f"{origins[name]}: {name} of {manifest.name} has changed since the run was planned; start again"
+            )
     return {
         "corpus": manifest.name,
         "from": {name: origin if "://" in origin else "a folder" for name, origin in origins.items()},

@@ -2,6 +2,9 @@
 
 numba's cache on disk compares only the file of a kernel, although kernels of other files are compiled into it. So the stamp
 of a cached kernel also contains the digest of this folder; if that changes, the kernel is compiled again and overwritten.
+
+The cache is in the folder that NUMBA_CACHE_DIR names, beside the code, or in the user's folder of caches. Where none of them
+can be written to, as in a container of another user, every process compiles the kernels that it calls.
 """
 
 import hashlib
@@ -11,10 +14,11 @@ from typing import Any
 
 from numba.core.caching import CacheImpl
 
-COMPILE: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, "cache": True}
 FOLDER = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
 
 
+ONCE = "once for this installation; `phrasemodels warm` does so ahead of time"
+EACH_TIME = "in every process: set NUMBA_CACHE_DIR to a folder that can be written to"
 LOG = logging.getLogger("phrasemodels.structs")
 _announced: set[Any] = set()
 
@@ -24,9 +28,9 @@ def announce(kernel: Any) -> None:
     if kernel in _announced:
         return
     _announced.add(kernel)
-    if not kernel.overloads and not kernel._cache._cache_file._load_index():
+    if not kernel.overloads and not (CACHED and kernel._cache._cache_file._load_index()):
         name = f"{kernel.py_func.__module__.split('.')[-1]}.{kernel.__name__.lstrip('_')}"
-        LOG.warning("compiling %s, once for this installation; `phrasemodels warm` does so ahead of time", name)
+        LOG.warning("compiling %s, %s", name, ONCE if CACHED else EACH_TIME)
 
 
 def _of_the_folder(locator: Any) -> Any:
@@ -45,3 +49,15 @@ def _of_the_folder(locator: Any) -> Any:
 
 
 CacheImpl._locator_classes[:0] = [_of_the_folder(locator) for locator in CacheImpl._locator_classes]
+
+
+def _can_be_cached() -> bool:
+    """Whether numba finds a place for the compiled functions of every folder that has some."""
+    package = Path(__file__).parents[2]
+    folders = (package / name for name in ("structs/kernels", "layers", "tasks/prepare"))
+    files = [str(folder / "__init__.py") for folder in folders if folder.is_dir()]  # the library may be there alone
+    return all(any(place.from_function(announce, file) for place in CacheImpl._locator_classes) for file in files)
+
+
+CACHED = _can_be_cached()
+COMPILE: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, "cache": CACHED}
