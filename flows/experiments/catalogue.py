@@ -7,6 +7,7 @@ from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments import (
     across,
     counting,
+    english,
     paper_000,
     paper_000_counts,
     paper_000_tagging,
@@ -36,6 +37,7 @@ FILES = (
     paper_003_answering,
     paper_003_syntax,
     paper_004,
+    english,
     across,
 )
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {

@@ -11,6 +11,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -187,9 +188,10 @@ def training_loop(training: Training) -> None:
         clock.add(loss, training.objective.count(data, rows))
         progress.step += 1
         if progress.step == config.steps or progress.step % config.evaluate_every == 0:
-            dev_loss = _dev_loss(wrapped, dev, config, worker)
-            if dev_loss < progress.best:
-                progress.best, progress.best_step, best = dev_loss, progress.step, tensors(model)
+            with getattr(optimiser, "averaged", nullcontext)():  # an optimiser may keep averages of the weights
+                dev_loss = _dev_loss(wrapped, dev, config, worker)
+                if dev_loss < progress.best:
+                    progress.best, progress.best_step, best = dev_loss, progress.step, tensors(model)
             progress.history.append(clock.row(progress, dev_loss, optimiser, worker))
         if worker.rank == 0:
             _save_and_report(training, progress, best, model, optimiser, clock)
