@@ -76,7 +76,7 @@ def print_table(result: dict[str, Any]) -> None:
     print_rows(result["title"], [name for name in rows[0] if name not in shown] + shown, rows)
     from phrasemodels.flows.report.conclusion import findings
 
-    print("found: " + " ".join(findings(result["rows"])))
+    print("found: " + "\n       ".join(findings(result["rows"])))
     print("because: " + "; ".join(sorted({row["reason"] for row in result["rows"]})))
     if result["leaks"]:
         print("seen in training: " + "; ".join(sorted(set(result["leaks"].values()))))
@@ -101,17 +101,17 @@ def _next(rows: list[dict[str, Any]]) -> list[str]:
     from phrasemodels.flows.experiments.experiment import divided
 
     row, _ = divided(rows[-1]["experiment"])
-    paper, table, profile, _ = row.split("/", 3)
+    paper, table, *_ = row.split("/", 3)
     said = {
         "phrasemodels report": "one page over all five papers",
         "phrasemodels verdicts": "every printed number with its verdict",
         "phrasemodels count": "judge the printed numbers that need neither data nor training",
     }
-    if profile == "sample":
+    if row.startswith("000/table1/sample/"):
         attend = f'phrasemodels attend {rows[-1]["experiment"]} "the woman took the box ."'
         larger = (
             f"phrasemodels reproduce --paper {paper} --table {table.removeprefix('table')} --profile laptop --seeds 3"
         )
         said = {attend: "where this model attends"} | said | {larger: "the same on real data; evenings, not minutes"}
-    width = max(map(len, said))
+    width = min(max(map(len, said)), 80)
     return ["next:", *(f"  {command:{width}}  # {why}" for command, why in said.items())]

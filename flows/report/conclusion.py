@@ -8,6 +8,7 @@ from phrasemodels.flows.report.templates import is_sure, row_name
 Row = dict[str, Any]  # of a comparison
 KINDS = {"idiom": "idioms", "plain": "plain sentences"}  # groups of sentences by their name in a sentence
 ENOUGH = 3  # seeds of a verdict
+METRICS = {"bleu": "BLEU"}  # as they are written in a sentence
 
 
 def findings(rows: Sequence[Row]) -> list[str]:
@@ -43,18 +44,22 @@ def needed(rows: Sequence[Row]) -> list[str]:
 
 def _gain(row: Row, rows: Sequence[Row]) -> str:
     found = _difference(row)
-    return f"{row_name(row)} {_told(found)} {row['metric']} against {_baseline(row, rows)}."
+    return f"{row_name(row)} {_told(found)} {_metric(row)} against {_baseline(row, rows)}."
 
 
 def _on_kind(row: Row, kind: str) -> str:
     metric = row["metric"]
-    return f"on {KINDS[kind]} {_told(_differences(row)[f'{metric}/{kind}'])} {metric}"
+    return f"on {KINDS[kind]} {_told(_differences(row)[f'{metric}/{kind}'])} {_metric(row)}"
 
 
 def _told(found: dict[str, Any]) -> str:
     verb = "gains" if found["difference"] >= 0 else "loses"
     interval = f" [{found['low']:+.1f}, {found['high']:+.1f}]" if found["seeds"] > 1 else ""
-    return f"{verb} {found['difference']:+.1f}{interval}"
+    return f"{verb} {abs(found['difference']):.1f}{interval}"
+
+
+def _metric(row: Row) -> str:
+    return METRICS.get(row["metric"], str(row["metric"]))
 
 
 def _difference(row: Row) -> dict[str, Any]:
@@ -73,4 +78,4 @@ def _baseline(row: Row, rows: Sequence[Row]) -> str:
 def _mean(row: Row) -> str:
     ours = row["intervals"][row["metric"]]
     half = f" ± {ours['half_width']:.2f}" if ours["half_width"] is not None else ""
-    return f"{row['metric']} {ours['mean']:.2f}{half}"
+    return f"{_metric(row)} {ours['mean']:.2f}{half}"
