@@ -21,7 +21,11 @@ PAGES = {
 }
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
-sys.path.insert(0, str(HERE))  # `pages`, for the blocks that are executed
+
+def on_config(config: Any) -> Any:
+    """Let the blocks that are executed import `pages`."""
+    sys.path.insert(0, str(HERE))
+    return config
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:

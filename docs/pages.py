@@ -190,5 +190,3 @@ def _option(parameter: Any) -> str:
 
 def _indented(text: str) -> str:
     return textwrap.indent(text, "    ")
-
-
