@@ -20,10 +20,11 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of
 from phrasemodels.data.store.step import digest_of
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.experiments.experiment import file_name
+from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.report.attention import attention_figures, write_attention
 from phrasemodels.flows.report.overview import write_overview
-from phrasemodels.flows.report.table import write_report
+from phrasemodels.flows.report.page import write_report
+from phrasemodels.flows.report.table import table_text
 from phrasemodels.flows.results.keep import keep
 from phrasemodels.flows.results.lineage import Lineage, difference
 from phrasemodels.flows.results.models import champion, find, load, restored
@@ -132,7 +133,7 @@ def test_no_page_or_mlflow_run_has_text_that_is_not_redistributable(session):
     try:
         for path, text in before.items():
             path.write_text(text.replace('"redistributable": true', '"redistributable": false'))
-        page = write_report(session.finished()).read_text()
+        page = table_text(session.finished())
         session.record.finish(session.plan.pipelines[-1], session.store.find(session.plan.pipelines[-1].scored))
     finally:
         for path, text in before.items():

@@ -16,7 +16,7 @@ from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.cli.sql import _completed
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.experiments.experiment import divided, file_name
+from phrasemodels.flows.experiments.names import divided, file_name
 from phrasemodels.flows.report.table import conclusion, write_report
 from phrasemodels.flows.report.templates import templates
 from phrasemodels.flows.results.columns import VIEWS

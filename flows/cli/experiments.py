@@ -25,9 +25,12 @@ def experiments(
 
     Examples: phrasemodels experiments; phrasemodels experiments --paper 002 --profile laptop; phrasemodels experiments ATIS
     """
+    from phrasemodels.data.store.remembered import remembered
     from phrasemodels.flows.cli.terminal import print_rows
 
-    rows = chosen(_rows(), words or [], {"paper": paper, "number": table, "profile": profile})
+    rows = chosen(
+        remembered("experiments", None, _rows), words or [], {"paper": paper, "number": table, "profile": profile}
+    )
     if as_json:
         print(json.dumps([{name: row[name] for name in row if name not in HIDDEN} for row in rows], indent=1))
     elif words or paper or table or profile:

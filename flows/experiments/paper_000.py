@@ -7,7 +7,8 @@ from typing import Any
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig, softmax_hadamard, softmax_within
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName, published_results
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
+from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.attention import identity, sigma_on_projection
 from phrasemodels.layers.blocks import Replace

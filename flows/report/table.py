@@ -2,13 +2,11 @@
 number. The page is one file."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import digest_of
 from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.report.attention import attention_figures
@@ -29,16 +27,12 @@ EXAMPLES = 8
 UNITS = ("%", "M", "K")
 
 
-def write_report(finished: FinishedTable, page: Path | None = None) -> Path:
-    """Write the page into the folder `reports` of the store, and to `page`, the page of a run; return the first path.
-
-    Sentences of corpora that are not redistributable are left out.
-    """
+def table_text(finished: FinishedTable) -> str:
+    """Return the page of a table. Sentences of corpora that are not redistributable are left out."""
     rows = finished.comparison.meta["rows"]
-    table = finished.table
-    text = render(
+    return render(
         "table.html.jinja",
-        table=table,
+        table=finished.table,
         rows=rows,
         findings=findings(rows),
         needed=needed(rows),
@@ -62,11 +56,6 @@ def write_report(finished: FinishedTable, page: Path | None = None) -> Path:
         stand_in=finished.comparison.meta["stand_in"],
         verdicts=finished.comparison,
     )
-    path = finished.store.root / "reports" / f"{table.slug}.html"
-    for place in (path, page) if page else (path,):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(place, text)
-    return path
 
 
 def tested(rows: list[dict[str, Any]]) -> dict[str, int]:

@@ -19,7 +19,8 @@ from phrasemodels.data.store.step import Step, jsonable
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.catalogue import experiments
-from phrasemodels.flows.experiments.experiment import Experiment, divided
+from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.results.earlier_names import PRESENT_NAME
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.tasks.prepare.user_text import user_texts

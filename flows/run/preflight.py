@@ -2,21 +2,16 @@
 
 from phrasemodels.data.download.fetch import missing
 from phrasemodels.data.download.manifest import load
-from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.download.parser_manifest import load as load_parser
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.experiments.user_files import missing_encoders, with_user_files
 from phrasemodels.flows.results.stores import open_store
 from phrasemodels.flows.run.plan import Plan
+from phrasemodels.flows.run.sources import sources_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.parsers.stanza_models import fetch_parser
 from phrasemodels.tasks.prepare.corpora import fetch_corpus
-
-
-def sources_of(settings: Settings) -> Sources:
-    """Return where files may come from, by the settings."""
-    return Sources(settings.mirrors, settings.offline, settings.private)
 
 
 def planned(request: Request, settings: Settings) -> tuple[Plan, Store]:
