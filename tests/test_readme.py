@@ -7,9 +7,11 @@ import re
 import pytest
 from conftest import PROJECT
 
-from phrasemodels.flows.results.results import KEPT, kept_values
+from phrasemodels.flows.results.folder import KEPT
+from phrasemodels.flows.results.glance import VERDICTS, summary
+from phrasemodels.flows.results.results import kept_values
 from phrasemodels.flows.results.stores import open_store
-from phrasemodels.flows.results.verdicts import VERDICTS, summary, verdicts
+from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.count import count
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.significance import seed_group
@@ -55,5 +57,5 @@ def test_the_counts_of_verdicts_are_those_of_the_results(tmp_path, monkeypatch):
         pass
     counts = summary(verdicts([*stored_results(open_store(settings), {}), *kept_results(KEPT)]))
     of = {verdict: sum(paper.get(verdict, 0) for paper in counts.values()) for verdict in VERDICTS}
-    said = {verdict: int(n) for n, verdict in re.findall(rf"\*\*(\d+)\*\* are ({'|'.join(VERDICTS)})", README)}
+    said = {verdict: int(n) for n, verdict in re.findall(rf"\*\*(\d+)\*\*\s+are\s+({'|'.join(VERDICTS)})", README)}
     assert said == of and sum(of.values()) == 442
