@@ -35,7 +35,9 @@ def predict(
     from phrasemodels.data.formats.lines import lines_or_stdin
 
     lines = [line.text for line in lines_or_stdin(file)]
-    answers = find_model(model).predict(lines)
+    trained = find_model(model)
+    tell_unknown_words(trained, lines)
+    answers = trained.predict(lines)
     if as_json:
         print(json.dumps([{"source": line, "answer": answer} for line, answer in zip(lines, answers, strict=True)]))
         return
@@ -57,6 +59,7 @@ def attend(
     if not sentence.strip():
         raise ValueError("an empty text: give a sentence")
     trained = find_model(model)
+    tell_unknown_words(trained, [sentence])
     rows = trained.attend(sentence)
     if as_json:
         print(json.dumps(rows))
@@ -97,6 +100,16 @@ def draw(
 def export(model: Name, to: Annotated[Path, typer.Argument(help="Folder to make.")]) -> None:
     """Write a model to a folder that `predict` and `attend` read: safetensors, configuration, vocabulary, card."""
     print(find_model(model).export(to))
+
+
+SHOWN = 20  # unknown words that are named
+
+
+def tell_unknown_words(model: "Model", texts: list[str]) -> None:
+    """Name on stderr the words that a model does not know."""
+    if words := model.unknown_words(texts):
+        more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
+        print(f"unknown to this model, and read as one unknown word: {', '.join(words[:SHOWN])}{more}", file=sys.stderr)
 
 
 def find_model(name: str) -> "Model":

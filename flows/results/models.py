@@ -74,6 +74,14 @@ class Model:
         step = recipe.predict_step(self.config, user_texts(texts), self.artifacts)
         return [recipe.as_text(row) for row in self.run(step, "predictions.arrow").to_pylist()]
 
+    def unknown_words(self, texts: Sequence[str]) -> list[str]:
+        """Return the words of texts that the model does not know, each once: it reads all of them as the same word."""
+        if not texts:
+            return []
+        with tempfile.TemporaryDirectory() as folder:
+            store = Store(Path(folder)).open()
+            return self.experiment.recipe.unknown_words(user_texts(texts), self.artifacts, store.run)
+
     def attend(self, text: str) -> list[dict[str, Any]]:
         """Return rows of ATTENTION to a text. ValueError: the problem takes no text, or the model has no attention."""
         step = self.experiment.recipe.attention_step(self.config, user_texts([text]), self.artifacts, 1)
