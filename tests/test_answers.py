@@ -6,10 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from browser import chromium
@@ -393,10 +395,27 @@ def test_the_champion_is_served(session, tmp_path):
                 server_wait(server)
         body = {"dataframe_split": {"columns": ["source"], "data": [["the woman took the box ."]]}}
         answer = httpx.post(f"http://127.0.0.1:{port}/invocations", json=body, timeout=60, trust_env=False)
-        assert answer.json() == {"predictions": [{"answer": model.predict(["the woman took the box ."])[0]}]}
+        assert answer.json() == {
+            "predictions": [{"answer": model.predict(["the woman took the box ."])[0], "error": ""}]
+        }
+        sizes = [1, 5000, 3, 200_000] * 25
+        with ThreadPoolExecutor(100) as clients:
+            found = list(clients.map(lambda words: ask(port, "box " * words), sizes))
+        assert [bool(row["error"]) for row in found] == [words > 200 for words in sizes]
+        started = psutil.Process(server.pid)
+        assert sum(p.memory_info().rss for p in (started, *started.children(recursive=True))) < 4 << 30
     finally:
         server.terminate()
         server.wait(30)
+
+
+def ask(port: int, text: str) -> dict[str, str]:
+    """Return what a served model says of a text."""
+    import httpx
+
+    body = {"dataframe_split": {"columns": ["source"], "data": [[text]]}}
+    answer = httpx.post(f"http://127.0.0.1:{port}/invocations", json=body, timeout=600, trust_env=False)
+    return answer.json()["predictions"][0]
 
 
 def server_wait(server: subprocess.Popen) -> None:

@@ -165,6 +165,19 @@ def test_gc_keeps_leased_artifacts_until_the_run_is_killed(store: Store) -> None
     assert len(collect(store, days=0)) == 1
 
 
+def test_gc_removes_the_locks_and_leases_of_killed_runs_and_no_held_one(store: Store) -> None:
+    names = ["0" * 32, "1" * 32]
+    for name in names:
+        (store.root / "locks" / f"{name}.lock").touch()
+    (store.root / "leases").mkdir()
+    (store.root / "leases" / "dead.json").write_text("[]")
+    with store.lock("2" * 32), store.lock(names[1]):
+        assert waste(store) == collect(store) == []
+        left = {path.stem for path in store.root.glob("locks/*.lock")} - {"sweep"}
+        assert left == {names[1], "2" * 32} and not list((store.root / "leases").iterdir())
+    assert not list(store.root.glob(f"locks/{names[1]}*"))
+
+
 def test_usage_counts_bytes_and_damage_names_the_verdict(store: Store) -> None:
     first, *_ = chain(store, "table", "a")
     rows = {row["what"]: row for row in usage(store)}

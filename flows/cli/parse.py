@@ -1,5 +1,6 @@
 """The commands that use a trained parser: parse, labels."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phrasemodels.flows.cli.predict import Name, find_model
+from phrasemodels.flows.cli.terminal import clean
 
 if TYPE_CHECKING:
     from phrasemodels.tasks.prepare.tokenise import Tokeniser
@@ -54,10 +56,15 @@ def parse(
     if decode in DECODES:  # else as it was trained, with its weights of phrases and arcs
         parser.objective = replace(parser.objective, decode=DECODES[decode])
     sentences = _sentences(file, spaces if tokenised else recipe.tokeniser)
+    number = 0
     while chunk := list(islice(sentences, batch)):
-        parses = iter(parser.parse([words for words in chunk if words], recipe.divide))
-        for words in chunk:
-            print(FORMATS[form](next(parses)) if words else "", flush=batch == 1)
+        short = [words if len(words) <= recipe.most_words else [] for words in chunk]
+        parses = iter(parser.parse([words for words in short if words], recipe.divide))
+        for given, words in zip(chunk, short, strict=True):
+            number += 1
+            if len(given) > len(words):
+                print(f"sentence {number}: {len(given)} words, at most {recipe.most_words}; divide it", file=sys.stderr)
+            print(clean(FORMATS[form](next(parses))) if words else "", flush=batch == 1)
 
 
 @app.command()
@@ -75,6 +82,8 @@ def labels(
     from phrasemodels.tasks.problems.parsing.labels import view_labels
     from phrasemodels.tasks.problems.report import check_size
 
+    if to.suffix != ".html":
+        raise ValueError(f"{to}: a page is HTML; name a file that ends with .html")
     recipe, parser = _parser(model)
     words = recipe.tokeniser(sentence, "en")
     if not words:

@@ -7,20 +7,22 @@ all of its files match their digests.
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from phrasemodels.data.store.artifacts import Artifact, describe
 from phrasemodels.data.store.step import digest_of
 
 KEEP = 2
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}  # of safetensors
 CPU = torch.device("cpu")
 
 
@@ -46,15 +48,50 @@ def tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Copy weights into a model. ValueError: a weight is missing, or the model has none of that name."""
+    """Copy weights into a model. ValueError: a weight is missing, of another shape or type, or unknown to the model."""
     own = dict(model.named_parameters())
-    if own.keys() != weights.keys():
-        raise ValueError(
-            f"the weights do not fit the model: {sorted(own.keys() ^ weights.keys())[:5]} are only in one of the two"
-        )
+    check_fit(own, {name: (tuple(weight.shape), weight.dtype) for name, weight in weights.items()})
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])
+
+
+def check_fit(own: Mapping[str, Tensor], given: Mapping[str, tuple[tuple[int, ...], torch.dtype]]) -> None:
+    """Raise a ValueError unless weights of these shapes and types are those of the parameters `own`, by name."""
+    if own.keys() != given.keys():
+        raise ValueError(
+            f"the weights do not fit the model: {sorted(own.keys() ^ given.keys())[:5]} are only in one of the two"
+        )
+    for name, parameter in own.items():
+        wanted = (tuple(parameter.shape), parameter.dtype)
+        if given[name] != wanted:
+            (shape, dtype), (its, kind) = wanted, given[name]
+            raise ValueError(f"the weights do not fit the model: {name} is {kind} {its}, not {dtype} {shape}")
+
+
+def check_header(build: Callable[[], nn.Module], file: Path) -> None:
+    """Raise a ValueError unless a file of weights has the names, shapes and types of the model, which gets no memory.
+
+    A model with many more parameters than the file has tensors is not built to its end.
+    """
+    with safe_open(file, "pt") as weights:
+        given = {name: weights.get_slice(name) for name in weights.keys()}  # noqa: SIM118  it has no other iterator
+        shapes = {name: (tuple(part.get_shape()), DTYPES.get(part.get_dtype())) for name, part in given.items()}
+    left = 4 * len(shapes) + 100
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ValueError(f"the configuration asks for more weights than the {len(shapes)} of the file")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        with torch.device("meta"):
+            own = dict(build().named_parameters())
+    finally:
+        hook.remove()
+    check_fit(own, shapes)  # type: ignore[arg-type]
 
 
 def best_device() -> torch.device:
@@ -78,8 +115,15 @@ def load_trained(objective: Any, config: Any, inputs: Mapping[str, Artifact], de
     and "vocabulary".
     """
     model = objective.configure(config, inputs["vocabulary"]).build()
-    load_tensors(model, load_file(inputs["model"].file("model.safetensors")))
+    load_tensors(model, finite(load_file(inputs["model"].file("model.safetensors"))))
     return model.eval().to(device)
+
+
+def finite(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of a trained model. ValueError: one of them is not finite."""
+    if wrong := [name for name, weight in weights.items() if not weight.isfinite().all()]:
+        raise ValueError(f"the weights {wrong[:5]} are not finite; train the model again")
+    return weights
 
 
 def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -91,8 +135,11 @@ def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def _load_optimiser(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
     state = optimiser.state_dict()
+    shapes = [parameter.shape for group in optimiser.param_groups for parameter in group["params"]]
     for name, value in flat.items():
         index, slot = name.split(".")
+        if value.dim() and value.shape != shapes[int(index)]:
+            raise ValueError(f"{name} of the optimiser is {tuple(value.shape)}, not {tuple(shapes[int(index)])}")
         state["state"].setdefault(int(index), {})[slot] = value
     optimiser.load_state_dict(state)
 

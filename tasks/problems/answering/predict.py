@@ -18,7 +18,7 @@ from phrasemodels.tasks.prepare.sharded import required, shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.answering.objective import StoryExamples
 from phrasemodels.tasks.train.batches import in_order
-from phrasemodels.tasks.train.checkpoints import PredictSettings, load_tensors, load_trained
+from phrasemodels.tasks.train.checkpoints import PredictSettings, finite, load_tensors, load_trained
 
 _PLACES = pa.list_(pa.int32())
 ANSWERS = required(
@@ -39,7 +39,7 @@ def answer(job: Job, settings: PredictSettings) -> dict[str, Any]:
     data, table = settings.objective.examples(files), pa.concat_tables([read_shard(path) for path in files])
     made = []
     for restart in range(len(job.inputs["model"].meta["restarts"])):
-        load_tensors(model, load_file(job.inputs["model"].file(f"restart-{restart}.safetensors")))
+        load_tensors(model, finite(load_file(job.inputs["model"].file(f"restart-{restart}.safetensors"))))
         predicted, facts = _answers(model, data, settings.batch_tokens)
         columns = [
             pa.array(np.full(len(data), restart, np.int32)),
