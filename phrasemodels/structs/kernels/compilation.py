@@ -1,20 +1,38 @@
 """Options of the numba compiler, and a cache of compiled kernels that notices changes in other files.
 
 numba's cache on disk compares only the file of a kernel, although kernels of other files are compiled into it. So the stamp
-of a cached kernel also contains the digest of this folder; if that changes, the kernel is compiled again and overwritten.
-
-The cache is in the folder that NUMBA_CACHE_DIR names, beside the code, or in the user's folder of caches. Where none of them
-can be written to, as in a container of another user, every process compiles the kernels that it calls.
+changes, the kernel is compiled again and overwritten.
 """
 
 import hashlib
 import logging
+import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from numba.core.caching import CacheImpl
 
-FOLDER = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
+FOLDER = Path(__file__).parent
+_IMPORT = re.compile(r"^from phrasemodels\.structs\.kernels(?:\.(\w+))? import (\([^)]*\)|.*)$", re.MULTILINE)
+
+
+@cache
+def imported(file: Path) -> frozenset[Path]:
+    """Return the files of this folder that a file imports, directly or not, without __init__, which has no kernels."""
+    found: set[Path] = set()
+    for module, names in _IMPORT.findall(file.read_text()):
+        for name in [module] if module else re.findall(r"\w+", names):
+            path = FOLDER / f"{name}.py"
+            if path.exists() and path != file:
+                found |= {path, *imported(path)}
+    return frozenset(found)
+
+
+@cache
+def digest(file: Path) -> str:
+    """Return the digest of the files that a file imports."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(imported(file)))).hexdigest()
 
 
 ONCE = "once for this installation; `phrasemodels warm` does so ahead of time"
@@ -34,16 +52,19 @@ def announce(kernel: Any) -> None:
 
 
 def _of_the_folder(locator: Any) -> Any:
-    """Return a numba cache locator for the functions of this package, whose stamp contains the digest of this folder."""
+    """Return a numba cache locator for the functions of this package, whose stamp contains the digest of what their file imports."""
 
     class Locator(locator):
         @classmethod
         def from_function(cls, function: Any, file: str) -> Any:
             ours = function.__module__.split(".")[0] == __name__.split(".")[0]
-            return super().from_function(function, file) if ours else None
+            found = super().from_function(function, file) if ours else None
+            if found:
+                found.imports = digest(Path(file))
+            return found
 
         def get_source_stamp(self) -> Any:
-            return FOLDER, super().get_source_stamp()
+            return self.imports, super().get_source_stamp()
 
     return Locator
 
