@@ -28,9 +28,10 @@ from phrasemodels.flows.report.overview import write_overview
 from phrasemodels.flows.report.table import write_report
 from phrasemodels.flows.results.keep import keep
 from phrasemodels.flows.results.lineage import Lineage, difference
-from phrasemodels.flows.results.models import champion, find, load, restored
+from phrasemodels.flows.results.models import champion, find, load
 from phrasemodels.flows.results.query import query
 from phrasemodels.flows.results.results import all_results, kept_results, stored_results
+from phrasemodels.flows.results.saved_configuration import restored
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.infra.services import start_mlflow
@@ -297,6 +298,11 @@ def test_a_model_answers_text_as_it_answered_the_test_set(session, tmp_path):
     answers = model.predict([" ".join(row["source"]) for row in rows])
     assert answers == [" ".join(row["hypothesis"]) for row in rows]
     assert model.predict([]) == []
+    first = " ".join(rows[0]["source"])
+    assert [(a, bool(e)) for a, e in model.answers([first, "box " * 5000, first])] == [
+        (answers[0], False), ("", True), (answers[0], False)]  # fmt: skip
+    with pytest.raises(ValueError, match="at most 200 words of 10 characters are answered; divide the text"):
+        model.attend("box " * 300)
 
     exported = model.export(tmp_path / "model")
     command = [sys.executable, "-m", "phrasemodels.flows.cli", "predict", str(exported), "-"]

@@ -1,6 +1,5 @@
 """The command line: help, results, and one line for each mistake of a user."""
 
-import io
 import json
 import os
 import re
@@ -9,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 from conftest import PROJECT
@@ -17,7 +15,6 @@ from typer.testing import CliRunner
 
 from phrasemodels.flows.cli import predict
 from phrasemodels.flows.cli.main import app
-from phrasemodels.flows.cli.parse import _sentences
 from phrasemodels.flows.cli.terminal import CONTROL
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.run.local import train_prepared
@@ -229,8 +226,6 @@ def test_every_line_of_a_file_or_of_stdin_gets_an_answer(place, given, answers, 
     monkeypatch.setattr(predict, "find_model", lambda name: Echo())
     done = CliRunner().invoke(predict.app, ["predict", "echo", place], input=given)
     assert done.stdout == "".join(CONTROL.sub("\ufffd", answer) + "\n" for answer in answers)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-    assert list(_sentences(Path(place), lambda line, language: [line])) == [[answer] for answer in answers]
 
 
 @pytest.mark.parametrize(("place", "name"), [("file", "file"), ("-", "stdin")])

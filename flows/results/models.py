@@ -17,16 +17,16 @@ from safetensors import SafetensorError
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.step import Step, jsonable
+from phrasemodels.data.store.step import Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.flows.experiments.experiment import Experiment, divided
-from phrasemodels.flows.results.earlier_names import PRESENT_NAME
 from phrasemodels.flows.results.lineage import Lineage, setting
+from phrasemodels.flows.results.saved_configuration import restored
+from phrasemodels.layers.weights import check_header
 from phrasemodels.tasks.prepare.user_text import too_long, user_texts
 from phrasemodels.tasks.problems.recipe import PARTS
-from phrasemodels.tasks.train.checkpoints import check_header
 
 CARD = "card.json"
 ROWS = ("train", "rows", "corpus")  # the inputs that lead from a training to its corpus
@@ -86,10 +86,10 @@ class Model:
         while some := list(islice(left, MOST_TEXTS)):
             problems = [self.too_long(text) for text in some]
             short = [text for text, problem in zip(some, problems, strict=True) if not problem]
-            found = iter(())
+            found: Iterator[str] = iter(())
             if short:
                 step = recipe.predict_step(self.config, user_texts(short), self.artifacts)
-                found = map(recipe.as_text, self.run(step, "predictions.arrow").to_pylist())
+                found = iter([recipe.as_text(row) for row in self.run(step, "predictions.arrow").to_pylist()])
             yield from (("", problem) if problem else (next(found), "") for problem in problems)
 
     def too_long(self, text: str) -> str:
@@ -285,37 +285,3 @@ def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None, corpus
     known = with_encoders(find_experiment(name), Sources(settings.mirrors, settings.offline))
     config = restored(known.model, trained.manifest["parts"]["settings"]["model"], name)
     return Model(dataclasses.replace(known, model=config), int(trained.about["seed"]), trained, vocabulary, bpe, corpus)
-
-
-def restored(template: Any, saved: Any, where: str) -> Any:
-    """Return a saved configuration: the template with the saved numbers. Its classes and functions must be the saved ones.
-
-    So no code that a file names is ever imported. ValueError: the experiment now has another class or function.
-    """
-    if dataclasses.is_dataclass(template) and not isinstance(template, type):
-        kind = jsonable(template)["type"]
-        if _present_name(saved.get("type")) != kind:
-            raise ValueError(f"{where}: the model was made as {saved.get('type')}, which is {kind} now")
-        values = {
-            f.name: restored(getattr(template, f.name), saved[f.name], f"{where}.{f.name}")
-            for f in dataclasses.fields(template)
-            if f.compare
-        }
-        return dataclasses.replace(template, **values)
-    if isinstance(template, tuple) and any(map(dataclasses.is_dataclass, template)):
-        if len(template) != len(saved):
-            raise ValueError(f"{where}: the model was made with {len(saved)} parts, there are {len(template)} now")
-        return tuple(restored(part, one, where) for part, one in zip(template, saved, strict=True))
-    if callable(template):
-        if _present_name(saved) != jsonable(template):
-            raise ValueError(f"{where}: the model was made with {saved}, which is {jsonable(template)} now")
-        return template
-    if template == saved:
-        return template
-    if isinstance(template, int | float | str) and not isinstance(saved, type(template) | int):
-        raise ValueError(f"{where}: {saved!r} was saved where {template!r} is expected; export the model again")
-    return tuple(saved) if isinstance(template, tuple) else saved
-
-
-def _present_name(name: Any) -> Any:
-    return PRESENT_NAME.get(name, name) if isinstance(name, str) else name

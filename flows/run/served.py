@@ -24,7 +24,8 @@ class Served(mlflow.pyfunc.PythonModel):  # type: ignore[name-defined]
         self.model, self.turn = load(Path(context.artifacts["exported"])), threading.Lock()
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        texts, found = [str(text) for text in model_input["source"]], []
+        texts = [str(text) for text in model_input["source"]]
+        found: list[tuple[str, str]] = []
         for first in range(0, len(texts), CHUNK):
             with self.turn:
                 found += self.model.answers(texts[first : first + CHUNK])

@@ -7,22 +7,21 @@ all of its files match their digests.
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from phrasemodels.data.store.artifacts import Artifact, describe
 from phrasemodels.data.store.step import digest_of
+from phrasemodels.layers.weights import check_fit, finite
 
 KEEP = 2
-DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}  # of safetensors
 CPU = torch.device("cpu")
 
 
@@ -56,44 +55,6 @@ def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:
             parameter.copy_(weights[name])
 
 
-def check_fit(own: Mapping[str, Tensor], given: Mapping[str, tuple[tuple[int, ...], torch.dtype]]) -> None:
-    """Raise a ValueError unless weights of these shapes and types are those of the parameters `own`, by name."""
-    if own.keys() != given.keys():
-        raise ValueError(
-            f"the weights do not fit the model: {sorted(own.keys() ^ given.keys())[:5]} are only in one of the two"
-        )
-    for name, parameter in own.items():
-        wanted = (tuple(parameter.shape), parameter.dtype)
-        if given[name] != wanted:
-            (shape, dtype), (its, kind) = wanted, given[name]
-            raise ValueError(f"the weights do not fit the model: {name} is {kind} {its}, not {dtype} {shape}")
-
-
-def check_header(build: Callable[[], nn.Module], file: Path) -> None:
-    """Raise a ValueError unless a file of weights has the names, shapes and types of the model, which gets no memory.
-
-    A model with many more parameters than the file has tensors is not built to its end.
-    """
-    with safe_open(file, "pt") as weights:
-        given = {name: weights.get_slice(name) for name in weights.keys()}  # noqa: SIM118  it has no other iterator
-        shapes = {name: (tuple(part.get_shape()), DTYPES.get(part.get_dtype())) for name, part in given.items()}
-    left = 4 * len(shapes) + 100
-
-    def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise ValueError(f"the configuration asks for more weights than the {len(shapes)} of the file")
-
-    hook = register_module_parameter_registration_hook(count)
-    try:
-        with torch.device("meta"):
-            own = dict(build().named_parameters())
-    finally:
-        hook.remove()
-    check_fit(own, shapes)  # type: ignore[arg-type]
-
-
 def best_device() -> torch.device:
     """Return the GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -117,13 +78,6 @@ def load_trained(objective: Any, config: Any, inputs: Mapping[str, Artifact], de
     model = objective.configure(config, inputs["vocabulary"]).build()
     load_tensors(model, finite(load_file(inputs["model"].file("model.safetensors"))))
     return model.eval().to(device)
-
-
-def finite(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of a trained model. ValueError: one of them is not finite."""
-    if wrong := [name for name, weight in weights.items() if not weight.isfinite().all()]:
-        raise ValueError(f"the weights {wrong[:5]} are not finite; train the model again")
-    return weights
 
 
 def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

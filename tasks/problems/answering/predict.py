@@ -13,12 +13,13 @@ from torch import nn
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.checks import at_least
+from phrasemodels.layers.weights import finite
 from phrasemodels.tasks.metrics.score import Score, write_scores
 from phrasemodels.tasks.prepare.sharded import required, shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.answering.objective import StoryExamples
 from phrasemodels.tasks.train.batches import in_order
-from phrasemodels.tasks.train.checkpoints import PredictSettings, finite, load_tensors, load_trained
+from phrasemodels.tasks.train.checkpoints import PredictSettings, load_tensors, load_trained
 
 _PLACES = pa.list_(pa.int32())
 ANSWERS = required(
