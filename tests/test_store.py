@@ -17,6 +17,7 @@ import pytest
 import torch
 from conftest import PROJECT, copy_project
 
+from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.fingerprint import closure
 from phrasemodels.data.store.gc import damage, usage, waste
 from phrasemodels.data.store.leases import leased_keys
@@ -77,6 +78,15 @@ def test_pipes_among_leases_and_records_are_no_runs(store: Store) -> None:
         os.mkfifo(store.root / folder / "a.lock")
     assert leased_keys(store) == set()
     assert [record["state"] for record in records(store)] == ["damaged"]
+
+
+def test_a_manifest_is_synced_to_the_disk_before_it_is_renamed(tmp_path: Path, monkeypatch) -> None:
+    done: list[str] = []
+    sync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (done.append("sync"), sync(file)))
+    monkeypatch.setattr(os, "replace", lambda one, other: (done.append("rename"), replace(one, other)))
+    write_durably(tmp_path / "manifest.json", "{}")
+    assert done == ["sync", "rename"] and (tmp_path / "manifest.json").read_text() == "{}"
 
 
 def test_no_lock_file_is_left_by_a_step(store: Store) -> None:
