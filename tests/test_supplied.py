@@ -19,7 +19,7 @@ from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.user_files import resolved, with_encoders
-from phrasemodels.flows.results.models import restored
+from phrasemodels.flows.results.saved_configuration import restored
 from phrasemodels.flows.run.preflight import planned
 from phrasemodels.flows.run.sources import sources_of
 from phrasemodels.infra.settings import Settings

@@ -7,6 +7,7 @@ import typer
 
 from phrasemodels.flows.cli.opened import opened
 from phrasemodels.flows.cli.options import Json
+from phrasemodels.flows.cli.terminal import clean
 
 app = typer.Typer()
 
@@ -32,7 +33,7 @@ def verdicts(
         print(json.dumps(rows, indent=1))
         return
     for row in rows:
-        print(_line(row))
+        print(clean(_line(row)))
     print_glance(rows)
 
 
