@@ -20,6 +20,7 @@ from phrasemodels.flows.cli import (
     report,
     reproduce,
     selftest,
+    serve,
     sql,
     store,
     trace,
@@ -40,7 +41,7 @@ app = typer.Typer(
     "_MLFLOW_URI, _RAY_ADDRESS, _PREFECT_API_URL, _CPUS, or a file that PHRASEMODELS_SETTINGS names; PHRASEMODELS_DEBUG=1 "
     "shows tracebacks.",
 )
-for module in (reproduce, experiments, train, verdicts, report, sql, trace, predict, parse, doctor, warm):
+for module in (reproduce, experiments, train, verdicts, report, sql, trace, predict, parse, serve, doctor, warm):
     app.add_typer(module.app)
 for name, group in (("corpora", corpora), ("parsers", parsers), ("store", store), ("selftest", selftest)):
     app.add_typer(group.app, name=name)
