@@ -108,8 +108,8 @@ def answers(parser: "Parser", file: Path, read: str, batch: int) -> Iterator[Ans
             yield text
 
     split = {"sentences": undivided(parser.split), "tokens": by_spaces}.get(read, parser.split)
-    for place, found in enumerate(parser.parse_each(texts(), split, batch)):
-        yield Answer(numbers[place], found)
+    for place, parses in enumerate(parser.parse_each(texts(), split, batch)):
+        yield Answer(numbers[place], parses)
 
 
 def recognised(lines: "Iterator[Line]", file: Path) -> "tuple[Iterator[Line], str]":

@@ -1,6 +1,7 @@
 """The English parser that the package holds: paper 004's parser, trained on treebanks whose texts may be passed on."""
 
 from dataclasses import replace
+from typing import Any
 
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.flows.experiments import paper_004
@@ -30,7 +31,7 @@ ENGLISH = JoinedTreebanks(
     "english", (Corpus("gum"), Corpus("ud_english_ewt")), Corpus("gum"), {"gum": FREE_GUM, "ud_english_ewt": Take()}
 )
 # One core for three quarters of an hour. Averages of the weights are evaluated, so that an early end costs little.
-TRAIN = replace(paper_004.LONG, steps=5_000, evaluate_every=1000, checkpoint_every=250, optimiser=averaged_adam)
+TRAIN = replace(paper_004.LONG, steps=9_000, evaluate_every=1500, checkpoint_every=250, optimiser=averaged_adam)
 GENERATED = SampleCorpus(train=1500, dev=150, test=300, records=Treebank())
 PARTS = paper_004.Parts(LabelAttentionConfig(d_kv=32, d_out=32, d_ff=128), 0.1, 0.2, 0.05)
 
@@ -45,7 +46,12 @@ def english(profile: str) -> list[Experiment]:
         corpus = GENERATED
         chosen = replace(chosen, train=replace(chosen.train, optimiser=averaged_adam))
     words = replace(chosen.recipe.vocabulary, min_count=3)  # GUM is in it twice
-    changed = {"corpus": corpus, "learned": with_either, "vocabulary": words, "split": universal_sentences}
+    changed: dict[str, Any] = {
+        "corpus": corpus,
+        "learned": with_either,
+        "vocabulary": words,
+        "split": universal_sentences,
+    }
     chosen = replace(chosen, recipe=replace(chosen.recipe, **changed))
     row = Row("lal", paper_004.LAL, "", paper_004.Parser(3))
     table = TableName(PAPER, "english", "english")
@@ -54,7 +60,7 @@ def english(profile: str) -> list[Experiment]:
 
 # Rows for treebanks that have phrases or dependencies alone. Label attention without labels of phrases has as many as there are
 # relations in English.
-ALONE = {
+ALONE: dict[str, tuple[Corpus, dict[str, Any], int]] = {
     "phrases": (Corpus("craft"), {"learned": with_tree, "problem": ParsingObjective(phrases_alone, tagged=False)}, 0),
     "arcs": (
         Corpus("ud_english_ewt"),

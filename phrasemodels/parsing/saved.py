@@ -133,6 +133,8 @@ def _restored(saved: Any) -> Any:
         return tuple(_restored(part) for part in saved)
     if not isinstance(saved, dict):
         return saved
-    part = PARTS[saved["part"]]
-    fields = {name: _restored(value) for name, value in saved.items() if name != "part"}
-    return part(**fields) if dataclasses.is_dataclass(part) else part
+    part: Any = PARTS[saved["part"]]
+    if not dataclasses.is_dataclass(part):
+        return part
+    made: Any = part  # a class: instances are not in PARTS
+    return made(**{name: _restored(value) for name, value in saved.items() if name != "part"})

@@ -34,7 +34,7 @@ from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
 from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
 
-DEV = {with_either: complete}  # of a corpus that has both, weights are chosen by both
+DEV: dict[Keep, Keep] = {with_either: complete}  # of a corpus that has both, weights are chosen by both
 
 
 @dataclass(frozen=True)
