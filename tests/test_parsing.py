@@ -25,7 +25,7 @@ from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.models.parser import Jointly, ParserConfig, phrases_alone
 from phrasemodels.parsing import Parser
 from phrasemodels.parsing.parser import Limits, batches, parts
-from phrasemodels.parsing.saved import ABOUT, WEIGHTS, Saved, load, save
+from phrasemodels.parsing.saved import ABOUT, ENGLISH, WEIGHTS, Saved, load, save
 from phrasemodels.parsing.words import sentences, universal_sentences
 
 ENTRIES = {
@@ -262,3 +262,14 @@ def test_the_page_works_in_a_browser_by_keyboard_and_for_a_screen_reader(address
         requested = {event["request"]["url"] for event in browser.heard("Network.requestWillBeSent")}
         assert all(url.startswith((address, "data:")) for url in requested), "nothing from elsewhere"
         assert not browser.heard("Runtime.exceptionThrown", "Log.entryAdded")
+
+
+def test_the_english_parser_of_the_package_is_small_described_and_knows_english() -> None:
+    assert sum(path.stat().st_size for path in ENGLISH.iterdir()) < 12e6
+    english = Parser.load()
+    assert {"name", "corpora", "licence", "command", "seed", "scores", "weak"} <= english.card.keys()
+    (found,) = english.parse("The old man sees a dog in the house.")
+    assert found.heads == [3, 3, 4, 0, 6, 4, 9, 9, 4, 4] or found.heads == [3, 3, 4, 0, 6, 4, 9, 9, 6, 4]
+    assert found.relations[:6] == ["det", "amod", "nsubj", "root", "det", "obj"]
+    assert found.tags[:6] == ["DT", "JJ", "NN", "VBZ", "DT", "NN"] and found.universal[3] == "VERB"
+    assert found.brackets.startswith("(ROOT (S (NP (DT The) (JJ old) (NN man)) (VP (VBZ sees) (NP ")

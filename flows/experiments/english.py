@@ -30,7 +30,7 @@ FREE_GUM = Take(
 ENGLISH = JoinedTreebanks(
     "english", (Corpus("gum"), Corpus("ud_english_ewt")), Corpus("gum"), {"gum": FREE_GUM, "ud_english_ewt": Take()}
 )
-# One core for three quarters of an hour. Averages of the weights are evaluated, so that an early end costs little.
+# Some 25 minutes of one core. Averages of the weights are evaluated, so that an early end costs little.
 TRAIN = replace(paper_004.LONG, steps=9_000, evaluate_every=1500, checkpoint_every=250, optimiser=averaged_adam)
 GENERATED = SampleCorpus(train=1500, dev=150, test=300, records=Treebank())
 PARTS = paper_004.Parts(LabelAttentionConfig(d_kv=32, d_out=32, d_ff=128), 0.1, 0.2, 0.05)
