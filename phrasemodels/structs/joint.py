@@ -23,8 +23,8 @@ from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.charts import Chart
+from phrasemodels.structs.derivations import Problem
 from phrasemodels.structs.eisner import score_heads
-from phrasemodels.structs.graphs import Problem
 from phrasemodels.structs.inference import Lengths, eager
 from phrasemodels.structs.joint_graph import graph
 from phrasemodels.structs.kernels import decode
