@@ -99,6 +99,19 @@ def entropy(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
     return inference.entropy(inside, *scores)
 
 
+def minimum_risk(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+    """Return the expected number (B,) of right tags, and the tags (B, T) with most of them, each by its own marginal."""
+    p, tags = marginals(unary, pairwise, lengths).max(-1)
+    inside = torch.arange(unary.shape[1], device=unary.device) < _prepare(unary, pairwise, lengths)[0].lengths[:, None]
+    return p.sum(1), tags.masked_fill(~inside, -1)
+
+
+def total(semiring: Log, unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return ⊕ over all sequences of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
+    inside, scores = _prepare(unary, pairwise, lengths)
+    return semiring.lower(inside(semiring, *scores))
+
+
 def score_tags(unary: Tensor, pairwise: Tensor, tags: Tensor) -> Tensor:
     """Return the sum of the scores of tags (..., B, T), (..., B); a tag of -1 adds nothing."""
     B, T, _ = unary.shape

@@ -89,6 +89,10 @@ class Projective:
         inside.lengths = inside.lengths.repeat(k)
         return _heads(inference.sample(inside, arcs, k=k, generator=generator)[0])
 
+    def minimum_risk(self, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+        """Return the expected number (B,) of right arcs, and the heads (B, n+1) of the tree with most of them."""
+        return self.argmax(torch.where(arcs == -torch.inf, arcs, self.marginals(arcs, lengths)), lengths)
+
     @eager
     def entropy(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return −Σ p log p over all trees, in nats, (B,)."""
@@ -97,6 +101,10 @@ class Projective:
             reference = partial(self.entropy, lengths=lengths)
             return kernel.Entropy.apply(reference, arcs, inside.lengths, self._one_root)
         return inference.entropy(inside, arcs)
+
+    def total(self, semiring: Log, arcs: Tensor, lengths: Lengths = None) -> Tensor:
+        """Return ⊕ over all trees of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
+        return semiring.lower(self._inside(arcs, lengths)(semiring, arcs))
 
     def _inside(self, arcs: Tensor, lengths: Lengths) -> "_InsidePass":
         if arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 1:

@@ -108,6 +108,20 @@ def _read(rows: Tensor) -> tuple[Tensor, Tensor]:
     return rows[..., :3].gather(2, place.expand(*place.shape[:3], 3)), heads.scatter_(2, at, rows[..., 3])[..., :-1]
 
 
+@eager
+def minimum_risk(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the expected number (B,) of right cells and arcs, and the cells (B, 2n-1, 3) and heads (B, n+1) of the tree with
+    most of them."""
+    expected, rows = _problem(labels, arcs, lengths).minimum_risk()
+    cells, heads = _read(rows[None])
+    return expected, cells[0], heads[0]
+
+
+def total(semiring: Log, labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return ⊕ over all trees of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
+    return semiring.lower(_InsidePass(_check(labels, arcs, lengths))(semiring, labels, arcs))
+
+
 class _InsidePass:
     """The inside pass B(i,j,h) = ⊕_k U(i,k,h) ⊗ W(k+1,j,h) ⊕ W(i,k,h) ⊗ U(k+1,j,h) over words i..j headed by h.
 

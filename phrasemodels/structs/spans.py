@@ -98,6 +98,11 @@ def minimum_risk(labels: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tenso
     return _problem(labels, lengths).minimum_risk()
 
 
+def total(semiring: Log, labels: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return ⊕ over all trees of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
+    return semiring.lower(_InsidePass(_check(labels, lengths))(semiring, labels))
+
+
 def score_cells(labels: Tensor, cells: Tensor) -> Tensor:
     """Return the sum of the scores of cells (..., B, m, 3), (..., B); a cell of -1 adds 0."""
     B, n, _, L = labels.shape

@@ -158,7 +158,8 @@ def _close(w, block, at, order, gradient, out):
 
 def passes(scores: Tensor, lengths: Tensor, wanted: bool, grad: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return log Z (B,), and the marginals of spans (B, N, N), which are empty unless `wanted`; with `grad` (B, N, N), the
-    gradient to the marginals, the gradient to the scores instead. scores (B, N, N), float64; NaN makes a sentence NaN."""
+    gradient to the marginals, the gradient to the scores instead. scores (B, N, N), float64,
+    with 0 in the padding; NaN makes a sentence NaN."""
     B, N, _ = scores.shape
     x, words = numbers(scores), lengths.numpy()
     order = np.argsort(words, kind="stable")  # a block takes as many steps as its longest sentence
@@ -166,9 +167,9 @@ def passes(scores: Tensor, lengths: Tensor, wanted: bool, grad: Tensor | None = 
     given = np.empty((0, 0, 0)) if grad is None else numbers(grad)
     blocks = -(-B // LANES)
     over_batch(_run, blocks, scratch(blocks, layout(N).size), order, x, words, given, log_z, out)
-    read = np.triu(np.ones((N, N), bool)) & (np.arange(N) < words[:, None, None])
-    lost = np.asarray((read & ~(x < np.inf)).any((1, 2)))
-    if lost.any():
+    if not x.max(initial=0) < np.inf:  # a score is NaN or +inf; the padding is 0
+        read = np.triu(np.ones((N, N), bool)) & (np.arange(N) < words[:, None, None])
+        lost = np.asarray((read & ~(x < np.inf)).any((1, 2)))
         log_z[lost] = np.nan
         if wanted:
             out[read & lost[:, None, None]] = np.nan

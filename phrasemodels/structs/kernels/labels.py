@@ -13,7 +13,7 @@ from torch import Tensor
 
 from phrasemodels.structs.kernels import binary, numbers, over_batch, reference_vjp
 from phrasemodels.structs.kernels.scaled import exponential, ratio
-from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, load, spread, store
+from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, highest, larger, load, spread, store
 
 
 @njit(**INLINE)
@@ -40,14 +40,17 @@ def _sums(first, step, labels, lengths, grad, sums, means):
     for b in range(first, len(labels), step):
         for i in range(lengths[b]):
             for j in range(i, lengths[b]):
-                top, known = -np.inf, True
+                known = True
                 for label in range(L):
                     x = np.float64(labels[b, i, j, label])
                     row[label] = x
                     known &= x < np.inf
-                    top = max(top, x)
                 for label in range(L, len(row) - LANES):
                     row[label] = -np.inf
+                tops = load(row, 0)
+                for at in range(LANES, len(row) - LANES, LANES):
+                    tops = larger(tops, load(row, at))
+                top = highest(tops)
                 sums[b, i, j] = top if known else np.nan
                 if known and top > -np.inf:
                     total = _exponentials(row, L, top)
