@@ -13,7 +13,7 @@ from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights, SoftmaxWeights
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.tasks.metrics.bleu import CORPUS_BLEU
-from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
+from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
 from phrasemodels.tasks.prepare.tokenise import characters, join, letters, spaces
 from phrasemodels.tasks.problems.translation.objective import SentenceTranslationObjective
@@ -38,9 +38,9 @@ def rows_of(steps: int, rows: int, learning_rate: float, **others: Any) -> Train
     )
 
 
-def sentences(corpus: Any, languages: tuple[str, str], min_count: int = 1, max_tokens: int = 0) -> TranslationRecipe:
+def sentences(corpus: Any, min_count: int = 1, max_tokens: int = 0) -> TranslationRecipe:
     """Translation with a loss of whole sentences; rows say how the source is tokenised."""
-    text = TranslationText(spaces, join, *languages, min_count, max_tokens)
+    text = TranslationText(spaces, join, min_count, max_tokens)
     return TranslationRecipe(corpus, Phrases(no_phrases), text, problem=SentenceTranslationObjective())
 
 
@@ -49,14 +49,14 @@ TRANSLATION = {
     "sample": Profile(
         Size(d=48, layers=1),
         rows_of(250, 32, 1e-2, schedule=linear_decay, evaluate_every=50, checkpoint_every=250),
-        sentences(SampleCorpus(train=1500, dev=100, test=200), ("en", "de")),
+        sentences(SampleCorpus(train=1500, dev=100, test=200)),
     ),
     # In place of ASPEC: 50,000 pairs of everyday sentences, seen one and a half times. Batches of 32: in 80 s dev loss came
     # to 28 nats a sentence with them, to 31 with 64; with 128, at a rate of 2e-3, to 39.
     "laptop": Profile(
         Size(d=128, layers=1),
         rows_of(2400, 32, 5e-3, schedule=linear_decay, evaluate_every=300, checkpoint_every=600),
-        sentences(BitextCorpus("small_parallel_enja", Direction("ja", "en")), ("ja", "en"), 3, 50),
+        sentences(BitextCorpus("small_parallel_enja"), 3, 50),
     ),
     # As published: 500,000 pairs, 3907 batches an epoch, 30 epochs, halved each epoch from the first rise on.
     "paper": Profile(
@@ -71,7 +71,7 @@ TRANSLATION = {
             evaluate_every=3907,
             checkpoint_every=3907,
         ),
-        sentences(Corpus("aspec"), ("ja", "en"), 10, 50),
+        sentences(Corpus("aspec"), 10, 50),
         comparable=True,
     ),
 }

@@ -11,11 +11,12 @@ from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, 
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.labels import LabelAttentionConfig, released_query
 from phrasemodels.models.parser import Jointly, ParserConfig
+from phrasemodels.parsing.numbers import Divide, no_pieces
 from phrasemodels.tasks.metrics.accuracy import accuracy_of
 from phrasemodels.tasks.metrics.parseval import f1_of
 from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.pieces import Divide, Pieces, no_pieces
+from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.problems.parsing.data import TreebankVocabulary
 from phrasemodels.tasks.problems.parsing.objective import ParsingObjective
 from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe

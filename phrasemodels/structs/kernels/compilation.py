@@ -1,7 +1,6 @@
 """Options of the numba compiler, and a cache of compiled kernels that notices changes in other files.
 
 numba's cache on disk compares only the file of a kernel, although kernels of other files are compiled into it. So the stamp
-of a cached kernel also contains the digest of all files of this folder that its file imports, directly or not; if that
 changes, the kernel is compiled again and overwritten.
 """
 
@@ -14,7 +13,6 @@ from typing import Any
 
 from numba.core.caching import CacheImpl
 
-COMPILE: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, "cache": True}
 FOLDER = Path(__file__).parent
 _IMPORT = re.compile(r"^from phrasemodels\.structs\.kernels(?:\.(\w+))? import (\([^)]*\)|.*)$", re.MULTILINE)
 
@@ -37,6 +35,8 @@ def digest(file: Path) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(imported(file)))).hexdigest()
 
 
+ONCE = "once for this installation; `phrasemodels warm` does so ahead of time"
+EACH_TIME = "in every process: set NUMBA_CACHE_DIR to a folder that can be written to"
 LOG = logging.getLogger("phrasemodels.structs")
 _announced: set[Any] = set()
 
@@ -46,9 +46,9 @@ def announce(kernel: Any) -> None:
     if kernel in _announced:
         return
     _announced.add(kernel)
-    if not kernel.overloads and not kernel._cache._cache_file._load_index():
+    if not kernel.overloads and not (CACHED and kernel._cache._cache_file._load_index()):
         name = f"{kernel.py_func.__module__.split('.')[-1]}.{kernel.__name__.lstrip('_')}"
-        LOG.warning("compiling %s, once for this installation; `phrasemodels warm` does so ahead of time", name)
+        LOG.warning("compiling %s, %s", name, ONCE if CACHED else EACH_TIME)
 
 
 def _of_the_folder(locator: Any) -> Any:
@@ -70,3 +70,15 @@ def _of_the_folder(locator: Any) -> Any:
 
 
 CacheImpl._locator_classes[:0] = [_of_the_folder(locator) for locator in CacheImpl._locator_classes]
+
+
+def _can_be_cached() -> bool:
+    """Whether numba finds a place for the compiled functions of every folder that has some."""
+    package = Path(__file__).parents[2]
+    folders = (package / name for name in ("structs/kernels", "layers", "tasks/prepare"))
+    files = [str(folder / "__init__.py") for folder in folders if folder.is_dir()]  # the library may be there alone
+    return all(any(place.from_function(announce, file) for place in CacheImpl._locator_classes) for file in files)
+
+
+CACHED = _can_be_cached()
+COMPILE: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, "cache": CACHED}
