@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
+from phrasemodels.structs.calls import eager
 from phrasemodels.structs.graphs import NONE, Graph
-from phrasemodels.structs.inference import Lengths, eager
+from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import derivation_lists, derivations
 from phrasemodels.structs.semiring import Log
 
@@ -163,13 +164,17 @@ _LAST = np.iinfo(np.int64).max
 
 def _topk(scores: Tensor, lengths: Tensor, graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     goals = graph.goals[tuple(lengths.numpy().T)].astype(np.int64)
-    found = derivation_lists.topk(graph.edges, kernels.numbers(scores), lengths.numpy(), goals, k, graph.most_edges)
+    found = derivation_lists.topk(
+        graph.edges, kernels.numbers(scores.double()), lengths.numpy(), goals, k, graph.most_edges
+    )
     return torch.from_numpy(found[0]), torch.from_numpy(found[1])
 
 
 def _sample(scores: Tensor, lengths: Tensor, draws: Tensor, graph: Graph) -> Tensor:
     goals = graph.goals[tuple(lengths.numpy().T)].astype(np.int64)
-    found = derivation_lists.sample(graph.edges, kernels.numbers(scores), lengths.numpy(), goals, draws.numpy())
+    found = derivation_lists.sample(
+        graph.edges, kernels.numbers(scores.double()), lengths.numpy(), goals, draws.numpy()
+    )
     return torch.from_numpy(found)
 
 
@@ -215,7 +220,9 @@ def _run(problem: Problem, scores: Tensor, wanted: bool, grad: Tensor | None = N
     """Return log Z and the marginals, or with `grad` to them the gradient to the scores; NaN where a score is NaN or +inf."""
     graph, lengths = problem.graph, problem.lengths.numpy()
     goals = graph.goals[tuple(lengths.T)].astype(np.int64)
-    log_z, out, unknown = derivations.passes(graph.edges, kernels.numbers(scores), lengths, goals, wanted, grad)
+    log_z, out, unknown = derivations.passes(
+        graph.edges, kernels.numbers(scores.double()), lengths, goals, wanted, None if grad is None else grad.double()
+    )
     if unknown.any():
         log_z[unknown] = np.nan
         if wanted:

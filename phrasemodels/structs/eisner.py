@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
+from phrasemodels.structs.calls import eager
 from phrasemodels.structs.charts import Chart
-from phrasemodels.structs.inference import Lengths, eager
+from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import eisner as kernel
-from phrasemodels.structs.kernels import kbest, projective, sampling
+from phrasemodels.structs.kernels import gpu, kbest, projective, sampling
 from phrasemodels.structs.semiring import Log
 
 # (lengths (B,), d) → (B,) booleans: whether words 1..d may form a complete span of the root
@@ -43,6 +44,9 @@ class Projective:
         if kernels.usable(inside.lengths, arcs):
             reference = partial(self.log_partition, lengths=lengths)
             return kernel.LogPartition.apply(reference, arcs, inside.lengths, self._one_root)
+        if gpu.usable(inside.lengths, arcs):
+            reference = partial(self.log_partition, lengths=lengths)
+            return gpu.EisnerLogPartition.apply(reference, arcs, inside.lengths, self._one_root)
         return inference.log_partition(inside, arcs)
 
     @eager
@@ -52,6 +56,9 @@ class Projective:
         if kernels.usable(inside.lengths, arcs):
             reference = partial(self.marginals, lengths=lengths)
             return kernel.Marginals.apply(reference, arcs, inside.lengths, self._one_root)
+        if gpu.usable(inside.lengths, arcs):
+            reference = partial(self.marginals, lengths=lengths)
+            return gpu.EisnerMarginals.apply(reference, arcs, inside.lengths, self._one_root)
         return inference.marginals(inside, arcs)[0]
 
     @eager

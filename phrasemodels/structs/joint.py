@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
+from phrasemodels.structs.calls import eager
 from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.derivations import Problem
 from phrasemodels.structs.eisner import score_heads
-from phrasemodels.structs.inference import Lengths, eager
+from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.joint_graph import graph
 from phrasemodels.structs.kernels import decode
 from phrasemodels.structs.semiring import Log

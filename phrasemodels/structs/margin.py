@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import kernels, spans
-from phrasemodels.structs.inference import Lengths, eager
+from phrasemodels.structs.calls import eager
+from phrasemodels.structs.inference import Lengths
 
 
 @eager

@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
+from phrasemodels.structs.calls import eager
 from phrasemodels.structs.eisner import score_heads
-from phrasemodels.structs.inference import Lengths, eager
+from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import arborescences, edmonds
 from phrasemodels.structs.semiring import logsumexp
 

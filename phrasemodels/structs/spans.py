@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
+from phrasemodels.structs.calls import eager
 from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.derivations import Problem
 from phrasemodels.structs.graphs import NONE, Edges, Graph, grid
-from phrasemodels.structs.inference import Lengths, eager
+from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import decode
 from phrasemodels.structs.kernels import labels as label_kernels
 from phrasemodels.structs.semiring import Log
