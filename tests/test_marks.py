@@ -71,3 +71,13 @@ def test_a_number_without_a_judgement_says_what_it_takes() -> None:
         line for line in verdicts([], "003") if line["system"] == "Binary CRF" and line["dataset"].endswith("02")
     )
     assert taken["needs"] == needs(experiment(BINARY))
+
+
+def test_both_schedules_of_paper_000_are_rows_and_the_converged_one_answers() -> None:
+    for system in ("transformer", "linear-k2", "linear-k3", "phrase-k2", "phrase-k3"):
+        long, short = (experiment(f"000/table1/paper/{system}{kind}") for kind in ("", "-10-epochs"))
+        sentences = [e.train.steps * e.train.batch_rows / 29_000 for e in (short, long)]
+        assert [round(epochs) for epochs in sentences] == [10, 80]
+        assert long.answers[0].cell and not short.answers[0].cell and short.baseline == "transformer-10-epochs"
+        assert long.comparable and any("converged reading" in words for words in long.marks["training"].open)
+        assert (long.model, long.recipe) == (short.model, short.recipe)

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -239,7 +239,7 @@ def restored(template: Any, saved: Any, where: str) -> Any:
         values = {
             f.name: restored(getattr(template, f.name), saved[f.name], f"{where}.{f.name}")
             for f in dataclasses.fields(template)
-            if f.compare
+            if f.compare and not _came_later(f, saved)
         }
         return dataclasses.replace(template, **values)
     if isinstance(template, tuple) and any(map(dataclasses.is_dataclass, template)):
@@ -255,6 +255,12 @@ def restored(template: Any, saved: Any, where: str) -> Any:
     if isinstance(template, int | float | str) and not isinstance(saved, type(template) | int):
         raise ValueError(f"{where}: {saved!r} was saved where {template!r} is expected; export the model again")
     return tuple(saved) if isinstance(template, tuple) else saved
+
+
+def _came_later(field: dataclasses.Field[Any], saved: Mapping[str, Any]) -> bool:
+    """Return whether a saved configuration is older than a field. Its default keeps what was before, or decides only how a new
+    model starts, so that of the template is as good."""
+    return field.name not in saved and field.default is not dataclasses.MISSING
 
 
 def _present_name(name: Any) -> Any:

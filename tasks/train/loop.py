@@ -158,7 +158,8 @@ def training_loop(training: Training) -> None:
     wrapped = ModelWithLoss(model, training.objective, config.smoothing)
     ddp = nn.parallel.DistributedDataParallel(wrapped) if worker.world > 1 else wrapped
     clock = Clock(progress)
-    order = from_step(data, config.batch_tokens, training.seed, progress.step, config.batch_rows, config.arrange)
+    how = (config.batch_rows, config.arrange, config.equal_sides)
+    order = from_step(data, config.batch_tokens, training.seed, progress.step, *how)
     for progress.epoch, rows in order:
         if _ended(progress, config):
             break

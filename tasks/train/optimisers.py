@@ -23,10 +23,14 @@ def adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.opt
 
 
 def adam_with_decay(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
-    """Adam with the L2 penalty of Star-Transformer's tagger, 2e-5 (paper 000, section 4.3: "we follow Guo et al. 2019")."""
-    return torch.optim.Adam(
-        parameters, config.learning_rate, config.betas, config.epsilon, weight_decay=2e-5, fused=True
-    )
+    """Adam with the L2 penalty of Star-Transformer's tagger (paper 000, section 4.3: "we follow the parameters in Guo et al."):
+    2e-5 for matrices, none for biases and norms."""
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for parameter in parameters:
+        (matrices if parameter.dim() > 1 else others).append(parameter)
+    groups = [{"params": matrices, "weight_decay": 2e-5}, {"params": others}]
+    return torch.optim.Adam(groups, config.learning_rate, config.betas, config.epsilon, fused=True)
 
 
 def adadelta(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:

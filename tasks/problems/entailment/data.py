@@ -3,6 +3,7 @@
 A side is a column of text: premise or hypothesis of PAIRS, text of SENTENCES.
 """
 
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -103,16 +104,23 @@ class VectorFile:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 try:
-                    word, _, numbers = line.decode().partition(" ")
+                    word, _, rest = line.decode().partition(" ")
                     if word not in words:
                         continue
+                    if _of_phrase(fields := rest.split(), self.d):
+                        continue
                     with np.errstate(over="ignore"):
-                        vector = np.array(numbers.split(), np.float32)
+                        vector = np.array(fields, np.float32)
                 except ValueError as error:
                     raise ValueError(f"{path}, line {number}: {error}; get the file again") from error
                 if vector.shape != (self.d,) or not np.isfinite(vector).all():
                     raise ValueError(f"{path}, line {number}: {self.d} numbers of {word!r} expected")
                 yield word, vector
+
+
+def _of_phrase(fields: Sequence[str], d: int) -> bool:
+    """Return whether the fields behind a word begin with more words, as in a few lines of glove.840B.300d.txt."""
+    return len(fields) > d and re.fullmatch(r"[-+.\deE]*\d[-+.\deE]*", fields[0]) is None
 
 
 @dataclass(frozen=True)
