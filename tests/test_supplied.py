@@ -19,8 +19,9 @@ from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.user_files import resolved, with_encoders
-from phrasemodels.flows.results.models import restored
-from phrasemodels.flows.run.preflight import planned, sources_of
+from phrasemodels.flows.results.saved_configuration import restored
+from phrasemodels.flows.run.preflight import planned
+from phrasemodels.flows.run.sources import sources_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.prepare.sharded import read_shards
@@ -116,6 +117,16 @@ def test_experiments_read_user_files(supplied: Path, store: Store, name: str) ->
         assert again.steps(0).scored.key != key
 
 
+def test_a_user_file_that_changes_between_key_and_copy_is_not_kept(supplied: Path, store: Store) -> None:
+    sources = Sources((supplied,), offline=True)
+    split = resolved(named("001/table4/paper/full"), sources).recipe.corpus.split("dev")
+    with (supplied / "snli_official/snli_1.0/snli_1.0_test.jsonl").open("a") as file:
+        file.write(json.dumps(PAIR) + "\n")
+    with pytest.raises(ValueError, match=r"_test.jsonl of snli_official has changed since the run was planned"):
+        store.run(split, Executor(sources=sources))
+    assert not list(store.artifacts())
+
+
 def test_without_user_files_word_vectors_are_learned_and_not_comparable(supplied: Path) -> None:
     chosen = named("001/table4/paper/full")
     without = resolved(chosen, Sources((supplied,)))
@@ -124,7 +135,7 @@ def test_without_user_files_word_vectors_are_learned_and_not_comparable(supplied
     (supplied / "glove").mkdir()
     (supplied / "glove" / "glove.42B.300d.txt").write_text("dog" + " 0.5" * 300 + "\n", encoding="utf-8")
     found = resolved(chosen, Sources((supplied,)))
-    assert found.recipe.vectors.bytes == 1204 and found.comparable
+    assert len(found.recipe.vectors.sha256) == 64 and found.comparable
     assert found.steps(0).scored.key != without.steps(0).scored.key
 
 

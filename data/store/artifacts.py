@@ -2,12 +2,17 @@
 
 import contextlib
 import datetime
+import errno
 import hashlib
 import json
 import os
+import platform
 import re
+import shutil
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,6 +20,10 @@ MANIFEST = "manifest.json"
 SHA256 = re.compile("[0-9a-f]{64}")
 TRAINING_LABEL = re.compile(r"\w+ (?P<experiment>.+) seed (?P<seed>\d+)", re.DOTALL)
 MAX_PART_BYTES, MAX_NAME_BYTES = 255, 2000  # of file names: every file system takes these
+
+
+class NotAFileError(OSError):
+    """Something else than a file is where a file should be."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,30 @@ def _is_plain(name: str) -> bool:
     return short and "\0" not in name and parts[0] != MANIFEST and {"", ".", ".."}.isdisjoint(parts)
 
 
+def read_regular(path: Path) -> bytes:
+    """Return the content of a file. NotAFileError: something else is there, such as a folder or a pipe, which might never end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a loop of links; a socket
+            raise NotAFileError(f"{path} is no file: remove it") from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotAFileError(f"{path} is no file: remove it")
+    with open(descriptor, "rb") as file:
+        return file.read()
+
+
+def remove(path: Path) -> None:
+    """Remove a folder with all that is in it, a file or a link; errors are ignored."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def sha256_of(path: Path) -> str:
     """Return the sha256 of a file."""
     with path.open("rb") as file:
@@ -112,6 +145,22 @@ def damage_of(artifact: Artifact) -> str | None:
         if path.stat().st_size != expected["bytes"] or sha256_of(path) != expected["sha256"]:
             return f"{path} does not have the digest of its manifest"
     return None
+
+
+@cache
+def this_machine() -> str:
+    """Return the kind of this machine's processor: on another kind libraries choose other instructions and orders of sums."""
+    model = ""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return f"{platform.machine()} {model or platform.processor()}".strip()
+
+
+def made_elsewhere(manifest: Mapping[str, Any]) -> str | None:
+    """Return the kind of processor on which an artifact was made, if it is known and another one than this machine's."""
+    made = manifest.get("machine")
+    return made if isinstance(made, str) and made != this_machine() else None
 
 
 @contextlib.contextmanager

@@ -1,13 +1,21 @@
 """The commands that run a table or show what a run would do: reproduce, plan, keep."""
 
 import json
+import math
 import os
 import sys
-from typing import Annotated, Any
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.options import Json, Overrides, Paper, Profile, Rows, Seeds, TableNumber
+from phrasemodels.flows.cli.options import Duration, Json, Overrides, Paper, Profile, Rows, Seeds, TableNumber
+
+if TYPE_CHECKING:
+    from phrasemodels.data.store.store import Store
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.run.plan import Plan
+    from phrasemodels.infra.settings import Settings
 
 app = typer.Typer()
 
@@ -23,6 +31,7 @@ def reproduce(
     offline: Annotated[
         bool, typer.Option("--offline", help="Never fetch from a URL; list at once the files that are missing.")
     ] = False,
+    duration: Duration = "",
     as_json: Json = False,
 ) -> None:
     """Run a table of a paper from raw corpora to verdicts and a report; resumes where it was interrupted.
@@ -32,23 +41,52 @@ def reproduce(
     if offline:
         os.environ["PHRASEMODELS_OFFLINE"] = "true"
     import phrasemodels.infra.environment  # noqa: F401  before prefect
-    from phrasemodels.flows.cli.terminal import print_table
-    from phrasemodels.flows.experiments.catalogue import Request
-    from phrasemodels.flows.run.preflight import planned
-    from phrasemodels.infra.services import services
+    from phrasemodels.flows.cli.terminal import print_rows, print_table
+    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.flows.run.again import found_again
+    from phrasemodels.flows.run.outline import outlined
     from phrasemodels.infra.settings import Settings
 
-    settings, request = Settings(), Request(paper, table, profile, seeds, set or [], row or [])
-    plan, store = planned(request, settings)
+    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row)
+    outline = outlined(asked, settings)
+    result = found_again(asked, outline, open_store(settings), settings) or _run(asked, settings, duration)
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    if result["rows"]:
+        print_table(result)
+    if result["left"]:
+        print_rows("Left when the time was up; the same command goes on", list(result["left"][0]), result["left"])
+
+
+def _run(asked: dict[str, Any], settings: "Settings", duration: str) -> dict[str, Any]:
+    """Start the services and run the steps of a request; return what the command prints."""
+    from phrasemodels.flows.run.campaign import seconds_of
+    from phrasemodels.infra.services import services
+
+    until = time.time() + seconds_of(duration) if duration else math.inf
+    request, plan, store = _planned(asked, settings)
     print("starting Prefect, Ray and MLflow", file=sys.stderr, flush=True)
     with services(settings):
         from phrasemodels.flows.run.reproduce import reproduce_plan
 
-        result = reproduce_plan(request, plan, store, settings)
-    if as_json:
-        print(json.dumps(result, indent=1))
-    else:
-        print_table(result)
+        return reproduce_plan(request, plan, store, settings, until)
+
+
+def _planned(asked: dict[str, Any], settings: "Settings") -> tuple["Request", "Plan", "Store"]:
+    """Return a request, its plan and the store. OSError: files are missing and may not be fetched."""
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.run.preflight import planned
+
+    request = Request(**asked)
+    return request, *planned(request, settings)
+
+
+def _asked(
+    paper: str, table: str, profile: str, seeds: int, set: list[str] | None, row: list[str] | None
+) -> dict[str, Any]:
+    """Return the fields of a `Request`."""
+    return {"paper": paper, "table": table, "profile": profile, "seeds": seeds, "set": set or [], "rows": row or []}
 
 
 @app.command()
@@ -59,26 +97,48 @@ def plan(
     seeds: Seeds = 2,
     set: Overrides = None,
     row: Rows = None,
+    duration: Duration = "",
     as_json: Json = False,
 ) -> None:
-    """Show what `reproduce` would do: each step, hit or miss, and which part of its key changed."""
+    """Show what `reproduce` would do: each step, hit or miss, and which part of its key changed; with --for, how far each row
+    is, in the order in which rows are trained, and which are expected to fit."""
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.experiments.catalogue import Request
     from phrasemodels.flows.results.explain_miss import explain
-    from phrasemodels.flows.run.preflight import planned
+    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.flows.run.outline import outlined
     from phrasemodels.infra.settings import Settings
 
-    made, store = planned(Request(paper, table, profile, seeds, set or [], row or []), Settings())
-    rows: list[dict[str, Any]] = []
-    for step in made.steps:
-        hit, why = explain(store, step)
-        rows.append({"step": step.name, "label": step.label, "key": step.key, "hit": hit, "why": why})
+    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row)
+    if duration:
+        _, made, store = _planned(asked, settings)
+        _print_fitting(made, store, duration, settings.cpus or os.cpu_count() or 1, as_json)
+        return
+    steps, store = outlined(asked, settings).steps, open_store(settings)
+    rows: list[dict[str, Any]] = [
+        {"step": step.name, "label": step.label, "key": step.key, "hit": hit, "why": why}
+        for step, (hit, why) in zip(steps, explain(store, steps), strict=True)
+    ]
+    if settings.offline and not all(row["hit"] for row in rows):
+        _planned(asked, settings)
     if as_json:
         print(json.dumps(rows, indent=1))
         return
     for item in rows:
         print(f"{'hit ' if item['hit'] else 'MISS'}  {item['label']}" + (f"  ({item['why']})" if item["why"] else ""))
     print(f"{sum(item['hit'] for item in rows)} of {len(rows)} steps are in the store", file=sys.stderr)
+
+
+def _print_fitting(made: "Plan", store: "Store", duration: str, at_once: int, as_json: bool) -> None:
+    """Print the rows of a plan in the order of a time-boxed run, and which of them are expected to end in time."""
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.run.campaign import fitting, seconds_of, standings
+
+    rows = standings(made, store)
+    told = [row.told(fits) for row, fits in zip(rows, fitting(rows, seconds_of(duration), at_once), strict=True)]
+    if as_json:
+        print(json.dumps(told, indent=1))
+    else:
+        print_rows(f"In {duration}, {at_once} trainings side by side", list(told[0]) if told else [], told)
 
 
 @app.command()
@@ -98,8 +158,8 @@ def keep(
     """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.results.folder import KEPT
     from phrasemodels.flows.results.keep import keep as write
-    from phrasemodels.flows.results.results import KEPT
     from phrasemodels.flows.run.preflight import planned
     from phrasemodels.infra.settings import Settings
 

@@ -1,15 +1,15 @@
 """An experiment: a row of a result table, with the published numbers that it answers."""
 
-import csv
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cached_property
 from typing import Any
 
 from phrasemodels.data.store.step import Step
 from phrasemodels.flows.experiments.marks import Mark, caveat, marks_of, reason
+from phrasemodels.flows.experiments.names import CHANGE
+from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import leaks
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
@@ -45,13 +45,6 @@ class Cell:
         if len(matching) != 1:
             raise ValueError(f"{len(matching)} rows of data/published_results.csv match {self.wanted}: one must")
         return matching[0]["value"]
-
-
-@cache
-def published_results() -> list[dict[str, str]]:
-    """Return all numbers that the five papers print, as rows of strings."""
-    with (files("phrasemodels.data") / "published_results.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 @dataclass(frozen=True)
@@ -102,11 +95,14 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """PAPER/TABLE/PROFILE/ROW."""
-        return self.sibling(self.row)
+        """PAPER/TABLE/PROFILE/ROW of the row as it is defined; each override that changes scores follows after a `+`.
+
+        All that is made of an experiment has this name: its steps, runs, reports, registered models and folders.
+        """
+        return CHANGE.join((self.sibling(self.row), *self.changed))
 
     def sibling(self, row: str) -> str:
-        """Return the name of another row of the same table and profile."""
+        """Return the name of a row of the same table and profile, as it is defined."""
         return "/".join((self.table.paper, self.table.folder, self.profile, row))
 
     @property

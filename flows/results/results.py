@@ -1,8 +1,8 @@
 """Results: rows of compared tables, from the store and from kept results of long runs."""
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,15 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import PROFILES, experiments
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
+from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.flows.results.folder import KEPT
+from phrasemodels.flows.results.kept_tests import tests_of, write_tests
 from phrasemodels.infra.tracking import Tracker
-from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite
+from phrasemodels.tasks.metrics.compare import TestedRow, finite
 from phrasemodels.tasks.metrics.significance import seed_group
 
 TRAININGS = ("train", "train_restarts")  # steps that make weights
-KEPT = Path(__file__).resolve().parents[2] / "results"
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def _by_name() -> dict[str, Experiment]:
 
 def _answer(row: Mapping[str, Any]) -> tuple[Experiment, Answer] | None:
     """Return the experiment, with its overrides, and the answer of a row, if they still exist."""
-    if (known := _by_name().get(row["experiment"])) is None:
+    if (known := _by_name().get(divided(row["experiment"])[0])) is None:
         return None
     try:
         experiment = overridden(known, *row.get("changed", ()))
@@ -80,7 +82,8 @@ def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]
         for row in artifact.meta["rows"]:
             if (answer := _answer(row)) is not None:
                 runs = [{"seed": seed, **_run(artifacts, artifact, row, seed, run_ids)} for seed in row["seeds"]]
-                yield Result(key, artifact.meta["title"], *answer, row, runs, artifact.manifest["finished"])
+                made = {**row, "experiment": answer[0].name}
+                yield Result(key, artifact.meta["title"], *answer, made, runs, artifact.manifest["finished"])
 
 
 def _run(
@@ -103,32 +106,66 @@ def kept_results(folder: Path = KEPT) -> Iterator[Result]:
         yield from _kept(path, path.stat().st_mtime_ns)
 
 
+def kept_values(folder: Path = KEPT) -> Iterator[tuple[str, Mapping[str, list[float]]]]:
+    """Yield the experiment and the values by seed, by metric, of each row of kept results, without its tests."""
+    for path in sorted(folder.glob("*/result.json")):
+        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+            if (answer := _answer(row)) is not None:
+                yield answer[0].name, row["values"]
+
+
 @cache
 def _kept(path: Path, changed: int) -> list[Result]:
-    """Return the rows of a kept result; changed: the time of its last change, since resampling takes seconds."""
+    """Return the rows of a kept result; changed: the time of its last change."""
     result = json.loads(path.read_text(encoding="utf-8"))
+    rows, known = _answered(result)
+    against = tests_of(path.parent, *_tested(path.parent, rows, known))
+    results = []
+    for row, answer, tests in zip(rows, known, against, strict=True):
+        runs = [{"seed": seed, "score": "", "train": "", "run": ""} for seed in row["seeds"]]
+        made = {**row, "against": tests, "commit": result["commit"]}
+        results.append(Result(f"results/{path.parent.name}", result["title"], *answer, made, runs))
+    return results
+
+
+def keep_tests(path: Path) -> None:
+    """Write the tests of a kept result beside its result.json."""
+    bare, read = tested(path)
+    write_tests(path.parent, bare, tests_of(path.parent, bare, read))
+
+
+def tested(path: Path) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
+    """Return the rows of a kept result as they are tested, without statistics, and a function that reads the statistics."""
+    return _tested(path.parent, *_answered(json.loads(path.read_text(encoding="utf-8"))))
+
+
+def _answered(result: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[tuple[Experiment, Answer]]]:
+    """Return the rows of a kept result whose experiments still exist, with intervals, and the experiments and answers."""
     rows, known = [], []
     for row in result["rows"]:
         if (answer := _answer(row)) is not None:
-            rows.append({**row, "metric": answer[1].metric, "intervals": _intervals(row["values"])})
+            own = {"experiment": answer[0].name, "metric": answer[1].metric, "intervals": _intervals(row["values"])}
+            rows.append({**row, **own})
             known.append(answer)
-    tested = [
-        _tested(path.parent, row, answer, experiment.sibling(experiment.baseline) if experiment.baseline else "")
-        for row, (experiment, answer) in zip(rows, known, strict=True)
-    ]
-    results = []
-    for row, answer, against in zip(rows, known, differences(tested), strict=True):
-        runs = [{"seed": seed, "score": "", "train": "", "run": ""} for seed in row["seeds"]]
-        made = {**row, "against": against, "commit": result["commit"]}
-        results.append(Result(f"results/{path.parent.name}", result["title"], *answer, made, runs))
-    return results
+    return rows, known
 
 
 def _intervals(values: Mapping[str, list[float]]) -> dict[str, Any]:
     return {name: finite(asdict(seed_group(one))) for name, one in values.items()}
 
 
-def _tested(folder: Path, row: Mapping[str, Any], answer: Answer, baseline: str) -> TestedRow:
-    names = [row["sentences"]] if isinstance(row["sentences"], str) else row["sentences"]
-    tables = [read_shard(folder / name) for name in names] if answer.statistic else []
-    return TestedRow(row["experiment"], answer.metric, str(row["test_set"]), answer.statistic, tables, baseline)
+def _tested(
+    folder: Path, rows: Sequence[Mapping[str, Any]], known: Sequence[tuple[Experiment, Answer]]
+) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
+    """Return the rows as they are tested, without statistics, and a function that reads the statistics of all."""
+    names = {e.row: e.name for e, _ in reversed(known)}
+    bare = [
+        TestedRow(e.name, a.metric, str(row["test_set"]), a.statistic, [], names.get(e.baseline, ""))
+        for row, (e, a) in zip(rows, known, strict=True)
+    ]
+
+    def read(one: TestedRow, row: Mapping[str, Any]) -> TestedRow:
+        names = [row["sentences"]] if isinstance(row["sentences"], str) else row["sentences"]
+        return replace(one, seeds=[read_shard(folder / name) for name in names] if one.statistic else [])
+
+    return bare, lambda: [read(*pair) for pair in zip(bare, rows, strict=True)]

@@ -10,6 +10,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, Job, digest_of, with_dependencies
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
+from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.tasks.problems.recipe import Stage
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     """Run all steps of one experiment and seed, kept in the store; on Ray Train unless local. Return its scores."""
     from phrasemodels.flows.experiments.user_files import resolved
     from phrasemodels.flows.results.stores import leased_steps, open_store
-    from phrasemodels.flows.run.preflight import sources_of
+    from phrasemodels.flows.run.sources import sources_of
     from phrasemodels.infra.settings import Settings
 
     if not experiment.recipe.trains:
@@ -42,7 +43,7 @@ def _on_ray_train(store: Store, pipeline: Pipeline, executor: Executor, settings
     start_ray(settings)
     try:
         config = pipeline.experiment.train
-        name = f"{pipeline.trained.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}"
+        name = f"{pipeline.trained.key[:12]}-{file_name(pipeline.experiment.name)}-s{pipeline.seed}"
         group = TorchTrainerLaunch(name, settings.workers or max(1, config.workers), config.threads, config.gpus)
         group.check()
         for step in pipeline.trained.inputs.values():
@@ -71,7 +72,7 @@ def prepare_folder(experiment: Experiment, to: Path) -> Path:
     """Copy the data that an experiment is trained and tested on into one folder."""
     from phrasemodels.flows.experiments.user_files import resolved
     from phrasemodels.flows.results.stores import open_store
-    from phrasemodels.flows.run.preflight import sources_of
+    from phrasemodels.flows.run.sources import sources_of
     from phrasemodels.infra.settings import Settings
 
     settings = Settings()
@@ -110,7 +111,7 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
         **{k: v for k, v in known["model"].meta.items() if k != "shards"},
         "scores": known["scores"].meta["scores"],
     }
-    file = out / f"{experiment.name.replace('/', '-')}-s{seed}.json"
+    file = out / f"{file_name(experiment.name)}-s{seed}.json"
     file.write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result
 
