@@ -49,7 +49,7 @@ WRONG = [
     (PooledEncoderConfig(TRANSFORMER), {"states": None, "longest": (0,), "dropout": (1,)}),
     (AdaSentConfig(), {"d": (0,), "hidden": (0,), "dropout": (1,)}),
     (BiLSTMMaxConfig(), {"d": (0,), "hidden": (0,)}),
-    (DisanConfig(), {"d": (0,), "dropout": (1,)}),
+    (DisanConfig(), {"d": (0,), "dropout": (1,), "units": (-1,)}),
     (HConvNetConfig(), {"d": (0,), "channels": (0,), "layers": (0,)}),
     (MultiHeadConfig(), {"d": (0,), "heads": (0, 7), "dropout": (1,)}),
     (TbcnnConfig(), {"d": (0,), "relations": (0,), "dropout": (1,)}),
