@@ -4,18 +4,21 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from phrasemodels.infra.tracking import KEY, Tracker, quoted
 
 ALIAS = "champion"
 ARTIFACT = "served"
+SETTING, DEV_LOSS = "phrasemodels.setting", "phrasemodels.dev_loss"  # tags of a version
 
 
 def register(tracker: Tracker, name: str, exported: Path, code: Path, run_id: str, tags: Mapping[str, str]) -> str:
-    """Register an exported model as the champion of model `name` and return its version.
+    """Register an exported model as a version of model `name` and return the version.
 
-    tags: among them KEY, the key of the weights; a version with the same key is used again. Nothing is pickled: the code
-    is a file.
+    It becomes the champion, unless the champion has the same setting and a lower loss on dev. tags: among them KEY, the
+    key of the weights, SETTING and DEV_LOSS; a version with the same key is used again. Nothing is pickled: the code is a
+    file.
     """
     from mlflow.exceptions import MlflowException
     from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
@@ -33,8 +36,22 @@ def register(tracker: Tracker, name: str, exported: Path, code: Path, run_id: st
             client.log_artifacts(run_id, str(_served(exported, code, Path(folder) / ARTIFACT)), ARTIFACT)
         source = f"{client.get_run(run_id).info.artifact_uri}/{ARTIFACT}"
         version = client.create_model_version(name, source, run_id, tags=dict(tags))
-    client.set_registered_model_alias(name, ALIAS, version.version)
+    if not _better(client, name, tags):
+        client.set_registered_model_alias(name, ALIAS, version.version)
     return str(version.version)
+
+
+def _better(client: Any, name: str, tags: Mapping[str, str]) -> bool:
+    """Return whether the champion has the same setting as these tags, and a lower loss on dev."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        champion = client.get_model_version_by_alias(name, ALIAS).tags
+    except MlflowException:  # there is none yet
+        return False
+    if champion.get(SETTING) != tags[SETTING] or DEV_LOSS not in champion:
+        return False
+    return float(champion[DEV_LOSS]) < float(tags[DEV_LOSS])
 
 
 def _served(exported: Path, code: Path, to: Path) -> Path:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from phrasemodels.infra.embedded_ray import private_folder
 from phrasemodels.infra.error_location import noting_error_line
 
 
@@ -215,7 +216,8 @@ class TorchTrainerLaunch:
 
         logging.getLogger("ray.train").setLevel(logging.ERROR)
         # Ray's own snapshots get a new folder: a truncated one would stop every later run of this name
-        with SLOTS.hold(self.workers * self.threads), tempfile.TemporaryDirectory(prefix="pm-train-") as storage:
+        folder = tempfile.TemporaryDirectory(prefix="pm-train-", dir=private_folder())
+        with SLOTS.hold(self.workers * self.threads), folder as storage:
             trainer = TorchTrainer(
                 train_worker,
                 train_loop_config={"function": function, "arguments": arguments},

@@ -6,6 +6,7 @@ killed.
 
 import contextlib
 import ctypes
+import importlib.metadata
 import json
 import os
 import random
@@ -15,7 +16,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -28,6 +28,7 @@ from urllib.parse import urlparse
 import filelock
 
 from phrasemodels.infra import environment
+from phrasemodels.infra.embedded_ray import new_token, on_loopback, read_token, remove_folder, start_embedded
 from phrasemodels.infra.settings import Settings
 
 PATIENCE = 180.0  # seconds to wait for a service to answer
@@ -53,32 +54,54 @@ def services(settings: Settings) -> Iterator[None]:
 
 
 class Server(NamedTuple):
-    """A Prefect server: its URL and, if we started it, its process and its log file."""
+    """A Prefect server: its URL and, if we started it, its process, its log file, and the lock of its first start."""
 
     url: str
     process: "subprocess.Popen[bytes] | None" = None
     log: Path = Path(os.devnull)
+    first: filelock.BaseFileLock | None = None
 
 
 @contextlib.contextmanager
 def prefect_server(home: Path) -> Iterator[Server]:
-    """Start a Prefect server on a free port, and stop it after the block. It answers once `wait_for` returns."""
+    """Start a Prefect server on a free port, and stop it after the block. It answers once `wait_for` returns.
+
+    A server that finds no database of its version makes one; others wait until it has, because two at once break it.
+    """
     home.mkdir(parents=True, exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
     port = free_port()
     command = [sys.executable, *f"-m prefect server start --host 127.0.0.1 --port {port} --no-ui".split()]
+    first = _first_start(home)
     with (home / "server.log").open("ab") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
         )
     try:
-        yield Server(f"http://127.0.0.1:{port}", process, home / "server.log")
+        yield Server(f"http://127.0.0.1:{port}", process, home / "server.log", first)
     finally:
+        if first is not None:
+            first.release()
         send_logs()
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(10)
         process.kill()
+
+
+def _first_start(home: Path) -> filelock.BaseFileLock | None:
+    """Return the lock under which a Prefect server makes or migrates its database; None if that has been done."""
+    lock = filelock.FileLock(home / "database.lock", thread_local=False)
+    lock.acquire()
+    if _made(home).exists() and (home / "prefect.db").exists():
+        lock.release()
+        return None
+    return lock
+
+
+def _made(home: Path) -> Path:
+    """Return the mark that the database has the tables of this version of Prefect."""
+    return home / f"database-of-{importlib.metadata.version('prefect')}"
 
 
 def send_logs() -> None:
@@ -120,7 +143,10 @@ def wait_for(server: Server) -> None:
         try:
             with urllib.request.urlopen(f"{server.url}/api/admin/version", timeout=2) as answer:
                 json.load(answer)
-                return
+            if server.first is not None:
+                _made(server.log.parent).touch()
+                server.first.release()
+            return
         except (urllib.error.URLError, ConnectionError, TimeoutError, ValueError):
             time.sleep(0.2)
     raise OSError(
@@ -143,9 +169,10 @@ def start_ray(settings: Settings) -> bool:
         ray.init(address=settings.ray_address, **quiet)
     else:
         hosts = [urlparse(url).hostname or "" for url in (settings.mlflow_uri, settings.prefect_api_url) if url]
-        variables = environment.LOOPBACK | {"no_proxy": ",".join([*environment.HERE, *hosts])}
+        variables = environment.LOOPBACK | new_token() | {"no_proxy": ",".join([*environment.HERE, *hosts])}
         with exported(variables), on_loopback():
-            _start_embedded(settings.cpus, quiet)
+            read_token()
+            start_embedded(settings.cpus, quiet)
     alive = [node for node in ray.nodes() if node["Alive"]]
     if settings.cluster and len(alive) < 2:
         raise OSError(
@@ -153,45 +180,6 @@ def start_ray(settings: Settings) -> bool:
             "the other nodes joined?"
         )
     return True
-
-
-@contextlib.contextmanager
-def on_loopback() -> Iterator[None]:
-    """Keep Ray in this process from replacing 127.0.0.1 by an outside address.
-
-    Ray reads the variable of LOOPBACK when it is imported, which was before LOOPBACK was exported.
-    """
-    from ray._private import ray_constants
-
-    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
-
-
-def _start_embedded(cpus: int | None, quiet: dict[str, Any]) -> None:
-    """Start Ray, at most three times: it gives up after 30 seconds, which are too few on a busy machine."""
-    import ray
-
-    for attempt in range(3):
-        try:
-            ray.init(
-                address="local",
-                num_cpus=cpus,
-                include_dashboard=False,
-                object_store_memory=200_000_000,
-                _node_ip_address="127.0.0.1",
-                _temp_dir=tempfile.mkdtemp(prefix="pm-ray-"),
-                **quiet,
-            )
-            return
-        except Exception as error:
-            ray.shutdown()
-            if "timed out during startup" not in str(error):
-                raise
-            if attempt == 2:
-                raise OSError("Ray did not start within 30 s, three times: is the machine overloaded?") from error
 
 
 def stop_ray() -> None:
@@ -202,8 +190,9 @@ def stop_ray() -> None:
         return
     folder = Path(ray._private.worker._global_node.get_temp_dir_path()) if ray._private.worker._global_node else None
     ray.shutdown()
-    if folder is not None and folder.name.startswith("pm-ray-"):
-        shutil.rmtree(folder, ignore_errors=True)
+    read_token()
+    if folder is not None:
+        remove_folder(folder)
 
 
 @contextlib.contextmanager

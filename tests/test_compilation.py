@@ -42,3 +42,29 @@ def test_a_kernel_is_recompiled_if_a_kernel_of_another_file_that_it_calls_change
     (log_z, *_), second = run()
     assert log_z == twice
     assert second.keys() == first.keys(), "the files of the cache are overwritten"
+
+
+def test_without_a_place_for_a_cache_kernels_are_compiled_uncached_and_a_line_says_so(tmp_path: Path) -> None:
+    copy = tmp_path / "project"
+    copy_project(copy)
+    for folder in ("phrasemodels/structs/kernels", "phrasemodels/layers", "tasks/prepare"):
+        (copy / folder / "__pycache__").write_text("in the way, like the rights of another user")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
+    environment |= {"PYTHONPATH": str(copy), "HOME": "/dev/null", "PYTHONDONTWRITEBYTECODE": "1"}
+    code = """
+import numpy as np
+from phrasemodels.layers import multidim_kernel, ngram_lstm_kernel
+from phrasemodels.tasks.prepare import constituents, phrases
+from phrasemodels.structs.kernels import compilation, scaled
+compilation.announce(scaled.exponential)
+print(compilation.CACHED)
+"""
+    expected = {
+        "/dev/null": ("False", "in every process: set NUMBA_CACHE_DIR"),
+        str(tmp_path): ("True", "once for this"),
+    }
+    for place, (cached, message) in expected.items():
+        variables = environment | {"NUMBA_CACHE_DIR": place}
+        done = subprocess.run([sys.executable, "-c", code], cwd=copy, env=variables, capture_output=True, text=True)
+        assert done.stdout.strip() == cached, done.stderr
+        assert message in done.stderr

@@ -27,7 +27,7 @@ from phrasemodels.data.samples.records import (
 )
 from phrasemodels.data.store.step import Executor
 from phrasemodels.data.store.store import Store
-from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
+from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 
 SAMPLES = {
@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
         (Corpus("snli"), "dev", 1000),
         (Corpus("gum", "tagging"), "test", 1464),
         (Corpus("senteval", "TREC"), "test", 500),
-        (BitextCorpus("small_parallel_enja", Direction("en", "ja")), "test", 500),
+        (BitextCorpus("small_parallel_enja", reverse=True), "test", 500),
     ],
     ids=lambda c: getattr(c, "name", None),
 )

@@ -284,6 +284,29 @@ def test_waiting_for_a_server_stops_when_its_process_ends(tmp_path: Path) -> Non
         wait_for(Server("http://127.0.0.1:9", gone))
 
 
+FIRST_START = """
+import sys
+from pathlib import Path
+import phrasemodels.infra.environment
+from phrasemodels.infra.services import prefect_server, wait_for
+with prefect_server(Path(sys.argv[1])) as server:
+    wait_for(server)
+print("answered")
+"""
+
+
+@pytest.mark.slow
+def test_eight_first_starts_of_prefect_at_once_on_a_new_store_all_answer(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FIRST_START, str(tmp_path)]
+    started = [
+        subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+    ended = [process.communicate() for process in started]
+    assert [out for out, _ in ended] == ["answered\n"] * 8, [err[-300:] for _, err in ended]
+    assert "duplicate column" not in (tmp_path / "server.log").read_text()
+
+
 def test_prefects_own_variable_for_the_server_needs_a_password_too(clean: Path, monkeypatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "http://10.1.2.3:4200/api")
     with pytest.raises(ValueError, match=r"prefect_api_url: .*set PREFECT_API_AUTH_STRING"), services(Settings()):

@@ -26,17 +26,17 @@ from phrasemodels.flows.results.models import Model, load
 from phrasemodels.layers.labels import AsSelfAttention
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
+from phrasemodels.parsing.numbers import Ids
 from phrasemodels.tasks.parsers.parse import ParseColumn, models_of, parse
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.pieces import reunited
 from phrasemodels.tasks.prepare.sharded import read_shards, shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import penn_treebank
 from phrasemodels.tasks.prepare.vocabulary import read_words
-from phrasemodels.tasks.problems.parsing.data import Ids
 from phrasemodels.tasks.problems.parsing.labels import view_labels
 from phrasemodels.tasks.problems.parsing.objective import COLUMNS, ParseExamples
 from phrasemodels.tasks.problems.parsing.our_parser import ByOurParser, OurParser
-from phrasemodels.tasks.problems.parsing.predict import PARSES, TreeParser, as_json, bracketed, conllu
+from phrasemodels.tasks.problems.parsing.predict import PARSES, TreeParser
 from phrasemodels.tasks.problems.parsing.score import ParseScoring, score_parses
 from phrasemodels.tasks.train.batches import Columns, in_order
 from phrasemodels.tasks.train.loop import HISTORY
@@ -153,9 +153,9 @@ def test_a_parse_does_not_depend_on_its_batch(parser: TreeParser) -> None:
     assert parser.parse([]) == []
     for words, found in zip(sentences, together, strict=True):
         assert found.tokens == words and found.heads.count(0) == 1
-        assert list(read_tree(bracketed(found)).tokens) == words
-        assert conllu(found).count("\n") == len(words) + 1
-        assert json.loads(as_json(found))["heads"] == found.heads
+        assert list(read_tree(found.brackets).tokens) == words
+        assert found.conllu().count("\n") == len(words) + 1
+        assert json.loads(found.json())["heads"] == found.heads
 
 
 def test_a_served_model_answers_with_the_whole_parse(
@@ -164,7 +164,7 @@ def test_a_served_model_answers_with_the_whole_parse(
     model = Model(small, 0, store.run(small.steps(0).trained), data["vocabulary"])
     (answer,) = map(json.loads, model.predict(["the red house sleeps ."]))
     (found,) = parser.parse([["the", "red", "house", "sleeps", "."]])
-    assert answer == json.loads(as_json(found)) and len(answer["heads"]) == 5
+    assert answer == json.loads(found.json()) and len(answer["heads"]) == 5
 
 
 def test_an_export_is_whole_and_never_overwrites_anything_else(
@@ -225,7 +225,7 @@ def test_phrases_alone_have_no_heads(parser: TreeParser) -> None:
     alone = TreeParser.__new__(TreeParser)
     alone.__dict__ = parser.__dict__ | {"objective": dataclasses.replace(parser.objective, decode=phrases_alone)}
     (found,) = alone.parse([["the", "house", "sleeps"]])
-    assert found.tree and not found.heads and "\t_\t" in conllu(found)
+    assert found.tree and not found.heads and "\t_\t" in found.conllu()
 
 
 def test_label_attention_and_contributions_are_those_of_the_equations(parser: TreeParser) -> None:

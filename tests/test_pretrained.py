@@ -10,7 +10,7 @@ import torch
 
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Store
-from phrasemodels.encoders.inputs import ParserInput, PretrainedConfig, TagsConfig
+from phrasemodels.encoders.inputs import ParserInput, PretrainedConfig, TagsConfig, content_of
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.models.parser import Jointly
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -49,6 +49,18 @@ def save(kind: str, folder: Path, **other: str | None) -> str:
         config = transformers.XLNetConfig(vocab_size=len(WORDS), d_model=16, n_layer=2, n_head=2, d_inner=32)
         transformers.XLNetModel(config).save_pretrained(folder)
     return str(folder)
+
+
+def test_an_encoder_whose_files_changed_since_its_digest_was_taken_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "bert"
+    save("bert", folder)
+    config = PretrainedConfig(f"bert@{content_of(folder)}", str(folder))
+    config.build(4)
+    known = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(known | {"layer_norm_eps": 0.1}))
+    for load in (lambda: config.build(4), lambda: Pieces(config.name, config.folder)(["a"])):
+        with pytest.raises(ValueError, match=r"bert: its files are not those of bert@.*; put those there again"):
+            load()
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlnet"])

@@ -23,7 +23,8 @@ from mlflow import MlflowClient
 
 from phrasemodels.data.store.artifacts import Artifact, sha256_of
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results.query import VIEWS, query
+from phrasemodels.flows.results.columns import VIEWS
+from phrasemodels.flows.results.query import query
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker

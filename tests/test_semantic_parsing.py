@@ -91,7 +91,7 @@ def test_a_joint_vocabulary_is_the_same_on_both_sides(tmp_path):
     rows = artifact(tmp_path / "rows", source=[["a", "b"], ["a"]], target=[["a", "x"], ["x"]])
     (tmp_path / "out").mkdir()
     job = Job(tmp_path / "out", tmp_path, {"rows": rows}, None, None, "key")
-    assert vocabulary(job, VocabularySettings(2, joint=True)) == {"source": 6, "target": 6}
+    assert vocabulary(job, VocabularySettings(2, joint=True)) == {"source": 6, "target": 6, "longest": 2}
     made = Artifact(tmp_path / "out", {})
     assert read_words(made, "source") == read_words(made, "target") == ["<pad>", "<unk>", "<s>", "</s>", "a", "x"]
     vocabulary(job, VocabularySettings(2))

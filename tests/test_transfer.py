@@ -162,6 +162,10 @@ def test_words_and_vectors_come_from_a_file_of_word_vectors(store: Store, tmp_pa
     assert file is not None and VectorFile("absent.txt", 2).locate((tmp_path,)) is None
     rows = SampleCorpus(20, 2, 2, records=EntailmentRecords()).split("train")
     step = Step(word_list, "words", WordListSettings({"a": SentenceText()}, vectors=file), {"a": rows})
+    (tmp_path / "v.txt").write_text("the 1 2\nunseen 3 4\ndog 5 7\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"v.txt: the file has changed since the run was planned"):
+        store.run(step, Executor(sources=Sources((tmp_path,), True)))
+    (tmp_path / "v.txt").write_text("the 1 2\nunseen 3 4\ndog 5 6\n", encoding="utf-8")
     made = store.run(step, Executor(sources=Sources((tmp_path,), True)))
     assert read_words(made, "words") == ["the", "dog"]
     config = EntailmentObjective().configure(SentencePairConfig(PsanConfig(2), hidden=4), made)

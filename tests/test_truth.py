@@ -83,6 +83,7 @@ def python(run):
 structured = keyed(lambda: experiment("003/tablenmt/sample/char-structured").steps(0).scored)
 parser = keyed(lambda: trained("sample", TrainParser()))
 fetched = keyed(lambda: experiment("000/table1/laptop/phrase-k2").steps(0).scored)
+QUOTES = chr(34) * 3 + "\\n"
 everything = run()
 table = {
     "nothing": run(),
@@ -94,6 +95,12 @@ table = {
                                                                 structured),
     "what it registers by a decorator": edited("phrasemodels/structs/kernels/simd.py", "init__(manager, kind, kind.vector)",
                                                "init__(manager, kind, lanes.vector)", structured),
+    "a package of a step, when it is imported": edited("tasks/metrics/__init__.py", QUOTES, QUOTES + "import os\\nos.nice(0)\\n",
+                                                       keyed(lambda: chosen.steps(0).scored)),
+    "the variables of the environment": edited("infra/environment.py", '"MLFLOW_LOGGING_LEVEL": "W', '"MLFLOW_LOGGING_LEVEL": "X',
+                                               keyed(lambda: chosen.steps(0).scored)),
+    "the first of two bindings of a name": edited("tasks/train/loop.py", "PROGRESS = ", "PROGRESS = 1\\nPROGRESS = ", lambda: edited(
+        "tasks/train/loop.py", "PROGRESS = 1", "PROGRESS = 2", keyed(lambda: chosen.steps(0).scored))),
     "a program that a step runs by its name": edited("tasks/parsers/stanza_constituency.py", "max(1, ", "max(2, ", parser),
     "its comments": edited("tasks/parsers/stanza_constituency.py", "if __name__", "# said\\nif __name__", parser),
     "Python's version": python(keyed(lambda: chosen.steps(0).scored)),
@@ -134,8 +141,11 @@ def test_the_truth_table_of_the_store(tmp_path: Path) -> None:
         "a setting of the training": MODEL,
         "the source of a step": sorted([*shards, "phrases", "phrases", "phrases", *MODEL]),
         "a function that a step reaches": MODEL,
-        "what a module that is reached registers by a call": MODEL,
-        "what it registers by a decorator": MODEL,
+        "what a module that is reached registers by a call": ["phrases"] * 3 + MODEL,  # whose modules import it
+        "what it registers by a decorator": ["phrases"] * 3 + MODEL,  # whose modules import it
+        "a package of a step, when it is imported": ["score_translations"],
+        "the variables of the environment": everything,
+        "the first of two bindings of a name": MODEL,
         "a program that a step runs by its name": ["train_parser"],
         "its comments": [],
         "Python's version": everything,

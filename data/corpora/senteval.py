@@ -1,16 +1,29 @@
 """Readers of the SentEval tasks: sentences with classes, and pairs of sentences."""
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
+from pydantic import AfterValidator
 
 from phrasemodels.data.corpora.snli import families
-from phrasemodels.data.formats.lines import Encoding, bounded, lines
+from phrasemodels.data.formats.lines import bounded, lines
 from phrasemodels.data.formats.schemas import PAIRS, SENTENCES, build, columns
 from phrasemodels.data.formats.trees import brackets, read_brackets
 
+
+def _known(encoding: str) -> str:
+    try:
+        with contextlib.suppress(UnicodeDecodeError):  # raised by encodings that exist, such as utf-16
+            b"x".decode(encoding)
+    except LookupError as error:
+        raise ValueError(str(error)) from error
+    return encoding
+
+
+Encoding = Annotated[str, AfterValidator(_known)]
 EMPTY = "empty"
 POLARITY = {"0": "negative", "1": "negative", "3": "positive", "4": "positive"}
 SICK = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")

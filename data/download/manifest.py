@@ -128,6 +128,24 @@ class Split(Strict):
     note: str = ""
 
 
+class Languages(Strict):
+    """The languages of parallel text, as codes of ISO 639 such as en and fr, and the tokeniser of both sides.
+
+    tokeniser: moses; spaces, for text that is divided already; characters, of languages without spaces between words. If
+    it is missing, an experiment takes its own.
+    """
+
+    source: str = Field(pattern=r"^[a-z]{2,3}$")
+    target: str = Field(pattern=r"^[a-z]{2,3}$")
+    tokeniser: Literal["moses", "spaces", "characters"] | None = None
+
+    @model_validator(mode="after")
+    def two(self) -> Self:
+        if self.source == self.target:
+            raise ValueError(f"source and target are both {self.source!r}; name two languages")
+        return self
+
+
 class Terms(NamedTuple):
     """The terms of use of a split."""
 
@@ -151,6 +169,7 @@ class Manifest(Strict):
     citation: str
     homepage: Url
     max_words: int = Field(default=1000, gt=0)
+    languages: Languages | None = None
     lists: dict[str, tuple[Inside, ...]] = {}
     files: tuple[File, ...] = ()
     sources: tuple[UserFiles, ...] = ()
@@ -176,6 +195,20 @@ class Manifest(Strict):
             for file in split.files.values():
                 if file not in known:
                     raise ValueError(f"splits.{name}: no file {file!r}: {closest(file, known)}")
+        return self
+
+    @model_validator(mode="after")
+    def files_have_the_languages(self) -> "Manifest":
+        """Check that the two files of a split are named by the languages, so that none is taken for the other."""
+        for name, split in self.splits.items():
+            if self.languages and (split.reader or self.reader) == "bitext":
+                wanted = {self.languages.source, self.languages.target}
+                if wanted != split.files.keys():
+                    found = " and ".join(split.files)
+                    raise ValueError(
+                        f"splits.{name}.files: {found}, but the languages are {' and '.join(sorted(wanted))}; name each file "
+                        "by its language"
+                    )
         return self
 
     def split(self, name: str) -> Split:

@@ -1,13 +1,10 @@
 """Text files line by line: LF or CRLF, with or without a byte order mark, in any encoding."""
 
-import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, NamedTuple
-
-from pydantic import AfterValidator
+from typing import NamedTuple
 
 BOM = b"\xef\xbb\xbf"
 
@@ -17,18 +14,6 @@ class Line(NamedTuple):
 
     number: int
     text: str
-
-
-def _known(encoding: str) -> str:
-    try:
-        with contextlib.suppress(UnicodeDecodeError):  # raised by encodings that exist, such as utf-16
-            b"x".decode(encoding)
-    except LookupError as error:
-        raise ValueError(str(error)) from error
-    return encoding
-
-
-Encoding = Annotated[str, AfterValidator(_known)]
 
 
 def lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:
@@ -59,3 +44,18 @@ def bounded(text: str, where: str, number: int, max_words: int) -> str:
     if len(text) > 2 * max_words and (words := len(text.split())) > max_words:
         raise ValueError(f"{where}, line {number}: {words} words, at most {max_words}; split it, or raise max_words")
     return text
+
+
+def lines_with_replacements(path: Path, warn: Callable[[str], None]) -> Iterator[Line]:
+    """Return the lines of a file in UTF-8, or of stdin, as they arrive, if the path is -. A byte that is not UTF-8 becomes
+    U+FFFD, and `warn` is told the first line that has one."""
+    told = False
+    first = True
+    with open(sys.stdin.fileno() if str(path) == "-" else path, "rb", closefd=str(path) != "-") as file:
+        for number, raw in enumerate(file, 1):
+            raw = raw.removeprefix(BOM) if first else raw
+            text, first = raw.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r"), False
+            if not told and "\ufffd" in text and "\ufffd".encode() not in raw:
+                told = True
+                warn(f"line {number} is not UTF-8: wrong bytes are read as \ufffd; convert the text")
+            yield Line(number, text)

@@ -5,9 +5,11 @@ import datetime
 import hashlib
 import json
 import os
+import platform
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -112,6 +114,22 @@ def damage_of(artifact: Artifact) -> str | None:
         if path.stat().st_size != expected["bytes"] or sha256_of(path) != expected["sha256"]:
             return f"{path} does not have the digest of its manifest"
     return None
+
+
+@cache
+def this_machine() -> str:
+    """Return the kind of this machine's processor: on another kind libraries choose other instructions and orders of sums."""
+    model = ""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return f"{platform.machine()} {model or platform.processor()}".strip()
+
+
+def made_elsewhere(manifest: Mapping[str, Any]) -> str | None:
+    """Return the kind of processor on which an artifact was made, if it is known and another one than this machine's."""
+    made = manifest.get("machine")
+    return made if isinstance(made, str) and made != this_machine() else None
 
 
 @contextlib.contextmanager

@@ -2,8 +2,9 @@
 
 Definitions are hashed by their syntax trees, so comments, docstrings and layout do not count. From a function the
 search follows every name to its definition, through imports, inside of this project, and adds the statements that
-the modules on its way run when they are imported. Of Python and of libraries only the version counts. The store's own
-modules do not count: they decide how artifacts are kept, not what is in them; step.FORMAT is their version.
+the modules on its way, the packages that they are in and ENVIRONMENT run when they are imported. Of Python and of
+libraries only the version counts. The store's own modules do not count: they decide how artifacts are kept, not what is
+in them; step.FORMAT is their version.
 """
 
 import ast
@@ -19,6 +20,7 @@ from typing import Any
 
 PROJECT = "phrasemodels"
 NOT_FINGERPRINTED = tuple(f"phrasemodels.data.store.{name}" for name in ("store", "step", "fingerprint"))
+ENVIRONMENT = "phrasemodels.infra.environment"  # sets variables before anything else runs
 PARSE_ATTEMPTS = 20
 PYTHON = ".".join(map(str, sys.version_info[:2]))
 IMPORT_TIME = "<module>"  # in place of a top-level name: the statements that a module runs when it is imported
@@ -27,14 +29,17 @@ Name = tuple[str, str]  # module, top-level name
 
 
 class Module:
-    """The top-level names of one file: its definitions and its imports."""
+    """The top-level names of one file: its definitions, with all bindings of a name, and its imports."""
 
     def __init__(self, name: str, tree: ast.Module) -> None:
         self.definitions: dict[str, ast.AST] = {}
         self.imports: dict[str, Name] = {}
+        bindings: dict[str, list[ast.stmt]] = {}
         for statement in tree.body:
             for bound in _bound_names(statement):
-                self.definitions[bound] = statement
+                bindings.setdefault(bound, []).append(statement)
+        for bound, (first, *others) in bindings.items():
+            self.definitions[bound] = ast.Module([first, *others], []) if others else first
         if run := [statement for statement in tree.body if _runs_code(statement)]:
             self.definitions[IMPORT_TIME] = ast.Module(run, [])
         for node in ast.walk(tree):
@@ -172,20 +177,37 @@ def _roots(value: Any) -> Iterable[Name]:
 
 @cache
 def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
-    """Return the digest of a definition and the names that it refers to; None if it does not exist."""
+    """Return the digest of a definition and the names that it refers to; None if it does not exist.
+
+    The digest is empty for the statements that a module runs if it runs none; its imports run.
+    """
     module, attribute = name
     found = _module(module)
+    if found is not None and attribute == IMPORT_TIME and attribute not in found.definitions:
+        return "", _run_at_import(module)
     if found is None or attribute not in found.definitions:
         return None
     node = found.definitions[attribute]
     digest = hashlib.sha256(_without_docstrings(node).encode()).hexdigest()[:16]
     named = {target for parts in _references(node) if (target := _resolve(module, parts)) is not None}
-    return digest, frozenset({*named, *_run_modules(node), (module, IMPORT_TIME)})
+    return digest, frozenset({*named, *_run_modules(node), *_run_at_import(module)})
+
+
+@cache
+def _run_at_import(module: str) -> frozenset[Name]:
+    """Return what runs when a module is imported: the statements of its packages, its own, and those of its imports."""
+    parts = module.split(".")
+    packages = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+    found = _module(module)
+    imported = (name for target, attribute in (found.imports.values() if found else ())
+                for name in (target, f"{target}.{attribute}"))  # fmt: skip
+    return frozenset((name, IMPORT_TIME) for name in (*packages, *imported) if _module(name) is not None)
 
 
 def closure(*values: Callable[..., Any] | Any) -> tuple[dict[str, str], dict[str, str]]:
     """Return digests of all definitions that the values can reach, by qualified name, and versions of their libraries."""
-    source, libraries = _closure(frozenset(root for value in values for root in _roots(value)))
+    roots = frozenset(root for value in values for root in _roots(value))
+    source, libraries = _closure(roots | {(ENVIRONMENT, IMPORT_TIME)} if roots else roots)
     return dict(source), dict(libraries)
 
 
@@ -204,14 +226,15 @@ def _closure(roots: frozenset[Name]) -> tuple[dict[str, str], dict[str, str]]:
         if not attribute:
             libraries |= _version(module)
         elif (definition := _definition(name)) is not None:
-            source[f"{module}:{attribute}"] = definition[0]
+            if definition[0]:
+                source[f"{module}:{attribute}"] = definition[0]
             queue += definition[1]
     return dict(sorted(source.items())), dict(sorted(libraries.items()))
 
 
 def forget() -> None:
     """Forget the parsed files of the project; for a process in which they change."""
-    for known in (_module, _definition, _closure):
+    for known in (_module, _definition, _run_at_import, _closure):
         known.cache_clear()
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,19 +126,25 @@ def call_here(function: Callable[..., None], *arguments: Any) -> None:
     function(*arguments)
 
 
+class OutOfTimeError(TimeoutError):
+    """A step ended before it was done, since its time was up. What it has done is kept: the same step goes on from there."""
+
+
 @dataclass(frozen=True)
 class Executor:
     """How a step runs its parts. The default runs everything in this process.
 
     map(function, items): call function(*item) for each item and return the results in order.
     launch(function, *arguments): call the function on every training worker, with torch.distributed set up if there are
-    several. report(history): receive the metrics measured so far. sources: where downloads come from.
+    several. report(history): receive the metrics measured so far. sources: where downloads come from. until: the time
+    (seconds since 1970) at which a training saves a checkpoint and ends with OutOfTimeError.
     """
 
     map: Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], list[Any]] = serial_map
     launch: Callable[..., None] = call_here
     report: Callable[[list[dict[str, float]]], None] | None = None
     sources: Any = None
+    until: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from phrasemodels.data.store.artifacts import (
     describe,
     files_of,
     parse_manifest,
+    this_machine,
     write_durably,
 )
 from phrasemodels.data.store.step import FORMAT, Executor, HasKey, Job, Step, key_of
@@ -194,6 +195,7 @@ class Store:
                     "parts": step.parts,
                     "files": {name: describe(out / name) for name in sorted(files_of(out))},
                     "meta": {**_inherited(inputs), **meta},
+                    "machine": this_machine(),
                     "seconds": round(time.monotonic() - started, 3),
                     "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
                 }

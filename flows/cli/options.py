@@ -20,5 +20,13 @@ Overrides = Annotated[
     ),
 ]
 Rows = Annotated[list[str] | None, typer.Option("--row", help="Only this row, like phrase-k2; repeatable.")]
+Duration = Annotated[
+    str,
+    typer.Option(
+        "--for",
+        help="Stop the trainings after this time, like 3h, 90m or 1h30m; what they have done is kept, and the same command goes "
+        "on. Rows that are nearest to a verdict come first.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
 ExperimentName = Annotated[str, typer.Argument(help="An experiment, as `phrasemodels experiments` lists them.")]

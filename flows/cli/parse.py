@@ -1,63 +1,174 @@
-"""The commands that use a trained parser: parse, labels."""
+"""The commands that use a trained parser: parse, labels, pack."""
 
-from collections.abc import Iterator
-from dataclasses import replace
-from itertools import islice
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from phrasemodels.flows.cli.predict import Name, find_model
 
 if TYPE_CHECKING:
-    from phrasemodels.tasks.prepare.tokenise import Tokeniser
+    from phrasemodels.data.formats.lines import Line
+    from phrasemodels.parsing import Parse, Parser
     from phrasemodels.tasks.problems.parsing.predict import TreeParser
     from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
 
 app = typer.Typer()
 
+INPUTS = ("auto", "paragraphs", "text", "sentences", "tokens", "conllu")
+BETWEEN_REPORTS = 5.0  # seconds
+
 
 @app.command()
 def parse(
-    model: Name,
-    file: Annotated[Path, typer.Argument(help="One sentence per line, or CoNLL-U (FILE.conllu); - is stdin.")],
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODEL] FILE",
+            help="The parser, by default the English one of the package; and a text, - for stdin.",
+        ),
+    ],
     form: Annotated[
         str, typer.Option("--format", help="brackets, conllu, or json (one object per line).")
     ] = "brackets",
     decode: Annotated[
         str, typer.Option(help="jointly; phrases or arcs alone; apart: the best phrases and the best arcs.")
     ] = "jointly",
-    tokenised: Annotated[
-        bool, typer.Option("--tokenised", help="The input is tokenised: spaces separate words.")
-    ] = False,
-    batch: Annotated[int, typer.Option(help="Sentences parsed together; with 1 each is answered at once.")] = 256,
+    read: Annotated[
+        str,
+        typer.Option(
+            "--input",
+            help="paragraphs: one a line, divided into sentences; text: empty lines end paragraphs; sentences: one a line; "
+            "tokens: sentences, spaces divide words; conllu. auto: conllu if the file looks like it, else paragraphs.",
+        ),
+    ] = "auto",
+    tokenised: Annotated[bool, typer.Option("--tokenised", help="The same as --input tokens.")] = False,
+    batch: Annotated[int, typer.Option(help="Lines parsed together; with 1 each is answered at once.")] = 256,
 ) -> None:
-    """Parse raw text with a trained parser into phrase structure and dependencies.
+    """Parse text into phrase structure and dependencies. A line without words gets an empty line.
 
-    Example: echo "The red house doesn't sleep." | phrasemodels parse 004/parser/laptop/lal - --format conllu
+    Example: echo "The red house doesn't sleep." | phrasemodels parse - --format conllu
     """
     from phrasemodels.data.download.manifest import closest
     from phrasemodels.models.parser import DECODES
-    from phrasemodels.tasks.prepare.tokenise import spaces
     from phrasemodels.tasks.problems.parsing.predict import FORMATS
 
-    if form not in FORMATS:
-        raise ValueError(f"no format {form!r}: {closest(form, FORMATS)}")
-    if decode not in (known := ("jointly", *DECODES)):
-        raise ValueError(f"no decoder {decode!r}: {closest(decode, known)}")
+    known = ("jointly", *DECODES)
+    for name, value, values in (("format", form, FORMATS), ("decoder", decode, known), ("input", read, INPUTS)):
+        if value not in values:
+            raise ValueError(f"no {name} {value!r}: {closest(value, values)}")
     if (form, decode) == ("brackets", "arcs"):
         raise ValueError("arcs alone have no brackets: ask for --format conllu or json")
     if batch < 1:
         raise ValueError(f"--batch {batch}: at least one sentence has to be read")
-    recipe, parser = _parser(model)
+    if len(what) > 2:
+        raise ValueError(f"{what[2]!r}: name a parser and one file at most")
+    parser, file = _reader(what[:-1]), Path(what[-1])
     if decode in DECODES:  # else as it was trained, with its weights of phrases and arcs
-        parser.objective = replace(parser.objective, decode=DECODES[decode])
-    sentences = _sentences(file, spaces if tokenised else recipe.tokeniser)
-    while chunk := list(islice(sentences, batch)):
-        parses = iter(parser.parse([words for words in chunk if words], recipe.divide))
-        for words in chunk:
-            print(FORMATS[form](next(parses)) if words else "", flush=batch == 1)
+        parser.decode = DECODES[decode]
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    for answer in _reported(_answers(parser, file, "tokens" if tokenised else read, batch)):
+        for count, found in enumerate(answer.parses, 1):
+            print(FORMATS[form](found, f"{answer.line}-{count}"))
+        if not answer.parses:
+            print()
+        if batch == 1:
+            sys.stdout.flush()
+
+
+class Answer(NamedTuple):
+    """The parses of a line, or of a block of lines, and the number of its first line."""
+
+    line: int
+    parses: "list[Parse]"
+
+
+def _answers(parser: "Parser", file: Path, read: str, batch: int) -> Iterator[Answer]:
+    from phrasemodels.data.formats.conllu import read_conllu
+    from phrasemodels.data.formats.lines import lines_with_replacements
+    from phrasemodels.parsing.words import by_spaces, one_sentence, sentences
+
+    lines = lines_with_replacements(file, _warn)
+    if read == "auto":
+        lines, read = recognised(lines, file)
+    if read == "conllu":
+        known = list(read_conllu(lines, str(file)))
+        for own, found in zip(known, parser.parse_tokens((own.tokens for own in known), batch), strict=True):
+            yield Answer(own.line, [found])
+        return
+    numbers: list[int] = []
+
+    def texts() -> Iterator[str]:
+        for number, text in blocks(lines) if read == "text" else lines:
+            numbers.append(number)
+            yield text
+
+    split = {"sentences": one_sentence, "tokens": by_spaces}.get(read, sentences)
+    for place, found in enumerate(parser.parse_each(texts(), split, batch)):
+        yield Answer(numbers[place], found)
+
+
+def recognised(lines: "Iterator[Line]", file: Path) -> "tuple[Iterator[Line], str]":
+    """Return the lines, and whether they are `conllu` or `paragraphs`: the first that is no comment has ten columns."""
+    from itertools import chain
+
+    seen = []
+    for line in lines:
+        seen.append(line)
+        if line.text.strip() and not line.text.startswith("#"):
+            break
+    fields = seen[-1].text.split("\t") if seen else []
+    if len(fields) != 10 or not fields[0].replace("-", "").replace(".", "").isdecimal():
+        return chain(seen, lines), "paragraphs"
+    if file.suffix != ".conllu":
+        _warn("this is read as CoNLL-U; --input paragraphs reads it as text")
+    return chain(seen, lines), "conllu"
+
+
+def blocks(lines: "Iterable[Line]") -> "Iterator[Line]":
+    """Yield the lines between empty lines as one text, with the number of the first of them."""
+    waiting: list[Line] = []
+    for line in lines:
+        if line.text.strip():
+            waiting.append(line)
+        elif waiting:
+            yield waiting[0]._replace(text="\n".join(one.text for one in waiting))
+            waiting = []
+    if waiting:
+        yield waiting[0]._replace(text="\n".join(one.text for one in waiting))
+
+
+def _reported(answers: Iterable[Answer]) -> Iterator[Answer]:
+    """Yield answers; report their number and rate on stderr, if this takes long."""
+    started = last = time.monotonic()
+    count = 0
+    for answer in answers:
+        yield answer
+        count += len(answer.parses)
+        if time.monotonic() - last > BETWEEN_REPORTS:
+            last = time.monotonic()
+            _warn(f"line {answer.line}: {count:,} sentences, {count / (last - started):.0f} a second")
+
+
+def _warn(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _reader(model: list[str]) -> "Parser":
+    """Return the parser of the package, of a folder that `pack` made, or of a trained model."""
+    from phrasemodels.parsing import Parser
+    from phrasemodels.parsing.saved import ABOUT
+
+    if not model:
+        return Parser.load()
+    if Path(model[0], ABOUT).is_file():
+        return Parser.load(model[0])
+    recipe, parser = _trained(model[0])
+    return parser.parser(recipe.divide)
 
 
 @app.command()
@@ -75,7 +186,7 @@ def labels(
     from phrasemodels.tasks.problems.parsing.labels import view_labels
     from phrasemodels.tasks.problems.report import check_size
 
-    recipe, parser = _parser(model)
+    recipe, parser = _trained(model)
     words = recipe.tokeniser(sentence, "en")
     if not words:
         raise ValueError("an empty sentence: give one with words")
@@ -83,7 +194,26 @@ def labels(
     print(write_labels(view_labels(parser, words, recipe.divide), most, to))
 
 
-def _parser(name: str) -> "tuple[ParsingRecipe, TreeParser]":
+@app.command()
+def pack(
+    model: Name,
+    to: Annotated[Path, typer.Argument(help="Folder to make.")],
+    card: Annotated[Path | None, typer.Option(help="A JSON object to add to the card: scores, licences.")] = None,
+) -> None:
+    """Write a parser to a folder that `parse` and `Parser.load` read with torch alone: weights in float16, vocabularies, card.
+
+    Example: phrasemodels pack 004/english/laptop/lal english
+    """
+    from phrasemodels.parsing.saved import Saved, save
+
+    trained = find_model(model)
+    recipe, parser = _trained(model)
+    more = json.loads(card.read_text(encoding="utf-8")) if card else {}
+    saved = Saved(parser.model, parser.config, parser.entries, recipe.problem.decode, trained.card() | more)
+    print(save(saved, to))
+
+
+def _trained(name: str) -> "tuple[ParsingRecipe, TreeParser]":
     """Return the recipe of a trained parser, and the parser. ValueError: the model is no parser."""
     from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
 
@@ -92,14 +222,3 @@ def _parser(name: str) -> "tuple[ParsingRecipe, TreeParser]":
     if not isinstance(recipe, ParsingRecipe):
         raise ValueError(f"{model.experiment.name} is no parser: name an experiment of paper 004")
     return recipe, recipe.parser(model.experiment.model, model.weights, model.vocabulary)
-
-
-def _sentences(file: Path, tokenise: "Tokeniser") -> Iterator[list[str]]:
-    """Yield the words of each sentence of a file; a CoNLL-U file is tokenised already."""
-    from phrasemodels.data.formats.lines import lines, lines_or_stdin
-
-    if file.suffix == ".conllu":
-        from phrasemodels.data.formats.conllu import read_conllu
-
-        return (sentence.tokens for sentence in read_conllu(lines(file), str(file)))
-    return (tokenise(line.text.strip(), "en") for line in lines_or_stdin(file))

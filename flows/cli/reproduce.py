@@ -1,13 +1,19 @@
 """The commands that run a table or show what a run would do: reproduce, plan, keep."""
 
 import json
+import math
 import os
 import sys
-from typing import Annotated, Any
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.options import Json, Overrides, Paper, Profile, Rows, Seeds, TableNumber
+from phrasemodels.flows.cli.options import Duration, Json, Overrides, Paper, Profile, Rows, Seeds, TableNumber
+
+if TYPE_CHECKING:
+    from phrasemodels.data.store.store import Store
+    from phrasemodels.flows.run.plan import Plan
 
 app = typer.Typer()
 
@@ -23,6 +29,7 @@ def reproduce(
     offline: Annotated[
         bool, typer.Option("--offline", help="Never fetch from a URL; list at once the files that are missing.")
     ] = False,
+    duration: Duration = "",
     as_json: Json = False,
 ) -> None:
     """Run a table of a paper from raw corpora to verdicts and a report; resumes where it was interrupted.
@@ -32,23 +39,28 @@ def reproduce(
     if offline:
         os.environ["PHRASEMODELS_OFFLINE"] = "true"
     import phrasemodels.infra.environment  # noqa: F401  before prefect
-    from phrasemodels.flows.cli.terminal import print_table
+    from phrasemodels.flows.cli.terminal import print_rows, print_table
     from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.run.campaign import seconds_of
     from phrasemodels.flows.run.preflight import planned
     from phrasemodels.infra.services import services
     from phrasemodels.infra.settings import Settings
 
     settings, request = Settings(), Request(paper, table, profile, seeds, set or [], row or [])
+    until = time.time() + seconds_of(duration) if duration else math.inf
     plan, store = planned(request, settings)
     print("starting Prefect, Ray and MLflow", file=sys.stderr, flush=True)
     with services(settings):
         from phrasemodels.flows.run.reproduce import reproduce_plan
 
-        result = reproduce_plan(request, plan, store, settings)
+        result = reproduce_plan(request, plan, store, settings, until)
     if as_json:
         print(json.dumps(result, indent=1))
-    else:
+        return
+    if result["rows"]:
         print_table(result)
+    if result["left"]:
+        print_rows("Left when the time was up; the same command goes on", list(result["left"][0]), result["left"])
 
 
 @app.command()
@@ -59,16 +71,22 @@ def plan(
     seeds: Seeds = 2,
     set: Overrides = None,
     row: Rows = None,
+    duration: Duration = "",
     as_json: Json = False,
 ) -> None:
-    """Show what `reproduce` would do: each step, hit or miss, and which part of its key changed."""
+    """Show what `reproduce` would do: each step, hit or miss, and which part of its key changed; with --for, how far each row
+    is, in the order in which rows are trained, and which are expected to fit."""
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.experiments.catalogue import Request
     from phrasemodels.flows.results.explain_miss import explain
     from phrasemodels.flows.run.preflight import planned
     from phrasemodels.infra.settings import Settings
 
-    made, store = planned(Request(paper, table, profile, seeds, set or [], row or []), Settings())
+    settings = Settings()
+    made, store = planned(Request(paper, table, profile, seeds, set or [], row or []), settings)
+    if duration:
+        _print_fitting(made, store, duration, settings.cpus or os.cpu_count() or 1, as_json)
+        return
     rows: list[dict[str, Any]] = []
     for step in made.steps:
         hit, why = explain(store, step)
@@ -79,6 +97,19 @@ def plan(
     for item in rows:
         print(f"{'hit ' if item['hit'] else 'MISS'}  {item['label']}" + (f"  ({item['why']})" if item["why"] else ""))
     print(f"{sum(item['hit'] for item in rows)} of {len(rows)} steps are in the store", file=sys.stderr)
+
+
+def _print_fitting(made: "Plan", store: "Store", duration: str, at_once: int, as_json: bool) -> None:
+    """Print the rows of a plan in the order of a time-boxed run, and which of them are expected to end in time."""
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.run.campaign import fitting, seconds_of, standings
+
+    rows = standings(made, store)
+    told = [row.told(fits) for row, fits in zip(rows, fitting(rows, seconds_of(duration), at_once), strict=True)]
+    if as_json:
+        print(json.dumps(told, indent=1))
+    else:
+        print_rows(f"In {duration}, {at_once} trainings side by side", list(told[0]) if told else [], told)
 
 
 @app.command()

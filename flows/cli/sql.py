@@ -12,20 +12,28 @@ from phrasemodels.flows.cli.options import Json
 app = typer.Typer()
 
 
+def _completed(incomplete: str) -> list[str]:
+    """Return the question so far with its last word completed: a view, or a column of a view."""
+    from phrasemodels.flows.results.columns import VIEWS
+
+    before, separator, word = incomplete.rpartition(" ")
+    columns = (column for view in VIEWS.values() for column in view.columns)
+    return [before + separator + name for name in sorted({*VIEWS, *columns}) if name.startswith(word.lower())]
+
+
 @app.command()
 def sql(
     question: Annotated[
         str,
-        typer.Argument(
-            help="A query of DuckDB over runs, metrics, seeds, predictions, phrases, levels, leaks, shards, lineage, verdicts, published."
-        ),
+        typer.Argument(help="A query of DuckDB; `show tables` lists the views.", autocompletion=_completed),
     ],
     to: Annotated[Path | None, typer.Option(help="Write the answer to this Parquet file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Query runs, metrics, predictions, shards and verdicts with SQL.
+    """Query runs, metrics, predictions, shards and verdicts with SQL. `show tables` lists the views, `describe verdicts` the
+    columns of one; views with a column of the same name can be joined by it, as in `runs natural join seeds`.
 
-    Example: phrasemodels sql "select system, ours, half_width, verdict from verdicts order by ours desc"
+    Example: phrasemodels sql "select system, ours, half_width, verdict from verdicts where ours is not null order by ours desc"
     """
     import pyarrow as pa
 

@@ -57,9 +57,14 @@ def gc(
 def verify(as_json: Json = False) -> None:
     """Compare every file with its digest. Exit status 1 if an artifact is damaged; `reproduce` makes it again.
 
-    With a store on object storage, also everything that is there.
+    With a store on object storage, also everything that is there. Also tells which artifacts were made on another kind of
+    processor.
     """
+    from collections import Counter
+
+    from phrasemodels.data.store.artifacts import made_elsewhere
     from phrasemodels.data.store.gc import damage
+    from phrasemodels.flows.cli.terminal import clean
 
     store = _store()
     rows = [
@@ -73,7 +78,12 @@ def verify(as_json: Json = False) -> None:
             resting = f"; verdicts depend on it: {', '.join(row['verdicts'])}" if row["verdicts"] else ""
             print(f"DAMAGED  {row['label']}  [{row['key']}]: {row['what']}{resting}")
         there = "" if store.shared is None else f" and {len(store.shared.artifacts())} in the shared storage"
-        print(f"{len(list(store.artifacts()))} artifacts{there}, {len(rows)} damaged")
+        known = list(store.artifacts())
+        print(f"{len(known)} artifacts{there}, {len(rows)} damaged")
+        for machine, count in Counter(filter(None, (made_elsewhere(a.manifest) for a in known))).items():
+            print(
+                f"{count} were made on {clean(machine)}: made again on this machine, they may differ in their last bits"
+            )
     raise typer.Exit(1 if rows else 0)
 
 

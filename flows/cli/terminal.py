@@ -32,12 +32,20 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
 
 
 def _against(row: dict[str, Any]) -> str:
-    """Return the difference from the baseline as text, with its interval and the corrected p."""
+    """Return the difference from the baseline as text, with its interval, the corrected p and a warning about two seeds; of
+    one seed nothing but the difference is known."""
     if not row["against"]:
         return ""
     test = row["against"]["differences"][row["metric"]]
+    if test["p_holm"] is None:
+        return f"{test['difference']:+.2f} (1 seed: no test)"
     p = "<.001" if test["p_holm"] < 0.001 else f"{test['p_holm']:.3f}".removeprefix("0")
-    return f"{test['difference']:+.2f} [{test['low']:+.2f}, {test['high']:+.2f}] p {p}"
+    return f"{test['difference']:+.2f} [{test['low']:+.2f}, {test['high']:+.2f}] p {p}{_few(test['seeds'])}"
+
+
+def _few(seeds: int) -> str:
+    """Return what stands beside a number of too few seeds."""
+    return "" if seeds > 2 else f" ({seeds} seed{'s' * (seeds > 1)})"
 
 
 def print_table(result: dict[str, Any]) -> None:
@@ -56,7 +64,7 @@ def print_table(result: dict[str, Any]) -> None:
                 "variant": row["variant"],
                 "metric": row["metric"],
                 "published": "–" if row["published"] is None else f"{row['published']:.2f}",
-                "ours": f"{ours['mean']:.2f}{half}",
+                "ours": f"{ours['mean']:.2f}{half}{_few(ours['n'])}",
                 "− baseline": _against(row),
                 **groups,
                 "seeds": len(row["seeds"]),

@@ -7,6 +7,7 @@ from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments import (
     across,
     counting,
+    english,
     paper_000,
     paper_000_counts,
     paper_000_tagging,
@@ -19,8 +20,8 @@ from phrasemodels.flows.experiments import (
     paper_003_syntax,
     paper_004,
 )
-from phrasemodels.flows.experiments.experiment import Experiment
-from phrasemodels.flows.experiments.overrides import CORPUS, overridden
+from phrasemodels.flows.experiments.experiment import CHANGE, Experiment, divided, file_name
+from phrasemodels.flows.experiments.overrides import overridden
 
 MOST_SEEDS = 1000
 PROFILES = ("sample", "laptop", "paper")
@@ -36,6 +37,7 @@ FILES = (
     paper_003_answering,
     paper_003_syntax,
     paper_004,
+    english,
     across,
 )
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
@@ -60,14 +62,22 @@ class Table:
     seeds: tuple[int, ...]
 
     @property
+    def changed(self) -> tuple[str, ...]:
+        """The overrides that change scores, of any row."""
+        return tuple(dict.fromkeys(text for experiment in self.experiments for text in experiment.changed))
+
+    @property
     def title(self) -> str:
+        """The paper's table, the size, and all that is not as it is defined."""
         place = f"Paper {self.paper}, Table {self.number}"
         if self.paper == across.PAPER:
             place = f"Across papers, {self.number}"
-        corpora = dict.fromkeys(
-            text for e in self.experiments for text in e.changed if text.startswith(f"{CORPUS}name=")
-        )
-        return ", ".join((place, f"profile {self.profile}", *corpora))
+        return ", ".join((place, f"profile {self.profile}", *self.changed))
+
+    @property
+    def slug(self) -> str:
+        """The name of the table's files, such as its report."""
+        return file_name(CHANGE.join((f"{self.paper}-table{self.number}-{self.profile}", *self.changed)))
 
 
 @dataclass(frozen=True)
@@ -111,8 +121,10 @@ def experiments() -> list[Experiment]:
 
 
 def experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
-    """Return an experiment by name, with overrides. ValueError: there is none of this name."""
+    """Return an experiment by name, which may hold overrides (`ROW+train.steps=2`), with further ones. ValueError: there is
+    none of this name."""
     known = {one.name: one for one in experiments()}
-    if name not in known:
-        raise ValueError(f"no experiment {name!r}: {closest(name, known)}")
-    return overridden(known[name], *overrides)
+    row, own = divided(name)
+    if row not in known:
+        raise ValueError(f"no experiment {row!r}: {closest(row, known)}")
+    return overridden(known[row], *own, *overrides)

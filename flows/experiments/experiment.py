@@ -2,13 +2,14 @@
 
 import csv
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
-from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.step import Step, digest_of
 from phrasemodels.flows.experiments.marks import Mark, caveat, marks_of, reason
 from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import leaks
@@ -69,6 +70,24 @@ class Answer:
     exact: bool = False
 
 
+CHANGE = "+"  # stands before each override in the name of a changed row
+_CHANGES = re.compile(r"\+(?=(?:recipe|model|train)\.)")
+LONGEST = 120  # characters of a file's name, before its ending
+
+
+def divided(name: str) -> tuple[str, tuple[str, ...]]:
+    """Return the row and the overrides that the name of an experiment says: `ROW+train.steps=2` has one override."""
+    row, *changes = _CHANGES.split(name)
+    return row, tuple(changes)
+
+
+def file_name(name: str) -> str:
+    """Return a name as that of a file, a folder or a registered model: without slashes; a long one is cut and gets a
+    digest."""
+    plain = re.sub(r"[^\w.,=+-]", "-", name)
+    return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 17]}-{digest_of(name)[:16]}"
+
+
 @dataclass(frozen=True)
 class TableName:
     """A result table: its paper, its name for `--table`, and the folder name that stands in experiment names."""
@@ -102,11 +121,14 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """PAPER/TABLE/PROFILE/ROW."""
-        return self.sibling(self.row)
+        """PAPER/TABLE/PROFILE/ROW of the row as it is defined; each override that changes scores follows after a `+`.
+
+        All that is made of an experiment has this name: its steps, runs, reports, registered models and folders.
+        """
+        return CHANGE.join((self.sibling(self.row), *self.changed))
 
     def sibling(self, row: str) -> str:
-        """Return the name of another row of the same table and profile."""
+        """Return the name of a row of the same table and profile, as it is defined."""
         return "/".join((self.table.paper, self.table.folder, self.profile, row))
 
     @property

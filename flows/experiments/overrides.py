@@ -1,6 +1,7 @@
 """Overrides: `train.steps=200` as a copy of an experiment with one field replaced."""
 
 import dataclasses
+import functools
 import typing
 from dataclasses import replace
 from typing import Any, get_args, get_origin
@@ -11,23 +12,20 @@ from phrasemodels.tasks.prepare.corpora import SampleCorpus
 
 PARTS = ("recipe", "model", "train")  # of an experiment can be overridden; the other fields say which row it is
 CORPUS = "recipe.corpus."
-MACHINE = ("train.workers=", "train.threads=", "train.gpus=", "train.checkpoint_every=")  # change no score
+MACHINE = ("train.workers", "train.threads", "train.gpus", "train.checkpoint_every")  # change no score
 
 
 def overridden(experiment: Experiment, *assignments: str) -> Experiment:
-    """Return the experiment with fields replaced, marked as changed unless only its placement was.
+    """Return the experiment with fields replaced; those that change scores become part of its name.
 
-    Assignments of one configuration are applied together, so that it checks their combination. With another corpus an
-    experiment answers no printed number. ValueError: a field is unknown, or a value has the wrong type or is refused.
+    Assignments of one configuration are applied together, so that it checks their combination; of one field the last
+    counts. With another corpus an experiment answers no printed number. ValueError: a field is unknown, or a value has the
+    wrong type or is refused.
     """
+    texts = dict(map(_assigned, assignments))
     tree: dict[str, Any] = {}
-    for assignment in assignments:
-        path, separator, text = assignment.partition("=")
-        if not separator:
-            raise ValueError(f"{assignment!r}: an override is written field.field=value, like train.steps=200")
+    for path, text in texts.items():
         *parents, name = path.split(".")
-        if path.split(".")[0] not in PARTS:
-            raise ValueError(f"{path!r}: only fields of {', '.join(PARTS)} can be overridden, like train.steps=200")
         branch = tree
         for parent in parents:
             branch = branch.setdefault(parent, {})
@@ -35,28 +33,35 @@ def overridden(experiment: Experiment, *assignments: str) -> Experiment:
                 raise ValueError(f"{path!r} is overridden both as a whole and in part")
         branch[name] = text
     made = _replaced(experiment, tree, "")
-    for assignment in assignments:
-        if not assignment.startswith(MACHINE) and _differs(experiment, assignment):
-            made = _marked(made, assignment)
-    return made
-
-
-def _marked(experiment: Experiment, assignment: str) -> Experiment:
-    """Return the experiment with an override among its changes; of another corpus it answers no printed number."""
-    made = replace(experiment, changed=(*experiment.changed, assignment))
-    if not assignment.startswith(CORPUS) or isinstance(made.recipe.corpus, SampleCorpus):
+    changes = dict(_assigned(assignment) for assignment in experiment.changed)
+    changes |= {
+        p: as_text(_value(made, p)) for p in texts if p not in MACHINE and _value(made, p) != _value(experiment, p)
+    }
+    made = replace(made, changed=tuple(f"{path}={text}" for path, text in sorted(changes.items())))
+    if not any(path.startswith(CORPUS) for path in changes) or isinstance(made.recipe.corpus, SampleCorpus):
         return made
     return replace(made, answers=tuple(replace(answer, cell=None) for answer in made.answers))
 
 
-def _differs(experiment: Experiment, assignment: str) -> bool:
-    """Return whether an assignment changes the value that a field has."""
-    path, _, text = assignment.partition("=")
-    *parents, name = path.split(".")
-    owner: Any = experiment
-    for parent in parents:
-        owner = getattr(owner, parent)
-    return bool(getattr(owner, name) != _parsed(text, type(owner), name, path))
+def _assigned(assignment: str) -> tuple[str, str]:
+    """Return path and text of an assignment. ValueError: it is none, or no field of PARTS."""
+    path, separator, text = assignment.partition("=")
+    if not separator:
+        raise ValueError(f"{assignment!r}: an override is written field.field=value, like train.steps=200")
+    if path.split(".")[0] not in PARTS:
+        raise ValueError(f"{path!r}: only fields of {', '.join(PARTS)} can be overridden, like train.steps=200")
+    return path, text
+
+
+def _value(experiment: Experiment, path: str) -> Any:
+    return functools.reduce(getattr, path.split("."), experiment)
+
+
+def as_text(value: Any) -> str:
+    """Return a value as an override writes it, so that equal settings have equal names: 2e-3 is 0.002."""
+    if isinstance(value, tuple):
+        return ",".join(map(as_text, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _replaced(value: Any, tree: dict[str, Any], prefix: str) -> Any:

@@ -15,7 +15,7 @@ from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import LengthEmbedding, MeanInit
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.metrics.bleu import CORPUS_BLEU
-from phrasemodels.tasks.prepare.corpora import BitextCorpus, Direction, SampleCorpus
+from phrasemodels.tasks.prepare.corpora import BitextCorpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, adjacent, no_phrases
 from phrasemodels.tasks.prepare.tokenise import join, spaces
 from phrasemodels.tasks.problems.translation.recipe import TranslationRecipe, TranslationText
@@ -169,11 +169,7 @@ def switches(profile: str) -> list[Experiment]:
     ]
     recipe = chosen.recipe
     if isinstance(recipe.corpus, BitextCorpus):
-        german = {
-            "corpus": BitextCorpus(recipe.corpus.name, Direction("de", "en")),
-            "text": replace(recipe.text, source_language="de", target_language="en"),
-        }
-        own = {**PHRASE_2.recipe, **german}
+        own = {**PHRASE_2.recipe, "corpus": BitextCorpus(recipe.corpus.name, reverse=True)}
         rows.append(replace(PHRASE_2, slug="de-en", variant="German to English", recipe=own))
     table = TableName(PAPER, "1-switches", "table1-switches")
     return experiments(table, profile, chosen, map(translator, rows), no_number)

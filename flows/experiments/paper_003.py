@@ -14,7 +14,7 @@ from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.tasks.metrics.bleu import CORPUS_BLEU
-from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, Direction, SampleCorpus
+from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
 from phrasemodels.tasks.prepare.tokenise import characters, join, letters, spaces
 from phrasemodels.tasks.problems.translation.objective import SentenceTranslationObjective
@@ -39,11 +39,9 @@ def rows_of(steps: int, rows: int, learning_rate: float, **others: Any) -> Train
     )
 
 
-def sentences(
-    corpus: Any, languages: tuple[str, str], min_count: int = 1, max_tokens: int = 0, **parts: Any
-) -> TranslationRecipe:
+def sentences(corpus: Any, min_count: int = 1, max_tokens: int = 0, **parts: Any) -> TranslationRecipe:
     """Translation with a loss of whole sentences; rows say how the source is tokenised. parts: others of the recipe."""
-    text = TranslationText(spaces, join, *languages, min_count, max_tokens)
+    text = TranslationText(spaces, join, min_count, max_tokens)
     return TranslationRecipe(
         corpus, **{"phrases": Phrases(no_phrases), "text": text, "problem": SentenceTranslationObjective(), **parts}
     )
@@ -54,14 +52,14 @@ TRANSLATION = {
     "sample": Profile(
         Size(d=48, layers=1),
         rows_of(250, 32, 1e-2, schedule=linear_decay, evaluate_every=50, checkpoint_every=250),
-        sentences(SampleCorpus(train=1500, dev=100, test=200), ("en", "de")),
+        sentences(SampleCorpus(train=1500, dev=100, test=200)),
     ),
     # In place of ASPEC: 50,000 pairs of everyday sentences, seen one and a half times. Batches of 32: in 80 s dev loss came
     # to 28 nats a sentence with them, to 31 with 64; with 128, at a rate of 2e-3, to 39.
     "laptop": Profile(
         Size(d=128, layers=1),
         rows_of(2400, 32, 5e-3, schedule=linear_decay, evaluate_every=300, checkpoint_every=600),
-        sentences(BitextCorpus("small_parallel_enja", Direction("ja", "en")), ("ja", "en"), 3, 50),
+        sentences(BitextCorpus("small_parallel_enja"), 3, 50),
     ),
     # As published: 500,000 pairs, 3907 batches an epoch, 30 epochs, halved each epoch from the first rise on. As released:
     # no <s> and </s> on the source; beams without a penalty for length, which may hold <unk>.
@@ -80,7 +78,6 @@ TRANSLATION = {
         ),
         sentences(
             Corpus("aspec_segmented"),
-            ("ja", "en"),
             11,
             50,
             phrases=Phrases(no_phrases, marks=False),

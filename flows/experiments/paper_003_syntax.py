@@ -105,7 +105,7 @@ def _entailment(
 
 def formulas(corpus: SampleCorpus) -> TransductionRecipe:
     """Prefix to infix formulas, answered greedily."""
-    text = TranslationText(spaces, join, "prefix", "infix")
+    text = TranslationText(spaces, join)
     return TransductionRecipe(corpus, Phrases(no_phrases), text, BeamSearch(1), SentenceTranslationObjective())
 
 

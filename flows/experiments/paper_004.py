@@ -15,11 +15,12 @@ from phrasemodels.layers.partitioned import Scale, by_head_width, by_model_width
 from phrasemodels.layers.scorers import Look, from_head, from_itself
 from phrasemodels.models.parser import PLAIN_SUM, RELEASED_WEIGHT, Jointly, LearnedPositions, ParserConfig
 from phrasemodels.models.parser_start import as_released
+from phrasemodels.parsing.numbers import no_pieces
 from phrasemodels.tasks.metrics.accuracy import accuracy_of
 from phrasemodels.tasks.metrics.parseval import f1_of
 from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.pieces import Pieces, no_pieces
+from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.problems.parsing.data import TreebankVocabulary
 from phrasemodels.tasks.problems.parsing.objective import ParsingObjective
 from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe

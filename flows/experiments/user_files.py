@@ -10,16 +10,13 @@ import phrasemodels.infra.environment  # noqa: F401  before transformers
 from phrasemodels.data.download.manifest import load
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.download.user_files import digests
-from phrasemodels.data.store.artifacts import sha256_of
-from phrasemodels.data.store.step import digest_of
-from phrasemodels.encoders.inputs import PretrainedConfig, load_pretrained
+from phrasemodels.encoders.inputs import PretrainedConfig, content_of, load_pretrained
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.problems.entailment.data import VectorFile
 
-READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # of a folder of an encoder
 Find = Callable[[Any, Sources], Any]  # from a part that names a file to one that has its digest
 
 
@@ -92,19 +89,8 @@ def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedCon
     folder = next((folder for folder in folders if (folder / "config.json").is_file()), None)
     if folder is None:
         return dataclasses.replace(part, offline=sources.offline)
-    name = f"{folder.name}@{_content(folder)}"
+    name = f"{folder.name}@{content_of(folder)}"
     return dataclasses.replace(part, name=name, folder=str(folder.absolute()), offline=sources.offline)
-
-
-def _content(folder: Path) -> str:
-    files = sorted(file for file in folder.iterdir() if file.suffix in READ)
-    return _digest(tuple((file, file.stat().st_mtime_ns) for file in files))
-
-
-@cache
-def _digest(files: tuple[tuple[Path, int], ...]) -> str:
-    """Digest of names and contents of files; read again when one of them changes."""
-    return digest_of({path.name: sha256_of(path) for path, _ in files})
 
 
 ENCODERS: Mapping[type, Find] = {PretrainedConfig: _encoder, Pieces: _encoder}

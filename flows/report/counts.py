@@ -11,7 +11,7 @@ def write_counts(finished: FinishedTable, page: Path | None = None) -> Path:
     """Write the page into the folder `reports` of the store, and to `page`, the page of a run; return the first path."""
     table, compared = finished.table, finished.comparison
     text = render("counts.html.jinja", table=table, rows=compared.meta["rows"], licences=compared.meta["licences"])
-    path = finished.store.root / "reports" / f"{table.paper}-table{table.number}-{table.profile}.html"
+    path = finished.store.root / "reports" / f"{table.slug}.html"
     for place in (path, page) if page else (path,):
         place.parent.mkdir(parents=True, exist_ok=True)
         write_durably(place, text)

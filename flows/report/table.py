@@ -15,7 +15,7 @@ from phrasemodels.flows.report.attention import attention_figures
 from phrasemodels.flows.report.figures import svg_of
 from phrasemodels.flows.report.plots import curves, differences, groups, intervals, lines
 from phrasemodels.flows.report.sections import paper_sections
-from phrasemodels.flows.report.templates import render, row_name
+from phrasemodels.flows.report.templates import is_sure, render, row_name
 from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.tasks.metrics.significance import seed_group
 from phrasemodels.tasks.prepare.sharded import read_shards
@@ -25,7 +25,6 @@ from phrasemodels.tasks.train.loop import history
 
 EXAMPLES = 8
 UNITS = ("%", "M", "K")
-SURE = 0.05  # largest p of a difference, corrected over the table
 
 
 def write_report(finished: FinishedTable, page: Path | None = None) -> Path:
@@ -57,7 +56,7 @@ def write_report(finished: FinishedTable, page: Path | None = None) -> Path:
         stand_in=finished.comparison.meta["stand_in"],
         verdicts=finished.comparison,
     )
-    path = finished.store.root / "reports" / f"{table.paper}-table{table.number}-{table.profile}.html"
+    path = finished.store.root / "reports" / f"{table.slug}.html"
     for place in (path, page) if page else (path,):
         place.parent.mkdir(parents=True, exist_ok=True)
         write_durably(place, text)
@@ -74,7 +73,9 @@ def conclusion(rows: list[dict[str, Any]], metric: str) -> str:
     """Return a sentence that says which rows differ from their baselines in a metric."""
     compared = [(row_name(row), row["against"]["differences"]) for row in rows if row["against"]]
     found = [(name, each[metric]) for name, each in compared if metric in each]
-    sure = [f"{name} ({one['difference']:+.2f})" for name, one in found if one["p_holm"] < SURE]
+    sure = [f"{name} ({one['difference']:+.2f})" for name, one in found if is_sure(one)]
+    if found and all(one["p_holm"] is None for _, one in found):
+        return "One seed: no test says what other seeds would do."
     return (
         f"{len(sure)} of {len(found)} rows differ from their baselines" + (": " if sure else "") + "; ".join(sure) + "."
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import jinja2
 
+SURE = 0.05  # largest p of a difference, corrected over the table
 UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -13,8 +14,8 @@ def readable(text: str) -> str:
     return UNREADABLE.sub("\ufffd", text)
 
 
-def render(template: str, **values: Any) -> str:
-    """Return a page from a template; values are escaped."""
+def templates() -> jinja2.Environment:
+    """Return the templates, with our filters; values are escaped."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("phrasemodels.flows.report", "pages"),
         autoescape=True,
@@ -23,9 +24,14 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["number"] = lambda value: "–" if value is None else f"{value:.2f}"
-    environment.filters |= {"anchor": anchor, "named": row_name}
     environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-    return readable(environment.get_template(template).render(**values))
+    environment.filters |= {"anchor": anchor, "named": row_name, "sure": is_sure}
+    return environment
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page from a template."""
+    return readable(templates().get_template(template).render(**values))
 
 
 def anchor(row: dict[str, Any]) -> str:
@@ -36,3 +42,8 @@ def anchor(row: dict[str, Any]) -> str:
 def row_name(row: dict[str, Any]) -> str:
     """Return a system with its variant."""
     return f"{row['system']} {row['variant']}".strip()
+
+
+def is_sure(found: dict[str, Any]) -> bool:
+    """Return whether a difference is not by chance; of one seed nothing is known."""
+    return found["p_holm"] is not None and found["p_holm"] < SURE

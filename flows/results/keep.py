@@ -1,7 +1,6 @@
 """Keep the results of long runs: results/NAME/result.json, and the statistics of each sentence without its text."""
 
 import json
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -15,7 +14,7 @@ from phrasemodels.data.store.step import Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
-from phrasemodels.flows.results.results import KEPT
+from phrasemodels.flows.results.commit import commit
 
 MEANS = ("train_seconds", "peak_memory_mib")  # of a training, kept as means over seeds
 SAME = ("parameters", "steps")  # of a training, equal for all seeds
@@ -45,7 +44,7 @@ def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: 
         {name: value for name, value in row.items() if name not in DERIVED} | parts[row["experiment"]]
         for row in store.run(comparison).meta["rows"]
     ]
-    result = {"title": table.title, "commit": _commit(), "note": note, "rows": rows}
+    result = {"title": table.title, "commit": commit(), "note": note, "rows": rows}
     write_durably(folder / "result.json", json.dumps(result, indent=1) + "\n")
     return folder / "result.json"
 
@@ -74,10 +73,3 @@ def _training(folder: Path, experiment: Experiment, seeds: list[tuple[int, Artif
         "licences": score.manifest["meta"]["licences"],
         "sentences": files,
     }
-
-
-def _commit() -> str:
-    """Return the commit of the code, marked `-dirty` if files were changed since."""
-    command = ["git", "-C", str(KEPT.parent), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"

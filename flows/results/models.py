@@ -19,7 +19,7 @@ from phrasemodels.data.store.step import Step, jsonable
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.catalogue import experiments
-from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.experiments.experiment import Experiment, divided
 from phrasemodels.flows.results.earlier_names import PRESENT_NAME
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.tasks.prepare.user_text import user_texts
@@ -169,8 +169,14 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
     lineage = Lineage(store)
     if best := champion(lineage, what):
         return best
-    if what in {experiment.name for experiment in experiments()}:
-        raise ValueError(f"{what} is not trained here (store {store.root}): phrasemodels train {what} --local")
+    row, changes = divided(what)
+    if row in {experiment.name for experiment in experiments()}:
+        sets = "".join(f" --set {change}" for change in changes)
+        others = dict.fromkeys(name for name in named(lineage) if divided(name)[0] == row and name != what)
+        near = f"; trained here with other settings: {', '.join(others)}" if others else ""
+        raise ValueError(
+            f"{what} is not trained here (store {store.root}): phrasemodels train {row} --local{sets}{near}"
+        )
     artifact = lineage.find(what, run_ids)
     trained = [a for _, _, a, _ in lineage.back(artifact) if isinstance(a, Artifact) and a.manifest["step"] == "train"]
     if not trained:
@@ -181,11 +187,26 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
 
 
 def champion(lineage: Lineage, experiment: str) -> Model | None:
-    """Return the model of an experiment with the lowest dev loss, among trainings with the settings and data of the newest."""
-    trained = [a for a in lineage.artifacts.values() if a.manifest["step"] in TRAININGS]
-    own = [a for a in trained if a.about.get("experiment") == experiment]
-    newest = [a for a in own if setting(a) == setting(own[-1])]
+    """Return the model of an experiment with the lowest dev loss, among its trainings with the settings and data that its
+    name says: a row's own name never means a model with overrides or of another corpus."""
+    from phrasemodels.data.download.mirrors import Sources
+    from phrasemodels.flows.results.as_defined import as_defined
+    from phrasemodels.infra.settings import Settings
+
+    settings, own = Settings(), named(lineage).get(experiment, [])
+    sources = Sources(settings.mirrors, settings.offline, settings.private)
+    defined = [artifact for artifact in own if as_defined(artifact, lineage.artifacts, sources)]
+    newest = [artifact for artifact in defined if setting(artifact) == setting(defined[-1])]
     return stored(lineage, best_of(newest)) if newest else None
+
+
+def named(lineage: Lineage) -> dict[str, list[Artifact]]:
+    """Return all trainings in the store, oldest first, by the name of their experiment."""
+    found: dict[str, list[Artifact]] = {}
+    for artifact in lineage.artifacts.values():
+        if artifact.manifest["step"] in TRAININGS and "experiment" in artifact.about:
+            found.setdefault(str(artifact.about["experiment"]), []).append(artifact)
+    return found
 
 
 def best_of(trained: Sequence[Artifact]) -> Artifact:

@@ -11,7 +11,7 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import PROFILES, experiments
-from phrasemodels.flows.experiments.experiment import Answer, Experiment
+from phrasemodels.flows.experiments.experiment import Answer, Experiment, divided
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite
@@ -56,7 +56,7 @@ def _by_name() -> dict[str, Experiment]:
 
 def _answer(row: Mapping[str, Any]) -> tuple[Experiment, Answer] | None:
     """Return the experiment, with its overrides, and the answer of a row, if they still exist."""
-    if (known := _by_name().get(row["experiment"])) is None:
+    if (known := _by_name().get(divided(row["experiment"])[0])) is None:
         return None
     try:
         experiment = overridden(known, *row.get("changed", ()))
@@ -80,7 +80,8 @@ def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]
         for row in artifact.meta["rows"]:
             if (answer := _answer(row)) is not None:
                 runs = [{"seed": seed, **_run(artifacts, artifact, row, seed, run_ids)} for seed in row["seeds"]]
-                yield Result(key, artifact.meta["title"], *answer, row, runs, artifact.manifest["finished"])
+                made = {**row, "experiment": answer[0].name}
+                yield Result(key, artifact.meta["title"], *answer, made, runs, artifact.manifest["finished"])
 
 
 def _run(
@@ -103,6 +104,14 @@ def kept_results(folder: Path = KEPT) -> Iterator[Result]:
         yield from _kept(path, path.stat().st_mtime_ns)
 
 
+def kept_values(folder: Path = KEPT) -> Iterator[tuple[str, Mapping[str, list[float]]]]:
+    """Yield the experiment and the values by seed, by metric, of each row of kept results, without its tests."""
+    for path in sorted(folder.glob("*/result.json")):
+        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+            if (answer := _answer(row)) is not None:
+                yield answer[0].name, row["values"]
+
+
 @cache
 def _kept(path: Path, changed: int) -> list[Result]:
     """Return the rows of a kept result; changed: the time of its last change, since resampling takes seconds."""
@@ -110,10 +119,11 @@ def _kept(path: Path, changed: int) -> list[Result]:
     rows, known = [], []
     for row in result["rows"]:
         if (answer := _answer(row)) is not None:
-            rows.append({**row, "metric": answer[1].metric, "intervals": _intervals(row["values"])})
+            own = {"experiment": answer[0].name, "metric": answer[1].metric, "intervals": _intervals(row["values"])}
+            rows.append({**row, **own})
             known.append(answer)
     tested = [
-        _tested(path.parent, row, answer, experiment.sibling(experiment.baseline) if experiment.baseline else "")
+        _tested(path.parent, row, answer, next((e.name for e, _ in known if e.row == experiment.baseline), ""))
         for row, (experiment, answer) in zip(rows, known, strict=True)
     ]
     results = []

@@ -58,7 +58,7 @@ def _line(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
     line: dict[str, Any] = {name: row[name] for name in COLUMNS}
     line |= {"printed": row["value"], "published": float(row["value"]), "stdev": row["stdev"], "notes": row["notes"]}
     line |= {"ours": None, "half_width": None, "seeds": 0, "runs": [], "exact": False, "values": [], "caveat": ""}
-    line |= dict.fromkeys(("source", "title", "experiment"), "")
+    line |= dict.fromkeys(("source", "title", "experiment", "measured"), "")
     best = max((r for r in results if answers(r.answer.cell, same)), key=lambda r: r.worth, default=None)
     if best is not None:
         return line | _answered(row["value"], best)
@@ -84,6 +84,7 @@ def _answered(printed: str, best: Result) -> dict[str, Any]:
         "source": best.source,
         "title": best.title,
         "experiment": best.experiment.name,
+        "measured": metric,
         "runs": best.runs,
         "exact": exact,
         "values": values,

@@ -1,5 +1,6 @@
 """The flow `everything`: one table after another, for schedules; a table that fails does not stop the others."""
 
+import time
 from typing import Any
 
 from prefect import flow, runtime
@@ -11,7 +12,7 @@ from phrasemodels.flows.experiments.catalogue import COUNTED, TABLES
 from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.results.stores import open_store
 from phrasemodels.flows.run.attempts import recorded, write
-from phrasemodels.flows.run.reproduce import reproduce
+from phrasemodels.flows.run.reproduce import end_of, reproduce
 from phrasemodels.infra.services import services
 from phrasemodels.infra.settings import Settings
 
@@ -23,13 +24,15 @@ def everything(
     seeds: int = 2,
     set: list[str] | None = None,
     tables: list[str] | None = None,
+    duration: str = "",
 ) -> dict[str, Any]:
     """Run every table of some papers, or of all, with a report for each and a page that links to them. The run fails at
     the end if one of the tables failed.
 
     papers: like ["000"]. set: overrides of every experiment, like ["train.steps=200"]. tables: only these tables, like
-    ["1"].
+    ["1"]. duration: stop the trainings after this time, like "3h"; the next run goes on.
     """
+    until = end_of(duration)
     wanted, run, settings = chosen(papers or [], tables or []), str(runtime.flow_run.id), Settings()
     outcomes: dict[str, dict[str, str]] = {}  # report, run and error of each table
     title = f"{len(wanted)} of {len(TABLES)} tables, profile {profile}"
@@ -38,7 +41,8 @@ def everything(
         for paper, number in wanted:
             outcome = outcomes[f"paper {paper}, table {number}"] = {}
             try:
-                state = reproduce(paper=paper, table=number, profile=profile, seeds=seeds, set=set, return_state=True)
+                left = f"{max(1, round(until - time.time()))}s" if duration else ""
+                state = reproduce(paper, number, profile, seeds, set, duration=left, return_state=True)
                 if page_of(store, part := str(state.state_details.flow_run_id)).exists():  # it was not refused at once
                     outcome["run"] = part
                 outcome["report"] = state.result()["report"]

@@ -1,16 +1,18 @@
 """Execution: where each step of a plan runs, and how a training gets to its workers."""
 
 import contextlib
+import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Executor, Step, call_here
+from phrasemodels.data.store.step import Executor, OutOfTimeError, Step, call_here
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.experiment import Pipeline
+from phrasemodels.flows.experiments.experiment import Pipeline, file_name
 from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.flows.run.nodes import NodeLaunch, NodeMap, run_on_node
 from phrasemodels.flows.run.plan import Plan
@@ -27,7 +29,8 @@ from phrasemodels.tasks.train.loop import history, train
 class Execution:
     """Runs the steps of a plan.
 
-    shards: for each step under way, by key, the numbers of its finished and of its started shards.
+    shards: for each step under way, by key, the numbers of its finished and of its started shards. until: the time (seconds
+    since 1970) after which no training begins or goes on.
     """
 
     plan: Plan
@@ -36,12 +39,16 @@ class Execution:
     settings: Settings
     sources: Sources
     shards: dict[str, tuple[int, int]] = field(default_factory=dict)
+    until: float = math.inf
 
     @classmethod
-    def of(cls, plan: Plan, store: Store, settings: Settings, attempt: str = "") -> "Execution":
+    def of(
+        cls, plan: Plan, store: Store, settings: Settings, attempt: str = "", until: float = math.inf
+    ) -> "Execution":
         """Return the execution of a plan, recorded in the MLflow of the settings; attempt: the id of the Prefect run."""
         tracker = Tracker(settings.tracking_uri, settings.artifact_location)
-        return cls(plan, store, Record(plan, store, tracker, attempt), settings, sources_of(settings))
+        record = Record(plan, store, tracker, attempt)
+        return cls(plan, store, record, settings, sources_of(settings), until=until)
 
     def run(self, step: Step) -> Artifact:
         """Run one step where it belongs.
@@ -53,7 +60,7 @@ class Execution:
         if pipeline is not None and step.make is train:
             return self._train(step, pipeline)
         if step.make is train or (pipeline is not None and not step.fans_out):
-            artifact = self.store.find(step) or self._on_ray(step, Executor())
+            artifact = self.store.find(step) or self._on_ray(step, Executor(until=self.until))
         else:
             artifact = self.store.run(step, Executor(map=self._map(step), sources=self.sources))
         if pipeline is not None and pipeline.trains and step.key == pipeline.scored.key:
@@ -61,7 +68,9 @@ class Execution:
         return artifact
 
     def _train(self, step: Step, pipeline: Pipeline) -> Artifact:
-        """Find or run a training, recorded in MLflow."""
+        """Find or run a training, recorded in MLflow. OutOfTimeError: there is no time left to begin it, or it was stopped."""
+        if time.time() >= self.until and not self.store.find(step, verify=False):
+            raise OutOfTimeError("there was no time left to begin it")
         with self.record.training(pipeline) as report:
             artifact = self.store.find(step) or self.launch_training(step, pipeline, report)
             report(history(artifact))
@@ -81,7 +90,7 @@ class Execution:
         launch: Callable[..., None] = group or call_here
         if self.store.shared is not None:
             launch = NodeLaunch(launch, self.store, self.settings.cache_bytes)
-        executor = Executor(launch=launch, report=report)
+        executor = Executor(launch=launch, report=report, until=self.until)
         if group is None:
             return self._on_ray(step, executor)
         group.check()
@@ -98,7 +107,7 @@ class Execution:
         asks = self.settings.workers or config.workers or config.threads > 1 or config.gpus
         if not asks and experiment.profile != "paper" and pipeline is not self.plan.pipelines[0]:
             return None
-        name = f"{pipeline.trained.key[:12]}-{experiment.name.replace('/', '-')}-s{pipeline.seed}"
+        name = f"{pipeline.trained.key[:12]}-{file_name(experiment.name)}-s{pipeline.seed}"
         workers = self.settings.workers or max(1, config.workers)
         return TorchTrainerLaunch(name, workers, config.threads, config.gpus)
 
@@ -107,6 +116,15 @@ class Execution:
         for pipeline in (p for p in self.plan.pipelines if p.trains):
             if (group := self.workers_of(pipeline)) and not self.store.find(pipeline.trained, verify=False):
                 group.check()
+
+    def without(self, left: set[str]) -> "Execution":
+        """Return the execution of the rows that need none of these steps."""
+        if not left:
+            return self
+        rows = {p.experiment.name for p in self.plan.pipelines if p.scored.key in left}
+        kept = tuple(e for e in self.plan.table.experiments if e.name not in rows)
+        plan = Plan(replace(self.plan.table, experiments=kept))
+        return replace(self, plan=plan, record=replace(self.record, plan=plan))
 
     def finished(self) -> FinishedTable:
         """Return the table with its results. Every step of the plan must have run."""

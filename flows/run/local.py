@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, Job, digest_of, with_dependencies
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
+from phrasemodels.flows.experiments.experiment import Experiment, Pipeline, file_name
 from phrasemodels.tasks.problems.recipe import Stage
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _on_ray_train(store: Store, pipeline: Pipeline, executor: Executor, settings
     start_ray(settings)
     try:
         config = pipeline.experiment.train
-        name = f"{pipeline.trained.key[:12]}-{pipeline.experiment.name.replace('/', '-')}-s{pipeline.seed}"
+        name = f"{pipeline.trained.key[:12]}-{file_name(pipeline.experiment.name)}-s{pipeline.seed}"
         group = TorchTrainerLaunch(name, settings.workers or max(1, config.workers), config.threads, config.gpus)
         group.check()
         for step in pipeline.trained.inputs.values():
@@ -110,7 +110,7 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
         **{k: v for k, v in known["model"].meta.items() if k != "shards"},
         "scores": known["scores"].meta["scores"],
     }
-    file = out / f"{experiment.name.replace('/', '-')}-s{seed}.json"
+    file = out / f"{file_name(experiment.name)}-s{seed}.json"
     file.write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result
 

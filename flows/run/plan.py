@@ -23,7 +23,7 @@ class Plan:
     @cached_property
     def comparison(self) -> Step:
         """The last step: the table compared with the paper."""
-        rows = tuple(row for experiment in self.table.experiments for row in _rows(experiment))
+        rows = tuple(row for experiment in self.table.experiments for row in self._rows(experiment))
         inputs = {f"{p.experiment.name} seed {p.seed}": p.scored for p in self.pipelines}
         return Step(compare, self.table.title, CompareSettings(self.table.title, rows, self.table.seeds), inputs)
 
@@ -38,21 +38,20 @@ class Plan:
         """The pipeline that each step of a model belongs to, by key; steps that prepare data have none."""
         return {step.key: pipeline for pipeline in self.pipelines for step in pipeline.stages.values()}
 
-
-def _rows(experiment: Experiment) -> list[RowSettings]:
-    return [
-        RowSettings(
-            experiment.name,
-            experiment.system,
-            experiment.variant,
-            answer.cell.printed if answer.cell else "",
-            answer.metric,
-            experiment.reason_not(answer),
-            answer.statistic,
-            experiment.sibling(experiment.baseline) if experiment.baseline else "",
-            experiment.changed,
-            answer.exact,
-            experiment.caveat if answer.cell and not answer.exact else "",
-        )
-        for answer in experiment.answers
-    ]
+    def _rows(self, experiment: Experiment) -> list[RowSettings]:
+        return [
+            RowSettings(
+                experiment.name,
+                experiment.system,
+                experiment.variant,
+                answer.cell.printed if answer.cell else "",
+                answer.metric,
+                experiment.reason_not(answer),
+                answer.statistic,
+                next((e.name for e in self.table.experiments if e.row == experiment.baseline), ""),
+                experiment.changed,
+                answer.exact,
+                experiment.caveat if answer.cell and not answer.exact else "",
+            )
+            for answer in experiment.answers
+        ]

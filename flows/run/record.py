@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
-from phrasemodels.data.store.step import digest_of
+from phrasemodels.data.store.step import OutOfTimeError, Step, digest_of
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.experiment import Pipeline
+from phrasemodels.flows.experiments.experiment import Pipeline, file_name
+from phrasemodels.flows.results.commit import commit
 from phrasemodels.flows.run.plan import Plan
-from phrasemodels.infra.registry import register
+from phrasemodels.infra.registry import DEV_LOSS, SETTING, register
 from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, flatten
 from phrasemodels.tasks.train.loop import history
 
@@ -34,7 +35,7 @@ class Record:
     def table_run(self) -> str:
         """The id of the MLflow run of the table, in the experiment of its problem and corpus."""
         key = digest_of([self.plan.table.title, [p.scored.key for p in self.plan.pipelines]])
-        tags = {"phrasemodels.kind": "table", ATTEMPT: self.attempt}
+        tags = {"phrasemodels.kind": "table", ATTEMPT: self.attempt, **_code()}
         return self.tracker.open_run(self.plan.table.experiments[0].recipe.name, self.plan.table.title, key, tags)
 
     def training_run(self, pipeline: Pipeline) -> str:
@@ -44,6 +45,7 @@ class Record:
             "mlflow.parentRunId": self.table_run,
             "phrasemodels.kind": "training",
             ATTEMPT: self.attempt,
+            **_code(),
             "paper": e.paper,
             "system": f"{e.system} {e.variant}",
             "corpus": e.recipe.corpus.name,
@@ -62,7 +64,8 @@ class Record:
         try:
             yield StepMetrics(self.tracker, run_id, self.attempt)
         except BaseException as error:
-            self.tracker.fail(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
+            stopped = isinstance(error, OutOfTimeError) or not isinstance(error, Exception)
+            self.tracker.fail(run_id, "KILLED" if stopped else "FAILED")
             raise
 
     def finish(self, pipeline: Pipeline, scored: Artifact) -> None:
@@ -75,6 +78,7 @@ class Record:
         metrics |= {name: float(trained.meta[name]) for name in FINAL}
         tags = {
             "test_set": digest_of([s["content"] for s in scored.meta["test_set"]]),
+            "data": self._data(pipeline),
             "score": scored.key,
             "licences": ", ".join(scored.meta["licences"]),
             "workers": " then ".join(map(str, trained.meta["workers"])),
@@ -90,6 +94,10 @@ class Record:
             StepMetrics(self.tracker, run_id, self.attempt)(history(trained))  # if another attempt had the run before
             self.tracker.finish(run_id, metrics, files, tags)
 
+    def stop(self) -> None:
+        """Mark the run of a table whose time was up before all rows were done; the next run opens it again."""
+        self.tracker.fail(self.table_run, "KILLED")
+
     def close(self, comparison: Artifact, report: Path) -> None:
         """End the run of the table with its means, verdicts and report, and register the best model of each row."""
         short = {e.name: e.row for e in self.plan.table.experiments}
@@ -101,9 +109,15 @@ class Record:
         self.tracker.finish(self.table_run, metrics, files, {"verdicts": comparison.key})
         self._register()
 
+    def _data(self, pipeline: Pipeline) -> str:
+        """Return the digest of the records that a model was trained on, whatever was made of them."""
+        train = pipeline.trained.inputs["train"]
+        artifact = self.store.find(train, verify=False) if isinstance(train, Step) else None
+        return digest_of([shard["content"] for shard in artifact.meta["shards"]]) if artifact else ""
+
     def _register(self) -> None:
         """Register the best seed of each row, if models of its problem can answer single inputs."""
-        from phrasemodels.flows.results.lineage import Lineage
+        from phrasemodels.flows.results.lineage import Lineage, setting
         from phrasemodels.flows.results.models import best_of, stored
 
         lineage, runs = Lineage(self.store), self.tracker.keys()
@@ -112,9 +126,18 @@ class Record:
                 continue
             own = [p for p in self.plan.pipelines if p.experiment == experiment]
             model = stored(lineage, best_of([a for p in own if (a := self.store.find(p.trained))]))
-            tags = {KEY: model.weights.key, "licences": ", ".join(model.weights.meta["licences"])}
+            tags = {
+                KEY: model.weights.key,
+                SETTING: digest_of(setting(model.weights)),
+                DEV_LOSS: repr(float(model.weights.meta["dev_loss"])),
+                "experiment": experiment.name,
+                "licences": ", ".join(model.weights.meta["licences"]),
+                **_code(),
+            }
             with tempfile.TemporaryDirectory() as folder:
                 exported = model.export(Path(folder) / "exported")
-                register(
-                    self.tracker, experiment.name.replace("/", "-"), exported, SERVED, runs[model.weights.key], tags
-                )
+                register(self.tracker, file_name(experiment.name), exported, SERVED, runs[model.weights.key], tags)
+
+
+def _code() -> dict[str, str]:
+    return {"commit": commit(), "mlflow.source.git.commit": commit()}

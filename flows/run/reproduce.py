@@ -1,9 +1,11 @@
 """The flow `reproduce`: every step of a table as a Prefect task, then the comparison with the paper and a report."""
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from prefect import flow, runtime, task
@@ -13,12 +15,14 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
 from phrasemodels.data.store.artifacts import write_durably
+from phrasemodels.data.store.step import OutOfTimeError, Step, digest_of
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.experiments.catalogue import Request, Table
 from phrasemodels.flows.report.counts import write_counts
 from phrasemodels.flows.report.table import write_report
 from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.run.attempts import attempt
+from phrasemodels.flows.run.campaign import in_order, seconds_of, standings
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.preflight import planned
@@ -42,66 +46,110 @@ def reproduce(
     seeds: int = 2,
     set: list[str] | None = None,
     rows: list[str] | None = None,
+    duration: str = "",
 ) -> dict[str, Any]:
     """Run a table of a paper from raw corpora to verdicts.
 
     paper, table: which numbers to reproduce. profile: sample, laptop or paper. seeds: how many of each row.
-    set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"].
+    set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"]. duration: stop
+    the trainings after this time, like "3h", with all that they have done kept for the next run. Empty: run to the end.
     """
-    settings = Settings()
+    settings, until = Settings(), end_of(duration)
     request = Request(paper, table, profile, seeds, set or [], rows or [])
-    return run_table(request, *planned(request, settings), settings)
+    return run_table(request, *planned(request, settings), settings, until)
 
 
-def reproduce_plan(request: Request, plan: Plan, store: Store, settings: Settings) -> dict[str, Any]:
+def end_of(duration: str) -> float:
+    """Return when a duration that begins now ends (seconds since 1970); infinity if it is empty."""
+    return time.time() + seconds_of(duration) if duration else math.inf
+
+
+def reproduce_plan(
+    request: Request, plan: Plan, store: Store, settings: Settings, until: float = math.inf
+) -> dict[str, Any]:
     """Run a plan that has been made already as a flow run of `reproduce`, for the command line."""
 
     @flow(**OPTIONS)
     def run(paper: str, table: str, profile: str, seeds: int, set: list[str], rows: list[str]) -> dict[str, Any]:
-        return run_table(request, plan, store, settings)
+        return run_table(request, plan, store, settings, until)
 
     return run(**asdict(request))
 
 
-def run_table(request: Request, plan: Plan, store: Store, settings: Settings) -> dict[str, Any]:
-    """Inside a flow run: run all steps of a plan, write the report, and return what the command prints."""
+def run_table(
+    request: Request, plan: Plan, store: Store, settings: Settings, until: float = math.inf
+) -> dict[str, Any]:
+    """Inside a flow run: run all steps of a plan, write the report, and return what the command prints.
+
+    until: when trainings stop (seconds since 1970). Rows that are not done by then are listed with how far they are; only
+    the others are compared and reported.
+    """
     started = time.monotonic()
-    execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""))
+    execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""), until)
     record = execution.record
     asked = runtime.flow_run.parameters
     with services(settings), attempt(record, settings, asked) as entry, Watch(execution) as watch:
         ready = time.monotonic() - started
         execution.check()
-        run_steps(execution, watch)
-        finished = execution.finished()
-        write = write_report if finished.outcomes else write_counts
-        report = write(finished, page_of(store, record.attempt) if record.attempt else None)
-        entry |= {"verdicts": finished.comparison.key, "stages": watch.stages()}
-        record.close(finished.comparison, report)
-        rows = finished.comparison.meta["rows"]
-        name = f"verdicts-{request.paper}-table{request.table}-{request.profile}"
-        create_table_artifact(key=name, table=[_flat(row) for row in rows])
+        left = run_steps(execution, watch)
+        entry["stages"] = watch.stages()
+        if left:
+            entry["left"] = [row.told() for row in standings(plan, store) if row.left]
+            record.stop()
+        done = execution.without(left)
+        made: dict[str, Any] = {"rows": [], "leaks": {}, "report": ""}
+        if done.plan.table.experiments:
+            made = _published(done, entry)
     result = {
         "title": plan.table.title,
-        "rows": rows,
-        "leaks": finished.leaks,
-        "report": str(report),
+        **made,
+        "left": entry.get("left", []),
         "stages": watch.stages(),
         "seconds": round(time.monotonic() - started, 1),
         "services_seconds": round(ready, 1),
     }
-    write_durably(report.with_suffix(".json"), json.dumps(result, indent=1))
+    if made["report"]:
+        write_durably(Path(made["report"]).with_suffix(".json"), json.dumps(result, indent=1))
     return result
 
 
-def run_steps(execution: Execution, watch: Watch) -> None:
-    """Submit every step as a Prefect task after the steps that it depends on; raise the first failure."""
-    steps = {step.key: step for step in execution.plan.steps}
+def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
+    """Write the report of rows that are done, record them in MLflow and Prefect, and return what is printed of them.
+
+    entry: the record of the run. Its page is the report, unless rows are left.
+    """
+    finished, record = execution.finished(), execution.record
+    write = write_report if finished.outcomes else write_counts
+    page = page_of(execution.store, record.attempt) if record.attempt and "left" not in entry else None
+    report = write(finished, page)
+    if "left" not in entry:
+        entry["verdicts"] = finished.comparison.key
+    record.close(finished.comparison, report)
+    rows = finished.comparison.meta["rows"]
+    create_table_artifact(key=_artifact_key(execution.plan.table), table=[_flat(row) for row in rows])
+    return {"rows": rows, "leaks": finished.leaks, "report": str(report)}
+
+
+def run_steps(execution: Execution, watch: Watch) -> set[str]:
+    """Submit every step as a Prefect task after the steps that it depends on; raise the first failure.
+
+    Return the keys of steps that are left since the time was up: trainings that stopped or had not begun, and what depends
+    on them.
+    """
+    order = in_order(execution.plan, standings(execution.plan, execution.store))
+    steps = {step.key: step for step in (execution.plan.steps if math.isinf(execution.until) else order)}
+    left: set[str] = set()
 
     @task(task_run_name="{label}", cache_policy=NO_CACHE, persist_result=False)
     def run_step(key: str, label: str) -> None:
         with watch.step(steps[key]):
-            execution.run(steps[key])
+            if left.intersection(step.key for step in steps[key].inputs.values() if isinstance(step, Step)):
+                left.add(key)
+                return
+            try:
+                execution.run(steps[key])
+            except OutOfTimeError:
+                left.add(key)
 
     submit: Callable[..., Any] = run_step.submit
     futures: dict[str, Any] = {}
@@ -116,11 +164,18 @@ def run_steps(execution: Execution, watch: Watch) -> None:
             raise
     if failures:
         failures[0].result()
+    return left
 
 
 def _failed(future: Any) -> bool:
     future.wait()
     return bool(future.state.is_failed() or future.state.is_crashed())
+
+
+def _artifact_key(table: Table) -> str:
+    """Return the key of a table's verdicts in Prefect, which may have only small letters, digits and dashes."""
+    changed = (digest_of(table.changed)[:16],) if table.changed else ()
+    return "-".join(("verdicts", table.paper, f"table{table.number}", table.profile, *changed))
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,12 @@ Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), U different 
 P word pieces, d width.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -14,6 +18,8 @@ from torch import Tensor, nn
 from phrasemodels.layers import checks
 from phrasemodels.layers.ids import UNKNOWN
 from phrasemodels.layers.partitioned import SharedDropout
+
+READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # of the folder of a pretrained encoder
 
 
 @dataclass(frozen=True)
@@ -207,7 +213,8 @@ class PretrainedInput(nn.Module):
 def load_pretrained(part: str, name: str, folder: str = "", offline: bool = False, **options: Any) -> Any:
     """Load the AutoModel, AutoTokenizer or AutoConfig of an encoder, without running code that comes with it.
 
-    name, folder, offline: as in PretrainedConfig. ValueError: transformers is not installed, or the encoder cannot be found or read.
+    name, folder, offline: as in PretrainedConfig. ValueError: transformers is not installed, the encoder cannot be found or
+    read, or its folder has another content than its name says.
     """
     try:
         import transformers
@@ -217,13 +224,34 @@ def load_pretrained(part: str, name: str, folder: str = "", offline: bool = Fals
         ) from error
     try:
         load = getattr(transformers, part).from_pretrained
-        return load(folder or name, trust_remote_code=False, local_files_only=offline, **options)
+        loaded = load(folder or name, trust_remote_code=False, local_files_only=offline, **options)
     except Exception as error:  # transformers has no common type for files that are missing, damaged or code
         reason = (str(error).splitlines() or [repr(error)])[0]
         raise ValueError(
             f"{name}: {reason.rstrip('.')}; put its folder, as transformers saves it and without code of its own, into the "
             "folder that PHRASEMODELS_SUPPLIED names"
         ) from error
+    if folder and "@" in name and content_of(Path(folder)) != name.rpartition("@")[2]:
+        raise ValueError(f"{folder}: its files are not those of {name}; put those there again, or start a new run")
+    return loaded
+
+
+def content_of(folder: Path) -> str:
+    """Return the digest of the names and contents of the files that transformers reads from the folder of an encoder."""
+    files = sorted(file for file in folder.iterdir() if file.suffix in READ)
+    return _digest(tuple((file, file.stat().st_mtime_ns) for file in files))
+
+
+@cache
+def _digest(files: tuple[tuple[Path, int], ...]) -> str:
+    """Digest of names and contents of files; read again when one of them changes."""
+    contents = {}
+    for path, _ in files:
+        with path.open("rb") as file:
+            contents[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256(
+        json.dumps(contents, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def _replace_by_unknown(ids: Tensor, share: float) -> Tensor:

@@ -157,4 +157,6 @@ class RelationScorer(nn.Module):
         """posts (B, n+1, D), heads (B, n+1), look = from_head or from_itself -> scores (B, n+1, relations)."""
         head, dependent = self.pairs(posts)
         head, dependent = (F.pad(x, (0, 1), value=1.0) for x in (look(head, heads), dependent))
-        return torch.einsum("bnh,khd,bnd->bnk", head, self.weight, dependent)
+        ways = head.flatten(0, 1) @ self.weight.transpose(0, 1).flatten(1)  # one product; einsum takes twice as long
+        scores = ways.unflatten(1, (len(self.weight), -1)) @ dependent.flatten(0, 1)[..., None]
+        return scores[..., 0].unflatten(0, head.shape[:2])

@@ -228,8 +228,17 @@ class JointParser(nn.Module):
         """Return max(0, max_T [s(T) + Δ(T)] − s(T*)), (B,), where Δ is the number of spans with another than the gold label.
 
         posts (B, n+1, D), lengths (B), gold cells (B, m, 3). All spans are scored to find the best tree, but only its spans
-        and the gold spans get a gradient.
+        and the gold spans get a gradient. A sentence without gold cells has no tree to learn: its margin is 0.
         """
+        has_tree = (gold[..., 0] >= 0).any(1)
+        margins = posts.new_zeros(len(posts))
+        if has_tree.any():
+            margins = margins.masked_scatter(
+                has_tree, self._margin(posts[has_tree], lengths[has_tree], gold[has_tree]).to(margins.dtype)
+            )
+        return margins
+
+    def _margin(self, posts: Tensor, lengths: Tensor, gold: Tensor) -> Tensor:
         with torch.no_grad():
             labels = self.labels(posts, lengths).float()
             truth = torch.zeros(labels.shape[:3], dtype=torch.int64, device=labels.device)

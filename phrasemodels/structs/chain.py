@@ -3,11 +3,13 @@
 Shapes: B sequences, T positions, C tags. Arguments of every function:
     unary     (B, T, C) scores of tags
     pairwise  (C, C) scores of transitions [from, to], the same at all positions, or (B, T-1, C, C)
-    lengths   (B,) integers in 1..T; None: all are T
+    lengths   (B,) integers in 0..T, a tensor or a list; None: all are T
 
 A score of -inf forbids a tag or a transition. If a score of a sequence is NaN or +inf, its log Z, marginals and gradients
 are NaN, and its tags are undefined. Scores in the padding are not read. Add the scores of a start or an end to the first or
-last unary scores. Time and memory of the reference are O(B·T·C²). ValueError: wrong shapes or lengths.
+last unary scores.
+An empty sequence has one structure, the empty one: log Z, entropy and score are 0.
+Time and memory of the reference are O(B·T·C²). ValueError: wrong shapes or lengths.
 """
 
 from functools import partial
@@ -16,40 +18,45 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
+from phrasemodels.structs.inference import Lengths, eager
 from phrasemodels.structs.kernels import chain as kernel
 from phrasemodels.structs.kernels import entropies, kbest, sampling, viterbi
 from phrasemodels.structs.semiring import Log
 
 
-def log_partition(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
+@eager
+def log_partition(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
     """Return log Z, (B,)."""
     inside, scores = _prepare(unary, pairwise, lengths)
-    if kernels.usable(unary, pairwise):
+    if kernels.usable(inside.lengths, unary, pairwise):
         reference = partial(log_partition, lengths=lengths)
         return kernel.LogPartition.apply(reference, unary, pairwise, inside.lengths)
     return inference.log_partition(inside, *scores)
 
 
-def marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
+@eager
+def marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
     """Return p(z_t = c), (B, T, C); 0 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
-    if kernels.usable(unary, pairwise):
+    if kernels.usable(inside.lengths, unary, pairwise):
         return kernel.Marginals.apply(partial(marginals, lengths=lengths), unary, pairwise, inside.lengths)
     return inference.marginals(inside, *scores)[0]
 
 
-def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
+@eager
+def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
     """Return p(z_t = c, z_t+1 = d), (B, T-1, C, C); 0 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
-    if unary.shape[1] > 1 and kernels.usable(unary, pairwise):
+    if unary.shape[1] > 1 and kernels.usable(inside.lengths, unary, pairwise):
         return kernel.PairMarginals.apply(partial(pair_marginals, lengths=lengths), unary, pairwise, inside.lengths)
     return inference.marginals(inside, *scores)[1]
 
 
-def argmax(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+@eager
+def argmax(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return the score (B,), differentiable, and the tags (B, T) of a best sequence; tags are -1 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
-    found = viterbi.argmax(unary, pairwise, inside.lengths) if kernels.usable(unary, pairwise) else None
+    found = viterbi.argmax(unary, pairwise, inside.lengths) if kernels.usable(inside.lengths, unary, pairwise) else None
     if found is not None:
         return kernels.with_gradient(found[0], partial(score_tags, tags=found[1]), unary, pairwise), found[1]
     best, (parts, pairs) = inference.argmax(inside, *scores)
@@ -57,34 +64,37 @@ def argmax(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> tu
     return score.masked_fill(best == -torch.inf, -torch.inf), _tags(parts)
 
 
-def topk(unary: Tensor, pairwise: Tensor, k: int, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+@eager
+def topk(unary: Tensor, pairwise: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return the scores (k, B), differentiable, and the tags (k, B, T) of the k best sequences, best first.
 
     Where there are fewer sequences that are not forbidden, the other scores are -inf and their tags -1. Time is
     O(B·T·C²·k) at most; scores on a GPU are copied to the CPU.
     """
     lengths = _prepare(unary, pairwise, lengths)[0].lengths
-    best, tags = kbest.chains(kernels.on_cpu(unary), kernels.on_cpu(pairwise), lengths.cpu(), k)
+    best, tags = kernels.on_cpu(kbest.chains, unary, pairwise, lengths, k)
     best, tags = best.to(unary), tags.to(unary.device)
     return kernels.with_gradient(best, partial(score_tags, tags=tags), unary, pairwise), tags
 
 
+@eager
 def sample(
-    unary: Tensor, pairwise: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None
+    unary: Tensor, pairwise: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None
 ) -> Tensor:
     """Return the tags of k independent samples, (k, B, T); -1 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
-    if kernels.usable(unary, pairwise):
+    if kernels.usable(inside.lengths, unary, pairwise):
         draws = torch.rand((k, *unary.shape[:2]), generator=generator, dtype=torch.float64)
         return sampling.tags(unary, pairwise, inside.lengths, draws)
     inside = _InsidePass(inside.lengths.repeat(k))
     return _tags(inference.sample(inside, *scores, k=k, generator=generator)[0])
 
 
-def entropy(unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None) -> Tensor:
+@eager
+def entropy(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
     """Return −Σ p log p over all sequences, in nats, (B,)."""
     inside, scores = _prepare(unary, pairwise, lengths)
-    if kernels.usable(unary, pairwise):
+    if kernels.usable(inside.lengths, unary, pairwise):
         return entropies.Entropy.apply(partial(entropy, lengths=lengths), unary, pairwise, inside.lengths)
     return inference.entropy(inside, *scores)
 
@@ -112,21 +122,25 @@ class _InsidePass:
         inside = torch.arange(unary.shape[1], device=unary.device) < self.lengths[:, None]
         unary = semiring.lift(torch.where(inside[:, :, None], unary, 0))
         pairwise = semiring.lift(torch.where(inside[:, 1:, None, None], pairwise, 0))
+        if unary.shape[2] == 0:
+            return unary.sum((2, 3))  # one structure, the empty one
         alpha = unary[:, :, 0]
         for t in range(1, unary.shape[2]):
             step = semiring.sum(alpha[..., None] + pairwise[:, :, t - 1], -2) + unary[:, :, t]
             alpha = torch.where(inside[None, :, t, None], step, alpha)
-        return semiring.sum(alpha, -1)
+        total = semiring.sum(alpha, -1)
+        return torch.where(self.lengths == 0, semiring.one_like(total), total)
 
 
-def _prepare(unary: Tensor, pairwise: Tensor, lengths: Tensor | None) -> tuple[_InsidePass, tuple[Tensor, Tensor]]:
+def _prepare(unary: Tensor, pairwise: Tensor, lengths: Lengths) -> tuple[_InsidePass, tuple[Tensor, Tensor]]:
     if unary.dim() != 3:
         raise ValueError(f"unary must be (B, T, C), not {tuple(unary.shape)}")
     B, T, C = unary.shape
-    if pairwise.shape not in ((C, C), (B, T - 1, C, C)):
-        raise ValueError(f"pairwise must be {(C, C)} or {(B, T - 1, C, C)}, not {tuple(pairwise.shape)}")
+    pairs = max(T - 1, 0)
+    if pairwise.shape not in ((C, C), (B, pairs, C, C)):
+        raise ValueError(f"pairwise must be {(C, C)} or {(B, pairs, C, C)}, not {tuple(pairwise.shape)}")
     lengths = inference.check_lengths(lengths, B, T, unary.device)
-    return _InsidePass(lengths), (unary, pairwise.expand(B, T - 1, C, C))
+    return _InsidePass(lengths), (unary, pairwise.expand(B, pairs, C, C))
 
 
 def _selected(scores: Tensor, parts: Tensor) -> Tensor:

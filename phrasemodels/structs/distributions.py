@@ -14,6 +14,7 @@ from torch.distributions import Distribution, constraints, register_kl
 
 from phrasemodels.structs import chain, eisner
 from phrasemodels.structs.eisner import Projective, score_heads
+from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.nonprojective import NonProjective
 
 
@@ -27,7 +28,7 @@ class Structured(Distribution):
         self,
         functions: ModuleType | Projective | NonProjective,
         scores: tuple[Tensor, ...],
-        lengths: Tensor | None,
+        lengths: Lengths,
     ):
         self.functions: Any = functions  # the functions take one or two score tensors
         self.scores, self.lengths = scores, lengths
@@ -80,7 +81,7 @@ class Structured(Distribution):
 class LinearChain(Structured):
     """Tags by a linear-chain CRF: unary (B, T, C), pairwise (C, C) or (B, T-1, C, C), lengths (B,), as in `chain`."""
 
-    def __init__(self, unary: Tensor, pairwise: Tensor, lengths: Tensor | None = None):
+    def __init__(self, unary: Tensor, pairwise: Tensor, lengths: Lengths = None):
         super().__init__(chain, (unary, pairwise), lengths)
 
     def score(self, value: Tensor) -> Tensor:
@@ -97,9 +98,7 @@ class DependencyTree(Structured):
     """Dependency trees: arcs (B, n+1, n+1), lengths (B,), as in `eisner`; `trees` is `multi_root` or `single_root` of `eisner`
     or `nonprojective`."""
 
-    def __init__(
-        self, arcs: Tensor, lengths: Tensor | None = None, trees: Projective | NonProjective = eisner.multi_root
-    ):
+    def __init__(self, arcs: Tensor, lengths: Lengths = None, trees: Projective | NonProjective = eisner.multi_root):
         super().__init__(trees, (arcs,), lengths)
 
     def score(self, value: Tensor) -> Tensor:

@@ -3,10 +3,12 @@
 Shapes: B sentences, n words. Arguments of every function:
     arcs     (B, n+1, n+1): arcs[b, h, m] is the score of word h as the head of word m; position 0 is the root.
              The diagonal and arcs into the root are not read.
-    lengths  (B,) numbers of words, without the root, in 1..n; None: all are n
+    lengths  (B,) numbers of words, without the root, in 0..n, a tensor or a list; None: all are n
 
 A score of -inf forbids an arc. If a score of a sentence is NaN or +inf, its log Z, marginals and gradients are NaN, and its
-trees are undefined. Scores in the padding are not read. Time and memory of the reference are O(B·n³). ValueError: wrong
+trees are undefined.
+A sentence without words has one tree, the empty one, with the score 0.
+Scores in the padding are not read. Time and memory of the reference are O(B·n³). ValueError: wrong
 shapes or lengths.
 """
 
@@ -18,6 +20,7 @@ from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.charts import Chart
+from phrasemodels.structs.inference import Lengths, eager
 from phrasemodels.structs.kernels import eisner as kernel
 from phrasemodels.structs.kernels import kbest, projective, sampling
 from phrasemodels.structs.semiring import Log
@@ -33,64 +36,70 @@ class Projective:
         self._root_rule = root_rule
         self._one_root = root_rule is _exactly_one
 
-    def log_partition(self, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
+    @eager
+    def log_partition(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return log Z, (B,)."""
         inside = self._inside(arcs, lengths)
-        if kernels.usable(arcs):
+        if kernels.usable(inside.lengths, arcs):
             reference = partial(self.log_partition, lengths=lengths)
             return kernel.LogPartition.apply(reference, arcs, inside.lengths, self._one_root)
         return inference.log_partition(inside, arcs)
 
-    def marginals(self, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
+    @eager
+    def marginals(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return p(h is the head of m), (B, n+1, n+1); 0 on the diagonal, into the root and in the padding."""
         inside = self._inside(arcs, lengths)
-        if kernels.usable(arcs):
+        if kernels.usable(inside.lengths, arcs):
             reference = partial(self.marginals, lengths=lengths)
             return kernel.Marginals.apply(reference, arcs, inside.lengths, self._one_root)
         return inference.marginals(inside, arcs)[0]
 
-    def argmax(self, arcs: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    @eager
+    def argmax(self, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
         """Return the score (B,), differentiable, and the heads (B, n+1) of a best tree; -1 at the root and in the padding."""
         inside = self._inside(arcs, lengths)
-        found = projective.argmax(arcs, inside.lengths, self._one_root) if kernels.usable(arcs) else None
+        found = (
+            projective.argmax(arcs, inside.lengths, self._one_root) if kernels.usable(inside.lengths, arcs) else None
+        )
         if found is not None:
             return kernels.with_gradient(found[0], partial(score_heads, heads=found[1]), arcs), found[1]
         best, (parts,) = inference.argmax(inside, arcs)
         heads = _heads(parts)
         return score_heads(arcs, heads).masked_fill(best == -torch.inf, -torch.inf), heads
 
-    def topk(self, arcs: Tensor, k: int, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    @eager
+    def topk(self, arcs: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
         """Return the scores (k, B), differentiable, and the heads (k, B, n+1) of the k best trees, best first.
 
         Where there are fewer trees that are not forbidden, the other scores are -inf and their heads -1. Scores on a GPU are
         copied to the CPU.
         """
         lengths = self._inside(arcs, lengths).lengths
-        best, heads = kbest.trees(kernels.on_cpu(arcs), lengths.cpu(), self._one_root, k)
+        best, heads = kernels.on_cpu(kbest.trees, arcs, lengths, self._one_root, k)
         best, heads = best.to(arcs), heads.to(arcs.device)
         return kernels.with_gradient(best, partial(score_heads, heads=heads), arcs), heads
 
-    def sample(
-        self, arcs: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None
-    ) -> Tensor:
+    @eager
+    def sample(self, arcs: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None) -> Tensor:
         """Return the heads of k independent samples, (k, B, n+1), as in `argmax`."""
         inside = self._inside(arcs, lengths)
-        if kernels.usable(arcs):
+        if kernels.usable(inside.lengths, arcs):
             draws = torch.rand((k, arcs.shape[0], 2 * arcs.shape[1]), generator=generator, dtype=torch.float64)
             return sampling.heads(arcs, inside.lengths, self._one_root, draws)
         inside.lengths = inside.lengths.repeat(k)
         return _heads(inference.sample(inside, arcs, k=k, generator=generator)[0])
 
-    def entropy(self, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
+    @eager
+    def entropy(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return −Σ p log p over all trees, in nats, (B,)."""
         inside = self._inside(arcs, lengths)
-        if kernels.usable(arcs):
+        if kernels.usable(inside.lengths, arcs):
             reference = partial(self.entropy, lengths=lengths)
             return kernel.Entropy.apply(reference, arcs, inside.lengths, self._one_root)
         return inference.entropy(inside, arcs)
 
-    def _inside(self, arcs: Tensor, lengths: Tensor | None) -> "_InsidePass":
-        if arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 2:
+    def _inside(self, arcs: Tensor, lengths: Lengths) -> "_InsidePass":
+        if arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 1:
             raise ValueError(f"arcs must be (B, n+1, n+1) with the root at 0, not {tuple(arcs.shape)}")
         lengths = inference.check_lengths(lengths, arcs.shape[0], arcs.shape[1] - 1, arcs.device)
         return _InsidePass(lengths, self._root_rule)
@@ -137,6 +146,8 @@ class _InsidePass:
         word = torch.arange(N, device=arcs.device) <= self.lengths[:, None]
         dependent = word & (torch.arange(N, device=arcs.device) > 0)
         arcs = semiring.lift(torch.where(word[:, :, None] & dependent[:, None, :], arcs, 0))
+        if N == 1:
+            return arcs.sum((2, 3))  # one tree, the empty one; no arc is read
         one = torch.zeros_like(arcs[:, :, :, 0])
         right, left = Chart(one), Chart(one)  # complete
         for d in range(1, N):

@@ -4,8 +4,9 @@ An inside pass is a function (semiring, *scores) → log Z lifted into the semir
 functions are the reference for the whole package: they run on any device, and can be differentiated any number of times.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from torch import Tensor
 from phrasemodels.structs.semiring import Entropy, Log, Max, Sample
 
 InsidePass = Callable[..., Tensor]
+Lengths = Tensor | Sequence[int] | None  # (B,) numbers of positions or words
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def log_partition(inside: InsidePass, *scores: Tensor) -> Tensor:
@@ -31,6 +34,10 @@ def argmax(inside: InsidePass, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, .
 
     If every structure is forbidden, the score is -inf and the parts are undefined.
     """
+    if transformed():
+        fixed = tuple(s.detach() for s in scores)
+        best = _run(inside, Max(), fixed)
+        return best, tuple(p.detach() for p in _transformed_gradient(inside, Max(), fixed))
     with torch.inference_mode(False), torch.enable_grad():
         leaves = tuple(_leaf(s) for s in scores)
         best = _run(inside, Max(), leaves)
@@ -54,6 +61,8 @@ def _run(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...]) -> Tenso
 
 
 def _gradient(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...], keep_graph: bool) -> tuple[Tensor, ...]:
+    if transformed():
+        return _transformed_gradient(inside, semiring, scores)
     with torch.inference_mode(False), torch.enable_grad():
         leaves = tuple(s if keep_graph and s.requires_grad else _leaf(s) for s in scores)
         total = _run(inside, semiring, leaves).sum()
@@ -65,15 +74,43 @@ def _leaf(scores: Tensor) -> Tensor:
     return (scores.clone() if scores.is_inference() else scores.detach()).requires_grad_()
 
 
-def check_lengths(lengths: Tensor | None, batch: int, longest: int, device: torch.device) -> Tensor:
-    """Return lengths (batch,) as int64 on the device; None: all are `longest`. ValueError: a length is not in 1..longest."""
+def transformed() -> bool:
+    """Return whether a transform of `torch.func`, or forward-mode differentiation, is active."""
+    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+
+
+def _transformed_gradient(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return the gradient by `torch.func`, whose transforms can be nested, unlike `torch.autograd.grad` in them."""
+    everything = tuple(range(len(scores)))
+    return torch.func.grad(lambda *s: _run(inside, semiring, s).sum(), everything)(*scores)
+
+
+def eager(function: Function) -> Function:
+    """Mark a function that `torch.compile` calls as it is, between two compiled graphs, instead of tracing its loops.
+
+    This is `torch.compiler.disable`, without its wrapper, and without the second that the import of the compiler takes.
+    """
+    from torch._C._dynamo import eval_frame
+
+    skip = eval_frame._FrameAction.SKIP
+    eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return function
+
+
+def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.device) -> Tensor:
+    """Return lengths (batch,) as int64 on the device; None: all are `longest`. ValueError: a length is not in 0..longest.
+
+    The lengths that are a batch of a transform of `torch.func` are not checked.
+    """
     if lengths is None:
         # only if needed, as the context takes longer than a short batch
         with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
             return torch.full((batch,), longest, dtype=torch.int64, device=device)
-    if lengths.shape != (batch,) or lengths.is_floating_point():
-        raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}")
-    if batch and (lengths.min() < 1 or lengths.max() > longest):
-        raise ValueError(f"lengths must be in 1..{longest}, not {lengths.min().item()}..{lengths.max().item()}")
     with torch.inference_mode(False):
+        lengths = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths, dtype=torch.int64)
+        if lengths.shape != (batch,) or lengths.is_floating_point():
+            raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}")
+        if batch and not transformed() and (lengths.min() < 0 or lengths.max() > longest):
+            raise ValueError(f"lengths must be in 0..{longest}, not {lengths.min().item()}..{lengths.max().item()}")
         return (lengths.clone() if lengths.is_inference() else lengths).to(device=device, dtype=torch.int64)

@@ -4,13 +4,15 @@ paper 004).
 Shapes: B sentences, n words, L labels. Arguments of every function:
     labels   (B, n, n, L): score of words i..j, both included, with the label; only i ≤ j is read; label 0 is empty
     arcs     (B, n+1, n+1): arcs[b, h, m] is the score of position h as the head of m; 0 is the root, words are 1..n
-    lengths  (B,) integers in 1..n; None: all are n
+    lengths  (B,) integers in 0..n, a tensor or a list; None: all are n
 
 A merge joins a span headed by h and an adjacent span headed by m by the arc h → m; h heads the merged span. The span of h
 and single words may have the empty label, the span of m and the whole sentence may not. The root's arc goes to the head of
 the sentence. The score of a tree is the sum over its labelled spans and arcs; multiply the scores to weigh one against the
 other. A score of -inf forbids a label or an arc. If a score of a sentence is NaN or +inf, its log Z, marginals and
-gradients are NaN, and its trees are undefined. Scores in the padding are not read. ValueError: wrong shapes or lengths.
+gradients are NaN, and its trees are undefined.
+A sentence without words has one tree, the empty one, with the score 0.
+Scores in the padding are not read. ValueError: wrong shapes or lengths.
 
 Merging through W(span, h) = ⊕_m V(span, m) ⊗ arcs(h, m), the hook of Eisner and Satta (1999), takes O(n⁴) time, not O(n⁵).
 The reference takes O(n⁴) memory too.
@@ -22,27 +24,40 @@ from torch import Tensor
 from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.eisner import score_heads
+from phrasemodels.structs.graphs import Problem
+from phrasemodels.structs.inference import Lengths, eager
+from phrasemodels.structs.joint_graph import graph
 from phrasemodels.structs.kernels import decode
 from phrasemodels.structs.semiring import Log
 from phrasemodels.structs.spans import preorder, score_cells
 
 
-def log_partition(labels: Tensor, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
+@eager
+def log_partition(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
     """Return log Z, (B,)."""
-    return inference.log_partition(_InsidePass(_check(labels, arcs, lengths)), labels, arcs)
+    lengths = _check(labels, arcs, lengths)
+    if kernels.usable(lengths, labels, arcs):
+        return _problem(labels, arcs, lengths).log_partition()
+    return inference.log_partition(_InsidePass(lengths), labels, arcs)
 
 
-def marginals(labels: Tensor, arcs: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+@eager
+def marginals(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return p(labelled span), (B, n, n, L), and p(arc), (B, n+1, n+1)."""
-    spans, heads = inference.marginals(_InsidePass(_check(labels, arcs, lengths)), labels, arcs)
+    lengths = _check(labels, arcs, lengths)
+    if kernels.usable(lengths, labels, arcs):
+        spans, heads = _problem(labels, arcs, lengths).marginals()
+    else:
+        spans, heads = inference.marginals(_InsidePass(lengths), labels, arcs)
     return spans, heads
 
 
-def argmax(labels: Tensor, arcs: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+@eager
+def argmax(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the score (B,), differentiable, of a best tree, its cells (B, 2n-1, 3) as in `spans.argmax`, and its heads
     (B, n+1) as in `eisner`."""
     lengths = _check(labels, arcs, lengths)
-    if kernels.usable(labels, arcs):
+    if kernels.usable(lengths, labels, arcs):
         best, cells, heads = decode.joint(labels, arcs, lengths)
     else:
         best, parts = inference.argmax(_InsidePass(lengths), labels, arcs)
@@ -51,19 +66,46 @@ def argmax(labels: Tensor, arcs: Tensor, lengths: Tensor | None = None) -> tuple
     return score.masked_fill(best == -torch.inf, -torch.inf), cells, heads
 
 
+@eager
+def topk(labels: Tensor, arcs: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the scores (k, B), differentiable, the cells (k, B, 2n-1, 3) and the heads (k, B, n+1) of the k best trees.
+
+    The best is first. Where there are fewer trees that are not forbidden, the other scores are -inf, their cells and heads
+    -1. Scores on a GPU are copied to the CPU.
+    """
+    scores, rows = _problem(labels, arcs, lengths).topk(k)
+    return scores, *_read(rows)
+
+
+@eager
 def sample(
-    labels: Tensor, arcs: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None
+    labels: Tensor, arcs: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the cells (k, B, 2n-1, 3) and heads (k, B, n+1) of k independent samples."""
-    inside = _InsidePass(_check(labels, arcs, lengths).repeat(k))
-    parts = inference.sample(inside, labels, arcs, k=k, generator=generator)
-    cells, heads = _trees(*(p.flatten(0, 1) for p in parts))
-    return cells.unflatten(0, (k, -1)), heads.unflatten(0, (k, -1))
+    """Return the cells (k, B, 2n-1, 3) and heads (k, B, n+1) of k independent samples. Scores on a GPU are copied to the CPU."""
+    return _read(_problem(labels, arcs, lengths).sample(k, generator))
 
 
-def entropy(labels: Tensor, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
+@eager
+def entropy(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
     """Return −Σ p log p over all trees, in nats, (B,)."""
-    return inference.entropy(_InsidePass(_check(labels, arcs, lengths)), labels, arcs)
+    lengths = _check(labels, arcs, lengths)
+    if kernels.usable(lengths, labels, arcs):
+        return _problem(labels, arcs, lengths).entropy()
+    return inference.entropy(_InsidePass(lengths), labels, arcs)
+
+
+def _problem(labels: Tensor, arcs: Tensor, lengths: Lengths) -> Problem:
+    lengths = _check(labels, arcs, lengths)
+    return Problem(graph(*labels.shape[2:]), (labels, arcs), lengths[:, None])
+
+
+def _read(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cells (k, B, 2n-1, 3) and heads (k, B, n+1) from rows (k, B, 3n-1, 5)."""
+    n = (rows.shape[2] + 1) // 3
+    place = (rows[..., 2] < 0).long().argsort(stable=True, dim=-1)[..., : max(2 * n - 1, 0), None]
+    heads = rows.new_full((*rows.shape[:2], n + 2), -1)  # the last takes the rows of cells
+    at = torch.where(rows[..., 4] >= 0, rows[..., 4], n + 1)
+    return rows[..., :3].gather(2, place.expand(*place.shape[:3], 3)), heads.scatter_(2, at, rows[..., 3])[..., :-1]
 
 
 class _InsidePass:
@@ -85,6 +127,8 @@ class _InsidePass:
         between = semiring.lift(torch.where(both, arcs[:, 1:, 1:], 0))
         root = semiring.lift(torch.where(word, arcs[:, 0, 1:], 0))
 
+        if n == 0:
+            return labels.sum((2, 3, 4)) + arcs.sum((1, 2)) * 0  # one tree, the empty one
         own = torch.eye(n, dtype=torch.bool, device=labels.device)
         single = any_label.diagonal(0, 2, 3)[..., None].expand(*any_label.shape[:3], n)
         head = torch.where(own, single, semiring.zero_like(single))  # (S, B, i, h)
@@ -99,8 +143,9 @@ class _InsidePass:
             W.append(_hook(semiring, V, between))
             tops.append(V[:, :, 0])
         sentence = torch.arange(len(self.lengths), device=labels.device)
-        top = torch.stack(tops, 2)[:, sentence, self.lengths - 1]
-        return semiring.sum(top + root, -1)
+        top = torch.stack(tops, 2)[:, sentence, (self.lengths - 1).clamp(min=0)]
+        total = semiring.sum(top + root, -1)
+        return torch.where(self.lengths == 0, semiring.one_like(total), total)
 
 
 def _hook(semiring: Log, V: Tensor, between: Tensor) -> Tensor:
@@ -111,7 +156,7 @@ def _trees(spans: Tensor, arcs: Tensor) -> tuple[Tensor, Tensor]:
     return preorder(spans), torch.where(arcs.sum(-2) > 0, arcs.argmax(-2), -1)
 
 
-def _check(labels: Tensor, arcs: Tensor, lengths: Tensor | None) -> Tensor:
+def _check(labels: Tensor, arcs: Tensor, lengths: Lengths) -> Tensor:
     if labels.dim() != 4 or labels.shape[1] != labels.shape[2] or labels.shape[3] < 2:
         raise ValueError(f"labels must be (B, n, n, L) with the empty label and L > 1, not {tuple(labels.shape)}")
     B, n = labels.shape[:2]

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.eisner import score_heads
+from phrasemodels.structs.inference import Lengths, eager
 from phrasemodels.structs.kernels import arborescences, edmonds
 from phrasemodels.structs.semiring import logsumexp
 
@@ -33,47 +34,55 @@ class NonProjective:
     def __init__(self, one_root: bool):
         self._one_root = one_root
 
-    def log_partition(self, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
+    @eager
+    def log_partition(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return log Z, (B,)."""
         lengths = _check(arcs, lengths)
-        if kernels.usable(arcs):
+        if kernels.usable(lengths, arcs):
             reference = partial(self.log_partition, lengths=lengths)
             return arborescences.LogPartition.apply(reference, arcs, lengths, self._one_root)
+        if arcs.shape[1] == 1:
+            return torch.where(_read(arcs, lengths), arcs, 0).sum((1, 2))  # one tree, the empty one
         total = _eliminate(*_weights(arcs, lengths), lengths, self._one_root)
+        total = torch.where(lengths == 0, 0, total)
         return total.masked_fill(total == -torch.inf, -torch.inf)  # no gradient to the factors of an impossible product
 
-    def marginals(self, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
+    @eager
+    def marginals(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return p(h is the head of m), (B, n+1, n+1); 0 on the diagonal, into the root and in the padding."""
         lengths = _check(arcs, lengths)
-        if kernels.usable(arcs):
+        if kernels.usable(lengths, arcs):
             reference = partial(self.marginals, lengths=lengths)
             return arborescences.Marginals.apply(reference, arcs, lengths, self._one_root)
+        if inference.transformed():
+            return torch.func.grad(lambda a: self.log_partition(a, lengths).sum())(arcs)
         keep = torch.is_grad_enabled() and arcs.requires_grad
         with torch.inference_mode(False), torch.enable_grad(), kernels.reference_only():
             leaf = arcs if keep else arcs.detach().clone().requires_grad_()
             total = self.log_partition(leaf, lengths).sum()
             return torch.autograd.grad(total, leaf, create_graph=keep)[0]
 
-    def argmax(self, arcs: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    @eager
+    def argmax(self, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
         """Return the score (B,), differentiable, and the heads (B, n+1) of a best tree; -1 at the root and in the padding.
 
         If every tree is forbidden, or a score is NaN or +inf, the score is -inf or NaN and all heads are -1. Scores on a GPU
         are copied to the CPU.
         """
         lengths = _check(arcs, lengths)
-        best, heads = edmonds.best(kernels.on_cpu(arcs), lengths.cpu(), self._one_root)
+        best, heads = kernels.on_cpu(edmonds.best, arcs, lengths, self._one_root)
         best, heads = best.to(arcs), heads.to(arcs.device)
         return kernels.with_gradient(best, partial(score_heads, heads=heads), arcs), heads
 
-    def sample(
-        self, arcs: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None
-    ) -> Tensor:
+    @eager
+    def sample(self, arcs: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None) -> Tensor:
         """Return the heads of k independent samples, (k, B, n+1), as in `argmax`. Scores on a GPU are copied to the CPU."""
         lengths = _check(arcs, lengths)
         draws = torch.rand((k, *arcs.shape), generator=generator, dtype=torch.float64, device=arcs.device)
-        return arborescences.sample(kernels.on_cpu(arcs), lengths.cpu(), self._one_root, draws.cpu()).to(arcs.device)
+        return kernels.on_cpu(arborescences.sample, arcs, lengths, self._one_root, draws).to(arcs.device)
 
-    def entropy(self, arcs: Tensor, lengths: Tensor | None = None) -> Tensor:
+    @eager
+    def entropy(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return −Σ p log p over all trees, in nats, (B,), as log Z − E[score]."""
         lengths = _check(arcs, lengths)
         p, log_z = self.marginals(arcs, lengths), self.log_partition(arcs, lengths)
@@ -87,8 +96,8 @@ multi_root = NonProjective(one_root=False)
 single_root = NonProjective(one_root=True)
 
 
-def _check(arcs: Tensor, lengths: Tensor | None) -> Tensor:
-    if arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 2:
+def _check(arcs: Tensor, lengths: Lengths) -> Tensor:
+    if arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 1:
         raise ValueError(f"arcs must be (B, n+1, n+1) with the root at 0, not {tuple(arcs.shape)}")
     return inference.check_lengths(lengths, arcs.shape[0], arcs.shape[1] - 1, arcs.device)
 

@@ -35,6 +35,10 @@ class Log:
         """Return the semiring's zero in the shape of the lifted tensor x."""
         return torch.full_like(x, -torch.inf)
 
+    def one_like(self, x: Tensor) -> Tensor:
+        """Return the semiring's one in the shape of the lifted tensor x."""
+        return self.lift(torch.zeros_like(x[0]))
+
     def sum(self, x: Tensor, dim: int) -> Tensor:
         """Return ⊕ over `dim`, which is negative, since dimension 0 is that of the semiring."""
         return logsumexp(x, dim)
@@ -84,12 +88,16 @@ class Sample(Log):
 
 
 class _SampleSum(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, dim: int, generator: torch.Generator | None) -> Tensor:
-        total = logsumexp(x, dim)
-        ctx.save_for_backward(x, total)
-        ctx.dim, ctx.generator = dim, generator
-        return total
+    def forward(x: Tensor, dim: int, generator: torch.Generator | None) -> Tensor:
+        return logsumexp(x, dim)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, ctx.dim, ctx.generator = inputs
+        ctx.save_for_backward(x, output)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:

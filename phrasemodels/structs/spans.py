@@ -2,40 +2,47 @@
 
 Shapes: B sentences, n words, L labels. Arguments of every function:
     labels   (B, n, n, L): score of words i..j, both included, as a constituent with the label; only i ≤ j is read
-    lengths  (B,) integers in 1..n; None: all are n
+    lengths  (B,) integers in 0..n, a tensor or a list; None: all are n
 
 The score of a tree is the sum over its labelled spans. A label whose scores are all 0 is an empty label: its spans can be
 left out, so that trees are n-ary. A score of -inf forbids a labelled span. If a score of a sentence is NaN or +inf, its log
-Z, marginals and gradients are NaN, and its trees are undefined. Scores in the padding are not read. Time and memory of the
+Z, marginals and gradients are NaN, and its trees are undefined.
+A sentence without words has one tree, the empty one, with the score 0.
+Scores in the padding are not read. Time and memory of the
 reference are O(B·(n³ + n²L)). ValueError: wrong shapes or lengths.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.charts import Chart
+from phrasemodels.structs.graphs import NONE, Edges, Graph, Problem, grid
+from phrasemodels.structs.inference import Lengths, eager
 from phrasemodels.structs.kernels import binary, decode
 from phrasemodels.structs.semiring import Log, logsumexp
 
 
-def log_partition(labels: Tensor, lengths: Tensor | None = None) -> Tensor:
+@eager
+def log_partition(labels: Tensor, lengths: Lengths = None) -> Tensor:
     """Return log Z, (B,)."""
     lengths = _check(labels, lengths)
-    if not kernels.usable(labels):
+    if not kernels.usable(lengths, labels):
         return inference.log_partition(_InsidePass(lengths), labels)
     scores, _ = _label_sums(labels, lengths)
     reference = partial(inference.log_partition, _UnlabelledPass(lengths))
     return binary.LogPartition.apply(reference, scores, lengths).to(labels.dtype)
 
 
-def marginals(labels: Tensor, lengths: Tensor | None = None) -> Tensor:
+@eager
+def marginals(labels: Tensor, lengths: Lengths = None) -> Tensor:
     """Return p(words i..j are a constituent with the label), (B, n, n, L)."""
     lengths = _check(labels, lengths)
-    if not kernels.usable(labels):
+    if not kernels.usable(lengths, labels):
         return inference.marginals(_InsidePass(lengths), labels)[0]
     scores, label_given_span = _label_sums(labels, lengths)
     p = binary.Marginals.apply(partial(_span_marginals, lengths=lengths), scores, lengths)
@@ -44,14 +51,15 @@ def marginals(labels: Tensor, lengths: Tensor | None = None) -> Tensor:
     return torch.zeros_like(labels).index_put((_sentences(labels), i, j), each)
 
 
-def argmax(labels: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+@eager
+def argmax(labels: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return the score (B,), differentiable, and the cells (B, 2n-1, 3) of a best tree.
 
     A cell is (i, j, label). Cells are in pre-order, and -1 after the last cell of a sentence. A model that scores only
     the chosen cells again trains with O(n) instead of O(n²) label scores.
     """
     lengths = _check(labels, lengths)
-    if kernels.usable(labels):
+    if kernels.usable(lengths, labels):
         best, cells = decode.spans(labels, lengths)
     else:
         best, (parts,) = inference.argmax(_InsidePass(lengths), labels)
@@ -59,16 +67,33 @@ def argmax(labels: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tenso
     return score_cells(labels, cells).masked_fill(best == -torch.inf, -torch.inf), cells
 
 
-def sample(labels: Tensor, k: int, lengths: Tensor | None = None, generator: torch.Generator | None = None) -> Tensor:
-    """Return the cells of k independent samples, (k, B, 2n-1, 3), as in `argmax`."""
-    inside = _InsidePass(_check(labels, lengths).repeat(k))
-    parts = inference.sample(inside, labels, k=k, generator=generator)[0]
-    return preorder(parts.flatten(0, 1)).unflatten(0, parts.shape[:2])
+@eager
+def topk(labels: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+    """Return the scores (k, B), differentiable, and the cells (k, B, 2n-1, 3) of the k best trees, best first.
+
+    Where there are fewer trees that are not forbidden, the other scores are -inf and their cells -1. Scores on a GPU are
+    copied to the CPU.
+    """
+    return _problem(labels, lengths).topk(k)
 
 
-def entropy(labels: Tensor, lengths: Tensor | None = None) -> Tensor:
+@eager
+def sample(labels: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None) -> Tensor:
+    """Return the cells of k independent samples, (k, B, 2n-1, 3), as in `argmax`. Scores on a GPU are copied to the CPU."""
+    return _problem(labels, lengths).sample(k, generator)
+
+
+@eager
+def entropy(labels: Tensor, lengths: Lengths = None) -> Tensor:
     """Return −Σ p log p over all trees, in nats, (B,)."""
-    return inference.entropy(_InsidePass(_check(labels, lengths)), labels)
+    lengths = _check(labels, lengths)
+    if not kernels.usable(lengths, labels):
+        return inference.entropy(_InsidePass(lengths), labels)
+    exact = labels.double()
+    p, log_z = marginals(exact, lengths), log_partition(exact, lengths)
+    expected = torch.where(p > 0, p * torch.where(p > 0, exact, 0), p).sum((1, 2, 3))
+    none = log_z == -torch.inf
+    return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(labels.dtype)
 
 
 def score_cells(labels: Tensor, cells: Tensor) -> Tensor:
@@ -82,15 +107,13 @@ def score_cells(labels: Tensor, cells: Tensor) -> Tensor:
 
 def preorder(parts: Tensor) -> Tensor:
     """Return the cells (B, 2n-1, 3), in pre-order and padded with -1, of trees given as parts (B, n, n, L) of 0 or 1."""
-    B, n, _, _ = parts.shape
-    cells = parts.new_full((B, 2 * n - 1, 3), -1, dtype=torch.int64)
-    b, i, j, label = parts.nonzero(as_tuple=True)
-    order = torch.argsort((b * n + i) * n + (n - 1 - j))  # by left end, then the widest span first
-    b, i, j, label = b[order], i[order], j[order], label[order]
-    counts = torch.bincount(b, minlength=B)
-    rank = torch.arange(len(b), device=b.device) - (counts.cumsum(0) - counts)[b]
-    cells[b, rank] = torch.stack([i, j, label], -1)
-    return cells
+    B, n = parts.shape[:2]
+    chosen, at = parts.sum(-1) > 0, torch.arange(n, device=parts.device)
+    place = (at[:, None] * n + (n - 1 - at)).expand(B, n, n)  # by left end, then the widest span first
+    first = torch.where(chosen, place, n * n).flatten(1).sort(1)
+    row, cell = first.values[:, : 2 * n - 1] < n * n, first.indices[:, : 2 * n - 1]
+    label = parts.argmax(-1).flatten(1).gather(1, cell)
+    return torch.where(row[..., None], torch.stack([cell // max(n, 1), cell % max(n, 1), label], -1), -1)
 
 
 def _upper(labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,12 +151,15 @@ class _UnlabelledPass:
     def lifted(self, semiring: Log, spans: Tensor) -> Tensor:
         """Return log Z from lifted scores of spans (S, B, n, n)."""
         n = spans.shape[2]
+        if n == 0:
+            return spans.sum((2, 3))  # one tree, the empty one
         chart = Chart(spans.diagonal(0, 2, 3))
         for d in range(1, n):
             split = semiring.sum(chart.prefixes(n - d) + chart.suffixes(n - d), -1)
             chart.append(split + spans.diagonal(d, 2, 3))
         sentence = torch.arange(spans.shape[1], device=spans.device)
-        return chart.from_left[:, sentence, 0, self.lengths - 1]
+        total = chart.from_left[:, sentence, 0, (self.lengths - 1).clamp(min=0)]
+        return torch.where(self.lengths == 0, semiring.one_like(total), total)
 
 
 class _InsidePass(_UnlabelledPass):
@@ -146,7 +172,28 @@ class _InsidePass(_UnlabelledPass):
         return self.lifted(semiring, semiring.sum(semiring.lift(torch.where(read[..., None], labels, 0)), -1))
 
 
-def _check(labels: Tensor, lengths: Tensor | None) -> Tensor:
+@lru_cache(maxsize=32)
+def _graph(n: int, L: int) -> Graph:
+    """Nodes by right end j and width: the halves of a span, and the labelled span."""
+    i, k, j = grid(n, n, n, where=lambda i, k, j: (i <= k) & (k < j))
+    halves = Edges(_node(n, i, j), _node(n, i, k) + 1, _node(n, k + 1, j) + 1)
+    i, j, label = grid(n, n, L, where=lambda i, j, label: (i <= j) & (label >= 0))
+    inside = np.where(i < j, _node(n, i, j), NONE)
+    labelled = Edges(_node(n, i, j) + 1, inside, part=(i * n + j) * L + label, size=j + 1, row=(i, j, label))
+    goals = np.append([NONE], _node(n, np.zeros(n, int), np.arange(n)) + 1)
+    return Graph.of([halves, labelled], goals, n * n * L, max(2 * n - 1, 0), 3 * n, (1, -1, 1))
+
+
+def _node(n: int, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    return 2 * (j * n + j - i)
+
+
+def _problem(labels: Tensor, lengths: Lengths) -> Problem:
+    lengths = _check(labels, lengths)
+    return Problem(_graph(*labels.shape[2:]), (labels,), lengths[:, None])
+
+
+def _check(labels: Tensor, lengths: Lengths) -> Tensor:
     if labels.dim() != 4 or labels.shape[1] != labels.shape[2]:
         raise ValueError(f"labels must be (B, n, n, L), not {tuple(labels.shape)}")
     return inference.check_lengths(lengths, labels.shape[0], labels.shape[1], labels.device)

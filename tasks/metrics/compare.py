@@ -13,7 +13,16 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job
 from phrasemodels.tasks.metrics.printed import half_unit, prints_as
-from phrasemodels.tasks.metrics.significance import Array, SeedGroup, Statistic, difference, holm, seed_group
+from phrasemodels.tasks.metrics.significance import (
+    Array,
+    Difference,
+    SeedGroup,
+    Statistic,
+    difference,
+    few_seeds,
+    holm,
+    seed_group,
+)
 
 
 @dataclass(frozen=True)
@@ -173,7 +182,8 @@ def differences(rows: list[TestedRow]) -> list[dict[str, Any] | None]:
     """Return for each row {"baseline": experiment, "differences": {METRIC: ..., METRIC/GROUP: ...}}; None for a baseline.
 
     The baseline is the row that is named, or else the first one, of those with the same metric, test set and statistic.
-    p_holm is corrected over all rows of the table, for each group of sentences by itself.
+    p_holm is corrected over all rows of the table, for each group of sentences by itself. With one seed there is no p, only
+    an interval of chance in sentences; with two there is a warning.
     """
     found: list[dict[str, Any] | None] = []
     for row in rows:
@@ -184,15 +194,23 @@ def differences(rows: list[TestedRow]) -> list[dict[str, Any] | None]:
             continue
         value = row.statistic.value
         compared = {
-            name: finite(asdict(difference(row.statistics(group), base.statistics(group), value)))
+            name: _told(difference(row.statistics(group), base.statistics(group), value))
             for name, group in row.names().items()
         }
         found.append({"baseline": base.experiment, "differences": compared})
     for name in {name for f in found if f for name in f["differences"]}:
         family = [f["differences"][name] for f in found if f and name in f["differences"]]
+        family = [one for one in family if one["p"] is not None]
         for one, corrected in zip(family, holm([one["p"] for one in family]), strict=True):
             one["p_holm"] = corrected
     return found
+
+
+def _told(found: Difference) -> dict[str, Any]:
+    """Return a difference with a warning about too few seeds; of one seed without any p, which would say nothing about
+    other seeds."""
+    no_p = dict.fromkeys(("p", "p_randomisation"), None) if found.seeds < 2 else {}
+    return finite(asdict(found) | no_p) | {"p_holm": None, "warning": few_seeds(found.seeds)}
 
 
 def finite(values: dict[str, Any]) -> dict[str, Any]:

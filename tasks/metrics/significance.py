@@ -29,7 +29,12 @@ class SeedGroup:
     @property
     def warning(self) -> str:
         """A warning about too few seeds; empty from three seeds on."""
-        return "" if self.n >= FEWEST_SEEDS else f"{self.n} seed{'s' * (self.n > 1)}; a verdict needs {FEWEST_SEEDS}"
+        return few_seeds(self.n)
+
+
+def few_seeds(n: int) -> str:
+    """Return a warning about too few seeds; empty from three seeds on."""
+    return "" if n >= FEWEST_SEEDS else f"{n} seed{'s' * (n > 1)}; a verdict needs {FEWEST_SEEDS}"
 
 
 def seed_group(values: Sequence[float]) -> SeedGroup:

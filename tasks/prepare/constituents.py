@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from phrasemodels.data.formats.schemas import level_schema
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
+from phrasemodels.structs.kernels.compilation import CACHED
 from phrasemodels.tasks.prepare.phrases import Ints, lists
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 
@@ -58,7 +59,7 @@ def nodes(trees: pa.ChunkedArray, lengths: Ints) -> Nodes:
     return Nodes(first, *found)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHED, nogil=True)
 def _read(letters, offsets, lengths, first, found):
     """Fill in the nodes; return the first row that is wrong, or the number of rows."""
     start, end, parent = found
@@ -96,7 +97,7 @@ def binarised(found: Nodes, lengths: Ints, most_words: int = MOST_WORDS) -> Ints
     return _binarised(*found, lengths, most_words)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHED, nogil=True)
 def _nary(first, start, end, parent, lengths, most_words):
     begins = np.full(lengths.sum(), NEVER, np.int64)
     level = np.zeros(len(start), np.int64)  # NEVER inside of a node that is not divided
@@ -120,7 +121,7 @@ def _nary(first, start, end, parent, lengths, most_words):
     return begins
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHED, nogil=True)
 def _binarised(first, start, end, parent, lengths, most_words):
     begins = np.full(lengths.sum(), NEVER, np.int64)
     level = np.zeros(len(start), np.int64)

@@ -7,19 +7,12 @@ from typing import Any, Protocol
 from phrasemodels.data.corpora import readers
 from phrasemodels.data.corpora.leakage import leakage
 from phrasemodels.data.corpora.readers import Reader, take
-from phrasemodels.data.download.manifest import Part, Split, load
+from phrasemodels.data.download.manifest import Languages, Part, Split, load
 from phrasemodels.data.samples.records import Records, Translations
+from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.data.store.step import Job, Step
 from phrasemodels.layers.checks import at_least
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
-
-
-@dataclass(frozen=True)
-class Direction:
-    """The languages of a translation."""
-
-    source: str = "en"
-    target: str = "de"
 
 
 @dataclass(frozen=True)
@@ -31,13 +24,21 @@ class FetchCorpus:
 
 
 def fetch_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
-    """Download all files of a corpus of data/manifests, and verify them. OSError: a file cannot be had."""
+    """Download or copy all files of a corpus of data/manifests, and verify the copies.
+
+    OSError: a file cannot be had. ValueError: a user file has changed since its digest was taken.
+    """
     from phrasemodels.data.download.fetch import free_space
     from phrasemodels.data.download.user_files import obtain
 
     manifest = load(settings.corpus)
     free_space(job.out, 3 * sum(file.bytes for file in manifest.files))
     origins = obtain(manifest, job.out, job.executor.sources)
+    for name in origins.keys() - {file.name for file in manifest.files}:  # those have just been verified
+        if sha256_of(job.out / name) != settings.digests.get(name):
+            raise ValueError(
+                f"{origins[name]}: {name} of {manifest.name} has changed since the run was planned; start again"
+            )
     return {
         "corpus": manifest.name,
         "from": {name: origin if "://" in origin else "a folder" for name, origin in origins.items()},
@@ -103,6 +104,11 @@ class Corpus:
         """Return the step that yields the records of train, dev or test."""
         return _read(self.name, f"{self.part}.{split}" if self.part else split, {}, self.supplied)
 
+    @property
+    def languages(self) -> Languages:
+        """The languages that the manifest says. ValueError: it says none."""
+        return _languages(self.name)
+
     def has(self, split: str) -> bool:
         """Return whether the corpus has a split: some have no dev set."""
         return (f"{self.part}.{split}" if self.part else split) in load(self.name).splits
@@ -110,14 +116,35 @@ class Corpus:
 
 @dataclass(frozen=True)
 class BitextCorpus:
-    """A parallel corpus of data/manifests in one direction of translation."""
+    """A parallel corpus of data/manifests, from the source to the target language of its manifest; reverse: the other way."""
 
     name: str
-    direction: Direction = field(default_factory=Direction)
+    reverse: bool = False
+
+    @property
+    def languages(self) -> Languages:
+        """The languages of this direction. ValueError: the manifest says none."""
+        known = _languages(self.name)
+        turned = {"source": known.target, "target": known.source}
+        return known.model_copy(update=turned) if self.reverse else known
 
     def split(self, split: str) -> Step:
-        """Return the step that yields the records of train, dev or test."""
-        return _read(self.name, split, {"source": self.direction.source, "target": self.direction.target}, {})
+        """Return the step that yields the records of train, dev or test. ValueError: one file has both sides, in one order."""
+        manifest, languages = load(self.name), self.languages
+        if (manifest.split(split).reader or manifest.reader) == "bitext":
+            return _read(self.name, split, {"source": languages.source, "target": languages.target}, {})
+        if self.reverse:
+            raise ValueError(
+                f"{self.name}: its reader has one direction; exchange the columns, and the languages, instead"
+            )
+        return _read(self.name, split, {}, {})
+
+
+def _languages(corpus: str) -> Languages:
+    if (found := load(corpus).languages) is None:
+        say = 'languages = { source = "en", target = "fr" }'
+        raise ValueError(f"{corpus}: its manifest names no languages; write `{say}` above its files")
+    return found
 
 
 def _read(corpus: str, split: str, options: Mapping[str, str], supplied: Mapping[str, str]) -> Step:
@@ -147,6 +174,11 @@ class SampleCorpus:
     seed: int = 0
     records: Records = field(default_factory=Translations)
     name: str = "sample"
+
+    @property
+    def languages(self) -> Languages:
+        """Those of the sample grammar, of which the target is only like German."""
+        return Languages(source="en", target="de")
 
     def __post_init__(self) -> None:
         at_least(self, 1, "train", "dev", "test")

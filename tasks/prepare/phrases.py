@@ -19,6 +19,7 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.checks import at_least
 from phrasemodels.layers.ids import BEGIN, END, UNKNOWN
+from phrasemodels.structs.kernels.compilation import CACHED
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 
@@ -60,7 +61,7 @@ def adjacent(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
     return counts, members[:total].reshape(-1, longest)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHED, nogil=True)
 def _copy(lengths: Ints, spans: Members, members: Members) -> None:
     """Copy each sentence's spans into members (values). The spans of one size are a prefix of those of the longest
     sentence, spans (sizes, values).
@@ -93,7 +94,7 @@ def subtrees(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
     return counts, members
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHED, nogil=True)
 def _count(lengths: Ints, heads: Ints, longest: int) -> Ints:
     counts = np.zeros(len(lengths), np.int64)
     first = 0
@@ -113,7 +114,7 @@ def _count(lengths: Ints, heads: Ints, longest: int) -> Ints:
     return counts
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHED, nogil=True)
 def _fill(lengths: Ints, heads: Ints, members: Members) -> None:
     first = at = 0
     for n in lengths:
@@ -136,7 +137,7 @@ def _fill(lengths: Ints, heads: Ints, members: Members) -> None:
         first += n
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHED, nogil=True)
 def _three(phrase: Members, a: int, b: int, c: int) -> None:
     """Write three positions in ascending order."""
     phrase[0], phrase[2] = min(a, b, c), max(a, b, c)
@@ -229,7 +230,7 @@ def _validate(lengths: Ints, counts: Ints, members: Members, where: str) -> None
         raise ValueError(f"{where}: a phrase reaches beyond the sentence in row {row}")
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHED, nogil=True)
 def _outside(lengths: Ints, counts: Ints, members: Members) -> int:
     """Return the first row with a position outside of its sentence, or the number of rows."""
     at = 0

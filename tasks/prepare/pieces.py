@@ -1,20 +1,11 @@
 """Words as pieces of a pretrained encoder's vocabulary."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from phrasemodels.encoders.inputs import load_pretrained
-
-# tokens of a sentence -> {"pieces": ids, "last": the place of each word's last piece, START and STOP included}
-Divide = Callable[[Sequence[str]], dict[str, list[int]]]
-
-
-def no_pieces(tokens: Sequence[str]) -> dict[str, list[int]]:
-    """No pieces, for parsers without a pretrained encoder."""
-    return {"pieces": [], "last": []}
-
 
 # How pretrained encoders know the words of treebanks, and other signs that text has for them.
 PLAIN = {

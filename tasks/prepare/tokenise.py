@@ -1,6 +1,5 @@
 """Tokenisers, functions of (text, language), and the step that divides parallel sentences into tokens."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +10,7 @@ import pyarrow as pa
 from phrasemodels.data.formats.schemas import TOKENS, check
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
+from phrasemodels.parsing.words import words
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 
 Tokeniser = Callable[[str, str], list[str]]  # (text, language) -> tokens
@@ -70,39 +70,12 @@ def join(tokens: list[str], language: str) -> str:
     return " ".join(tokens)
 
 
-_PIECE = re.compile(
-    r"""
-    https?://\S+[^\s.,;:!?)\]'"] | (?<!\S)\S[^\s@]*@\S+\.\w+          # addresses; written so, neither tries twice
-  | (?:[A-Za-z]\.){2,}                                                # U.S., e.g.
-  | (?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Ltd|Co|Corp|Fig|No)\.(?=\s|$|,)
-  | \d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?\b                             # 1,000.5 10:30 1st 1990s
-  | \w+(?:[-'’.&/]\w+)*                                               # words, with what stands inside of them
-  | ['’]n['’] | ['’](?:\d+s?|s|re|ve|ll|d|m|tis|twas|em|cause|til)\b     # by themselves; else it is a quote
-  | \.{2,} | -{2,} | `` | '' | \S
-    """,
-    re.VERBOSE,
-)
-_CLITIC = re.compile(r"(?i)n['’]t|['’](?:s|re|ve|ll|d|m)")
-_BACKWARDS = re.compile(r"(?i)(?:t['’]n|(?:s|er|ev|ll|d|m)['’])+")  # from the end no clitic is part of another
-_WHOLE = {"cannot": ("can", "not"), "gonna": ("gon", "na"), "wanna": ("wan", "na"), "gotta": ("got", "ta")}
-
-
 def penn_treebank(text: str, language: str = "en") -> list[str]:
     """Return the tokens of English text as in treebanks: punctuation and clitics apart, numbers and abbreviations whole.
 
     The time is linear in the length of the text.
     """
-    tokens: list[str] = []
-    for piece in _PIECE.findall(text):
-        parts = _WHOLE.get(piece.lower())
-        if parts:
-            tokens += [piece[: len(parts[0])], piece[len(parts[0]) :]]
-        elif found := _BACKWARDS.match(piece[:0:-1]):
-            word = len(piece) - found.end()
-            tokens += [piece[:word], *_CLITIC.findall(piece[word:])]
-        else:
-            tokens.append(piece)
-    return tokens
+    return [word.form for word in words(text)]
 
 
 @cache

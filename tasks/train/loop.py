@@ -8,8 +8,10 @@ import itertools
 import json
 import math
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.step import Job, jsonable
+from phrasemodels.data.store.step import Job, OutOfTimeError, jsonable
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.batches import Batch, Examples, Rows, from_step, in_order, rows_of_worker, stream
 from phrasemodels.tasks.train.checkpoints import Progress, newest, resume, save, tensors
@@ -27,6 +29,7 @@ from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.worker import Clock, Worker, keep_freed_memory
 
 PROGRESS = "progress.json"
+CHECKPOINT_SECONDS = 180.0  # between two checkpoints at most
 HISTORY = "history.json"  # of a finished training; it has seconds, so no two are the same
 
 
@@ -68,7 +71,8 @@ class Training:
     """The input of the training loop on each worker.
 
     train, dev: paths of shards. folder: where checkpoints and progress are written. key: of the step in the store, which
-    checkpoints must have. report: called with the history after each evaluation.
+    checkpoints must have. report: called with the history after each evaluation. until: the time (seconds since 1970) at which
+    the training saves a checkpoint and ends.
     """
 
     objective: Objective
@@ -80,6 +84,7 @@ class Training:
     folder: Path
     key: str
     report: Callable[[list[dict[str, float]]], None] | None = None
+    until: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,8 @@ class TrainSettings:
 def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     """Train one model with one seed on the shards of ids job.inputs["train"] and ["dev"]; also reads ["vocabulary"].
 
-    Writes model.safetensors (the best weights), config.json and history.json. ValueError: the training diverged.
+    Writes model.safetensors (the best weights), config.json and history.json. ValueError: the training diverged. OutOfTimeError:
+    it was not done at job.executor.until; it goes on from its checkpoint when it is called again.
     """
     model = settings.objective.configure(settings.model, job.inputs["vocabulary"])
     train_paths, dev_paths = (tuple(s.path for s in shards(job.inputs[name])) for name in ("train", "dev"))
@@ -109,12 +115,17 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         job.checkpoints,
         job.key,
         job.executor.report,
+        job.executor.until,
     )
     job.executor.launch(training_loop, training)
     found = newest(job.checkpoints, job.key)
     assert found is not None, "a finished training has a checkpoint"
     path, state = found
     progress = Progress(**state["progress"])
+    if not _ended(progress, settings.config):
+        raise OutOfTimeError(
+            f"its time was up after {progress.step} of {settings.config.steps} updates, which are kept"
+        )
     if not math.isfinite(progress.best):  # the best weights would be those of the start
         raise ValueError(
             "the training diverged: its dev loss never was a finite number; lower train.learning_rate or train.clip"
@@ -144,7 +155,8 @@ def history(trained: Artifact) -> list[dict[str, float]]:
 
 
 def training_loop(training: Training) -> None:
-    """Train from the newest checkpoint, or from the start, to the last step, which leaves a checkpoint."""
+    """Train from the newest checkpoint, or from the start, to the last step or the end of its time; either leaves a
+    checkpoint."""
     config, worker = training.config, Worker()
     torch.set_num_threads(config.threads)
     keep_freed_memory()
@@ -163,6 +175,11 @@ def training_loop(training: Training) -> None:
     for progress.epoch, rows in order:
         if _ended(progress, config):
             break
+        if worker.any(time.time() >= training.until):
+            if worker.rank == 0:
+                save(training.folder, model, best, optimiser, progress, training.key)
+                _report(training, progress)
+            break
         torch.manual_seed(stream(training.seed, "dropout", progress.step, worker.rank))
         loss = _update(ddp, optimiser, training, data, rows, worker, progress)
         if progress.step == 0 and math.isnan(loss):
@@ -172,12 +189,13 @@ def training_loop(training: Training) -> None:
         clock.add(loss, training.objective.count(data, rows))
         progress.step += 1
         if progress.step == config.steps or progress.step % config.evaluate_every == 0:
-            dev_loss = _dev_loss(wrapped, dev, config, worker)
-            if dev_loss < progress.best:
-                progress.best, progress.best_step, best = dev_loss, progress.step, tensors(model)
+            with getattr(optimiser, "averaged", nullcontext)():  # an optimiser may keep averages of the weights
+                dev_loss = _dev_loss(wrapped, dev, config, worker)
+                if dev_loss < progress.best:
+                    progress.best, progress.best_step, best = dev_loss, progress.step, tensors(model)
             progress.history.append(clock.row(progress, dev_loss, optimiser, worker))
         if worker.rank == 0:
-            _save_and_report(training, progress, best, model, optimiser)
+            _save_and_report(training, progress, best, model, optimiser, clock)
 
 
 def _ended(progress: Progress, config: TrainConfig) -> bool:
@@ -249,18 +267,35 @@ def _dev_loss(model: ModelWithLoss, dev: Examples, config: TrainConfig, worker: 
 
 
 def _save_and_report(
-    training: Training, progress: Progress, best: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.Optimizer
+    training: Training,
+    progress: Progress,
+    best: dict[str, Tensor],
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    clock: Clock,
 ) -> None:
-    """Save a checkpoint, then report the history, and write progress.json, each when it is due."""
+    """Save a checkpoint, then report the history, and write progress.json, each when it is due: a checkpoint every
+    `checkpoint_every` updates, and CHECKPOINT_SECONDS after the one before at the latest."""
     config = training.config
     last = _ended(progress, config)
-    if last or progress.step % config.checkpoint_every == 0:
+    if last or progress.step % config.checkpoint_every == 0 or clock.since_saved() > CHECKPOINT_SECONDS:
         save(training.folder, model, best, optimiser, progress, training.key)
-        if training.report is not None:
-            training.report(progress.history)
+        clock.saved = time.monotonic()
+        _report(training, progress)
     if last or progress.step % 10 == 0:
         training.folder.mkdir(parents=True, exist_ok=True)
-        state = {"step": progress.step, "steps": config.steps, "best": progress.best, "pid": os.getpid()}
+        state = {
+            "step": progress.step,
+            "steps": config.steps,
+            "best": progress.best,
+            "pid": os.getpid(),
+            "seconds": clock.seconds(),
+        }
         aside = training.folder / f".{PROGRESS}"
         aside.write_text(json.dumps(state), encoding="utf-8")
         os.replace(aside, training.folder / PROGRESS)  # atomic: readers never see half of it
+
+
+def _report(training: Training, progress: Progress) -> None:
+    if training.report is not None:
+        training.report(progress.history)

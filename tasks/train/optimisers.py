@@ -5,8 +5,9 @@ both.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -15,11 +16,46 @@ if TYPE_CHECKING:
     from phrasemodels.tasks.train.config import TrainConfig
 
 RHO, EPSILON = 0.95, 1e-8  # of TensorFlow, which the authors of DiSAN used; PyTorch's are 0.9 and 1e-6
+DECAY = 0.999  # of averages of weights: they span the last thousand updates
 
 
 def adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
     """Adam (Kingma and Ba 2015) with the betas and epsilon of the configuration."""
     return torch.optim.Adam(parameters, config.learning_rate, config.betas, config.epsilon, fused=True)
+
+
+class AveragedAdam(torch.optim.Adam):
+    """Adam that also keeps a moving average of the weights, which evaluation and the best weights use (Polyak and
+    Juditsky 1992). The average is younger at the start: decay is min(DECAY, (1 + t) / (10 + t)) at update t."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Update the weights and their averages."""
+        loss = super().step(closure)
+        for group in self.param_groups:
+            moved = [p for p in group["params"] if p.grad is not None]
+            averages = [self.state[p].setdefault("average", p.clone()) for p in moved]
+            if moved:
+                t = float(self.state[moved[0]]["step"])
+                torch._foreach_lerp_(averages, moved, 1 - min(DECAY, (1 + t) / (10 + t)))
+        return loss
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Put the averages in the place of the weights for a while."""
+        pairs = [(p, state["average"]) for p, state in self.state.items() if "average" in state]
+        with torch.no_grad():
+            kept = [p.clone() for p, _ in pairs]
+            for p, average in pairs:
+                p.copy_(average)
+            yield
+            for (p, _), own in zip(pairs, kept, strict=True):
+                p.copy_(own)
+
+
+def averaged_adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
+    """Adam as above, with averaged weights."""
+    return AveragedAdam(parameters, config.learning_rate, config.betas, config.epsilon, fused=True)
 
 
 def adam_with_decay(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:

@@ -39,15 +39,27 @@ class Worker:
             distributed.all_reduce(summed)
         return summed
 
+    def any(self, here: bool) -> bool:
+        """Return whether something is so on any worker; all workers get the same answer."""
+        return here if self.world == 1 else bool(self.total(torch.tensor([float(here)])).item())
+
 
 class Clock:
-    """Loss and speed since the previous row of the history."""
+    """Loss and speed since the previous row of the history. saved: when the last checkpoint was written."""
 
     def __init__(self, progress: Progress) -> None:
         self.before = progress.history[-1]["seconds"] if progress.history else 0.0
-        self.started = self.last = time.monotonic()
+        self.started = self.last = self.saved = time.monotonic()
         self.losses: list[Tensor] = []
         self.count = 0
+
+    def seconds(self) -> float:
+        """Return how long the training has run, over all its starts."""
+        return self.before + time.monotonic() - self.started
+
+    def since_saved(self) -> float:
+        """Return the seconds since the last checkpoint."""
+        return time.monotonic() - self.saved
 
     def add(self, loss: Tensor, count: int) -> None:
         """Add the summed loss of an update, and the number of items that it is summed over."""
@@ -68,7 +80,7 @@ class Clock:
             "tokens_per_second": self.count / (now - self.last),
             "workers": worker.world,
             "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            "seconds": self.before + now - self.started,
+            "seconds": self.seconds(),
         }
         self.losses, self.count, self.last = [], 0, now
         return row

@@ -7,7 +7,7 @@ and comparisons. Charts of sums are float64 for scores of either type; `scaled` 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from threading import local
@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
+from phrasemodels.structs.inference import transformed
 from phrasemodels.structs.kernels.compilation import announce
 
 _enabled = ContextVar("kernels_enabled", default=True)
@@ -32,14 +34,17 @@ def reference_only() -> Iterator[None]:
         _enabled.reset(token)
 
 
-def usable(*scores: Tensor) -> bool:
-    """Return whether the kernels take these scores: on the CPU, all float32 or all float64, and not empty."""
+def usable(lengths: Tensor | None, *scores: Tensor) -> bool:
+    """Return whether the kernels take these scores: on the CPU, all float32 or all float64, not empty, all lengths above 0, and
+    not in a transform of `torch.func`."""
     dtype = scores[0].dtype
     return (
         _enabled.get()
+        and not transformed()
         and dtype in (torch.float32, torch.float64)
         and all(s.device.type == "cpu" and s.dtype == dtype and s.numel() > 0 for s in scores)
         and not torch.compiler.is_compiling()
+        and (lengths is None or bool(lengths.numpy().all()))
     )
 
 
@@ -57,9 +62,22 @@ def possible_scores(x: Tensor) -> Tensor:
 LARGEST = 6e14  # kernels of sums take scores below the negative of this for -inf
 
 
-def on_cpu(x: Tensor) -> Tensor:
-    """Return x, without gradient, as a float32 or float64 tensor on the CPU."""
-    return x.detach().to("cpu", torch.float64 if x.dtype == torch.float64 else torch.float32)
+def on_cpu(kernel: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a kernel for tensors on any device, of any type and in any transform of `torch.func` but vmap.
+
+    It gets them on the CPU, without gradient, and as float32 if they are shorter. ValueError: a tensor is a batch of vmap.
+    """
+    with temporarily_clear_interpreter_stack() if transformed() else nullcontext():
+        return kernel(*(_plain(x) if isinstance(x, Tensor) else x for x in arguments))
+
+
+def _plain(x: Tensor) -> Tensor:
+    while torch._C._functorch.is_gradtrackingtensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    if torch._C._functorch.is_batchedtensor(x):
+        raise ValueError("torch.func.vmap: this function cannot be a part of it; use its batch dimension instead")
+    short = x.dtype in (torch.float16, torch.bfloat16)
+    return x.detach().to("cpu", torch.float32 if short else x.dtype)
 
 
 def over_batch(kernel: Callable[..., None], size: int, *arguments: object) -> None:
@@ -113,6 +131,8 @@ def reference_vjp(function: Callable[..., Tensor], inputs: Sequence[Tensor], gra
 
 def with_gradient(best: Tensor, rescore: Callable[..., Tensor], *scores: Tensor) -> Tensor:
     """Return `best`, the scores of structures that a kernel chose, with the derivatives of rescore(*scores), their sum."""
+    if transformed():
+        return rescore(*scores).masked_fill(best == -torch.inf, -torch.inf)
     if torch.is_grad_enabled() and any(s.requires_grad for s in scores):
         return _Chosen.apply(best, rescore, *scores)
     return best

@@ -105,7 +105,9 @@ def _samples(first, step, scores, lengths, one_root, draws, heads):
     left, weight = np.empty(longest, np.bool_), np.empty(longest)
     for b in range(first, len(lengths), step):
         N = lengths[b] + 1
-        if read_graph(scores[b], N, graphs[0]) and eliminate(N, one_root, graphs, order, sums) > -np.inf:
+        if N == 1 or not read_graph(scores[b], N, graphs[0]):
+            continue
+        if eliminate(N, one_root, graphs, order, sums) > -np.inf:
             for k in range(len(draws)):
                 _tree(N, one_root, graphs, order, draws[k, b], left, weight, heads[k, b])
 

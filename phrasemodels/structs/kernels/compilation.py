@@ -1,20 +1,42 @@
 """Options of the numba compiler, and a cache of compiled kernels that notices changes in other files.
 
 numba's cache on disk compares only the file of a kernel, although kernels of other files are compiled into it. So the stamp
-of a cached kernel also contains the digest of this folder; if that changes, the kernel is compiled again and overwritten.
+changes, the kernel is compiled again and overwritten.
 """
 
 import hashlib
 import logging
+import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from numba.core.caching import CacheImpl
 
-COMPILE: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, "cache": True}
-FOLDER = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
+FOLDER = Path(__file__).parent
+_IMPORT = re.compile(r"^from phrasemodels\.structs\.kernels(?:\.(\w+))? import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
+@cache
+def imported(file: Path) -> frozenset[Path]:
+    """Return the files of this folder that a file imports, directly or not, without __init__, which has no kernels."""
+    found: set[Path] = set()
+    for module, names in _IMPORT.findall(file.read_text()):
+        for name in [module] if module else re.findall(r"\w+", names):
+            path = FOLDER / f"{name}.py"
+            if path.exists() and path != file:
+                found |= {path, *imported(path)}
+    return frozenset(found)
+
+
+@cache
+def digest(file: Path) -> str:
+    """Return the digest of the files that a file imports."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(imported(file)))).hexdigest()
+
+
+ONCE = "once for this installation; `phrasemodels warm` does so ahead of time"
+EACH_TIME = "in every process: set NUMBA_CACHE_DIR to a folder that can be written to"
 LOG = logging.getLogger("phrasemodels.structs")
 _announced: set[Any] = set()
 
@@ -24,24 +46,39 @@ def announce(kernel: Any) -> None:
     if kernel in _announced:
         return
     _announced.add(kernel)
-    if not kernel.overloads and not kernel._cache._cache_file._load_index():
+    if not kernel.overloads and not (CACHED and kernel._cache._cache_file._load_index()):
         name = f"{kernel.py_func.__module__.split('.')[-1]}.{kernel.__name__.lstrip('_')}"
-        LOG.warning("compiling %s, once for this installation; `phrasemodels warm` does so ahead of time", name)
+        LOG.warning("compiling %s, %s", name, ONCE if CACHED else EACH_TIME)
 
 
 def _of_the_folder(locator: Any) -> Any:
-    """Return a numba cache locator for the functions of this package, whose stamp contains the digest of this folder."""
+    """Return a numba cache locator for the functions of this package, whose stamp contains the digest of what their file imports."""
 
     class Locator(locator):
         @classmethod
         def from_function(cls, function: Any, file: str) -> Any:
             ours = function.__module__.split(".")[0] == __name__.split(".")[0]
-            return super().from_function(function, file) if ours else None
+            found = super().from_function(function, file) if ours else None
+            if found:
+                found.imports = digest(Path(file))
+            return found
 
         def get_source_stamp(self) -> Any:
-            return FOLDER, super().get_source_stamp()
+            return self.imports, super().get_source_stamp()
 
     return Locator
 
 
 CacheImpl._locator_classes[:0] = [_of_the_folder(locator) for locator in CacheImpl._locator_classes]
+
+
+def _can_be_cached() -> bool:
+    """Whether numba finds a place for the compiled functions of every folder that has some."""
+    package = Path(__file__).parents[2]
+    folders = (package / name for name in ("structs/kernels", "layers", "tasks/prepare"))
+    files = [str(folder / "__init__.py") for folder in folders if folder.is_dir()]  # the library may be there alone
+    return all(any(place.from_function(announce, file) for place in CacheImpl._locator_classes) for file in files)
+
+
+CACHED = _can_be_cached()
+COMPILE: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, "cache": CACHED}

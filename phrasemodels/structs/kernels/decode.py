@@ -244,6 +244,9 @@ def joint(labels: Tensor, arcs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor
     B, n, _, _ = labels.shape
     score, cells, heads = np.empty(B), np.full((B, 2 * n - 1, 3), -1), np.full((B, n + 1), -1)
     scores = labels.detach().contiguous().numpy(), arcs.detach().contiguous().numpy()
-    work = scratch(B, 2 * n * (n + 1) * _heads.py_func(n)).view(scores[0].dtype)
+    size = (
+        2 * n * (n + 1) * _heads.py_func(n) * scores[0].itemsize // 8
+    )  # in float64, of charts in the type of the scores
+    work = scratch(B, size).view(scores[0].dtype)
     over_batch(_joint, B, work, *scores, lengths.numpy(), score, cells, heads)
     return torch.from_numpy(score), torch.from_numpy(cells), torch.from_numpy(heads)

@@ -57,7 +57,9 @@ def _chains(first, step, unary, pairwise, lengths, score, tags):
         n = lengths[b]
         _best_tags(unary[b], pairwise[b if len(pairwise) > 1 else 0], n, best, origins)
         top[:] = -np.inf
-        for c in range(C):
+        if n == 0:
+            top[0] = 0.0
+        for c in range(C if n > 0 else 0):
             for r in range(k):
                 if best[n - 1, c, r] > top[k - 1]:
                     _insert(top, last, best[n - 1, c, r], c * k + r)

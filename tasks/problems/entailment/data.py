@@ -3,11 +3,13 @@
 A side is a column of text: premise or hypothesis of PAIRS, text of SENTENCES.
 """
 
+import hashlib
 import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from phrasemodels.data.formats.shards import read_shard, write_shard
-from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.artifacts import Artifact, sha256_of
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.checks import at_least
 from phrasemodels.models.sentence_pair import BUCKETS, RANGE
@@ -77,32 +79,31 @@ class SentenceText:
 class VectorFile:
     """A file of word vectors that the user provides: a word and its d numbers on each line.
 
-    bytes, check: size, and crc32 of the first megabyte, which identify the file once it is located.
+    sha256: the digest of its content, which identifies the file once it is located.
     """
 
     name: str
     d: int
-    bytes: int = 0
-    check: int = 0
+    sha256: str = ""
 
     def __post_init__(self) -> None:
         at_least(self, 1, "d")
 
     def locate(self, folders: Sequence[Path]) -> "VectorFile | None":
-        """Return the file with its size and checksum if one of the folders has it."""
+        """Return the file with its digest if one of the folders has it."""
         path = next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
-        if path is None:
-            return None
-        with path.open("rb") as file:
-            return VectorFile(self.name, self.d, path.stat().st_size, zlib.crc32(file.read(1 << 20)))
+        return None if path is None else replace(self, sha256=_digest(path, path.stat().st_mtime_ns))
 
     def read(self, words: Container[str], folders: Sequence[Path]) -> Iterator[tuple[str, NDArray[np.float32]]]:
-        """Yield words with their vectors. OSError: no folder has the file. ValueError: a line is wrong."""
+        """Yield words with their vectors. OSError: no folder has the file. ValueError: a line is wrong, or the file has
+        changed since it was located, which is known at its end."""
         path = next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
         if path is None:
             raise OSError(f"{self.name} is in none of {', '.join(map(str, folders))}: put it there again")
+        whole = hashlib.sha256()
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
+                whole.update(line)
                 try:
                     word, _, rest = line.decode().partition(" ")
                     if word not in words:
@@ -116,6 +117,14 @@ class VectorFile:
                 if vector.shape != (self.d,) or not np.isfinite(vector).all():
                     raise ValueError(f"{path}, line {number}: {self.d} numbers of {word!r} expected")
                 yield word, vector
+        if self.sha256 and whole.hexdigest() != self.sha256:
+            raise ValueError(f"{path}: the file has changed since the run was planned; start again")
+
+
+@cache
+def _digest(path: Path, changed: int) -> str:
+    """Return the digest of a file, which is read again if its time of change is another one."""
+    return sha256_of(path)
 
 
 def _of_phrase(fields: Sequence[str], d: int) -> bool:

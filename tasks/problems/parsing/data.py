@@ -1,7 +1,7 @@
 """Treebanks as numbers: vocabularies, and joint trees as ids. Positions are START, the words of a sentence, STOP."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,15 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.checks import at_least
-from phrasemodels.layers.ids import BEGIN, END, PAD, SPECIAL, UNKNOWN
-from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
+from phrasemodels.layers.ids import SPECIAL
+from phrasemodels.parsing.numbers import LETTERS, SIDES, Divide, Ids, no_pieces
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
 
-LETTERS = 20  # of a longer word: the first ten and the last ten
-SIDES = ("words", "characters", "tags", "labels", "relations")
+ADVICE = (
+    "give a corpus that has both brackets and dependencies, or train on what it has with "
+    "--set recipe.task=phrases or --set recipe.task=arcs"
+)
 
 _ids = pa.list_(pa.field("item", pa.int32(), nullable=False))
 
@@ -67,13 +69,42 @@ def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any
     return {"sizes": {side: write_words(job.out, side, own) for side, own in entries.items()}}
 
 
+Keep = Callable[[Mapping[str, Any]], bool]
+"""Whether a row of TREES is learned from. The docstring of such a function says what its sentences have."""
+
+
+def complete(row: Mapping[str, Any]) -> bool:
+    """a tree and heads"""
+    return bool(row["tree"] and row["heads"])
+
+
+def with_tree(row: Mapping[str, Any]) -> bool:
+    """a tree"""
+    return bool(row["tree"])
+
+
+def with_heads(row: Mapping[str, Any]) -> bool:
+    """heads"""
+    return bool(row["heads"])
+
+
+def with_either(row: Mapping[str, Any]) -> bool:
+    """a tree or heads"""
+    return bool(row["tree"] or row["heads"])
+
+
+def every_row(row: Mapping[str, Any]) -> bool:
+    """anything"""
+    return True
+
+
 @dataclass(frozen=True)
 class TreeNumbers:
-    """complete: sentences without a tree or heads, or with more than max_words words (0: any number), are dropped; it is for
-    train and dev, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder. tags: the
-    column of tags."""
+    """keep: which sentences are kept; those with more than max_words words (0: any number) are dropped too. Test sets keep
+    every_row, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder. tags: the column of
+    tags."""
 
-    complete: bool = True
+    keep: Keep = complete
     max_words: int = 0
     divide: Divide = no_pieces
     tags: str = "tags"
@@ -88,10 +119,8 @@ def tree_numbers(job: Job, settings: TreeNumbers) -> dict[str, Any]:
     ValueError: no sentence is complete.
     """
     made = map_shards(job, tree_shard, settings, vocabulary=job.inputs["vocabulary"])
-    if settings.complete and not made["rows"]:
-        raise ValueError(
-            "no sentence has a tree, heads and few enough words: give a corpus that has brackets and dependencies"
-        )
+    if settings.keep is not every_row and not made["rows"]:
+        raise ValueError(f"no sentence has {settings.keep.__doc__} and few enough words: {ADVICE}")
     return made
 
 
@@ -101,8 +130,7 @@ def tree_shard(job: Job, settings: TreeNumbers) -> dict[str, Any]:
     ids = Ids({side: read_words(job.inputs["vocabulary"], side) for side in SIDES})
     rows, unfit = [], 0
     for row in table.to_pylist():
-        whole = row["tree"] and row["heads"] and not 0 < settings.max_words < len(row["tokens"])
-        if whole or not settings.complete:
+        if settings.keep(row) and not 0 < settings.max_words < len(row["tokens"]):
             spans = joint(parse(row["tree"]), row["heads"]) if row["tree"] else []
             unfit += bool(spans and row["heads"] and misfits(spans, row["heads"]))
             rows.append(
@@ -117,37 +145,3 @@ def tree_shard(job: Job, settings: TreeNumbers) -> dict[str, Any]:
             )
     made = pa.Table.from_pylist(rows, schema=NUMBERS)
     return {"dropped": table.num_rows - len(rows), "misfits": unfit, **write_shard(job.out / SHARD, made)}
-
-
-class Ids:
-    """Ids of entries of vocabularies. entries: of each side, by id."""
-
-    def __init__(self, entries: Mapping[str, Sequence[str]]) -> None:
-        self.ids = {side: {entry: number for number, entry in enumerate(own)} for side, own in entries.items()}
-
-    def of(self, side: str, entry: str, otherwise: int = UNKNOWN) -> int:
-        """Return the id of an entry, or `otherwise` if the vocabulary lacks it."""
-        return self.ids[side].get(entry, otherwise)
-
-    def sentence(self, tokens: Sequence[str], tags: Sequence[str] = ()) -> dict[str, Any]:
-        """Return words, characters and tags of all positions; without tags, all are unknown."""
-        known = [self.of("tags", tag) for tag in tags] or [UNKNOWN] * len(tokens)
-        return {
-            "words": [BEGIN, *(self.of("words", token.lower()) for token in tokens), END],
-            "tags": [BEGIN, *known, END],
-            "characters": [_row([BEGIN]), *map(self._letters, tokens), _row([END])],
-        }
-
-    def _letters(self, token: str) -> list[int]:
-        if len(token) > LETTERS:
-            token = token[: LETTERS // 2] + token[-LETTERS // 2 :]
-        return _row([self.of("characters", character) for character in token])
-
-    def cells(self, spans: Iterable[tuple[str, int, int]]) -> list[tuple[int, int, int]]:
-        """Return spans as (i, j, label), without those whose label the vocabulary lacks."""
-        known = ((start, end - 1, self.of("labels", label, -1)) for label, start, end in spans)
-        return [cell for cell in known if cell[2] >= 0]
-
-
-def _row(ids: list[int]) -> list[int]:
-    return ids + [PAD] * (LETTERS - len(ids))

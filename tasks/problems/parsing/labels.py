@@ -15,11 +15,12 @@ from phrasemodels.data.store.step import Job
 from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.layers.scorers import contributions, shares
 from phrasemodels.models.parser import JointParser, ParserConfig
-from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
+from phrasemodels.parsing.numbers import Divide, no_pieces
+from phrasemodels.parsing.parse import Parse
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.problems.attention import ATTENTION, attention_row, first_of_groups
 from phrasemodels.tasks.problems.parsing.objective import COLUMNS, ParseExamples, ParsingObjective
-from phrasemodels.tasks.problems.parsing.predict import ParsedSentence, TreeParser
+from phrasemodels.tasks.problems.parsing.predict import TreeParser
 from phrasemodels.tasks.problems.report import Matrix
 from phrasemodels.tasks.train.batches import Columns
 
@@ -62,7 +63,7 @@ class LabelView:
     """Labels in one sentence of n words: its parse; attention (L, N) of the labels, mean over their queries; and their
     contributions to its m phrases (m, L), as means and as shares. Phrases are in the order of the tree."""
 
-    parse: ParsedSentence
+    parse: Parse
     spans: list[Span]
     labels: list[str]
     attention: NDArray[np.float32]

@@ -1,19 +1,28 @@
 """The objective of parsing: margins and cross entropies of joint trees; weights are chosen by errors on dev."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.layers.ids import UNKNOWN
-from phrasemodels.models.parser import GROUP_LABEL, Decode, GoldTrees, Jointly, JointParser, ParsedTrees, ParserConfig
+from phrasemodels.models.parser import (
+    GROUP_LABEL,
+    Decode,
+    GoldTrees,
+    Jointly,
+    JointParser,
+    ParsedTrees,
+    ParserConfig,
+    arcs_alone,
+    phrases_alone,
+)
+from phrasemodels.parsing.numbers import different_forms
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
 from phrasemodels.tasks.train.loop import Objective
 
@@ -43,7 +52,7 @@ class ParseExamples:
         words, tags = self.columns.padded("words", rows), self.columns.padded("tags", rows)
         lengths = torch.from_numpy(self.lengths[rows, 0] - 2)
         pieces = torch.tensor([len(self.columns.row("pieces", row)) for row in rows])
-        forms, characters = _forms(self.columns.padded("characters", rows).numpy())
+        forms, characters = different_forms(self.columns.padded("characters", rows).numpy())
         sentences = ParserInput(
             words,
             forms,
@@ -64,18 +73,6 @@ class ParseExamples:
             tags[:, :-1].masked_fill(~inside | (tags[:, :-1] == UNKNOWN), -1),
         )
         return ParseBatch(sentences, gold)
-
-
-def _forms(characters: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    """Return the different rows of characters (B, N, c), and for each position the index of its row (B, N)."""
-    flat = np.ascontiguousarray(characters.astype(np.int32)).reshape(-1, characters.shape[2])
-    keys = flat.view(np.dtype((np.void, flat.itemsize * flat.shape[1]))).ravel()
-    _, first, rows = np.unique(keys, return_index=True, return_inverse=True)
-    different = flat[first]
-    longest = int((different > 0).sum(1).max(initial=1))
-    return torch.from_numpy(rows.reshape(characters.shape[:2])), torch.from_numpy(
-        different[:, :longest].astype(np.int64)
-    )
 
 
 def _after_root(values: Tensor, words: Tensor) -> Tensor:
@@ -107,10 +104,11 @@ class ParsingObjective(Objective):
     def criterion(self, model: JointParser, batch: ParseBatch) -> Tensor:
         """Return (errors, count) of 1 − F1 and of 1 − LAS (2, 2): paper 004 chooses weights by F1 + LAS.
 
-        All words count. Spans are those that are learned: a chain of labels is one, and `<H>` is none.
+        All words count. Spans are those that are learned: a chain of labels is one, and `<H>` is none. A decoder that finds
+        phrases or arcs alone is measured by these alone.
         """
         found = model.parse(batch.sentences, self.decode)
-        return torch.stack([_spans(found, batch.gold), _arcs(found, batch.gold)])
+        return torch.stack([errors(found, batch.gold) for errors in ERRORS.get(self.decode, (_spans, _arcs))])
 
 
 def _spans(found: ParsedTrees, gold: GoldTrees) -> Tensor:
@@ -131,5 +129,12 @@ def _spans(found: ParsedTrees, gold: GoldTrees) -> Tensor:
 def _arcs(found: ParsedTrees, gold: GoldTrees) -> Tensor:
     """Return (words with a wrong head or relation, words): 1 − LAS."""
     word = gold.heads >= 0
-    wrong = word & ((found.heads != gold.heads) | (found.relations != gold.relations))
+    named = gold.relations >= 0  # arcs may have no relations
+    wrong = word & ((found.heads != gold.heads) | (named & (found.relations != gold.relations)))
     return torch.stack([wrong.sum(), word.sum()])
+
+
+ERRORS: Mapping[Decode, tuple[Callable[[ParsedTrees, GoldTrees], Tensor], ...]] = {
+    phrases_alone: (_spans,),
+    arcs_alone: (_arcs,),
+}

@@ -11,6 +11,7 @@ import pyarrow as pa
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.step import Step
 from phrasemodels.models.parser import ParserConfig
+from phrasemodels.parsing.numbers import Divide, no_pieces
 from phrasemodels.tasks.parsers.parse import (
     Analysis,
     Folders,
@@ -22,7 +23,6 @@ from phrasemodels.tasks.parsers.parse import (
     trees,
 )
 from phrasemodels.tasks.parsers.stanza import one_thread
-from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
 from phrasemodels.tasks.problems.parsing.objective import ParsingObjective
 from phrasemodels.tasks.problems.parsing.predict import TreeParser
 from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe

@@ -9,11 +9,20 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import HasKey, Step
 from phrasemodels.layers.checks import at_least
 from phrasemodels.models.parser import ParserConfig
+from phrasemodels.parsing.numbers import Divide, no_pieces
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.pieces import Divide, no_pieces
 from phrasemodels.tasks.prepare.tokenise import Tokeniser, penn_treebank
 from phrasemodels.tasks.prepare.user_text import WordRows, first_texts, word_rows
-from phrasemodels.tasks.problems.parsing.data import TreebankVocabulary, TreeNumbers, tree_numbers, treebank_vocabulary
+from phrasemodels.tasks.problems.parsing.data import (
+    Keep,
+    TreebankVocabulary,
+    TreeNumbers,
+    complete,
+    every_row,
+    tree_numbers,
+    treebank_vocabulary,
+    with_either,
+)
 from phrasemodels.tasks.problems.parsing.labels import LabelAttentionSettings, label_attention
 from phrasemodels.tasks.problems.parsing.objective import ParsingObjective
 from phrasemodels.tasks.problems.parsing.predict import TreeParser, parse_sentences
@@ -22,10 +31,13 @@ from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
 from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
 
+DEV = {with_either: complete}  # of a corpus that has both, weights are chosen by both
+
 
 @dataclass(frozen=True)
 class ParsingRecipe(Recipe):
-    """A treebank with phrase structure and dependencies, and the parser's objective (`problem`).
+    """A treebank with phrase structure, dependencies or both, and the parser's objective (`problem`). learned: which
+    sentences are learned from.
 
     max_words drops longer sentences from training alone (0: none). divide: words into pieces of a pretrained encoder.
     tokeniser: of text that a user gives.
@@ -37,6 +49,7 @@ class ParsingRecipe(Recipe):
     scoring: ParseScoring = field(default_factory=ParseScoring)
     max_words: int = 0
     divide: Divide = no_pieces
+    learned: Keep = complete
     tokeniser: Tokeniser = penn_treebank
 
     slug: ClassVar = "parsing"
@@ -50,9 +63,9 @@ class ParsingRecipe(Recipe):
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
         words = Step(treebank_vocabulary, f"vocabulary {name}", self.vocabulary, {"rows": raw["train"]})
         settings = {
-            "train": TreeNumbers(True, self.max_words, self.divide, self.vocabulary.tags),
-            "dev": TreeNumbers(True, 0, self.divide, self.vocabulary.tags),
-            "test": TreeNumbers(False, 0, self.divide, self.vocabulary.tags),
+            "train": TreeNumbers(self.learned, self.max_words, self.divide, self.vocabulary.tags),
+            "dev": TreeNumbers(DEV.get(self.learned, self.learned), 0, self.divide, self.vocabulary.tags),
+            "test": TreeNumbers(every_row, 0, self.divide, self.vocabulary.tags),
         }
         numbers = {
             split: Step(
@@ -92,7 +105,7 @@ class ParsingRecipe(Recipe):
             )
         words = Step(word_rows, "words of given sentences", WordRows(self.tokeniser), {"rows": texts})
         inputs = {"rows": words, "vocabulary": vocabulary}
-        return words, Step(tree_numbers, "numbers of given sentences", TreeNumbers(False, 0, self.divide), inputs)
+        return words, Step(tree_numbers, "numbers of given sentences", TreeNumbers(every_row, 0, self.divide), inputs)
 
     def as_text(self, row: Mapping[str, Any]) -> str:
         """Return a row of predictions as a JSON object: tokens, tags, tree, heads, relations."""

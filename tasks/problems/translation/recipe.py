@@ -9,7 +9,8 @@ from phrasemodels.data.store.step import HasKey, Step
 from phrasemodels.layers.checks import at_least
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
-from phrasemodels.tasks.prepare.corpora import AnyCorpus
+from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.languages import TOKENISERS, check_language
 from phrasemodels.tasks.prepare.phrases import Phrases, phrases
 from phrasemodels.tasks.prepare.tokenise import Detokenise, Tokenise, Tokeniser, detokenise_moses, moses_lower, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
@@ -24,12 +25,13 @@ from phrasemodels.tasks.train.config import TrainConfig
 
 @dataclass(frozen=True)
 class TranslationText:
-    """From text to tokens, ids and back. max_tokens drops longer sentences from training alone (0: none)."""
+    """From text to tokens, ids and back; a tokeniser that the corpus names takes the place of this one.
+
+    max_tokens drops longer sentences from training alone (0: none).
+    """
 
     tokeniser: Tokeniser = moses_lower
     detokenise: Detokenise | None = detokenise_moses
-    source_language: str = "en"
-    target_language: str = "de"
     min_count: int = 1
     max_tokens: int = 0
 
@@ -42,7 +44,7 @@ class TranslationText:
 class TranslationRecipe(Recipe):
     """A parallel corpus, its phrases, its text, a beam search, and what the loss is averaged over (`problem`)."""
 
-    corpus: AnyCorpus
+    corpus: BitextCorpus | Corpus | SampleCorpus
     phrases: Phrases
     text: TranslationText = field(default_factory=TranslationText)
     search: BeamSearch = field(default_factory=BeamSearch)
@@ -52,11 +54,31 @@ class TranslationRecipe(Recipe):
     answer_columns: ClassVar = ("reference", "hypothesis")
     answers_inputs: ClassVar = True
 
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The languages of source and target, which the corpus knows. ValueError: it does not."""
+        known = self.corpus.languages
+        return known.source, known.target
+
+    @property
+    def tokeniser(self) -> Tokeniser:
+        """The tokeniser of the corpus if it names one, or else that of the text."""
+        named = self.corpus.languages.tokeniser
+        return TOKENISERS[named][0] if named else self.text.tokeniser
+
+    @property
+    def detokenise(self) -> Detokenise | None:
+        """What makes running text of the tokens; None: no metric and no answer needs running text."""
+        named = self.corpus.languages.tokeniser
+        return TOKENISERS[named][1] if named and self.text.detokenise else self.text.detokenise
+
     def bare(self) -> Self:
         return dataclasses.replace(self, text=dataclasses.replace(self.text, detokenise=None))
 
     def data(self) -> dict[str, Step]:
         name, text = self.corpus.name, self.text
+        for language in self.languages:
+            check_language(self.tokeniser, language, name)
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
         tokens = {split: self._tokens(raw[split], f"{name} {split}") for split in raw}
         words = Step(vocabulary, f"vocabulary {name}", VocabularySettings(text.min_count), {"rows": tokens["train"]})
@@ -73,7 +95,7 @@ class TranslationRecipe(Recipe):
         return {**numbers, "vocabulary": words, "tokens": tokens["test"], "raw": raw["test"]}
 
     def _tokens(self, rows: HasKey, label: str) -> Step:
-        settings = Tokenise(self.text.tokeniser, self.text.source_language, self.text.target_language)
+        settings = Tokenise(self.tokeniser, *self.languages)
         return Step(tokenise, f"tokenise {label}", settings, {"rows": rows})
 
     def stages(self, model: TranslatorConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
@@ -86,7 +108,7 @@ class TranslationRecipe(Recipe):
             ),
             "scores": Stage(
                 score_translations,
-                TranslationScoring(self.text.detokenise, self.text.target_language),
+                TranslationScoring(self.detokenise, self.languages[1]),
                 {"predictions": "predictions", "rows": "raw"},
             ),
         }
@@ -111,11 +133,10 @@ class TranslationRecipe(Recipe):
 
     def as_text(self, row: Mapping[str, Any]) -> str:
         tokens = row["hypothesis"]
-        return self.text.detokenise(tokens, self.text.target_language) if self.text.detokenise else " ".join(tokens)
+        return self.detokenise(tokens, self.languages[1]) if self.detokenise else " ".join(tokens)
 
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
         """Return the attention of recurrent translators, side by side."""
         if not isinstance(models[0].config, RecurrentConfig):
             return super().draw(models, text, target)
-        languages = (self.text.source_language, self.text.target_language)
-        return attention_figure(models, self.problem, self.text.tokeniser, languages, text, target, self.phrases.marks)
+        return attention_figure(models, self.problem, self.tokeniser, self.languages, text, target, self.phrases.marks)

@@ -1,0 +1,50 @@
+"""The English parser that the package holds: paper 004's parser, trained on treebanks whose texts may be passed on."""
+
+from dataclasses import replace
+
+from phrasemodels.data.samples.records import Treebank
+from phrasemodels.flows.experiments import paper_004
+from phrasemodels.flows.experiments.experiment import Experiment, TableName
+from phrasemodels.flows.experiments.table import Row
+from phrasemodels.layers.labels import LabelAttentionConfig
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.treebanks import JoinedTreebanks, Take
+from phrasemodels.tasks.problems.parsing.data import with_either
+from phrasemodels.tasks.train.optimisers import averaged_adam
+
+PAPER = paper_004.PAPER
+# Genres of GUM whose texts may be passed on, changed and sold: LICENSE.txt of the corpus, and for conversation, speech,
+# textbook and vlog the page of the corpus on licences. Left out as non-commercial: essay, fiction, letter, podcast, whow.
+FREE_GENRES = (
+    "academic", "bio", "conversation", "court", "interview", "news", "speech", "textbook", "vlog", "voyage",
+)  # fmt: skip
+FREE_GUM = Take(
+    tuple(f"GUM_{genre}_" for genre in FREE_GENRES),
+    ("CC-BY-2.5", "CC-BY-3.0", "CC-BY-4.0", "CC-BY-SA-3.0", "public domain"),
+    times=2,
+)
+ENGLISH = JoinedTreebanks(
+    "english", (Corpus("gum"), Corpus("ud_english_ewt")), Corpus("gum"), {"gum": FREE_GUM, "ud_english_ewt": Take()}
+)
+# One core for three quarters of an hour. Averages of the weights are evaluated, so that an early end costs little.
+TRAIN = replace(paper_004.LONG, steps=5_000, evaluate_every=1000, checkpoint_every=250, optimiser=averaged_adam)
+PARTS = paper_004.Parts(LabelAttentionConfig(d_kv=32, d_out=32, d_ff=128), 0.1, 0.2, 0.05)
+
+
+def english(profile: str) -> list[Experiment]:
+    """The parser of the package. Only the profile `sample`, on generated sentences, is smaller."""
+    chosen, parts = paper_004.PROFILES["laptop"], PARTS
+    corpus: JoinedTreebanks | SampleCorpus = ENGLISH
+    chosen = replace(chosen, train=TRAIN, size=replace(chosen.size, dropout=0.05))
+    if profile == "sample":
+        chosen, parts = paper_004.PROFILES["sample"], paper_004.PARTS["sample"]
+        corpus = SampleCorpus(train=1500, dev=150, test=300, records=Treebank())
+        chosen = replace(chosen, train=replace(chosen.train, optimiser=averaged_adam))
+    words = replace(chosen.recipe.vocabulary, min_count=3)  # GUM is in it twice
+    chosen = replace(chosen, recipe=replace(chosen.recipe, corpus=corpus, learned=with_either, vocabulary=words))
+    row = Row("lal", paper_004.LAL, "", paper_004.Parser(3))
+    table = TableName(PAPER, "english", "english")
+    return paper_004._rows(table, "", profile, [row], paper_004.SUMMARY, chosen, parts)
+
+
+TABLES = {"english": english}

@@ -1,0 +1,46 @@
+"""Whether a trained model is that of an experiment as it is defined, compared setting by setting back to the corpus."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.step import Step, jsonable
+from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
+from phrasemodels.flows.experiments.overrides import MACHINE
+from phrasemodels.flows.experiments.user_files import resolved
+from phrasemodels.flows.results.earlier_names import PRESENT_NAME
+
+PLACEMENT = {path.rpartition(".")[2] for path in MACHINE}  # settings of a training that change no score
+
+
+def as_defined(trained: Artifact, artifacts: Mapping[str, Artifact], sources: Sources) -> bool:
+    """Return whether a training, and all that it was made from, has the settings of the experiment that it is named after.
+
+    Keys are not compared: they change with any line of code. Settings that one of the two lacks are not compared, nor what
+    is no longer in the store. A training whose corpus the user no longer supplies is taken by its name.
+    """
+    try:
+        pipeline = resolved(find_experiment(str(trained.about["experiment"])), sources).steps(
+            int(trained.about["seed"])
+        )
+    except (ValueError, OSError):
+        return True
+    return _same(trained, pipeline.trained, artifacts)
+
+
+def _same(artifact: Artifact, step: Step, artifacts: Mapping[str, Artifact]) -> bool:
+    parts = artifact.manifest["parts"]
+    if not _equal(parts["settings"], jsonable(step.settings)):
+        return False
+    inputs = ((artifacts.get(parts["inputs"].get(role, "")), wanted) for role, wanted in step.inputs.items())
+    return all(_same(found, wanted, artifacts) for found, wanted in inputs if found and isinstance(wanted, Step))
+
+
+def _equal(saved: Any, now: Any) -> bool:
+    """Return whether settings are equal in all that both have; names of parts may be earlier ones."""
+    if isinstance(saved, Mapping) and isinstance(now, Mapping):
+        return all(_equal(saved[name], now[name]) for name in (saved.keys() & now.keys()) - PLACEMENT)
+    if isinstance(saved, list) and isinstance(now, list):
+        return len(saved) == len(now) and all(map(_equal, saved, now))
+    return bool((PRESENT_NAME.get(saved, saved) if isinstance(saved, str) else saved) == now)

@@ -1,0 +1,90 @@
+"""The views of SQL and their columns. A name means the same in all views, so any two of them can be joined by their common
+columns: `experiment` (with `seed`) is the key of all that is about an experiment."""
+
+from dataclasses import dataclass
+
+TEXT, NUMBER, WHOLE, FLAG, WORDS, TIME = "text", "double", "bigint", "boolean", "text[]", "timestamp"
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: what a row of it is, and the type of each column."""
+
+    row: str
+    columns: dict[str, str]
+
+
+def _of(kind: str, names: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), kind)
+
+
+PRINTED = _of(
+    TEXT, "paper table_ system variant dataset split printed_metric"
+)  # the columns that identify a printed number
+EXPERIMENT = {"experiment": TEXT, "seed": WHOLE}
+
+VIEWS = {
+    "verdicts": View(
+        "a printed number, as `phrasemodels verdicts` judges it; metric: our name of it; origin: a store key, or a kept result",
+        {"number": WHOLE, **PRINTED, **_of(TEXT, "printed verdict kind reason experiment metric origin title")}
+        | {**_of(NUMBER, "published ours half_width"), "seeds": WHOLE},
+    ),
+    "published": View(
+        "a row of data/published_results.csv: a number that a paper printed",
+        {"number": WHOLE, **PRINTED, "value": NUMBER, "stdev": NUMBER, "notes": TEXT},
+    ),
+    "compared": View(
+        "a row of a compared table, of the newest run of each table, with its difference from its baseline",
+        {
+            **_of(TEXT, "title experiment metric verdict reason"),
+            **_of(NUMBER, "published ours half_width"),
+            "seeds": WHOLE,
+        }
+        | {"baseline": TEXT, **_of(NUMBER, "difference difference_low difference_high p_holm")},
+    ),
+    "runs": View(
+        "a run of MLflow: a training, or a table",
+        {**_of(TEXT, "run_id run_name kind status"), **EXPERIMENT}
+        | {**_of(TEXT, "paper profile row corpus train_key commit"), "started": TIME, "seconds": NUMBER},
+    ),
+    "metrics": View(
+        "a value that a run logged; of final metrics the step is the last",
+        {"run_id": TEXT, **EXPERIMENT, "metric": TEXT, "step": WHOLE, "value": NUMBER},
+    ),
+    "seeds": View(
+        "a metric over n seeds, of the newest settings in the store, or of a kept result: 95 % interval [low, high]",
+        {**_of(TEXT, "experiment metric"), **_of(NUMBER, "mean deviation half_width"), "n": WHOLE}
+        | {**_of(NUMBER, "low high"), "warning": TEXT},
+    ),
+    "predictions": View(
+        "a test sentence with an answer; grp: its group of sentences",
+        {**EXPERIMENT, "train_key": TEXT, "id": WHOLE, "grp": TEXT, **_of(WORDS, "source reference hypothesis")}
+        | {"score": NUMBER, "licences": TEXT, "redistributable": FLAG},
+    ),
+    "phrases": View(
+        "a sentence of a corpus as numbers: of how many tokens and phrases, the longest of how many words",
+        {**_of(TEXT, "label file"), "id": WHOLE, "grp": TEXT, **_of(WHOLE, "tokens phrases longest")},
+    ),
+    "levels": View(
+        "a sentence at a level of its tree: of how many words and phrases",
+        {"label": TEXT, "id": WHOLE, **_of(TEXT, "grp reason"), **_of(WHOLE, "level words phrases")},
+    ),
+    "leaks": View(
+        "a corpus: how many of its test records stand verbatim in its training set",
+        {"label": TEXT, "shared": WHOLE, "rows": WHOLE},
+    ),
+    "shards": View(
+        "a file of records in the store, with the terms of its corpora",
+        {
+            **_of(TEXT, "step label file"),
+            "rows": WHOLE,
+            **_of(TEXT, "content licences"),
+            **_of(FLAG, "redistributable stand_in"),
+        }
+        | {"key": TEXT},
+    ),
+    "lineage": View(
+        "an input of an artifact: the artifact `key` was made from the artifact `input`",
+        _of(TEXT, "key step label role input"),
+    ),
+}

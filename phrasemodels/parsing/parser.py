@@ -1,0 +1,209 @@
+"""The parser of paper 004 for use: text, or words, to parses, with memory that long sentences cannot exceed."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from phrasemodels.data.formats.joint_trees import restore
+from phrasemodels.data.formats.trees import ROOT, Span, Tree
+from phrasemodels.encoders.inputs import ParserInput
+from phrasemodels.layers.checks import at_least
+from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees, separately
+from phrasemodels.parsing.numbers import Divide, Ids, no_pieces
+from phrasemodels.parsing.parse import Parse
+from phrasemodels.parsing.saved import ENGLISH, load
+from phrasemodels.parsing.words import Sentences, Word, one_sentence, sentences
+
+BOTH_TAGS = "/"  # a Penn tag and a universal tag as one tag: VBZ/AUX
+APART = "more than {} words: phrases and heads were decoded apart, and may contradict each other"
+IN_PARTS = "more than {} words: parsed in {} parts"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds memory and time, in words. The memory of a batch is then linear in `longest` and in `jointly`².
+
+    jointly: longer sentences are not decoded jointly, which takes 8·n³ bytes. longest: longer sentences are parsed in
+    parts. together: padded words of a batch.
+    """
+
+    jointly: int = 200
+    longest: int = 500
+    together: int = 2000
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "jointly", "longest", "together")
+
+
+def bounded(decode: Decode, longest: int, limits: Limits) -> Decode:
+    """Return the decoder for a batch whose longest sentence has `longest` words."""
+    return separately if isinstance(decode, Jointly) and longest > limits.jointly else decode
+
+
+@dataclass(frozen=True)
+class Names:
+    """The entries of a parser's vocabularies that it predicts, by id."""
+
+    labels: Sequence[str]
+    relations: Sequence[str]
+    tags: Sequence[str]
+
+    def parse(self, tokens: list[str], row: int, found: ParsedTrees) -> Parse:
+        """Return one row of predicted ids as a parse."""
+        n = len(tokens)
+        pairs = [self.tags[tag].partition(BOTH_TAGS) for tag in found.tags[row, 1 : n + 1].tolist()]
+        tags, universal = [tag for tag, _, _ in pairs], [other for _, mark, other in pairs if mark]
+        spans = [Span(self.labels[k], i, j + 1) for i, j, k in found.cells[row].tolist() if k > 0]
+        heads, relations = (x[row, 1 : n + 1].tolist() for x in (found.heads, found.relations))
+        tree = restore(tokens, tags, spans) if int(found.cells[row, 0, 0]) >= 0 else None
+        if heads[0] < 0:
+            heads, relations = [], []
+        return Parse(
+            tokens, tags, tree, heads, [self.relations[k] for k in relations], universal if len(universal) == n else ()
+        )
+
+
+class Parser:
+    """A trained parser. Parses do not depend on the batch that a sentence is in.
+
+    model, entries: a model and its vocabularies by side. decode: how trees are found. divide: words into pieces of a
+    pretrained encoder. limits: of memory. card: what users should know.
+    """
+
+    def __init__(
+        self,
+        model: JointParser,
+        entries: Mapping[str, Sequence[str]],
+        decode: Decode | None = None,
+        divide: Divide = no_pieces,
+        limits: Limits | None = None,
+        card: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model, self.ids = model, Ids(entries)
+        self.names = Names(entries["labels"], entries["relations"], entries["tags"])
+        self.decode, self.divide = decode or Jointly(), divide
+        self.limits, self.card = limits or Limits(), card or {}
+        self.device = next(model.parameters()).device
+
+    @classmethod
+    def load(cls, folder: str | Path = ENGLISH, limits: Limits | None = None) -> "Parser":
+        """Load a saved parser; by default the English one of this package. ValueError: it cannot be read."""
+        saved = load(Path(folder))
+        return cls(saved.model, saved.entries, saved.decode, limits=limits, card=saved.card)
+
+    def parse(self, text: str, split: Sentences = sentences) -> list[Parse]:
+        """Return the parses of the sentences of a text. split: how it is divided into sentences and words."""
+        return next(self.parse_each([text], split))
+
+    def parse_each(self, texts: Iterable[str], split: Sentences = sentences, batch: int = 256) -> Iterator[list[Parse]]:
+        """Yield the parses of the sentences of each text, in order, an empty list for a text without words.
+
+        Texts are read as they are needed: `batch` of them are parsed together.
+        """
+        texts = iter(texts)
+        while chunk := list(islice(texts, batch)):
+            divided = [split(text) for text in chunk]
+            parses = self._parsed([[word.form for word in own] for one in divided for own in one])
+            for text, one in zip(chunk, divided, strict=True):
+                yield [_placed(next(parses), text, own) for own in one]
+
+    def parse_lines(self, lines: Iterable[str], batch: int = 256) -> Iterator[Parse]:
+        """Yield the parse of each line, which is one sentence; an empty line gets an empty parse."""
+        for found in self.parse_each(lines, one_sentence, batch):
+            yield found[0] if found else Parse([], [], None, [], [])
+
+    def parse_tokens(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Parse]:
+        """Yield the parse of each tokenised sentence; one without words gets an empty parse."""
+        waiting = iter(sentences)
+        while chunk := [list(tokens) for tokens in islice(waiting, batch)]:
+            parses = self._parsed([tokens for tokens in chunk if tokens])
+            for tokens in chunk:
+                yield next(parses) if tokens else Parse([], [], None, [], [])
+
+    @torch.no_grad()
+    def attention(self, tokens: Sequence[str]) -> tuple[list[str], NDArray[np.float32]]:
+        """Return the labels, and what each looks at: START, the n words and STOP (labels, n + 2).
+
+        ValueError: the parser has no label attention layer.
+        """
+        batch = self._batch([list(tokens)])
+        if self.model.encoder.top is None:
+            raise ValueError("this parser has no label attention layer: load one that has")
+        x, valid = self.model.encoder.below(self.model.embed(batch), batch.lengths + 2)
+        weights = self.model.encoder.top.weights(x, valid)[0].mean(1)
+        return ["(none)", *self.names.labels[1:]], weights.float().cpu().numpy()
+
+    def _batch(self, sentences: Sequence[list[str]]) -> ParserInput:
+        return self.ids.batch(sentences, self.divide).to(self.device)
+
+    def _parsed(self, sentences: Sequence[list[str]]) -> Iterator[Parse]:
+        """Yield the parses of sentences, none of which is empty, in order."""
+        pieces = [parts(tokens, self.limits.longest) for tokens in sentences]
+        short = [part for own in pieces for part in own]
+        found: dict[int, Parse] = {}
+        for rows in batches([len(part) for part in short], self.limits):
+            some = [short[row] for row in rows]
+            decode = bounded(self.decode, max(map(len, some)), self.limits)
+            trees = self.model.parse(self._batch(some), decode)
+            cpu = ParsedTrees(*(x.cpu() for x in trees))
+            note = "" if decode is self.decode else APART.format(self.limits.jointly)
+            found |= {row: replace(self.names.parse(some[k], k, cpu), note=note) for k, row in enumerate(rows)}
+        place = 0
+        for own in pieces:
+            yield joined([found[place + k] for k in range(len(own))], self.limits)
+            place += len(own)
+
+
+def _placed(parse: Parse, text: str, words: Sequence[Word]) -> Parse:
+    return replace(parse, text=text[words[0].start : words[-1].end], words=words)
+
+
+def batches(lengths: Sequence[int], limits: Limits) -> Iterator[list[int]]:
+    """Yield the places of sentences that are parsed together: similar lengths, at most `together` padded words, and no
+    sentence that is decoded apart beside one that is not."""
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        n = lengths[place]
+        crossing = batch and n > limits.jointly >= lengths[batch[0]]
+        if batch and ((len(batch) + 1) * n > limits.together or crossing):
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def parts(tokens: list[str], longest: int) -> list[list[str]]:
+    """Return tokens in parts of at most `longest`, which end after punctuation if there is any in their second half."""
+    made = []
+    while len(tokens) > longest:
+        ends = (k for k in range(longest, longest // 2, -1) if not any(map(str.isalnum, tokens[k - 1])))
+        cut = next(ends, longest)
+        made.append(tokens[:cut])
+        tokens = tokens[cut:]
+    return [*made, tokens]
+
+
+def joined(parses: Sequence[Parse], limits: Limits) -> Parse:
+    """Return the parse of a sentence that was parsed in parts: their phrases side by side, and the roots of later parts
+    depend on the first root by `parataxis`."""
+    if len(parses) == 1:
+        return parses[0]
+    tokens, tags, universal, heads, relations, spans = [], [], [], [], [], []  # type: ignore[var-annotated]
+    for part in parses:
+        first = len(tokens)
+        root = heads.index(0) + 1 if heads else 0
+        heads += [head + first if head else root for head in part.heads]
+        relations += [r if h or not root else "parataxis" for h, r in zip(part.heads, part.relations, strict=True)]
+        spans += [Span(label, i + first, j + first) for label, i, j in (part.tree.spans[1:] if part.tree else ())]
+        tokens, tags, universal = tokens + part.tokens, tags + part.tags, [*universal, *part.universal]
+    tree = Tree(tuple(tokens), tuple(tags), (Span(ROOT, 0, len(tokens)), *spans)) if parses[0].tree else None
+    note = IN_PARTS.format(limits.longest, len(parses))
+    notes = dict.fromkeys([note, *(part.note for part in parses)])
+    return Parse(tokens, tags, tree, heads, relations, universal, note="; ".join(filter(None, notes)))

@@ -1,0 +1,116 @@
+"""Time-boxed runs: they stop at their limit with everything kept, and another run ends with the same bits."""
+
+import dataclasses
+import itertools
+import json
+import math
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from running import executed, prepared
+from test_reproduce import TINY, command, progress, started, until_ended, until_step, variables
+from test_train import same, shared, training, undisturbed, weights  # noqa: F401  fixtures
+
+import phrasemodels.tasks.train.loop
+from phrasemodels.data.store.artifacts import sha256_of
+from phrasemodels.data.store.step import Executor, OutOfTimeError
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.run.campaign import fitting, in_order, seconds_of, standings
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.train.checkpoints import newest
+from phrasemodels.tasks.train.loop import training_loop
+
+SMALL = Request("000", "1", "sample", 2, TINY[3::2], ("transformer", "phrase-k2"))
+
+
+def test_a_training_that_is_stopped_by_its_limit_again_and_again_ends_with_the_same_bits(
+    shared, undisturbed, tmp_path, monkeypatch  # noqa: F811
+):  # fmt: skip
+    ticks = itertools.count()
+    clock = SimpleNamespace(time=lambda: next(ticks), monotonic=time.monotonic)
+    monkeypatch.setattr(phrasemodels.tasks.train.loop, "time", clock)
+    run, at = training(shared, tmp_path), []
+    while not at or at[-1] < run.config.steps:
+        training_loop(dataclasses.replace(run, until=next(ticks) + 12))
+        at.append(newest(tmp_path, "key")[1]["progress"]["step"])
+    assert at == [11, 22, 33, 40] and same(weights(tmp_path), undisturbed)
+
+
+def test_a_checkpoint_is_due_after_some_time_whatever_the_number_of_updates(shared, tmp_path, monkeypatch):  # noqa: F811
+    run = training(shared, tmp_path, "train.checkpoint_every=1000")
+    monkeypatch.setattr(phrasemodels.tasks.train.loop, "CHECKPOINT_SECONDS", 0.0)
+    saved, save = [], phrasemodels.tasks.train.loop.save
+    monkeypatch.setattr(phrasemodels.tasks.train.loop, "save", lambda *a: saved.append(a[4].step) or save(*a))
+    training_loop(run)
+    assert saved == list(range(1, 41))
+
+
+def test_rows_that_are_nearest_to_a_verdict_come_first_and_the_plan_says_what_fits(tmp_path):
+    execution = prepared(Settings(store=tmp_path), SMALL)
+    plan, store = execution.plan, execution.store
+    assert [(row.experiment.row, math.isnan(row.left)) for row in standings(plan, store)] == [
+        ("transformer", True),
+        ("phrase-k2", True),
+    ]
+    assert fitting(standings(plan, store), 1e9, 2) == [False, False], "nothing is known of their speed"
+    begun = next(p for p in plan.pipelines if p.experiment.row == "phrase-k2" and p.seed == 0)
+    executed(dataclasses.replace(execution, plan=SimpleNamespace(steps=[begun.trained])))
+    first, second = standings(plan, store)
+    assert first.experiment.row == "phrase-k2" and [s.done for s in first.seeds] == [30, 0] and first.left < second.left
+    assert fitting([first, second], first.left, 1) == [True, False]
+    assert fitting([first, second], first.left + second.left, 1) == [True, True]
+    keys = {p.scored.key: (p.experiment.row, p.seed) for p in plan.pipelines}
+    scored = [keys[step.key] for step in in_order(plan, [first, second]) if step.key in keys]
+    assert scored == [(row, seed) for row in ("phrase-k2", "transformer") for seed in (0, 1)]
+    with pytest.raises(OutOfTimeError, match="after 0 of 30 updates"):
+        store.run(plan.pipelines[0].trained, Executor(until=0.0))
+    assert [e.row for e in execution.without({begun.scored.key}).plan.table.experiments] == ["transformer"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("3h", 10800), ("90m", 5400), ("1h30m", 5400), ("0.5h", 1800), ("20s", 20)]
+)
+def test_a_duration_is_written_in_hours_minutes_and_seconds(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["3", "h", "", "0h", "-1h", "soon"])
+def test_another_duration_is_refused(text):
+    with pytest.raises(ValueError, match="no duration: write it like 3h, 90m or 1h30m"):
+        seconds_of(text)
+
+
+@pytest.mark.slow
+def test_a_campaign_that_is_stopped_and_killed_ends_with_the_same_bits(tmp_path: Path) -> None:
+    more = ("--seeds", "1", "--set", "train.steps=3000", *TINY[4:], "--row", "phrase-k2")
+    root, other = tmp_path / "store", tmp_path / "other"
+
+    def run(*arguments: str, store: Path = root) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(command(*arguments), env=variables(store), cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    first = json.loads(run("reproduce", *more, "--for", "40s", "--json").stdout)
+    assert first["rows"] == [] and "of 3000" in first["left"][0]["updates of each seed"]
+    at = progress(root)["step"]
+    assert 0 < at < 3000
+    with started(root, "reproduce", *more) as process:
+        until_step(root, at + 60, process)
+        os.kill(process.pid, signal.SIGKILL)
+    until_ended(root)
+    told = json.loads(run("plan", *more, "--for", "1h", "--json").stdout)
+    assert told[0]["fits"] == "yes" and not told[0]["left"].startswith("not known")
+    last = json.loads(run("reproduce", *more, "--json").stdout)
+    assert last["left"] == [] and len(last["rows"]) == 1
+    run("train", "000/table1/sample/phrase-k2", "--local", *more[2:-2], store=other)
+    weights = [
+        sha256_of(next(a for a in Store(store).artifacts() if a.manifest["step"] == "train").file("model.safetensors"))
+        for store in (root, other)
+    ]
+    assert weights[0] == weights[1]

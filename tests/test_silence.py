@@ -1,0 +1,264 @@
+"""Nothing goes wrong in silence: names say what was changed, views of SQL can be joined, one seed has no p-value."""
+
+import json
+import re
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from running import executed, prepared
+
+from phrasemodels.data.download import manifest
+from phrasemodels.data.store.artifacts import MANIFEST
+from phrasemodels.flows.cli.sql import _completed
+from phrasemodels.flows.cli.terminal import print_table
+from phrasemodels.flows.experiments.catalogue import Request, experiment
+from phrasemodels.flows.experiments.experiment import divided, file_name
+from phrasemodels.flows.report.table import conclusion, write_report
+from phrasemodels.flows.report.templates import templates
+from phrasemodels.flows.results.columns import VIEWS
+from phrasemodels.flows.results.lineage import Lineage
+from phrasemodels.flows.results.models import champion, find
+from phrasemodels.flows.results.query import query
+from phrasemodels.flows.results.results import stored_results
+from phrasemodels.infra.registry import ALIAS, DEV_LOSS, SETTING, _better
+from phrasemodels.infra.services import start_mlflow
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.metrics import compare
+from phrasemodels.tasks.metrics.significance import Statistic
+from phrasemodels.tasks.prepare.tokenise import moses_lower
+
+ROW = "000/table1/sample/transformer"
+SMALL = (
+    "train.steps=4",
+    "train.evaluate_every=2",
+    "recipe.corpus.train=30",
+    "recipe.corpus.dev=5",
+    "recipe.corpus.test=8",
+)
+
+
+def test_a_name_says_each_change_once_and_in_one_way():
+    made = experiment(ROW, ("train.steps=7", "train.learning_rate=2e-3", "train.steps=3", "train.threads=2"))
+    assert made.name == f"{ROW}+train.learning_rate=0.002+train.steps=3"
+    assert experiment(made.name) == replace(made, train=replace(made.train, threads=1)), (
+        "the name leads to the settings"
+    )
+    assert experiment(made.name, (f"train.steps={experiment(ROW).train.steps}",)).train.steps == 600
+    assert divided(made.name) == (ROW, made.changed)
+    assert experiment(ROW, (f"train.steps={experiment(ROW).train.steps}",)).name == ROW, "nothing is changed"
+    long = [file_name(f"{ROW}+{'x' * 200}{end}") for end in "ab"]
+    assert long[0] != long[1] and len(long[0]) == 120
+
+
+@pytest.mark.parametrize("text", ["recipe.corpus.name=mine", "train.steps=2"])
+def test_a_table_with_changes_has_a_report_of_its_own(text):
+    own, changed = (Request("002", "2", "laptop", set=sets).resolve() for sets in ((), (text,)))
+    assert own.slug == "002-table2-laptop" and changed.slug == f"002-table2-laptop+{text}"
+    assert changed.title == f"{own.title}, {text}"
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """A smoke test of a row, in this process, as a user makes it after the real run."""
+    settings = Settings(store=tmp_path_factory.mktemp("names") / "store")
+    start_mlflow(settings)
+    return executed(prepared(settings, Request("000", "1", "sample", 1, SMALL, ("transformer",))))
+
+
+def test_a_smoke_test_is_found_by_its_own_name_alone(smoke):
+    (pipeline,) = smoke.plan.pipelines
+    name = pipeline.experiment.name
+    assert champion(Lineage(smoke.store), name).weights.key == pipeline.trained.key
+    with pytest.raises(ValueError, match=r"transformer is not trained here .* with other settings: .*\+train\.steps=4"):
+        find(smoke.store, ROW, {})
+    assert [result.row["experiment"] for result in stored_results(smoke.store, {})] == [name]
+    assert write_report(smoke.finished()).name == f"{smoke.plan.table.slug}.html"
+
+
+def test_a_model_that_took_the_rows_name_before_is_not_the_row(smoke):
+    """Earlier versions named a smoke test, or a training on another corpus, as the row."""
+    (pipeline,) = smoke.plan.pipelines
+    path = smoke.store.find(pipeline.trained).path / MANIFEST
+    before = path.read_text()
+    manifest = json.loads(before)
+    try:
+        path.write_text(json.dumps(manifest | {"about": {**manifest["about"], "experiment": ROW}}))
+        assert champion(Lineage(smoke.store), ROW) is None
+    finally:
+        path.write_text(before)
+
+
+def test_a_registered_model_is_replaced_by_none_with_changes(smoke):
+    (pipeline,) = smoke.plan.pipelines
+    smoke.record.training_run(pipeline)
+    smoke.record._register()
+    client = smoke.record.tracker.client()
+    (model,) = client.search_registered_models()
+    assert model.name == file_name(pipeline.experiment.name) != file_name(ROW)
+    (version,) = client.search_model_versions(f"name = '{model.name}'")
+    assert client.get_model_version_by_alias(model.name, "champion").version == version.version
+    assert version.tags["commit"] and version.tags["experiment"] == pipeline.experiment.name
+
+
+def test_a_champion_gives_way_only_to_a_better_seed_of_its_setting(smoke):
+    client = smoke.record.tracker.client()
+    client.create_registered_model("model")
+    client.create_model_version("model", "file:///nowhere", tags={SETTING: "a", DEV_LOSS: "2.0"})
+    client.set_registered_model_alias("model", ALIAS, "1")
+    stays = {loss: _better(client, "model", {SETTING: "a", DEV_LOSS: loss}) for loss in ("1.0", "2.0", "3.0")}
+    assert stays == {"1.0": False, "2.0": False, "3.0": True}
+    assert not _better(client, "model", {SETTING: "b", DEV_LOSS: "3.0"}), "the row is defined anew"
+
+
+def asked(smoke, question):
+    return query(smoke.store, smoke.record.tracker, question)[1]
+
+
+def test_views_are_listed_with_their_columns(smoke):
+    assert {name for (name,) in asked(smoke, "show tables")} == VIEWS.keys()
+    described = {name: kind for name, kind, *_ in asked(smoke, "describe published")}
+    assert (described["value"], described["stdev"], described["number"]) == ("DOUBLE", "DOUBLE", "BIGINT")
+    assert dict(row[:2] for row in asked(smoke, "describe runs"))["seed"] == "BIGINT"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "rows"),
+    [
+        ("runs", "predictions", 8),
+        ("runs", "seeds", None),
+        ("runs", "compared", 1),
+        ("predictions", "seeds", None),
+    ],
+)
+def test_views_have_one_key(smoke, one, other, rows):
+    smoke.record.training_run(smoke.plan.pipelines[0])
+    ((found,),) = asked(smoke, f"select count(*) from {one} natural join {other}")
+    assert found == rows if rows is not None else found > 0
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        (
+            "select half_widht from verdicts",
+            "no column 'half_widht': did you mean 'half_width'?; `describe verdicts` lists",
+        ),
+        (
+            "select v.experimant from runs v",
+            "no column 'experimant': did you mean 'experiment'?; `describe runs` lists",
+        ),
+        ("select 1 from verdict", "no view 'verdict': did you mean 'verdicts'?"),
+        ("select qqqqqqq from runs", "no column 'qqqqqqq': `describe runs` lists what there is"),
+        ("selec 1", "syntax error"),
+    ],
+)
+def test_a_wrong_name_in_a_question_leads_to_the_nearest(smoke, question, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        asked(smoke, question)
+    assert len(str(error.value)) < 200 and "\n" not in str(error.value)
+
+
+def test_questions_are_completed_by_views_and_columns():
+    assert _completed("select exp") == ["select experiment"]
+    assert _completed("select 1 from verd") == ["select 1 from verdict", "select 1 from verdicts"]
+
+
+def row_of(seeds):
+    """Two systems on the same ten sentences; one answers more of them right."""
+    tables = [[pa.table({"id": range(10), "group": [""] * 10, "right": [[int(i + s < n)] for i in range(10)]})
+               for s in range(seeds)] for n in (3, 9)]  # fmt: skip
+    statistic = Statistic("right", lambda sums: sums[..., 0] * 10.0)
+    rows = [
+        compare.TestedRow(name, "accuracy", "t", statistic, own)
+        for name, own in zip(("x/a", "x/b"), tables, strict=True)
+    ]
+    found = compare.differences(rows)[1]
+    group = {"mean": 90.0, "deviation": 1.0, "half_width": 1.0 if seeds > 1 else None, "n": seeds}
+    return {"system": "b", "variant": "", "metric": "accuracy", "experiment": "x/b", "published": 88.0, "against": found,
+            "intervals": {"accuracy": group}, "seeds": list(range(seeds)), "verdict": "lower", "reason": ""}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seeds", "has_p", "warned"),
+    [(1, False, "1 seed"), (2, True, "2 seeds"), (3, True, "")],
+    ids=["one", "two", "three"],
+)
+def test_one_seed_has_no_p_and_two_have_a_warning_beside_it(seeds, has_p, warned, capsys):
+    row = row_of(seeds)
+    found = row["against"]["differences"]["accuracy"]
+    assert [found[name] is not None for name in ("p", "p_holm", "p_randomisation")] == [has_p] * 3
+    assert found["warning"].startswith(warned) and bool(found["warning"]) == bool(warned)
+    print_table({"title": "t", "rows": [row], "leaks": {}, "stages": {}, "seconds": 1.0, "report": "r"})
+    shown = next(line for line in capsys.readouterr().out.splitlines() if "90.00" in line)
+    assert (" p ." in shown or " p <" in shown) == has_p and (f"({warned}" in shown) == bool(warned)
+    macros = templates().from_string(
+        "{% import 'macros.jinja' as m %}{{ m.tests(rows, {'accuracy': 10}, {'accuracy': said}) }}"
+    )
+    page = macros.render(rows=[row], said=conclusion([row], "accuracy"))
+    assert bool(re.search(r"\d\*", page)) == (has_p and found["p_holm"] < 0.05)
+    assert ('class="few"' in page) == bool(warned) and warned in page and ("One seed: no test" in page) == (not has_p)
+
+
+MINE = """name = "mine"
+title = "Pairs"
+schema = "bitext"
+licence = "x"
+licence_text = "x"
+redistributable = false
+citation = "none"
+homepage = "https://example.org"
+{languages}
+
+[[files]]
+name = "a"
+mirror = "mine/a"
+sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+bytes = 1
+
+[[files]]
+name = "b"
+mirror = "mine/b"
+sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+bytes = 1
+
+""" + "".join(f"[splits.{split}]\nfiles = {{{{ {{roles}} }}}}\n" for split in ("train", "dev", "test"))
+
+
+def planned_with(folder, monkeypatch, languages, roles='en = "a", fr = "b"'):
+    """Return what becomes of a sentence of an own corpus, in Table 1 of paper 000, and in which languages it is tokenised."""
+    (folder / "mine.toml").write_text(
+        MINE.format(languages=f"languages = {{ {languages} }}" * bool(languages), roles=roles)
+    )
+    monkeypatch.setattr(manifest, "MANIFESTS", folder)
+    recipe = experiment("000/table1/laptop/transformer", ("recipe.corpus.name=mine",)).recipe
+    step = recipe.data()["tokens"].settings
+    return (
+        step.tokeniser,
+        step.source_language,
+        step.target_language,
+        recipe.stages(None, None, 0)["scores"].settings.language,
+    )
+
+
+def test_the_manifest_alone_says_the_languages(tmp_path, monkeypatch):
+    made = planned_with(tmp_path, monkeypatch, 'source = "en", target = "fr"')
+    assert made == (moses_lower, "en", "fr", "fr")
+    pair = 'source = "ja", target = "en", tokeniser = "characters"'
+    tokeniser, *_ = planned_with(tmp_path, monkeypatch, pair, 'ja = "a", en = "b"')
+    assert [tokeniser("猫 is", language) for language in ("ja", "en")] == [["猫", "i", "s"], ["猫", "is"]]
+
+
+@pytest.mark.parametrize(
+    ("languages", "roles", "message"),
+    [
+        ("", 'en = "a", fr = "b"', "mine: its manifest names no languages; write `languages = "),
+        ('source = "en", target = "de"', 'en = "a", fr = "b"', "en and fr, but the languages are de and en"),
+        ('source = "ja", target = "en"', 'ja = "a", en = "b"', """'ja' has no spaces between words, which Moses needs; write"""),
+        ('source = "en", target = "eo"', 'en = "a", eo = "b"', "Moses has no rules for 'eo'"),
+        ('source = "en", target = "en"', 'en = "a", fr = "b"', "source and target are both 'en'"),
+    ],
+)  # fmt: skip
+def test_languages_are_checked_before_a_run(tmp_path, monkeypatch, languages, roles, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        planned_with(tmp_path, monkeypatch, languages, roles)
