@@ -290,14 +290,13 @@ def test_numbers_that_cannot_be_compared_have_a_reason():
         experiment("002/table2/laptop/atis-transformer").unlike,
     )
     assert unlike.startswith("not the paper's data, size, model, training and tuning: ")
-    (cut,) = (
-        Request("002", "2", "paper", 1, ("train.steps=9", "train.clip=1"), ("atis-transformer",)).resolve().experiments
-    )
-    assert cut.reason_not(cut.answers[0]) == f"{cut.unlike}; changed: train.steps=9, train.clip=1"
+    for profile in ("paper", "laptop"):
+        sets = ("train.steps=9", "train.clip=1")
+        (cut,) = Request("002", "2", profile, 1, sets, ("atis-transformer",)).resolve().experiments
+        assert cut.unlike and cut.reason_not(cut.answers[0]).startswith(f"{cut.unlike}; changed: ")
     for profile, sets, reason in (
         ("paper", same, ""),
         ("laptop", same, unlike),
-        ("laptop", ("train.steps=9",), f"{unlike}; changed: train.steps=9"),
         ("laptop", ("recipe.corpus.name=geoquery",), "changed: recipe.corpus.name=geoquery"),
     ):
         (chosen,) = Request("002", "2", profile, 1, sets, ("atis-transformer",)).resolve().experiments
