@@ -173,8 +173,8 @@ def test_weights_and_inner_layers_drop_out_in_training_alone():
             kept = weights > 0
             torch.testing.assert_close(weights[kept], whole[kept] / 0.75)
     assert 0.6 < kept.double().mean() < 0.9
-    inner = layer.feed_forward[:2]
-    share = (inner(x) == 0).double().mean() - (torch.relu(inner[0](x)) == 0).double().mean()
+    widen, inner = layer.feed_forward[0], layer.feed_forward[1]
+    share = (inner(widen(x)) == 0).double().mean() - (torch.relu(widen(x)) == 0).double().mean()
     assert 0 < share < 0.3, "a quarter of what the ReLU lets through"
 
 

@@ -1,7 +1,7 @@
 """The corpora of paper 002 (PhraseTransformer with n-gram LSTM), and how it trains on each."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from phrasemodels.data.samples.records import LogicalForms
 from phrasemodels.models.search import BeamSearch
@@ -58,7 +58,10 @@ MSPARS = Data(
 SAMPLE = Data(
     "Atis",
     SemanticParsingRecipe(
-        SampleCorpus(train=2000, dev=200, test=300, records=LogicalForms()), Forms(), SEARCH, dict(SAME)
+        SampleCorpus(train=2000, dev=200, test=300, records=LogicalForms()),
+        Forms(),
+        replace(SEARCH, reach=1.5),
+        dict(SAME),
     ),
     tokens=1000, rate=0.23, warmup=80, steps=900, evaluate_every=180, patience=0, schedule=linear_decay, clip=1.0,
 )  # fmt: skip

@@ -4,7 +4,7 @@ Shapes: B sentences, n source tokens, t target tokens, k candidates that extend 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -30,7 +30,8 @@ class BeamSearch:
 
     beam: hypotheses per sentence. A finished hypothesis y has the score log p(y) / |y|^length_penalty, and at most
     growth · n + extra tokens for a source of n tokens, so that the result does not depend on the batch. unknown: whether
-    an answer may hold unknown words.
+    an answer may hold unknown words. reach: an answer has at most so many times the tokens of the longest target of train
+    (0: as many as it likes), so that a model that has learned nothing ends too.
     """
 
     beam: int = 5
@@ -38,11 +39,17 @@ class BeamSearch:
     growth: float = 1.5
     extra: int = 10
     unknown: bool = False
+    reach: float = 0.0
 
     def __post_init__(self) -> None:
         checks.at_least(self, 1, "beam")
         checks.at_least(self, 0, "extra")
-        checks.not_negative(self, "length_penalty", "growth")
+        checks.not_negative(self, "length_penalty", "growth", "reach")
+
+    def within(self, longest: int) -> "BeamSearch":
+        """Return the search with the limit of `reach`, where the longest target of train has so many tokens."""
+        limit = int(self.reach * longest)
+        return replace(self, growth=0.0, extra=min(limit, self.extra)) if limit and not self.growth else self
 
 
 @dataclass

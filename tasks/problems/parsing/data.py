@@ -117,8 +117,7 @@ def heads_by_rules(row: Mapping[str, Any]) -> list[int]:
 class TreeNumbers:
     """keep: which sentences are kept; those with more than max_words words (0: any number) are dropped too. Test sets keep
     every_row, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder. tags: the
-    column of tags. heads:
-    where they come from."""
+    column of tags. heads: where they come from."""
 
     keep: Keep = complete
     max_words: int = 0

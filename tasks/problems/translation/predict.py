@@ -43,10 +43,11 @@ def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
     words = np.array(read_words(job.inputs["vocabulary"], "target"), dtype=object)
     sources = read_shards(job.inputs["rows"])["source"]
+    search = settings.search.within(job.inputs["vocabulary"].meta.get("longest", 0))
     found: dict[int, tuple[list[str], float]] = {}
     for rows in in_order(data, settings.batch_tokens):
         batch = data.batch(rows).to(device)
-        answers = beam_search(model, batch.source, batch.lengths, batch.members, settings.search)
+        answers = beam_search(model, batch.source, batch.lengths, batch.members, search)
         for row, (ids, score) in zip(rows.tolist(), answers, strict=True):
             found[row] = (list(words[ids]), score)
             if UNKNOWN in ids and isinstance(model, Translator):
