@@ -56,7 +56,7 @@ ADJACENT = (
 )
 
 EPOCH = 454  # batches of 64 of the 29,000 sentences
-TEN_EPOCHS = {"steps": 10 * EPOCH}
+TEN_EPOCHS: dict[str, Any] = {"steps": 10 * EPOCH}
 PROFILES = {
     # The generated corpus, for two cores and a few minutes.
     "sample": Profile(
@@ -109,9 +109,8 @@ def ended_early(row: Row) -> Row:
 def table_1(profile: str) -> list[Experiment]:
     """Table 1: BLEU of five systems, English to German. At the paper's size each system is trained twice: the converged
     reading answers the printed numbers, and beside it stand rows that end after 10 epochs."""
-    rows = (TRANSFORMER, *ADJACENT)
-    if profile == "paper":
-        rows += tuple(map(ended_early, rows))
+    systems = (TRANSFORMER, *ADJACENT)
+    rows = (*systems, *(map(ended_early, systems) if profile == "paper" else ()))
     return experiments(
         TableName(PAPER, "1", "table1"), profile, PROFILES[profile], map(translator, rows),
         lambda row: (Answer("bleu", printed(row, "Table 1", "BLEU"), CORPUS_BLEU),),
@@ -131,7 +130,9 @@ def sigmoid_grid(profile: str) -> list[Experiment]:
     """
     table, chosen = TableName(PAPER, "1-sigmoid", "table1-sigmoid"), PROFILES[profile]
     long = chosen.train
-    less = {"steps": long.steps // SHORT, "warmup": long.warmup // SHORT} if profile != "paper" else TEN_EPOCHS
+    less: dict[str, Any] = (
+        {"steps": long.steps // SHORT, "warmup": long.warmup // SHORT} if profile != "paper" else TEN_EPOCHS
+    )
     short = replace(long, **less)
     made = []
     for schedule, train in (("short", short), ("converged", long)):

@@ -6,7 +6,7 @@ both.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -29,7 +29,7 @@ def adam_with_decay(parameters: Iterable[nn.Parameter], config: "TrainConfig") -
     others: list[nn.Parameter] = []
     for parameter in parameters:
         (matrices if parameter.dim() > 1 else others).append(parameter)
-    groups = [{"params": matrices, "weight_decay": 2e-5}, {"params": others}]
+    groups: list[dict[str, Any]] = [{"params": matrices, "weight_decay": 2e-5}, {"params": others}]
     return torch.optim.Adam(groups, config.learning_rate, config.betas, config.epsilon, fused=True)
 
 
