@@ -8,6 +8,8 @@ from phrasemodels.flows.experiments.catalogue import experiment, experiments
 from phrasemodels.flows.experiments.experiment import Experiment, published_results
 from phrasemodels.flows.experiments.marks import ASPECTS, OURS, THEIRS, UNLIKE, published_settings, value_at
 from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.flows.results.needs import needs
+from phrasemodels.flows.results.verdicts import verdicts
 
 BINARY = "003/tablebabi/paper/binary-qa02"
 
@@ -56,6 +58,19 @@ def test_what_the_paper_leaves_open_is_said_beside_the_verdict() -> None:
     assert experiment("003/tablebabi/laptop/binary-qa02").unlike.startswith(
         "not the paper's model, training and tuning: "
     )
+
+
+def test_a_number_without_a_judgement_says_what_it_takes() -> None:
+    lines = {(line["table"], line["system"], line["metric"]): line["needs"] for line in verdicts([], "004")}
+    assert (
+        "files put in by hand (penn_treebank), and xlnet-large-cased from a model hub"
+        in lines["Table 3", "LAL parser + XLNet", "F1"]
+    )
+    assert not needs(experiment(BINARY)).partition("a training at the paper's size")[2]
+    taken = next(
+        line for line in verdicts([], "003") if line["system"] == "Binary CRF" and line["dataset"].endswith("02")
+    )
+    assert taken["needs"] == needs(experiment(BINARY))
 
 
 def test_both_schedules_of_paper_000_are_rows_and_the_converged_one_answers() -> None:

@@ -49,7 +49,7 @@ LAYOUTS: dict[str, dict[str, str]] = {
     "nltk_treebank": {f"treebank/combined/wsj_{n:04d}.mrg": f"{TREE}\n" * 5 for n in range(1, 200)},
     "snli_official": {f"snli_1.0/snli_1.0_{s}.jsonl": json.dumps(PAIR) + "\n" for s in ("train", "dev", "test")},
     "mspars": {"data/MSParS.train": BLOCK},
-    "aspec": {
+    "aspec_segmented": {
         **{f"ASPEC-JE/train/train-{n}.txt": f"0.9 ||| d{n} ||| 1 ||| 犬 が 眠る ||| A dog sleeps .\n" for n in (1, 2, 3)},
         **{f"ASPEC-JE/{s}/{s}.txt": f"{s} ||| 1 ||| 犬 が 眠る ||| A dog sleeps .\n" for s in ("dev", "test")},
     },
@@ -64,7 +64,7 @@ CASES = {  # corpus, experiment, overrides, rows of train and dev
         (213, 391),
     ),
     "inference": ("snli_official", "001/table4/paper/full", (), (1, 1)),
-    "translation": ("aspec", "003/tablenmt/paper/word-simple", (), (3, 1)),
+    "translation": ("aspec_segmented", "003/tablenmt/paper/word-simple", (), (3, 1)),
     "semantic parsing": ("mspars", "002/table2/paper/mspars-transformer", (), None),
     "parsing": ("penn_treebank", "004/table1/paper/2-ff-drop", (), (20, 1)),
 }
@@ -120,7 +120,7 @@ def test_without_user_files_word_vectors_are_learned_and_not_comparable(supplied
     chosen = named("001/table4/paper/full")
     without = resolved(chosen, Sources((supplied,)))
     assert without.recipe.vectors is None and not without.comparable
-    assert "recipe.vectors is none, not" in without.unlike
+    assert "recipe.vectors.name is none, not" in without.unlike
     (supplied / "glove").mkdir()
     (supplied / "glove" / "glove.42B.300d.txt").write_text("dog" + " 0.5" * 300 + "\n", encoding="utf-8")
     found = resolved(chosen, Sources((supplied,)))

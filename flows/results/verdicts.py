@@ -10,7 +10,8 @@ from phrasemodels.flows.experiments.experiment import published_results
 from phrasemodels.flows.experiments.marks import kind_of
 from phrasemodels.flows.results.derived import derive, derived_from
 from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, Line, impossible, tasks_of
-from phrasemodels.flows.results.not_run import answers, not_run
+from phrasemodels.flows.results.needs import needs
+from phrasemodels.flows.results.not_run import answers, asked, not_run
 from phrasemodels.flows.results.repeated import same_numbers
 from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.compare import judge, qualified, reason_not
@@ -25,7 +26,8 @@ TRAINED, EXACT = "over the seeds of a training", "counted, by the printed digits
 def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]:
     """Return a verdict for each row of published_results.csv, in its order; of one paper, if one is named.
 
-    kind: the kind of its reason, of which there are few. ValueError: there is no such paper.
+    kind: the kind of its reason, of which there are few. needs: what it takes until a number without a judgement has one,
+    empty if a training would not do it. ValueError: there is no such paper.
     """
     known = published_results()
     papers = {row["paper"] for row in known}
@@ -38,9 +40,16 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
             line |= _averaged(line, tasks_of(line, lines))
     for place, kind, said in list(impossible(lines)):
         lines[place] |= {"verdict": "impossible", "kind": kind, "reason": said}
-    for line in lines:
+    for row, line in zip((r for r in known if not paper or r["paper"] == paper), lines, strict=True):
+        line["needs"] = "" if line["verdict"] in VERDICTS[:4] else _needs(row)
         del line["values"], line["caveat"]
     return lines
+
+
+def _needs(row: dict[str, str]) -> str:
+    """Return what it takes to judge a printed number that a training can answer; empty if none can."""
+    pair = asked(same_numbers(row))
+    return needs(pair[0]) if pair and pair[0].recipe.trains and not pair[1].why_not else ""
 
 
 def _line(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
@@ -116,6 +125,11 @@ def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
         of = counts.setdefault(row["paper"], {})
         of[row["verdict"]] = of.get(row["verdict"], 0) + 1
     return counts
+
+
+def needed(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Return what numbers without a judgement need, and how many need it; the most frequent first."""
+    return dict(Counter(row["needs"] for row in rows if row["needs"]).most_common())
 
 
 def reasons(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:

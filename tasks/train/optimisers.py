@@ -93,3 +93,15 @@ def halved_on_plateau(losses: Sequence[float]) -> float:
         if without > 5:
             factor, without = factor / 2, 0
     return factor
+
+
+def shrunk_without_gain(losses: Sequence[float]) -> float:
+    """0.99 an epoch, and a fifth after each epoch without a better dev loss; 0, which ends the training, from 1e-4 on.
+
+    InferSent's schedule (Conneau et al. 2017, section 3.3), with one evaluation an epoch: its SGD begins with a rate of 0.1
+    and ends below 1e-5.
+    """
+    best, without = math.inf, 0
+    for loss in losses:
+        best, without = (loss, without) if loss < best else (best, without + 1)
+    return rate if (rate := 0.99 ** len(losses) * 0.2**without) >= 1e-4 else 0.0

@@ -118,4 +118,4 @@ class TranslationRecipe(Recipe):
         if not isinstance(models[0].config, RecurrentConfig):
             return super().draw(models, text, target)
         languages = (self.text.source_language, self.text.target_language)
-        return attention_figure(models, self.problem, self.text.tokeniser, languages, text, target)
+        return attention_figure(models, self.problem, self.text.tokeniser, languages, text, target, self.phrases.marks)
