@@ -63,7 +63,7 @@ WRONG = [
         {"d": (0, 15), "heads": (0,), "layers": (0,), "d_kv": (0, 7), "d_ff": (0,), "dropout": (1,), "top": None},
     ),
     (WordsConfig(), {"size": (-1,), "dropout": (1,), "std": (0, -1)}),
-    (TagsConfig(), {"size": (-1,), "dropout": (1,)}),
+    (TagsConfig(), {"size": (-1,), "dropout": (1,), "vector_dropout": (1,)}),
     (CharactersConfig(), {"size": (-1,), "d": (0,), "filters": (0,), "width": (0, 4)}),
     (PretrainedConfig(), {"name": ("",), "folder": None}),
     (
@@ -84,6 +84,7 @@ WRONG = [
             "hidden": (1,),
             "arc_hidden": (0,),
             "arc_dropout": (1,),
+            "start": None,
             "dependency_weight": (-1,),
             "tag_weight": (-1,),
             "labels": (-1,),
@@ -108,7 +109,10 @@ WRONG = [
         SentencePairConfig(PsanConfig()),
         {"encoder": None, "words": (-1,), "vectors": None, "classes": (0,), "hidden": (0,), "dropout": (1,)},
     ),
-    (TaggerConfig(TRANSFORMER, 0, 0), {"encoder": None, "vocabulary": (-1,), "tags": (-1,), "hidden": (0,)}),
+    (
+        TaggerConfig(TRANSFORMER, 0, 0),
+        {"encoder": None, "vocabulary": (-1,), "tags": (-1,), "hidden": (0,), "vectors": None},
+    ),
     (
         TranslationConfig(TRANSFORMER, 0, 0),
         {
