@@ -14,14 +14,15 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.multihead import MultiHeadConfig
 from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.flows.experiments.catalogue import COUNTED, Request
-from phrasemodels.flows.experiments.experiment import published_results
-from phrasemodels.flows.report.counts import write_counts
+from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.results.derived import DERIVED, derive
 from phrasemodels.flows.results.finished import FinishedTable
+from phrasemodels.flows.results.glance import VERDICTS, reasons, summary
 from phrasemodels.flows.results.impossible import KINDS, LAYER_SUMS, impossible
 from phrasemodels.flows.results.repeated import REPEATS, original, same_numbers
 from phrasemodels.flows.results.results import Result, stored_results
-from phrasemodels.flows.results.verdicts import VERDICTS, reasons, summary, verdicts
+from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.tasks.metrics.printed import prints_as
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -101,7 +102,7 @@ def test_models_that_are_only_built_have_the_printed_parameters(store: Store) ->
         assert not any(p.trains for p in plan.pipelines) and plan.table.experiments[0].leak is None
         made = store.run(plan.comparison)
         values |= {(row["system"], row["metric"]): row for row in made.meta["rows"]}
-        page = write_counts(FinishedTable(plan.table, plan.pipelines, store, made)).read_text()
+        page = write_report(FinishedTable(plan.table, plan.pipelines, store, made)).read_text()
         assert page.count("<tr><th scope=") == len(made.meta["rows"]) and "reproduced" in page
     assert values["PSAN", "parameters"]["values"]["parameters"] == [1.984203]
     assert values["PSAN", "parameters"]["verdict"] == values["PSAN", "width"]["verdict"] == "reproduced"

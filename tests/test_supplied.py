@@ -19,8 +19,9 @@ from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.user_files import resolved, with_encoders
-from phrasemodels.flows.results.models import restored
-from phrasemodels.flows.run.preflight import planned, sources_of
+from phrasemodels.flows.results.saved_configuration import restored
+from phrasemodels.flows.run.preflight import planned
+from phrasemodels.flows.run.sources import sources_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.prepare.sharded import read_shards

@@ -1,16 +1,15 @@
 """An experiment: a row of a result table, with the published numbers that it answers."""
 
-import csv
 import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cached_property
 from typing import Any
 
-from phrasemodels.data.store.step import Step, digest_of
+from phrasemodels.data.store.step import Step
 from phrasemodels.flows.experiments.marks import Mark, caveat, marks_of, reason
+from phrasemodels.flows.experiments.names import CHANGE
+from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import leaks
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
@@ -48,13 +47,6 @@ class Cell:
         return matching[0]["value"]
 
 
-@cache
-def published_results() -> list[dict[str, str]]:
-    """Return all numbers that the five papers print, as rows of strings."""
-    with (files("phrasemodels.data") / "published_results.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 @dataclass(frozen=True)
 class Answer:
     """A metric of ours and the printed number that it answers, if there is one.
@@ -68,24 +60,6 @@ class Answer:
     statistic: Statistic | None = None
     why_not: str = ""
     exact: bool = False
-
-
-CHANGE = "+"  # stands before each override in the name of a changed row
-_CHANGES = re.compile(r"\+(?=(?:recipe|model|train)\.)")
-LONGEST = 120  # characters of a file's name, before its ending
-
-
-def divided(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return the row and the overrides that the name of an experiment says: `ROW+train.steps=2` has one override."""
-    row, *changes = _CHANGES.split(name)
-    return row, tuple(changes)
-
-
-def file_name(name: str) -> str:
-    """Return a name as that of a file, a folder or a registered model: without slashes; a long one is cut and gets a
-    digest."""
-    plain = re.sub(r"[^\w.,=+-]", "-", name)
-    return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 17]}-{digest_of(name)[:16]}"
 
 
 @dataclass(frozen=True)

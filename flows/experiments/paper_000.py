@@ -8,7 +8,8 @@ from typing import Any
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig, softmax_hadamard, softmax_within
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName, published_results
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
+from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.attention import identity, sigma_on_projection
 from phrasemodels.layers.blocks import Replace
@@ -109,7 +110,7 @@ def ended_early(row: Row) -> Row:
 def table_1(profile: str) -> list[Experiment]:
     """Table 1: BLEU of five systems, English to German. At the paper's size each system is trained twice: the converged
     reading answers the printed numbers, and beside it stand rows that end after 10 epochs."""
-    rows = (TRANSFORMER, *ADJACENT)
+    rows: tuple[Row, ...] = (TRANSFORMER, *ADJACENT)
     if profile == "paper":
         rows += tuple(map(ended_early, rows))
     return experiments(
@@ -131,7 +132,9 @@ def sigmoid_grid(profile: str) -> list[Experiment]:
     """
     table, chosen = TableName(PAPER, "1-sigmoid", "table1-sigmoid"), PROFILES[profile]
     long = chosen.train
-    less = {"steps": long.steps // SHORT, "warmup": long.warmup // SHORT} if profile != "paper" else TEN_EPOCHS
+    less: dict[str, Any] = (
+        {"steps": long.steps // SHORT, "warmup": long.warmup // SHORT} if profile != "paper" else TEN_EPOCHS
+    )
     short = replace(long, **less)
     made = []
     for schedule, train in (("short", short), ("converged", long)):

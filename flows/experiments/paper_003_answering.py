@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any
 
 from phrasemodels.data.samples.records import Stories
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName, published_results
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
 from phrasemodels.flows.experiments.paper_003 import PAPER, rows_of
+from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.models.fact_potentials import (
     BinaryPotentials,

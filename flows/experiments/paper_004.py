@@ -117,7 +117,11 @@ class Parser:
         )
         top = label if self.label else None
         encoder = PartitionedEncoderConfig(size.d, size.heads, self.layers, size.d_kv, size.d_ff, size.dropout, top=top)
-        parts = {"hidden": size.hidden, "arc_hidden": size.arc_hidden, "arc_dropout": self.parts.arc_dropout}
+        parts: dict[str, Any] = {
+            "hidden": size.hidden,
+            "arc_hidden": size.arc_hidden,
+            "arc_dropout": self.parts.arc_dropout,
+        }
         parts |= {"look": self.reading.look, **self.parts.options}
         weight = self.reading.weight if self.loss is None else self.loss
         return ParserConfig(encoder, self.inputs, dependency_weight=weight, **parts)

@@ -39,6 +39,14 @@ def with_encoders(part: Any, sources: Sources) -> Any:
     return _replaced(part, ENCODERS, sources)
 
 
+def reads_encoders(experiment: Experiment) -> bool:
+    """Return whether an experiment names a pretrained encoder."""
+    found: list[Any] = []
+    note = dict.fromkeys(ENCODERS, lambda part, sources: found.append(part))
+    _replaced((experiment.recipe, experiment.model), note, Sources())
+    return bool(found)
+
+
 def missing_encoders(experiment: Experiment) -> set[str]:
     """Return the pretrained encoders that have no folder here and that the hub does not offer."""
     parts = getattr(experiment.model, "inputs", ())

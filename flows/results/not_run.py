@@ -54,8 +54,8 @@ def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
     if pair := asked(same):
         return "not run", *_command(*pair)
     if derived := derived_from(dict(row)):
-        pair = f"{derived.over.system} and {derived.base.system}"
-        return "not run", f"no run of both {pair} ({derived.over.table}), whose numbers give it", NO_RUN
+        both = f"{derived.over.system} and {derived.base.system}"
+        return "not run", f"no run of both {both} ({derived.over.table}), whose numbers give it", NO_RUN
     if row["system"] in DATA and (reason := CORPORA.get((row["paper"], row["dataset"]))):
         return "not run", reason, ABSENT
     return "not run", OTHERS.get((row["paper"], row["metric"]), OTHER), OTHER

@@ -1,14 +1,14 @@
 """Verdicts: one for each printed number, with its reason and the runs that it depends on."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
 from phrasemodels.data.download.manifest import closest
-from phrasemodels.flows.experiments.experiment import published_results
 from phrasemodels.flows.experiments.marks import kind_of
+from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.results.derived import derive, derived_from
+from phrasemodels.flows.results.glance import JUDGED
 from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, Line, impossible, tasks_of
 from phrasemodels.flows.results.needs import needs
 from phrasemodels.flows.results.not_run import answers, asked, not_run
@@ -17,9 +17,7 @@ from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.compare import judge, qualified, reason_not
 from phrasemodels.tasks.metrics.significance import seed_group
 
-VERDICTS = ("reproduced", "higher", "lower", "impossible", "not comparable", "not run")
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric")
-JUDGED = VERDICTS[:3]
 TRAINED, EXACT = "over the seeds of a training", "counted, by the printed digits"  # kinds of judgement
 
 
@@ -41,7 +39,7 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
     for place, kind, said in list(impossible(lines)):
         lines[place] |= {"verdict": "impossible", "kind": kind, "reason": said}
     for row, line in zip((r for r in known if not paper or r["paper"] == paper), lines, strict=True):
-        line["needs"] = "" if line["verdict"] in VERDICTS[:4] else _needs(row)
+        line["needs"] = "" if line["verdict"] in (*JUDGED, "impossible") else _needs(row)
         del line["values"], line["caveat"]
     return lines
 
@@ -117,27 +115,3 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
     kind = TRAINED if judged.verdict in JUDGED else judged.reason
     half = {"half_width": None if group.n < 2 else group.half_width}
     return ours | half | {"verdict": judged.verdict, "reason": judged.reason, "kind": kind}
-
-
-def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return the counts by paper and verdict; a verdict that nothing has is left out."""
-    counts: dict[str, dict[str, int]] = {}
-    for row in rows:
-        of = counts.setdefault(row["paper"], {})
-        of[row["verdict"]] = of.get(row["verdict"], 0) + 1
-    return counts
-
-
-def needed(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Return what numbers without a judgement need, and how many need it; the most frequent first."""
-    return dict(Counter(row["needs"] for row in rows if row["needs"]).most_common())
-
-
-def reasons(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return how many numbers have each kind of reason, by verdict; the most frequent first."""
-    counts = Counter((row["verdict"], row["kind"]) for row in rows)
-    return {
-        verdict: {kind: n for (of, kind), n in counts.most_common() if of == verdict}
-        for verdict in VERDICTS
-        if any(of == verdict for of, _ in counts)
-    }

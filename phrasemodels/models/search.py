@@ -3,6 +3,7 @@
 Shapes: B sentences, n source tokens, t target tokens, k candidates that extend a beam.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -60,10 +61,11 @@ class FinishedHypotheses:
     score: float = float("-inf")
     count: int = 0
 
-    def add(self, tokens: list[int], score: float) -> None:
+    def add(self, history: Tensor, last: Sequence[int], score: float) -> None:
+        """Add a hypothesis: tokens (t), which begin with BEGIN, and the last one, unless it is END."""
         self.count += 1
         if score > self.score:
-            self.best, self.score = tokens, score
+            self.best, self.score = [*history[1:].tolist(), *last], score
 
 
 @torch.inference_mode()
@@ -118,23 +120,21 @@ def _finish(
     tokens (B, beam, t); top, parents, words (B, k): score, hypothesis and last word of each candidate, best first.
     """
     length = tokens.shape[2]  # of a candidate that ends now, with END but without BEGIN
-    history, scores, origin, token = tokens.tolist(), top.tolist(), parents.tolist(), words.tolist()
+    scores, origin, token = top.tolist(), parents.tolist(), words.tolist()
     unfinished = []
     for row, sentence in enumerate(alive):
         done = finished[sentence]
         stay: list[int] = []
         for rank, (score, parent, word) in enumerate(zip(scores[row], origin[row], token[row], strict=True)):
             if word == END and rank < search.beam:
-                done.add(history[row][parent][1:], score / length**search.length_penalty)
+                done.add(tokens[row, parent], (), score / length**search.length_penalty)
             elif word != END and len(stay) < search.beam:
                 stay.append(rank)
         best_alive = scores[row][stay[0]]
         if length >= done.limit:
             for rank in stay:
-                done.add(
-                    [*history[row][origin[row][rank]][1:], token[row][rank]],
-                    scores[row][rank] / length**search.length_penalty,
-                )
+                score = scores[row][rank] / length**search.length_penalty
+                done.add(tokens[row, origin[row][rank]], (token[row][rank],), score)
         elif done.count < search.beam or best_alive / length**search.length_penalty > done.score:
             unfinished.append((row, stay))
     return unfinished

@@ -80,11 +80,17 @@ class DecoderLayer(nn.Module):
         """x (B, t, d) -> (B, t, d).
 
         extend: returns the keys and values of all target tokens so far; allowed (t, all tokens): which of them are attended
-        to; cross: keys, values (B, h, n, dk) and mask of the source.
+        to; cross: keys, values (B, h, n, dk) and mask of the source, of which x may have several hypotheses (DecoderCache).
         """
         x = self.residuals[0](x, lambda y: self.itself.attend_to(y, *extend(*self.itself.keys_values(y)), allowed))
-        x = self.residuals[1](x, lambda y: self.source.attend_to(y, *cross))
+        x = self.residuals[1](x, lambda y: self._from_source(y, *cross))
         return self.residuals[2](x, self.feed_forward)
+
+    def _from_source(self, x: Tensor, keys: Tensor, values: Tensor, valid: Tensor) -> Tensor:
+        """Attend from x (B·w, t, d), w hypotheses of each sentence, to the source, keys and values (B, h, n, dk); return
+        (B·w, t, d)."""
+        queries = x.reshape(keys.shape[0], -1, x.shape[-1])
+        return self.source.attend_to(queries, keys, values, valid).reshape(x.shape)
 
 
 class Translator(nn.Module):
@@ -140,11 +146,15 @@ class Translator(nn.Module):
 
 
 class DecoderCache:
-    """The keys and values, layer by layer, of the source and of the target tokens so far."""
+    """The keys and values, layer by layer, of the source and of the target tokens so far.
+
+    The hypotheses of a sentence share those of the source: row r of the target belongs to row r // width of the source.
+    """
 
     def __init__(self, cross: list[tuple[Tensor, Tensor]], valid: Tensor) -> None:
         self.cross = cross
         self.valid = valid
+        self.width = 1
         self.past: list[tuple[Tensor, Tensor]] = []
 
     @property
@@ -163,6 +173,19 @@ class DecoderCache:
 
     def select(self, rows: Tensor) -> None:
         """Replace the batch by some of its rows, which repeats, reorders or drops hypotheses."""
-        self.cross = [(keys[rows], values[rows]) for keys, values in self.cross]
-        self.past = [(keys[rows], values[rows]) for keys, values in self.past]
-        self.valid = self.valid[rows]
+        sentences, counts = (rows // self.width).unique_consecutive(return_counts=True)
+        size = self.valid.shape[0]
+        if self.past and not _is_range(rows, size * self.width):
+            self.past = [(keys[rows], values[rows]) for keys, values in self.past]
+        widths = set(counts.tolist())
+        if len(widths) > 1:  # sentences with different numbers of hypotheses: each hypothesis gets its own copy
+            sentences, widths = rows // self.width, {1}
+        (self.width,) = widths
+        if not _is_range(sentences, size):
+            self.cross = [(keys[sentences], values[sentences]) for keys, values in self.cross]
+            self.valid = self.valid[sentences]
+
+
+def _is_range(rows: Tensor, size: int) -> bool:
+    """Whether rows (k) are all of `size` rows in their order."""
+    return len(rows) == size and torch.equal(rows, torch.arange(size, device=rows.device))

@@ -11,6 +11,7 @@ from phrasemodels.layers.checks import at_least, not_negative
 from phrasemodels.models.sentence_pair import SentencePairConfig
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
 from phrasemodels.tasks.prepare.levels import Structure
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.user_text import SentencesOrPairs, first_texts, read_asked
 from phrasemodels.tasks.problems.entailment.data import (
     NumberSettings,
@@ -32,7 +33,7 @@ from phrasemodels.tasks.problems.entailment.transfer import (
     sentence_vectors,
     transfer,
 )
-from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, lacking, training_stage
 from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
 
@@ -181,6 +182,11 @@ class EntailmentRecipe(Recipe):
     def _numbered(self, rows: HasKey, text: SentenceText, words: HasKey) -> Step:
         settings = NumberSettings(text, self.structure, labelled=False, unknown=self.unknown)
         return Step(number, "number given sentences", settings, {"rows": rows, "vocabulary": words})
+
+    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
+        rows = read_shards(run(Step(read_asked, "read given pairs", SentencesOrPairs(pairs=True), {"rows": texts})))
+        sides = (value for side in self.text.sides for value in rows[side].to_pylist())
+        return lacking((word for side in sides for word in self.text.words(side)), known["vocabulary"], "words")
 
     def as_text(self, row: Mapping[str, Any]) -> str:
         return str(row["label"])

@@ -101,8 +101,8 @@ def every_row(row: Mapping[str, Any]) -> bool:
 @dataclass(frozen=True)
 class TreeNumbers:
     """keep: which sentences are kept; those with more than max_words words (0: any number) are dropped too. Test sets keep
-    every_row, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder. tags: the column of
-    tags."""
+    every_row, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder. tags: the
+    column of tags."""
 
     keep: Keep = complete
     max_words: int = 0

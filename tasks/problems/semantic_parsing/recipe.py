@@ -16,9 +16,10 @@ from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.prepare.bpe import LearnBpe, apply_bpe, joined, learn_bpe, without_bpe
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, Tokeniser, spaces, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
-from phrasemodels.tasks.problems.recipe import Recipe, Stage, one_model, training_stage
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, lacking, one_model, training_stage
 from phrasemodels.tasks.problems.report import Figure, Outcome, Section, TrainedModel
 from phrasemodels.tasks.problems.semantic_parsing.gram_vectors import GramSettings, gram_vectors
 from phrasemodels.tasks.problems.semantic_parsing.report import gram_neighbours, improvements, neighbours, sweeps
@@ -144,6 +145,11 @@ class SemanticParsingRecipe(Recipe):
         tokens = self._pieces(self._tokens(texts, "given questions"), known, "given questions")
         inputs = {"rows": tokens, "vocabulary": known["vocabulary"]}
         return tokens, Step(phrases, "numbers of given questions", Phrases(no_phrases, 2, 0, self.forms.marks), inputs)
+
+    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
+        tokens, _ = self._numbered(texts, known)
+        rows = read_shards(run(tokens))["source"].to_pylist()
+        return lacking((token for row in rows for token in row), known["vocabulary"], "source")
 
     def as_text(self, row: Mapping[str, Any]) -> str:
         return without_bpe(row["hypothesis"])
