@@ -33,6 +33,7 @@ ARCS = "".join(
         (("A", "DT", 2), ("dog", "NN", 3), ("sleeps", "VBZ", 0), (".", ".", 3)), 1
     )
 )
+UNNAMED_ARCS = "A\tDT\t2\ndog\tNN\t3\nsleeps\tVBZ\t0\n.\t.\t3\n"
 BLOCK = (
     "<question id=1>\twho is a ?\n<logical form id=1>\t( lambda ?x ( r ?x a ) )\n"
     "<parameters id=1>\ta (entity) [2,2]\n<question type id=1>\tsingle-relation\n"
@@ -47,7 +48,8 @@ LAYOUTS: dict[str, dict[str, str]] = {
     | {f"{split}.conllu": f"{ARCS}\n" * count for split, count in (("train", 20), ("dev", 1), ("test", 1))}
     | {f"spacy.{split}.conllu": f"{ARCS}\n" * count for split, count in (("train", 19), ("dev", 3), ("test", 3))}
     | {f"{split}.tags": "DT NN VBZ .\n" * count for split, count in (("train", 20), ("dev", 1), ("test", 1))},
-    "nltk_treebank": {f"treebank/combined/wsj_{n:04d}.mrg": f"{TREE}\n" * 5 for n in range(1, 200)},
+    "nltk_treebank": {f"treebank/combined/wsj_{n:04d}.mrg": f"{TREE}\n" * 5 for n in range(1, 200)}
+    | {f"dependency_treebank/wsj_{n:04d}.dp": f"{UNNAMED_ARCS}\n" * 5 for n in range(1, 200)},
     "snli_official": {f"snli_1.0/snli_1.0_{s}.jsonl": json.dumps(PAIR) + "\n" for s in ("train", "dev", "test")},
     "mspars": {"data/MSParS.train": BLOCK},
     "aspec_segmented": {
@@ -61,6 +63,12 @@ CASES = {  # corpus, experiment, overrides, rows of train and dev
     "sample of NLTK": (
         "nltk_treebank",
         "000/table2/paper/transformer",
+        ("recipe.corpus.name=nltk_treebank",),
+        (213, 391),
+    ),
+    "joint sample of NLTK": (
+        "nltk_treebank",
+        "004/table1/paper/2-ff-drop",
         ("recipe.corpus.name=nltk_treebank",),
         (213, 391),
     ),

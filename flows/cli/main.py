@@ -22,6 +22,7 @@ from phrasemodels.flows.cli import (
     report,
     reproduce,
     selftest,
+    serve,
     sql,
     store,
     trace,
@@ -47,7 +48,7 @@ app = typer.Typer(
 PANELS: dict[str, tuple[ModuleType, ...]] = {
     "Run": (reproduce, train, selftest),
     "Ask what came out": (verdicts, report, sql, trace, experiments, marks),
-    "Use a trained model": (predict, parse),
+    "Use a trained model": (predict, parse, serve),
     "Data and machine": (corpora, parsers, store, doctor, warm),
 }
 GROUPS: dict[ModuleType, str] = {corpora: "corpora", parsers: "parsers", store: "store", selftest: "selftest"}

@@ -57,7 +57,7 @@ ADJACENT = (
 )
 
 EPOCH = 454  # batches of 64 of the 29,000 sentences
-TEN_EPOCHS = {"steps": 10 * EPOCH}
+TEN_EPOCHS: dict[str, Any] = {"steps": 10 * EPOCH}
 PROFILES = {
     # The generated corpus, for two cores and a few minutes.
     "sample": Profile(

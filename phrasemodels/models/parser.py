@@ -181,7 +181,7 @@ class JointParser(nn.Module):
         if config.tag_weight:
             hidden = nn.Linear(config.encoder.d, config.hidden)
             self.tag_scores = nn.Sequential(hidden, nn.ReLU(), nn.Linear(config.hidden, config.tags))
-        self.look = config.look
+        self.look, self.named_arcs = config.look, config.relations > 0  # treebanks may have no relations, or no arcs
         self.dependency_weight, self.tag_weight = config.dependency_weight, config.tag_weight
         if config.start is not None:
             config.start(self)
@@ -218,8 +218,10 @@ class JointParser(nn.Module):
         arcs = arcs.masked_fill(
             (torch.arange(arcs.shape[2], device=arcs.device) > sentences.lengths[:, None])[:, None], -torch.inf
         )
-        relations = self.relation_scores(dropped, gold.heads, self.look)
-        loss = loss + self.dependency_weight * (_nats(arcs, gold.heads) + _nats(relations, gold.relations))
+        nats = _nats(arcs, gold.heads)
+        if self.named_arcs:
+            nats = nats + _nats(self.relation_scores(dropped, gold.heads, self.look), gold.relations)
+        loss = loss + self.dependency_weight * nats
         if self.tag_scores is not None:
             loss = loss + self.tag_weight * _nats(self.tag_scores(states[:, :-1]), gold.tags)
         return loss
@@ -265,7 +267,10 @@ class JointParser(nn.Module):
             sentences.lengths.cpu(),
         )
         cells, heads = cells.to(posts.device), heads.to(posts.device)
-        relations = heads if (heads < 0).all() else self.relation_scores(posts, heads, self.look).argmax(-1)
+        unnamed = not self.named_arcs or bool((heads < 0).all())
+        relations = (
+            heads.new_full(heads.shape, -1) if unnamed else self.relation_scores(posts, heads, self.look).argmax(-1)
+        )
         tags = sentences.tags[:, :-1] if self.tag_scores is None else self.tag_scores(states[:, :-1]).argmax(-1)
         headless = heads < 0
         word = torch.arange(tags.shape[1], device=tags.device)

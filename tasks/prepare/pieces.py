@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from phrasemodels.data.formats.trees import unescape
 from phrasemodels.encoders.inputs import load_pretrained
 
 # How pretrained encoders know the words of treebanks, and other signs that text has for them.
@@ -36,11 +37,16 @@ class Pieces:
     def __call__(self, tokens: Sequence[str]) -> dict[str, list[int]]:
         tokeniser = _tokeniser(self.name, self.folder, self.offline)
         pieces, last = [tokeniser.cls_token_id], [0]
-        for word in reunited([PLAIN.get(token, token) for token in tokens]):
+        for word in reunited([as_written(token) for token in tokens]):
             found = tokeniser(word, add_special_tokens=False)["input_ids"] or [tokeniser.unk_token_id]
             pieces += found
             last.append(len(pieces) - 1)
         return {"pieces": [*pieces, tokeniser.sep_token_id], "last": [*last, len(pieces)]}
+
+
+def as_written(token: str) -> str:
+    """Return a token of a treebank as running text has it: ( for -LRB-, " for `` and '', no backslash before / and *."""
+    return PLAIN.get(token) or unescape(token)
 
 
 def reunited(tokens: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from phrasemodels.data.formats.head_rules import heads as rule_heads
 from phrasemodels.data.formats.joint_trees import GROUP, joint, misfits
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.formats.trees import parse
@@ -18,8 +19,8 @@ from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, r
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
 
 ADVICE = (
-    "give a corpus that has both brackets and dependencies, or train on what it has with "
-    "--set recipe.task=phrases or --set recipe.task=arcs"
+    "give a corpus that has both brackets and dependencies, or train a row of the table `alone` of paper 004, `phrases`, "
+    "`arcs` or `head-rules`, which need one of them"
 )
 
 _ids = pa.list_(pa.field("item", pa.int32(), nullable=False))
@@ -98,16 +99,31 @@ def every_row(row: Mapping[str, Any]) -> bool:
     return True
 
 
+Heads = Callable[[Mapping[str, Any]], list[int]]
+"""The heads of a row of TREES; an empty list if it has none."""
+
+
+def annotated_heads(row: Mapping[str, Any]) -> list[int]:
+    """Return the heads that the corpus has."""
+    return list(row["heads"])
+
+
+def heads_by_rules(row: Mapping[str, Any]) -> list[int]:
+    """Return heads that the head rules of data/formats/head_rules.py find in the tree; their arcs have no relations."""
+    return rule_heads(parse(row["tree"])) if row["tree"] else []
+
+
 @dataclass(frozen=True)
 class TreeNumbers:
     """keep: which sentences are kept; those with more than max_words words (0: any number) are dropped too. Test sets keep
     every_row, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder. tags: the
-    column of tags."""
+    column of tags. heads: where they come from."""
 
     keep: Keep = complete
     max_words: int = 0
     divide: Divide = no_pieces
     tags: str = "tags"
+    heads: Heads = annotated_heads
 
     def __post_init__(self) -> None:
         at_least(self, 0, "max_words")
@@ -130,6 +146,8 @@ def tree_shard(job: Job, settings: TreeNumbers) -> dict[str, Any]:
     ids = Ids({side: read_words(job.inputs["vocabulary"], side) for side in SIDES})
     rows, unfit = [], 0
     for row in table.to_pylist():
+        own = settings.heads(row)
+        row |= {"heads": own, "relations": row["relations"] if own == row["heads"] else []}
         if settings.keep(row) and not 0 < settings.max_words < len(row["tokens"]):
             spans = joint(parse(row["tree"]), row["heads"]) if row["tree"] else []
             unfit += bool(spans and row["heads"] and misfits(spans, row["heads"]))
