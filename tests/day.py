@@ -19,7 +19,7 @@ import urllib.request
 from collections import Counter
 from pathlib import Path
 
-import psutil
+from running import resident
 
 from phrasemodels.data.store.gc import damage, folder_bytes
 from phrasemodels.data.store.store import Store
@@ -161,7 +161,7 @@ def main(folder: str, quarters: str, seed: str = "0") -> None:
             tables.add(steps)
             day.check(tables)
             disk.append(folder_bytes(day.folder / "store") >> 20)
-            memory.append(psutil.Process(day.server.pid).memory_info().rss >> 20)
+            memory.append(resident(day.server.pid) >> 20)
             print(f"{quarter // 4:02d}:{quarter % 4 * 15:02d}  {event:<14} ended {ended:<10} store {disk[-1]:>4} MiB  "
                   f"Prefect server {memory[-1]:>4} MiB", flush=True)  # fmt: skip
     finally:
