@@ -2,7 +2,7 @@
 PYTHON ?= python3
 STAMP := .venv/.installed
 
-.PHONY: install reproduce test slow fire check audit clean
+.PHONY: install reproduce test slow fire check audit docs clean
 
 install: $(STAMP)
 
@@ -36,6 +36,14 @@ fire: $(STAMP)
 	@date -u +"under fire: began %F %R UTC, commit $$(git rev-parse --short HEAD)"
 	@.venv/bin/python -m pytest -m slow -s -v $(FIRE); status=$$?; \
 	  date -u +"under fire: ended %F %R UTC, commit $$(git rev-parse --short HEAD), status $$status"; exit $$status
+
+# The documentation: its chapters run their experiments and ask the kept results. Read build/docs/index.html, without a network.
+docs: .venv/.docs
+	PYTHONPATH=$(CURDIR) NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+
+.venv/.docs: $(STAMP)
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]' --constraint constraints.txt
+	touch .venv/.docs
 
 # Known vulnerabilities of what is pinned. Advisories are on the page of a version, which mirrors of packages often lack:
 # asked first for a pip that has some, so that silence is not taken for safety; --strict fails on any pin left out.

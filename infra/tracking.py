@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 KEY = "phrasemodels.key"
+SQLITE = "sqlite:///"
 LONGEST = 250  # characters of a metric's name in MLflow
 ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that last opened the MLflow run
 
@@ -75,7 +76,7 @@ class Tracker:
 
     def runs(self) -> list[Any]:
         """Return every run of every experiment; an empty list if there is no database yet."""
-        if (path := self.uri.removeprefix("sqlite:///")) != self.uri and not Path(path).exists():
+        if (path := self.uri.removeprefix(SQLITE)) != self.uri and not Path(path).exists():
             return []
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
@@ -87,7 +88,10 @@ class Tracker:
                 return runs
 
     def keys(self) -> dict[str, str]:
-        """Return the ids of all runs by their keys."""
+        """Return the ids of all runs by their keys; of a database in the store without MLflow, which takes long to import."""
+        if self.uri.startswith(SQLITE):
+            with contextlib.suppress(sqlite3.OperationalError):
+                return _keys(Path(self.uri.removeprefix(SQLITE)))
         return {run.data.tags[KEY]: str(run.info.run_id) for run in self.runs() if KEY in run.data.tags}
 
     def parameters(self, run_id: str, values: Mapping[str, Any]) -> None:
@@ -128,6 +132,19 @@ class Tracker:
         """Mark a run as failed; a later attempt opens the same run again."""
         with contextlib.suppress(Exception):
             self.client().set_terminated(run_id, status)
+
+
+def _keys(database: Path) -> dict[str, str]:
+    """Return the ids of the runs in a database by their keys; of an empty one if there is none yet."""
+    if not database.exists():
+        return {}
+    question = (
+        "select tags.value, tags.run_uuid from tags join runs using (run_uuid) join experiments using (experiment_id) "
+        "where tags.key = ? and runs.lifecycle_stage = 'active' and experiments.lifecycle_stage = 'active' "
+        "order by runs.start_time desc, runs.run_uuid"
+    )
+    with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        return dict(connection.execute(question, (KEY,)).fetchall())
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """From a small real run to answers: tests against the baseline, verdicts, pages, lineage, trained models."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -21,15 +22,18 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of
 from phrasemodels.data.store.step import digest_of
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.experiments.experiment import file_name
+from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.report.attention import attention_figures, write_attention
 from phrasemodels.flows.report.overview import write_overview
-from phrasemodels.flows.report.table import write_report
+from phrasemodels.flows.report.page import write_report
+from phrasemodels.flows.report.table import table_text
+from phrasemodels.flows.results.folder import KEPT
 from phrasemodels.flows.results.keep import keep
+from phrasemodels.flows.results.kept_tests import FILE, key_of
 from phrasemodels.flows.results.lineage import Lineage, difference
 from phrasemodels.flows.results.models import champion, find, load
 from phrasemodels.flows.results.query import query
-from phrasemodels.flows.results.results import all_results, kept_results, stored_results
+from phrasemodels.flows.results.results import all_results, kept_results, stored_results, tested
 from phrasemodels.flows.results.saved_configuration import restored
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.execute import Execution
@@ -37,6 +41,7 @@ from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.attention_probe import attention_probe
+from phrasemodels.tasks.metrics.compare import differences
 
 SMALL = ("train.steps=20", "train.evaluate_every=10", "train.batch_tokens=600",
          "recipe.corpus.train=200", "recipe.corpus.dev=20", "recipe.corpus.test=40")  # fmt: skip
@@ -108,6 +113,17 @@ def test_kept_results_equal_stored_ones_and_the_larger_profile_answers(session, 
     assert {row["source"] for row in rows if row["table"] == "Table 1"} == {"results/000-table1-laptop"}
 
 
+def test_tests_beside_kept_results_are_those_of_the_data_and_code(tmp_path):
+    """`phrasemodels verdicts --keep-tests` writes them again."""
+    folders = [path.parent for path in KEPT.glob("*/result.json")]
+    for folder in folders:
+        kept = json.loads((folder / FILE).read_text())
+        assert kept["key"] == key_of(folder, tested(folder / "result.json")[0]), folder.name
+    smallest = min(folders, key=lambda folder: sum(file.stat().st_size for file in folder.glob("*.arrow")) or math.inf)
+    kept = json.loads((smallest / FILE).read_text())
+    assert differences(tested(smallest / "result.json")[1]()) == kept["against"] != [None] * len(kept["against"])
+
+
 def test_a_changed_row_answers_only_if_no_other_row_does(session):
     mine = next(stored_results(session.store, {}))
     assert mine.experiment.changed == tuple(sorted(SMALL))
@@ -134,7 +150,7 @@ def test_no_page_or_mlflow_run_has_text_that_is_not_redistributable(session):
     try:
         for path, text in before.items():
             path.write_text(text.replace('"redistributable": true', '"redistributable": false'))
-        page = write_report(session.finished()).read_text()
+        page = table_text(session.finished())
         session.record.finish(session.plan.pipelines[-1], session.store.find(session.plan.pipelines[-1].scored))
     finally:
         for path, text in before.items():

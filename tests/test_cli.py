@@ -17,6 +17,7 @@ from phrasemodels.flows.cli import predict
 from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.cli.terminal import CONTROL
 from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.experiments.experiment import file_name
 from phrasemodels.flows.run.local import train_prepared
 
 MISTAKES = (
@@ -180,7 +181,7 @@ def test_training_on_prepared_data_needs_only_torch_pyarrow_and_sacrebleu(cli, t
     result = json.loads(done.stdout)
     assert (result["seed"], result["steps"]) == (3, 12)
     assert result["scores"]["bleu"]["sentences"] == 20
-    assert (tmp_path / "results" / "000-table1-sample-phrase-k2-s3.json").exists()
+    assert (tmp_path / "results" / f"{file_name(experiment(name, SMALL[1::2]).name)}-s3.json").exists()
 
     prepared, out = tmp_path / "prepared", tmp_path / "results"
     with pytest.raises(ValueError, match=r"was not prepared for this: .*`phrasemodels prepare \S+phrase-k3 --to "):
@@ -241,7 +242,8 @@ def test_reproduce_finds_what_a_local_training_made(cli):
     assert done.returncode == 0
     assert re.match(r"step \d+: loss .*, dev .*, \d+ tokens/s\n", done.stderr)
     rows = json.loads(cli("plan", "--seeds", "1", "--row", "transformer", *SMALL, "--json").stdout)
-    assert [row["label"] for row in rows if not row["hit"]] == ["leaks sample", "Paper 000, Table 1, profile sample"]
+    title = f"Paper 000, Table 1, profile sample, {', '.join(sorted(SMALL[1::2]))}"
+    assert [row["label"] for row in rows if not row["hit"]] == ["leaks sample", title]
 
 
 def test_a_full_disk_is_reported_in_one_line_and_the_same_command_continues(tmp_path):

@@ -37,6 +37,7 @@ def predict(
     from phrasemodels.data.formats.lines import lines_or_stdin
 
     lines, trained = [line.text for line in lines_or_stdin(file)], find_model(model)
+    tell_unknown_words(trained, lines)
     answers, failed = [], 0
     for number, (line, (answer, problem)) in enumerate(zip(lines, trained.answers(lines), strict=True), 1):
         failed += bool(problem)
@@ -68,6 +69,7 @@ def attend(
     if to.suffix != ".html":
         raise ValueError(f"{to}: a page is HTML; name a file that ends with .html")
     trained = find_model(model)
+    tell_unknown_words(trained, [sentence])
     rows = trained.attend(sentence)
     if as_json:
         print(json.dumps(rows))
@@ -111,6 +113,16 @@ def draw(
 def export(model: Name, to: Annotated[Path, typer.Argument(help="Folder to make.")]) -> None:
     """Write a model to a folder that `predict` and `attend` read: safetensors, configuration, vocabulary, card."""
     print(find_model(model).export(to))
+
+
+SHOWN = 20  # unknown words that are named
+
+
+def tell_unknown_words(model: "Model", texts: list[str]) -> None:
+    """Name on stderr the words that a model does not know."""
+    if words := model.unknown_words(texts):
+        more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
+        print(f"unknown to this model, and read as one unknown word: {', '.join(words[:SHOWN])}{more}", file=sys.stderr)
 
 
 def find_model(name: str) -> "Model":

@@ -21,7 +21,8 @@ from phrasemodels.data.store.step import Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.catalogue import experiments
-from phrasemodels.flows.experiments.experiment import Experiment, divided
+from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.flows.results.saved_configuration import restored
 from phrasemodels.layers.weights import check_header
@@ -95,6 +96,14 @@ class Model:
     def too_long(self, text: str) -> str:
         """Return why a text is too long for the model; an empty string if it is not."""
         return too_long(text, self.experiment.recipe.most_words)
+
+    def unknown_words(self, texts: Sequence[str]) -> list[str]:
+        """Return the words of texts that the model does not know, each once: it reads all of them as the same word."""
+        if not texts:
+            return []
+        with tempfile.TemporaryDirectory() as folder:
+            store = Store(Path(folder)).open()
+            return self.experiment.recipe.unknown_words(user_texts(texts), self.artifacts, store.run)
 
     def attend(self, text: str) -> list[dict[str, Any]]:
         """Return rows of ATTENTION to a text. ValueError: the problem takes no text, the text is too long, or the model

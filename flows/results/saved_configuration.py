@@ -10,14 +10,17 @@ from phrasemodels.flows.results.earlier_names import PRESENT_NAME
 def restored(template: Any, saved: Any, where: str) -> Any:
     """Return a saved configuration: the template with the saved numbers. Its classes and functions must be the saved ones.
 
-    So no code that a file names is ever imported. ValueError: the experiment now has another class or function.
+    So no code that a file names is ever imported. A field that came later has its default. ValueError: the experiment now
+    has another class or function.
     """
     if dataclasses.is_dataclass(template) and not isinstance(template, type):
         kind = jsonable(template)["type"]
         if _present_name(saved.get("type")) != kind:
             raise ValueError(f"{where}: the model was made as {saved.get('type')}, which is {kind} now")
         values = {
-            f.name: restored(getattr(template, f.name), saved[f.name], f"{where}.{f.name}")
+            f.name: f.default  # of before there was such a field, which its default keeps as it was
+            if f.name not in saved and f.default is not dataclasses.MISSING
+            else restored(getattr(template, f.name), saved[f.name], f"{where}.{f.name}")
             for f in dataclasses.fields(template)
             if f.compare
         }

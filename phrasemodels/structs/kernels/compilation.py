@@ -1,12 +1,19 @@
 """Options of the numba compiler, and a cache of compiled kernels that notices changes in other files.
 
 numba's cache on disk compares only the file of a kernel, although kernels of other files are compiled into it. So the stamp
-changes, the kernel is compiled again and overwritten.
+of a cached kernel also contains the digest of the files that its file imports; if that changes, the kernel is compiled again
+and overwritten.
+
+The cache is in the folder that NUMBA_CACHE_DIR names, beside the code, or in the user's folder of caches. Where none of them
+can be written to, as in a container of another user, every process compiles the kernels that it calls.
 """
 
 import hashlib
 import logging
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,12 +26,13 @@ _IMPORT = re.compile(r"^from phrasemodels\.structs\.kernels(?:\.(\w+))? import (
 
 @cache
 def imported(file: Path) -> frozenset[Path]:
-    """Return the files of this folder that a file imports, directly or not, without __init__, which has no kernels."""
+    """Return the files of this folder that a file imports, directly or not, without __init__ and this one, which
+    have no kernels."""
     found: set[Path] = set()
     for module, names in _IMPORT.findall(file.read_text()):
         for name in [module] if module else re.findall(r"\w+", names):
             path = FOLDER / f"{name}.py"
-            if path.exists() and path != file:
+            if path.exists() and path not in (file, Path(__file__)):
                 found |= {path, *imported(path)}
     return frozenset(found)
 
@@ -41,14 +49,36 @@ LOG = logging.getLogger("phrasemodels.structs")
 _announced: set[Any] = set()
 
 
+class MissingKernelError(Exception):
+    """A kernel is not compiled yet, and the caller can do without."""
+
+
+_falls_back: ContextVar[Callable[[], bool]] = ContextVar("falls_back", default=lambda: False)
+
+
+@contextmanager
+def may_be_missing(falls_back: Callable[[], bool]) -> Iterator[None]:
+    """Raise MissingKernelError in this context, instead of compiling a kernel, if falls_back()."""
+    token = _falls_back.set(falls_back)
+    try:
+        yield
+    finally:
+        _falls_back.reset(token)
+
+
 def announce(kernel: Any) -> None:
-    """Log, once for a kernel, that it is about to be compiled, if neither this process nor the cache on disk has it."""
+    """Log, once for a kernel, that it is about to be compiled, if neither this process nor the cache on disk has it.
+
+    MissingKernelError: so it is, in the context of `may_be_missing`.
+    """
     if kernel in _announced:
         return
-    _announced.add(kernel)
     if not kernel.overloads and not (CACHED and kernel._cache._cache_file._load_index()):
+        if _falls_back.get()():
+            raise MissingKernelError
         name = f"{kernel.py_func.__module__.split('.')[-1]}.{kernel.__name__.lstrip('_')}"
         LOG.warning("compiling %s, %s", name, ONCE if CACHED else EACH_TIME)
+    _announced.add(kernel)
 
 
 def _of_the_folder(locator: Any) -> Any:
