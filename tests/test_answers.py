@@ -12,12 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from browser import chromium
 from conftest import PROJECT
-from running import executed, prepared
+from running import executed, prepared, resident
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of
@@ -430,8 +429,7 @@ def test_the_champion_is_served(session, tmp_path):
         with ThreadPoolExecutor(100) as clients:
             found = list(clients.map(lambda words: ask(port, "box " * words), sizes))
         assert [bool(row["error"]) for row in found] == [words > 200 for words in sizes]
-        started = psutil.Process(server.pid)
-        assert sum(p.memory_info().rss for p in (started, *started.children(recursive=True))) < 4 << 30
+        assert resident(server.pid) < 4 << 30
     finally:
         server.terminate()
         server.wait(30)
