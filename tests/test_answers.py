@@ -7,10 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from browser import chromium
@@ -30,9 +32,10 @@ from phrasemodels.flows.results.folder import KEPT
 from phrasemodels.flows.results.keep import keep
 from phrasemodels.flows.results.kept_tests import FILE, key_of
 from phrasemodels.flows.results.lineage import Lineage, difference
-from phrasemodels.flows.results.models import champion, find, load, restored
+from phrasemodels.flows.results.models import champion, find, load
 from phrasemodels.flows.results.query import query
 from phrasemodels.flows.results.results import all_results, kept_results, stored_results, tested
+from phrasemodels.flows.results.saved_configuration import restored
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.infra.services import start_mlflow
@@ -311,6 +314,11 @@ def test_a_model_answers_text_as_it_answered_the_test_set(session, tmp_path):
     answers = model.predict([" ".join(row["source"]) for row in rows])
     assert answers == [" ".join(row["hypothesis"]) for row in rows]
     assert model.predict([]) == []
+    first = " ".join(rows[0]["source"])
+    assert [(a, bool(e)) for a, e in model.answers([first, "box " * 5000, first])] == [
+        (answers[0], False), ("", True), (answers[0], False)]  # fmt: skip
+    with pytest.raises(ValueError, match="at most 200 words of 10 characters are answered; divide the text"):
+        model.attend("box " * 300)
 
     exported = model.export(tmp_path / "model")
     command = [sys.executable, "-m", "phrasemodels.flows.cli", "predict", str(exported), "-"]
@@ -415,10 +423,27 @@ def test_the_champion_is_served(session, tmp_path):
                 server_wait(server)
         body = {"dataframe_split": {"columns": ["source"], "data": [["the woman took the box ."]]}}
         answer = httpx.post(f"http://127.0.0.1:{port}/invocations", json=body, timeout=60, trust_env=False)
-        assert answer.json() == {"predictions": [{"answer": model.predict(["the woman took the box ."])[0]}]}
+        assert answer.json() == {
+            "predictions": [{"answer": model.predict(["the woman took the box ."])[0], "error": ""}]
+        }
+        sizes = [1, 5000, 3, 200_000] * 25
+        with ThreadPoolExecutor(100) as clients:
+            found = list(clients.map(lambda words: ask(port, "box " * words), sizes))
+        assert [bool(row["error"]) for row in found] == [words > 200 for words in sizes]
+        started = psutil.Process(server.pid)
+        assert sum(p.memory_info().rss for p in (started, *started.children(recursive=True))) < 4 << 30
     finally:
         server.terminate()
         server.wait(30)
+
+
+def ask(port: int, text: str) -> dict[str, str]:
+    """Return what a served model says of a text."""
+    import httpx
+
+    body = {"dataframe_split": {"columns": ["source"], "data": [[text]]}}
+    answer = httpx.post(f"http://127.0.0.1:{port}/invocations", json=body, timeout=600, trust_env=False)
+    return answer.json()["predictions"][0]
 
 
 def server_wait(server: subprocess.Popen) -> None:

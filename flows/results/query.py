@@ -33,36 +33,43 @@ order by label, ours.level
 def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the columns and rows of a question. ValueError: the question is wrong; the message names the nearest name.
 
-    Columns have unique names: the second `key` is `key_1`.
-    The connection reads and writes no files, loads no extensions, and cannot be reconfigured. All views are there, so that
-    they can be listed; those that the question does not name are empty, because to build them takes time.
+    Columns have unique names: the second `key` is `key_1`. The connection reads and writes no files, loads no extensions,
+    and cannot be reconfigured. All views are there, so that they can be listed; those that the question does not name are
+    empty, because to build them takes time.
     """
     import duckdb
 
     if sql.encode(errors="ignore").decode() != sql:
         raise ValueError("the question is no UTF-8: write it again")
+    named = [name for name in VIEWS if name in sql.lower()]
+    empty = {name: schema_of(name).empty_table() for name in VIEWS}
+    try:
+        _answer(empty, sql)  # a mistake is found at once: to build a view may take seconds
+        return _answer(empty | {name: _rows(name, store, tracker) for name in named}, sql)
+    except duckdb.Error as error:
+        raise ValueError(explained(str(error), named)) from error
+
+
+def _answer(tables: dict[str, pa.Table], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    import duckdb
+
     closed: dict[str, Any] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "temp_directory": "",
     }
-    connection = duckdb.connect(":memory:", config=closed)
-    named = [name for name in VIEWS if name in sql.lower()]
-    for name in VIEWS:
-        rows = _rows(name, store, tracker) if name in named else schema_of(name).empty_table()
-        connection.register(f"_{name}", rows)
-        connection.execute(f"create table {name} as select * from _{name}")
-        connection.unregister(f"_{name}")
-    connection.execute("set python_enable_replacements = false")
-    connection.execute("set enable_external_access = false")
-    connection.execute("set lock_configuration = true")
-    try:
+    with duckdb.connect(":memory:", config=closed) as connection:
+        for name, rows in tables.items():
+            connection.register(f"_{name}", rows)
+            connection.execute(f"create table {name} as select * from _{name}")
+            connection.unregister(f"_{name}")
+        connection.execute("set python_enable_replacements = false")
+        connection.execute("set enable_external_access = false")
+        connection.execute("set lock_configuration = true")
         connection.execute(sql)
         if connection.description is None:
             raise ValueError("the question is empty: ask one, like select * from verdicts")
         return _unique([column[0] for column in connection.description]), connection.fetchall()
-    except duckdb.Error as error:
-        raise ValueError(explained(str(error), named)) from error
 
 
 def _rows(view: str, store: Store, tracker: Tracker) -> pa.Table:

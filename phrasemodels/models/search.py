@@ -29,13 +29,15 @@ class BeamSearch:
     """Settings of the search.
 
     beam: hypotheses per sentence. A finished hypothesis y has the score log p(y) / |y|^length_penalty, and at most
-    growth · n + extra tokens for a source of n tokens, so that the result does not depend on the batch.
+    growth · n + extra tokens for a source of n tokens, so that the result does not depend on the batch. unknown: whether
+    an answer may hold unknown words.
     """
 
     beam: int = 5
     length_penalty: float = 1.0
     growth: float = 1.5
     extra: int = 10
+    unknown: bool = False
 
     def __post_init__(self) -> None:
         checks.at_least(self, 1, "beam")
@@ -68,6 +70,7 @@ def beam_search(
     source (B, n), lengths (B), members (B, m, words of a phrase). The model should be in eval mode.
     """
     size, beam = source.shape[0], search.beam
+    never = [PAD, BEGIN] if search.unknown else [PAD, BEGIN, UNKNOWN]
     cache = model.start(model.encode(source, lengths, members), lengths)
     cache.select(torch.arange(size, device=source.device).repeat_interleave(beam))
     finished = [FinishedHypotheses(int(search.growth * n + search.extra)) for n in lengths.tolist()]
@@ -77,7 +80,7 @@ def beam_search(
     scores[:, 0] = 0.0  # all hypotheses are equal before the first token, so only one counts
     while alive:
         logits = model.project(model.advance(tokens[:, :, -1:].flatten(0, 1), cache))[:, -1].float()
-        logits[:, [PAD, BEGIN, UNKNOWN]] = float("-inf")
+        logits[:, never] = float("-inf")
         candidates = scores.unsqueeze(2) + logits.log_softmax(-1).unflatten(0, (len(alive), beam))
         top, flat = candidates.flatten(1).topk(2 * beam, 1)  # twice the beam: enough even if half of it ends
         parents, words = flat // logits.shape[-1], flat % logits.shape[-1]

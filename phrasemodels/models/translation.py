@@ -14,8 +14,16 @@ from torch.nn import functional as F
 
 from phrasemodels.encoders import EncoderConfig, check_output
 from phrasemodels.layers import checks
-from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.blocks import AddNorm, Residual, TokenEmbedding, feed_forward, token_mask
+from phrasemodels.layers.attention import MultiHeadAttention, softmax_with_dropout
+from phrasemodels.layers.blocks import (
+    AddNorm,
+    Residual,
+    Start,
+    TokenEmbedding,
+    feed_forward,
+    normal_by_width,
+    token_mask,
+)
 from phrasemodels.layers.ids import PAD
 
 Extend = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # new keys and values -> all keys and values
@@ -28,7 +36,8 @@ class TranslationConfig:
     source_vocabulary, target_vocabulary: numbers of words, 0 until they are set from the data. decoder_layers,
     decoder_d_ff: those of the decoder. tied: the target embedding is the output projection. shared: one embedding for both
     sides, which then need one vocabulary. output_bias: the output projection has a bias. residual: the residual style of
-    the decoder.
+    the decoder. inner_dropout: of the attention weights of the decoder, and inside its feed-forward part. start: how
+    embeddings are drawn.
     """
 
     encoder: EncoderConfig
@@ -40,10 +49,13 @@ class TranslationConfig:
     shared: bool = False
     output_bias: bool = False
     residual: type[Residual] = AddNorm
+    inner_dropout: float = 0.0
+    start: Start = normal_by_width
 
     def __post_init__(self) -> None:
         checks.at_least(self, 0, "source_vocabulary", "target_vocabulary", "decoder_d_ff")
         checks.at_least(self, 1, "decoder_layers")
+        checks.share(self, "inner_dropout")
         if self.shared and self.source_vocabulary != self.target_vocabulary:
             sizes = f"{self.source_vocabulary} source and {self.target_vocabulary} target words"
             raise ValueError(f"shared=True: there are {sizes}; make one vocabulary of both sides")
@@ -58,9 +70,10 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__()
         d, heads = config.encoder.d, config.encoder.heads
-        self.itself = MultiHeadAttention(d, heads)
-        self.source = MultiHeadAttention(d, heads)
-        self.feed_forward = feed_forward(d, config.decoder_d_ff)
+        self.itself, self.source = (
+            MultiHeadAttention(d, heads, softmax_with_dropout(config.inner_dropout)) for _ in range(2)
+        )
+        self.feed_forward = feed_forward(d, config.decoder_d_ff, config.inner_dropout)
         self.residuals = nn.ModuleList(config.residual(d, config.encoder.dropout) for _ in range(3))
 
     def forward(self, x: Tensor, extend: Extend, allowed: Tensor, cross: tuple[Tensor, ...]) -> Tensor:
@@ -85,9 +98,10 @@ class Translator(nn.Module):
 
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__()
-        d, dropout = config.encoder.d, config.encoder.dropout
-        self.embed_source = TokenEmbedding(config.source_vocabulary, d, dropout)
-        self.embed_target = self.embed_source if config.shared else TokenEmbedding(config.target_vocabulary, d, dropout)
+        d = config.encoder.d
+        embedding = partial(TokenEmbedding, d=d, dropout=config.encoder.dropout, start=config.start)
+        self.embed_source = embedding(config.source_vocabulary)
+        self.embed_target = self.embed_source if config.shared else embedding(config.target_vocabulary)
         self.encoder = config.encoder.build()
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.last = config.residual.final_norm(d)
