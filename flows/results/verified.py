@@ -24,14 +24,14 @@ def verified(corpora: Sequence[tuple[Manifest, Artifact]]) -> Iterator[Verified]
     """
     count = min(len(corpora), os.cpu_count() or 1)
     if count < 2:
-        yield from (_remembered(*one, None) for one in corpora)
+        yield from (_remembered(manifest, artifact) for manifest, artifact in corpora)
         return
     spawn = multiprocessing.get_context("spawn")  # a fork would copy the locks of pyarrow's threads
     with ProcessPoolExecutor(count, spawn) as processes, ThreadPoolExecutor(count) as threads:
-        yield from threads.map(lambda one: _remembered(*one, processes), corpora)
+        yield from threads.map(lambda one: _remembered(one[0], one[1], processes), corpora)
 
 
-def _remembered(manifest: Manifest, artifact: Artifact, processes: ProcessPoolExecutor | None) -> Verified:
+def _remembered(manifest: Manifest, artifact: Artifact, processes: ProcessPoolExecutor | None = None) -> Verified:
     def make() -> Verified:
         return (
             processes.submit(read_all, manifest, artifact.path).result()
