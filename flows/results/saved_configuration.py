@@ -10,7 +10,8 @@ from phrasemodels.flows.results.earlier_names import PRESENT_NAME
 def restored(template: Any, saved: Any, where: str) -> Any:
     """Return a saved configuration: the template with the saved numbers. Its classes and functions must be the saved ones.
 
-    So no code that a file names is ever imported. A field that came later has its default. ValueError: the experiment now has another class or function.
+    So no code that a file names is ever imported. A field that came later has its default. ValueError: the experiment now
+    has another class or function.
     """
     if dataclasses.is_dataclass(template) and not isinstance(template, type):
         kind = jsonable(template)["type"]
