@@ -22,9 +22,9 @@ check: $(STAMP)
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
-# Two files of tests at a time; those of one file share what they start.
+# Two files of tests at a time, the longest first (tests/conftest.py); those of one file share what they start.
 test: check
-	.venv/bin/python -m pytest --numprocesses 2 --dist loadfile
+	.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 slow: $(STAMP)
 	.venv/bin/python -m pytest -m slow
