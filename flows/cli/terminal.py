@@ -98,7 +98,7 @@ def print_table(result: dict[str, Any]) -> None:
 
 def _next(rows: list[dict[str, Any]]) -> list[str]:
     """Return what to do next: look at the models, judge what needs no training, take real data."""
-    from phrasemodels.flows.experiments.experiment import divided
+    from phrasemodels.flows.experiments.names import divided
 
     row, _ = divided(rows[-1]["experiment"])
     paper, table, *_ = row.split("/", 3)
