@@ -1,10 +1,14 @@
 """MLflow: a run is found again by a tag with its key, so nothing is logged twice."""
 
+import atexit
 import contextlib
 import json
+import os
 import random
 import re
+import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,7 +90,7 @@ class Tracker:
     def keys(self) -> dict[str, str]:
         """Return the ids of all runs by their keys; of a database in the store without MLflow, which takes long to import."""
         if self.uri.startswith(SQLITE):
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.OperationalError):
                 return _keys(Path(self.uri.removeprefix(SQLITE)))
         return {run.data.tags[KEY]: str(run.info.run_id) for run in self.runs() if KEY in run.data.tags}
 
@@ -140,7 +144,7 @@ def _keys(database: Path) -> dict[str, str]:
         "order by runs.start_time desc, runs.run_uuid"
     )
     with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
-        return dict(connection.execute(question).fetchall())
+        return dict(connection.execute(question, (KEY,)).fetchall())
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,29 @@ class StepMetrics:
         ]
         for first in range(0, len(metrics), 1000):
             client.log_batch(self.run_id, metrics=metrics[first : first + 1000])
+
+
+def readable(uri: str) -> str:
+    """Return the URI of a database that MLflow can open: a copy of it if its folder may only be read.
+
+    The copy is removed when this process ends. MLflow, like SQLite, writes beside a database that it reads.
+    """
+    database = Path(uri.removeprefix("sqlite:///"))
+    if not uri.startswith("sqlite:///") or not database.is_file() or os.access(database.parent, os.W_OK):
+        return uri
+    folder = Path(tempfile.mkdtemp(prefix="pm-mlflow-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as copy:
+        try:
+            _backup(f"{database.as_uri()}?mode=ro", copy)
+        except sqlite3.OperationalError:  # the files beside it, which a writer makes, are not there
+            _backup(f"{database.as_uri()}?immutable=1", copy)
+    return f"sqlite:///{folder / 'mlflow.db'}"
+
+
+def _backup(uri: str, to: sqlite3.Connection) -> None:
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as database:
+        database.backup(to)
 
 
 def quoted(text: str) -> str:

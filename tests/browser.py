@@ -42,8 +42,15 @@ class Browser:
         return answer["result"]
 
     def open(self, path: Path) -> None:
+        self.visit(path.as_uri())
+
+    def visit(self, url: str) -> None:
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=url)
+        self.loaded()
+
+    def loaded(self) -> None:
+        """Wait until a page has been loaded since `events` were cleared."""
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._next())
 
@@ -52,8 +59,9 @@ class Browser:
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
     def press(self, key: str) -> None:
-        for kind in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode={"Tab": 9}[key])
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r")}[key]
+        for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
 
     def heard(self, *methods: str) -> list[Any]:
         return [event["params"] for event in self.events if event.get("method") in methods]

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phrasemodels.tasks.prepare import tokenise
+from phrasemodels.parsing import words
+from phrasemodels.tasks.prepare.tokenise import penn_treebank
 
 ADDRESS = r"(?<!\S)\S[^\s@]*@\S+\.\w+"
 CLITIC = r"n['’]t|['’](?:s|re|ve|ll|d|m)"
-PIECE = re.compile(tokenise._PIECE.pattern.replace(ADDRESS, r"\S+@\S+\.\w+"), re.VERBOSE)
+PIECE = re.compile(words._PIECE.pattern.replace(ADDRESS, r"\S+@\S+\.\w+"), re.VERBOSE)
 CLITICS = re.compile(rf"(?i)^(.+?)((?:{CLITIC})+)$")
 PARTS = [*"a@.-'’nts1,S()! \nſé", "re", "ve", "ll", "d", "m", "n't", "N’T", "http://", "U.S."]
 
@@ -26,12 +27,12 @@ def backtracking(text: str) -> list[str]:
 
 @given(st.lists(st.sampled_from(PARTS), max_size=14).map("".join))
 def test_tokens_are_those_of_plainer_expressions(text: str) -> None:
-    assert ADDRESS in tokenise._PIECE.pattern
-    assert tokenise.penn_treebank(text) == backtracking(text)
+    assert ADDRESS in words._PIECE.pattern
+    assert penn_treebank(text) == backtracking(text)
 
 
 @pytest.mark.parametrize(
     ("text", "tokens"), [("@" * 20_000, 20_000), ("a@" * 20_000, 40_000), ("a" + "'s" * 20_000 + "x", 1), ("!" * 20_000, 20_000)]
 )  # fmt: skip
 def test_long_words_take_linear_time(text: str, tokens: int) -> None:
-    assert len(tokenise.penn_treebank(text)) == tokens
+    assert len(penn_treebank(text)) == tokens

@@ -14,7 +14,7 @@ from phrasemodels.encoders.inputs import ParserInput, PretrainedConfig, TagsConf
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.models.parser import Jointly
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.pieces import Pieces
+from phrasemodels.tasks.prepare.pieces import Pieces, as_written
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.problems.parsing.objective import ParsingObjective
 
@@ -28,6 +28,7 @@ WORDS = [
     "[SEP]",
     *"abcdefghijklmnopqrstuvwxyz'.?",
     *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz'"),
+    *'()"',
 ]
 
 
@@ -40,14 +41,16 @@ def save(kind: str, folder: Path, **other: str | None) -> str:
     named = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokeniser, **named | other).save_pretrained(folder)
     torch.manual_seed(0)
-    if kind == "bert":
-        config = transformers.BertConfig(
-            vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
-        )
-        transformers.BertModel(config).save_pretrained(folder)
-    else:
+    small = {"vocab_size": len(WORDS), "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    if kind == "xlnet":
         config = transformers.XLNetConfig(vocab_size=len(WORDS), d_model=16, n_layer=2, n_head=2, d_inner=32)
         transformers.XLNetModel(config).save_pretrained(folder)
+    elif kind == "modernbert":
+        special = dict(zip(("pad_token_id", "cls_token_id", "sep_token_id"), (0, 2, 3), strict=True))
+        config = transformers.ModernBertConfig(**small, **special, bos_token_id=2, eos_token_id=3, intermediate_size=32)
+        transformers.ModernBertModel(config).save_pretrained(folder)
+    else:
+        transformers.BertModel(transformers.BertConfig(**small, intermediate_size=32)).save_pretrained(folder)
     return str(folder)
 
 
@@ -63,7 +66,7 @@ def test_an_encoder_whose_files_changed_since_its_digest_was_taken_is_refused(tm
             load()
 
 
-@pytest.mark.parametrize("kind", ["bert", "xlnet"])
+@pytest.mark.parametrize("kind", ["bert", "xlnet", "modernbert"])
 def test_a_pretrained_encoder_is_trained_further(kind: str, tmp_path: Path) -> None:
     name = save(kind, tmp_path / kind)
     divide = Pieces(name)
@@ -96,9 +99,22 @@ def test_a_pretrained_encoder_is_trained_further(kind: str, tmp_path: Path) -> N
         optimiser.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0] / 2
-    trained = [p for name, p in parser.inputs[0].encoder.named_parameters() if ".layer" in name]
+    trained = [
+        p for name, p in parser.inputs[0].encoder.named_parameters() if ".layer" in name or name.startswith("layers.")
+    ]
     assert trained and any(p.grad is not None and p.grad.abs().max() > 0 for p in trained)
     assert parser.eval().parse(batch.sentences, Jointly()).heads.shape == batch.gold.heads.shape
+
+
+def test_brackets_and_quotes_of_treebanks_are_those_of_running_text(tmp_path: Path) -> None:
+    divide = Pieces(save("bert", tmp_path / "bert"))
+    treebank, written = ["``", "-LRB-", "do", "n't", "''", "-rcb-"], ['"', "(", "do", "n't", '"', "}"]
+    assert divide(treebank) == divide(written) and divide(["(", '"'])["pieces"] == [
+        2,
+        *(WORDS.index(w) for w in '("'),
+        3,
+    ]
+    assert as_written("1\\/2") == "1/2"
 
 
 def test_missing_special_pieces_and_too_long_sentences_are_refused(tmp_path: Path) -> None:

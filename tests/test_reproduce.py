@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import PROJECT
+from conftest import ISOLATED, PROJECT
 from mlflow import MlflowClient
 
 from phrasemodels.data.store.artifacts import Artifact, sha256_of
@@ -69,6 +70,30 @@ def asked(world: dict, question: str) -> list[dict]:
     start_mlflow(settings)
     columns, rows = query(Store(settings.root).open(), Tracker(settings.tracking_uri), question)
     return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+READ = """
+import json, sys
+from typer.testing import CliRunner
+from phrasemodels.flows.cli.main import app
+
+for arguments in json.loads(sys.argv[1]):
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, (arguments, done.exception)
+    print(len(done.stdout))
+"""
+READERS = (("sql", "select count(*) from runs, seeds", "--json"), ("trace", "000/table1/sample/phrase-k2 seed 0"),
+           ("store", "du"), ("store", "runs"), ("store", "verify"), ("verdicts", "--paper", "000"))  # fmt: skip
+
+
+@pytest.mark.skipif(not ISOLATED, reason="needs a mount namespace")
+def test_a_store_that_may_only_be_read_is_read(world, tmp_path):
+    shutil.copytree(world["store"], tmp_path / "store", symlinks=True)
+    inside = f'mount --bind "{tmp_path}/store" "{tmp_path}/store" && mount -o remount,bind,ro "{tmp_path}/store" && exec "$@"'
+    asked = ["unshare", "--mount", "sh", "-c", inside, "sh", sys.executable, "-c", READ, json.dumps(READERS)]
+    done = subprocess.run(asked, env=variables(tmp_path / "store"), cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(int(count) > 10 for count in done.stdout.split()) and len(done.stdout.split()) == len(READERS)
 
 
 def test_no_packet_leaves_loopback_and_no_socket_listens_beyond_it(world):
@@ -130,9 +155,10 @@ def test_prefect_has_the_progress_of_all_steps_and_of_single_ones(world):
 def test_a_second_run_finds_all_steps_in_the_store_and_logs_nothing_twice(world):
     plan = json.loads(ask(world, "plan", *TINY, *ROWS, "--json"))
     assert [step["label"] for step in plan if not step["hit"]] == []
-    before = len(runs(world))
+    before, log = len(runs(world)), world["store"] / "prefect" / "server.log"
+    written = log.stat().st_size
     again = json.loads(ask(world, "reproduce", *TINY, *ROWS, "--json"))
-    assert again["stages"].get("train", 0) < 10
+    assert again["stages"] == {} and log.stat().st_size == written, "no service is started for nothing"
     assert len(runs(world)) == before
     kept = [(world["store"] / "runs" / f"{record['id']}.html").read_text() for record in records(world)]
     assert kept == [Path(again["report"]).read_text()] * 2

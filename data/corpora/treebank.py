@@ -1,4 +1,4 @@
-"""Readers of treebanks: brackets, CoNLL-U, or both of the same sentences."""
+"""Readers of treebanks: brackets, CoNLL-U or columns of words, tags and heads, or brackets beside one of these."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from phrasemodels.data.formats.conllu import Analysed, read_conllu
+from phrasemodels.data.formats.conllu import Analysed, read_arcs, read_conllu
 from phrasemodels.data.formats.lines import lines
-from phrasemodels.data.formats.schemas import TAGGED, TREES, build, columns
+from phrasemodels.data.formats.schemas import TAGGED, TAGGED_TREES, TREES, build, columns
 from phrasemodels.data.formats.trees import Tree, alike, brackets, plain, read_brackets
 
 OTHER_WORDS = "the tree has other words"
@@ -29,15 +29,17 @@ class _Row(NamedTuple):
 
 
 def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
-    """Return TREES of the files `brackets`, `conllu` or both. The group of a sentence is its document.
+    """Return TREES of the files `brackets`, `conllu` or `arcs`, or `brackets` and one of the others. The group of a sentence
+    is its document.
 
-    With both, tree N and sentence N belong together, and words and tags are those of the CoNLL-U file. `brackets` may be
-    a folder of Penn Treebank files; sections: read those from the first to the last of these (default: all).
+    With two, tree N and sentence N belong together, and words and tags are those of the sentence. `brackets` and `arcs` may
+    be folders of Penn Treebank files; sections: read those from the first to the last of these (default: all).
     """
     where = str(next(iter(files.values())))
+    heads = next((role for role in ("conllu", "arcs") if role in files), "")
     if "brackets" not in files:
         rows = [_row(None, sentence, max_words, where) for sentence in _sentences(files)]
-    elif "conllu" not in files:
+    elif not heads:
         rows = [
             _row(tree, Analysed(line, document, *_words(tree), [], [], ""), max_words, where)
             for document, line, tree in _trees(files["brackets"], sections)
@@ -46,7 +48,7 @@ def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()
         trees, sentences = list(_trees(files["brackets"], sections)), list(_sentences(files))
         if len(trees) != len(sentences):
             raise ValueError(
-                f"{where} has {len(trees)} trees and {files['conllu']} {len(sentences)} sentences: tree N and sentence N "
+                f"{where} has {len(trees)} trees and {files[heads]} {len(sentences)} sentences: tree N and sentence N "
                 "must belong together"
             )
         rows = [_row(tree, own, max_words, where) for (_, _, tree), own in zip(trees, sentences, strict=True)]
@@ -58,6 +60,36 @@ def read_tagged(files: Mapping[str, Path], max_words: int, sections: Sequence[in
     return tagged(read(files, max_words, sections))
 
 
+def read_with_predicted_tags(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
+    """Return TAGGED_TREES: TREES of the same files, and the tags of the file `tags`, a line for each sentence with its tags
+    separated by spaces. ValueError: a line has another number of tags than the sentence has words."""
+    trees = read({role: path for role, path in files.items() if role != "tags"}, max_words, sections)
+    predicted = [line.text.split() for line in lines(files["tags"])]
+    _aligned(trees, predicted, files["tags"], "tags")
+    found = {name: trees[name].combine_chunks() for name in trees.column_names} | {"predicted": predicted}
+    return build(TAGGED_TREES, str(files["tags"]), found, trees.num_rows)
+
+
+def read_with_arcs(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
+    """Return TREES of the file or folder `brackets`, with heads and relations of the same words in the CoNLL-U file `arcs`.
+    ValueError: a sentence there has another number of words."""
+    trees = read({"brackets": files["brackets"]}, max_words, sections)
+    sentences = list(_sentences({"conllu": files["arcs"]}))
+    _aligned(trees, [sentence.tokens for sentence in sentences], files["arcs"], "words")
+    found = {name: trees[name].combine_chunks() for name in trees.column_names}
+    found |= {name: [getattr(sentence, name) for sentence in sentences] for name in ("heads", "relations")}
+    return build(TREES, str(files["arcs"]), found, trees.num_rows)
+
+
+def _aligned(trees: pa.Table, others: Sequence[Sequence[str]], path: Path, what: str) -> None:
+    """ValueError: the other lists are not as many and as long as the sentences."""
+    if len(others) != trees.num_rows:
+        raise ValueError(f"{path}: {len(others)} sentences, the treebank has {trees.num_rows}; give one for each tree")
+    for row, (words, other) in enumerate(zip(trees["tokens"].to_pylist(), others, strict=True)):
+        if len(words) != len(other):
+            raise ValueError(f"{path}, sentence {row + 1}: {len(other)} {what} for {len(words)} words of the treebank")
+
+
 def tagged(trees: pa.Table) -> pa.Table:
     """Return TREES as TAGGED, with Penn tags. Rows with a wrong tree or wrong heads are usable here."""
     found: dict[str, Any] = {name: trees[name].combine_chunks() for name in ("id", "tokens", "tags", "group")}
@@ -66,7 +98,12 @@ def tagged(trees: pa.Table) -> pa.Table:
 
 
 def _sentences(files: Mapping[str, Path]) -> Iterator[Analysed]:
-    return read_conllu(lines(files["conllu"]), str(files["conllu"]))
+    if "conllu" in files:
+        yield from read_conllu(lines(files["conllu"]), str(files["conllu"]))
+    else:
+        path = files["arcs"]
+        for file in sorted(path.rglob("*.dp")) if path.is_dir() else [path]:
+            yield from read_arcs(lines(file), str(file), file.stem if path.is_dir() else "")
 
 
 def _trees(path: Path, sections: Sequence[int]) -> Iterator[tuple[str, int, Tree]]:

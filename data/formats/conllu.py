@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from phrasemodels.data.formats.lines import Line
+from phrasemodels.data.formats.trees import unescape
 
 COLUMNS = 10
 FORM, UNIVERSAL, TAG, HEAD, RELATION = 1, 3, 4, 6, 7
@@ -54,6 +55,25 @@ def read_conllu(lines: Iterable[Line], where: str) -> Iterator[Analysed]:
         yield _sentence(rows, document, where)
     elif comments:
         raise ValueError(f"{where}, line {comments}: comments on a sentence without words")
+
+
+def read_arcs(lines: Iterable[Line], where: str, document: str = "") -> Iterator[Analysed]:
+    """Yield sentences of three columns between tabs: word, Penn tag, head; an empty line ends a sentence. Words are as in
+    brackets (-LRB-). This is the format of NLTK's dependency_treebank; its arcs have no relations.
+
+    ValueError: a line has other columns; it names `where` and the line.
+    """
+    rows: list[tuple[int, list[str]]] = []
+    for number, text in [*lines, Line(0, "")]:
+        if text.strip():
+            fields = text.split("\t")
+            if len(fields) != 3:
+                raise ValueError(f"{where}, line {number}: {len(fields)} columns between tabs, not word, tag and head")
+            row = [str(len(rows) + 1), unescape(fields[0]), "_", "_", fields[1], "_", fields[2], "_", "_", "_"]
+            rows.append((number, row))
+        elif rows:
+            yield _sentence(rows, document, where)
+            rows = []
 
 
 def sentence_to_conllu(

@@ -15,12 +15,14 @@ from phrasemodels.flows.cli import (
     corpora,
     doctor,
     experiments,
+    marks,
     parse,
     parsers,
     predict,
     report,
     reproduce,
     selftest,
+    serve,
     sql,
     store,
     trace,
@@ -28,6 +30,7 @@ from phrasemodels.flows.cli import (
     verdicts,
     warm,
 )
+from phrasemodels.flows.cli.terminal import clean
 from phrasemodels.infra.error_location import noting_error_line
 from phrasemodels.infra.signals import ENDED, Stopped
 
@@ -44,8 +47,8 @@ app = typer.Typer(
 # Commands and groups of commands, by what one wants to do.
 PANELS: dict[str, tuple[ModuleType, ...]] = {
     "Run": (reproduce, train, selftest),
-    "Ask what came out": (verdicts, report, sql, trace, experiments),
-    "Use a trained model": (predict, parse),
+    "Ask what came out": (verdicts, report, sql, trace, experiments, marks),
+    "Use a trained model": (predict, parse, serve),
     "Data and machine": (corpora, parsers, store, doctor, warm),
 }
 GROUPS: dict[ModuleType, str] = {corpora: "corpora", parsers: "parsers", store: "store", selftest: "selftest"}
@@ -96,10 +99,12 @@ def main() -> None:
         if os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         notes = getattr(error, "__notes__", [])
-        sys.exit(f"phrasemodels: {error}" + (f" ({'; '.join(notes)})" if notes else ""))
+        sys.exit(clean(f"phrasemodels: {error}" + (f" ({'; '.join(notes)})" if notes else "")))
     except Exception as error:
         service = SERVICES.get(type(error).__module__.split(".")[0])
         if service is None or os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        sys.exit(f"phrasemodels: {service} does not answer as it should ({first}); PHRASEMODELS_DEBUG=1 tells more")
+        sys.exit(
+            f"phrasemodels: {service} does not answer as it should ({clean(first)}); PHRASEMODELS_DEBUG=1 tells more"
+        )

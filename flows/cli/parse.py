@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from phrasemodels.flows.cli.predict import Name, find_model
+from phrasemodels.flows.cli.terminal import clean
 
 if TYPE_CHECKING:
     from phrasemodels.data.formats.lines import Line
@@ -67,13 +68,13 @@ def parse(
         raise ValueError(f"--batch {batch}: at least one sentence has to be read")
     if len(what) > 2:
         raise ValueError(f"{what[2]!r}: name a parser and one file at most")
-    parser, file = _reader(what[:-1]), Path(what[-1])
+    parser, file = reader(what[:-1]), Path(what[-1])
     if decode in DECODES:  # else as it was trained, with its weights of phrases and arcs
         parser.decode = DECODES[decode]
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    for answer in _reported(_answers(parser, file, "tokens" if tokenised else read, batch)):
+    for answer in _reported(answers(parser, file, "tokens" if tokenised else read, batch)):
         for count, found in enumerate(answer.parses, 1):
-            print(FORMATS[form](found, f"{answer.line}-{count}"))
+            print(clean(FORMATS[form](found, f"{answer.line}-{count}")))
         if not answer.parses:
             print()
         if batch == 1:
@@ -87,10 +88,10 @@ class Answer(NamedTuple):
     parses: "list[Parse]"
 
 
-def _answers(parser: "Parser", file: Path, read: str, batch: int) -> Iterator[Answer]:
+def answers(parser: "Parser", file: Path, read: str, batch: int) -> Iterator[Answer]:
     from phrasemodels.data.formats.conllu import read_conllu
     from phrasemodels.data.formats.lines import lines_with_replacements
-    from phrasemodels.parsing.words import by_spaces, one_sentence, sentences
+    from phrasemodels.parsing.words import by_spaces, undivided
 
     lines = lines_with_replacements(file, _warn)
     if read == "auto":
@@ -107,9 +108,9 @@ def _answers(parser: "Parser", file: Path, read: str, batch: int) -> Iterator[An
             numbers.append(number)
             yield text
 
-    split = {"sentences": one_sentence, "tokens": by_spaces}.get(read, sentences)
-    for place, found in enumerate(parser.parse_each(texts(), split, batch)):
-        yield Answer(numbers[place], found)
+    split = {"sentences": undivided(parser.split), "tokens": by_spaces}.get(read, parser.split)
+    for place, parses in enumerate(parser.parse_each(texts(), split, batch)):
+        yield Answer(numbers[place], parses)
 
 
 def recognised(lines: "Iterator[Line]", file: Path) -> "tuple[Iterator[Line], str]":
@@ -158,7 +159,7 @@ def _warn(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _reader(model: list[str]) -> "Parser":
+def reader(model: list[str]) -> "Parser":
     """Return the parser of the package, of a folder that `pack` made, or of a trained model."""
     from phrasemodels.parsing import Parser
     from phrasemodels.parsing.saved import ABOUT
@@ -168,7 +169,7 @@ def _reader(model: list[str]) -> "Parser":
     if Path(model[0], ABOUT).is_file():
         return Parser.load(model[0])
     recipe, parser = _trained(model[0])
-    return parser.parser(recipe.divide)
+    return parser.parser(recipe.divide, recipe.split)
 
 
 @app.command()
@@ -186,6 +187,8 @@ def labels(
     from phrasemodels.tasks.problems.parsing.labels import view_labels
     from phrasemodels.tasks.problems.report import check_size
 
+    if to.suffix != ".html":
+        raise ValueError(f"{to}: a page is HTML; name a file that ends with .html")
     recipe, parser = _trained(model)
     words = recipe.tokeniser(sentence, "en")
     if not words:
@@ -209,7 +212,9 @@ def pack(
     trained = find_model(model)
     recipe, parser = _trained(model)
     more = json.loads(card.read_text(encoding="utf-8")) if card else {}
-    saved = Saved(parser.model, parser.config, parser.entries, recipe.problem.decode, trained.card() | more)
+    saved = Saved(
+        parser.model, parser.config, parser.entries, recipe.problem.decode, trained.card() | more, recipe.split
+    )
     print(save(saved, to))
 
 

@@ -8,6 +8,11 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, ex
 KINDS = ("idiom", "plain", "new", "seen")  # groups of sentences that get a column
 
 
+def clean(text: object) -> str:
+    """Return a text whose control characters are replaced, so that it cannot change the terminal."""
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text))
+
+
 def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
     """Print rows as a table; control characters are replaced, so that no value can change the terminal."""
     from rich.console import Console
@@ -15,7 +20,7 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
     from rich.text import Text
 
     def shown(value: str) -> Text:
-        return Text(CONTROL.sub("\N{REPLACEMENT CHARACTER}", value))
+        return Text(clean(value))
 
     table = Table(title=shown(title) if title else None, title_justify="left")
     for column in columns:

@@ -7,6 +7,7 @@ import typer
 
 from phrasemodels.flows.cli.opened import opened
 from phrasemodels.flows.cli.options import Json
+from phrasemodels.flows.cli.terminal import clean
 
 app = typer.Typer()
 
@@ -32,7 +33,7 @@ def verdicts(
         print(json.dumps(rows, indent=1))
         return
     for row in rows:
-        print(_line(row))
+        print(clean(_line(row)))
     print_glance(rows)
 
 
@@ -84,7 +85,7 @@ def _counted(row: dict[str, Any]) -> dict[str, Any]:
 def print_glance(rows: list[dict[str, Any]]) -> None:
     """Print how many numbers have each verdict, by paper, and with which reasons."""
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.glance import VERDICTS, reasons, summary
+    from phrasemodels.flows.results.glance import VERDICTS, needed, reasons, summary
 
     counts = summary(rows)
     lines: list[dict[str, Any]] = [
@@ -95,7 +96,16 @@ def print_glance(rows: list[dict[str, Any]]) -> None:
         lines.append({"paper": "all", **total})
     print_rows(f"Verdicts on {len(rows)} printed numbers", ["paper", *VERDICTS, "all"], lines)
     for verdict, found in reasons(rows).items():
-        print(f"{verdict}: " + "; ".join(f"{n} {kind}" for kind, n in found.items()))
+        print(f"{verdict}, {sum(found.values())}:")
+        _print_counts(found)
+    if open_ones := needed(rows):
+        print(f"to judge {sum(open_ones.values())} of them takes:")
+        _print_counts(open_ones)
+
+
+def _print_counts(counts: dict[str, int]) -> None:
+    for what, n in counts.items():
+        print(f"  {n:>4}  {what}")
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from phrasemodels.data.store.step import Step
+from phrasemodels.flows.experiments.marks import Mark, caveat, marks_of, reason
 from phrasemodels.flows.experiments.names import CHANGE
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.tasks.metrics.significance import Statistic
@@ -74,10 +75,9 @@ class TableName:
 class Experiment:
     """A row of a result table at one size (profile).
 
-    answers: the first one is the number that the row is known by. comparable: corpus, size and training are the paper's,
-    so a verdict may be given. baseline: the row that this row is tested against; empty: the first of the table. changed:
-    overrides that change scores; with any of them no verdict is given. origin: the paper that the system is from, where
-    the table is of no paper.
+    answers: the first one is the number that the row is known by. baseline: the row that this row is tested against; empty:
+    the first of the table. changed: overrides that change scores; with any of them no verdict is given. origin: the paper
+    that the system is from, where the table is of no paper.
     """
 
     table: TableName
@@ -89,7 +89,6 @@ class Experiment:
     recipe: Recipe
     model: Any
     train: TrainConfig = field(default_factory=TrainConfig)
-    comparable: bool = False
     baseline: str = ""
     changed: tuple[str, ...] = ()
     origin: str = ""
@@ -111,10 +110,29 @@ class Experiment:
         """The paper that the system is from."""
         return self.origin or self.table.paper
 
+    @cached_property
+    def marks(self) -> dict[str, Mark]:
+        """How far data, size, model, training and tuning are the paper's."""
+        return marks_of(self.table.paper, self.table.folder, self.row, self)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether a verdict may be given: nothing is trained, or every mark is given."""
+        return not self.unlike
+
+    @cached_property
+    def unlike(self) -> str:
+        """What is not the paper's, in one line; empty if the experiment is comparable."""
+        return reason(self.marks, self.name) if self.recipe.trains else ""
+
+    @cached_property
+    def caveat(self) -> str:
+        """What the paper leaves open and was chosen here, in one line."""
+        return caveat(self.marks, self.name) if self.recipe.trains else ""
+
     def reason_not(self, answer: Answer) -> str:
         """Return why the printed number cannot be compared with ours; empty if it can."""
-        smaller = "" if self.comparable else f"smaller than the paper's setting (profile {self.profile})"
-        reasons = [answer.why_not or smaller] if answer.cell else []
+        reasons = [answer.why_not or self.unlike] if answer.cell else []
         changed = ["changed: " + ", ".join(self.changed)] if self.changed else []
         return "; ".join(filter(None, reasons + changed))
 

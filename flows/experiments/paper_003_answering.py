@@ -198,7 +198,7 @@ def _answering(profile: str, number: str, row: System, name: str, corpus: AnyCor
         Answer("fact", fact, Statistic("facts_right", accuracy_of)),
     )
     recipe = AnsweringRecipe(corpus, starts.restarts, trainer=starts.trainer)
-    chosen = Profile(Size(0), starts.train, recipe, comparable=profile == "paper")
+    chosen = Profile(Size(0), starts.train, recipe)
     variant = f"{row.variant}, {name}, {starts.restarts} starts"
     made = Row(f"{row.slug}-{name}", row.system, variant, lambda _: row.model(K, starts))
     table = TableName(PAPER, number, f"table{number}")

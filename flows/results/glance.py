@@ -17,6 +17,11 @@ def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return counts
 
 
+def needed(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Return what numbers without a judgement need, and how many need it; the most frequent first."""
+    return dict(Counter(row["needs"] for row in rows if row["needs"]).most_common())
+
+
 def reasons(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """Return how many numbers have each kind of reason, by verdict; the most frequent first."""
     counts = Counter((row["verdict"], row["kind"]) for row in rows)

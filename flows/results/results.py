@@ -130,9 +130,13 @@ def _kept(path: Path, changed: int) -> list[Result]:
 
 def keep_tests(path: Path) -> None:
     """Write the tests of a kept result beside its result.json."""
-    rows, known = _answered(json.loads(path.read_text(encoding="utf-8")))
-    bare, read = _tested(path.parent, rows, known)
+    bare, read = tested(path)
     write_tests(path.parent, bare, tests_of(path.parent, bare, read))
+
+
+def tested(path: Path) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
+    """Return the rows of a kept result as they are tested, without statistics, and a function that reads the statistics."""
+    return _tested(path.parent, *_answered(json.loads(path.read_text(encoding="utf-8"))))
 
 
 def _answered(result: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[tuple[Experiment, Answer]]]:

@@ -18,7 +18,7 @@ from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees
 from phrasemodels.parsing.numbers import Divide, Ids, no_pieces
 from phrasemodels.parsing.parse import Parse
 from phrasemodels.parsing.saved import ENGLISH, load
-from phrasemodels.parsing.words import Sentences, Word, one_sentence, sentences
+from phrasemodels.parsing.words import Sentences, Word, sentences, undivided
 
 BOTH_TAGS = "/"  # a Penn tag and a universal tag as one tag: VBZ/AUX
 APART = "more than {} words: phrases and heads were decoded apart, and may contradict each other"
@@ -65,7 +65,12 @@ class Names:
         if heads[0] < 0:
             heads, relations = [], []
         return Parse(
-            tokens, tags, tree, heads, [self.relations[k] for k in relations], universal if len(universal) == n else ()
+            tokens,
+            tags,
+            tree,
+            heads,
+            [self.relations[k] for k in relations if k >= 0],
+            universal if len(universal) == n else (),
         )
 
 
@@ -73,7 +78,7 @@ class Parser:
     """A trained parser. Parses do not depend on the batch that a sentence is in.
 
     model, entries: a model and its vocabularies by side. decode: how trees are found. divide: words into pieces of a
-    pretrained encoder. limits: of memory. card: what users should know.
+    pretrained encoder. limits: of memory. card: what users should know. split: text into sentences and words.
     """
 
     def __init__(
@@ -84,38 +89,41 @@ class Parser:
         divide: Divide = no_pieces,
         limits: Limits | None = None,
         card: Mapping[str, Any] | None = None,
+        split: Sentences = sentences,
     ) -> None:
         self.model, self.ids = model, Ids(entries)
         self.names = Names(entries["labels"], entries["relations"], entries["tags"])
         self.decode, self.divide = decode or Jointly(), divide
-        self.limits, self.card = limits or Limits(), card or {}
+        self.limits, self.card, self.split = limits or Limits(), card or {}, split
         self.device = next(model.parameters()).device
 
     @classmethod
     def load(cls, folder: str | Path = ENGLISH, limits: Limits | None = None) -> "Parser":
         """Load a saved parser; by default the English one of this package. ValueError: it cannot be read."""
         saved = load(Path(folder))
-        return cls(saved.model, saved.entries, saved.decode, limits=limits, card=saved.card)
+        return cls(saved.model, saved.entries, saved.decode, limits=limits, card=saved.card, split=saved.split)
 
-    def parse(self, text: str, split: Sentences = sentences) -> list[Parse]:
-        """Return the parses of the sentences of a text. split: how it is divided into sentences and words."""
+    def parse(self, text: str, split: Sentences | None = None) -> list[Parse]:
+        """Return the parses of the sentences of a text. split: how it is divided, if otherwise than `self.split` does."""
         return next(self.parse_each([text], split))
 
-    def parse_each(self, texts: Iterable[str], split: Sentences = sentences, batch: int = 256) -> Iterator[list[Parse]]:
+    def parse_each(
+        self, texts: Iterable[str], split: Sentences | None = None, batch: int = 256
+    ) -> Iterator[list[Parse]]:
         """Yield the parses of the sentences of each text, in order, an empty list for a text without words.
 
         Texts are read as they are needed: `batch` of them are parsed together.
         """
         texts = iter(texts)
         while chunk := list(islice(texts, batch)):
-            divided = [split(text) for text in chunk]
+            divided = [(split or self.split)(text) for text in chunk]
             parses = self._parsed([[word.form for word in own] for one in divided for own in one])
             for text, one in zip(chunk, divided, strict=True):
                 yield [_placed(next(parses), text, own) for own in one]
 
     def parse_lines(self, lines: Iterable[str], batch: int = 256) -> Iterator[Parse]:
         """Yield the parse of each line, which is one sentence; an empty line gets an empty parse."""
-        for found in self.parse_each(lines, one_sentence, batch):
+        for found in self.parse_each(lines, undivided(self.split), batch):
             yield found[0] if found else Parse([], [], None, [], [])
 
     def parse_tokens(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Parse]:

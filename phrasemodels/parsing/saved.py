@@ -24,6 +24,7 @@ from phrasemodels.layers.labels import (
 )
 from phrasemodels.layers.partitioned import by_head_width, by_model_width
 from phrasemodels.layers.scorers import from_head, from_itself
+from phrasemodels.layers.weights import check_header, finite
 from phrasemodels.models.parser import (
     Jointly,
     JointParser,
@@ -35,6 +36,7 @@ from phrasemodels.models.parser import (
     separately,
 )
 from phrasemodels.parsing.numbers import SIDES
+from phrasemodels.parsing.words import sentences, universal_sentences
 
 ENGLISH = Path(__file__).parent / "english"
 WEIGHTS, ABOUT = "model.safetensors", "parser.json"
@@ -45,19 +47,22 @@ PARTS: Mapping[str, Any] = {
         ParserConfig, PartitionedEncoderConfig, LabelAttentionConfig, WordsConfig, CharactersConfig, TagsConfig,
         Sinusoids, LearnedPositions, from_head, from_itself, by_head_width, by_model_width, own_query, released_query,
         LearnedQueries, InputQueries, PerLabel, AsSelfAttention, Jointly, arcs_alone, phrases_alone, separately,
+        sentences, universal_sentences,
     )
 }  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
-    """A parser with all that it needs: model, vocabularies by side, decoder, and its card, what users should know of it."""
+    """A parser with all that it needs: model, vocabularies by side, decoder, its card, what users should know of it, and how
+    it divides text."""
 
     model: JointParser
     config: ParserConfig
     entries: Mapping[str, Sequence[str]]
     decode: Any
     card: Mapping[str, Any]
+    split: Any = sentences
 
 
 def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16) -> Path:
@@ -70,10 +75,12 @@ def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16) ->
         "card": dict(parser.card),
         "config": _plain(parser.config),
         "decode": _plain(parser.decode),
+        "split": _plain(parser.split),
         "entries": {side: list(parser.entries[side]) for side in SIDES},
     }
     folder.mkdir(parents=True, exist_ok=True)
     save_file(weights, folder / WEIGHTS)
+    (folder / WEIGHTS).chmod(0o644)  # safetensors writes for the user alone
     (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=None) + "\n", encoding="utf-8")
     return folder
 
@@ -87,19 +94,27 @@ def load(folder: Path) -> Saved:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         config = _restored(about["config"])
         entries = {side: [str(entry) for entry in about["entries"][side]] for side in SIDES}
+        check_header(config.build, folder / WEIGHTS, cast=True)
         model = config.build()
-        _fill(model, load_file(folder / WEIGHTS))
-        return Saved(model.eval(), config, entries, _restored(about["decode"]), about["card"])
-    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, SafetensorError) as error:
+        _fill(model, finite(load_file(folder / WEIGHTS)))
+        return Saved(
+            model.eval(), config, entries, _restored(about["decode"]), about["card"], _restored(about["split"])
+        )
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        ArithmeticError,
+        RuntimeError,
+        SafetensorError,
+    ) as error:
         raise ValueError(f"{folder}: this parser cannot be read ({error}); {again}") from error
 
 
 @torch.no_grad()
 def _fill(model: JointParser, weights: Mapping[str, Tensor]) -> None:
-    own = dict(model.named_parameters())
-    if own.keys() != weights.keys():
-        raise ValueError(f"weights {sorted(own.keys() ^ weights.keys())[:3]} are only in one of file and model")
-    for name, parameter in own.items():
+    for name, parameter in model.named_parameters():
         parameter.copy_(weights[name])
 
 
@@ -125,6 +140,8 @@ def _restored(saved: Any) -> Any:
         return tuple(_restored(part) for part in saved)
     if not isinstance(saved, dict):
         return saved
-    part = PARTS[saved["part"]]
-    fields = {name: _restored(value) for name, value in saved.items() if name != "part"}
-    return part(**fields) if dataclasses.is_dataclass(part) else part
+    part: Any = PARTS[saved["part"]]
+    if not dataclasses.is_dataclass(part):
+        return part
+    made: Any = part  # a class: instances are not in PARTS
+    return made(**{name: _restored(value) for name, value in saved.items() if name != "part"})

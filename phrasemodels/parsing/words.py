@@ -49,6 +49,10 @@ _BEFORE_MORE = frozenset(
     "mr. mrs. ms. dr. prof. st. vs. fig. no. e.g. i.e. gen. sen. rep. gov. capt. lt. col. sgt. rev. hon. jan. feb. aug. "
     "sept. oct. nov. dec. vol. pp. p. cf. ca. approx. dept. univ. mt. ft. al.".split()
 )
+_ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,}")
+_BEGINNINGS = frozenset(
+    "A An And As At But He How I If In It Its My No On She So That The Then There These They This We What When Who You".split()
+)
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 
 
@@ -73,10 +77,40 @@ def _parts(piece: str) -> list[str]:
     return [piece]
 
 
-def one_sentence(text: str) -> list[list[Word]]:
-    """Return the words of a text as one sentence; none if it has no words."""
-    found = list(words(text))
-    return [found] if found else []
+def universal(found: Sequence[Word]) -> list[Word]:
+    """Return words as English treebanks of Universal Dependencies divide them: hyphens apart (well - known), initials with
+    their full stop (K.), marks in a row as one (?!)."""
+    made: list[Word] = []
+    for word in found:
+        before = made[-1] if made else None
+        if before and before.end == word.start and _one_word(before.form, word.form):
+            made[-1] = Word(before.form + word.form, before.start, word.end)
+        elif _HYPHENATED.fullmatch(word.form) and not _WHOLE_WITH_HYPHEN.match(word.form):
+            made += [Word(m[0], word.start + m.start(), word.start + m.end()) for m in _BETWEEN.finditer(word.form)]
+        else:
+            made.append(word)
+    return made
+
+
+_HYPHENATED = re.compile(r"[^\W_]+(?:['’.&][^\W_]+)*(?:[-/][^\W_]+(?:['’.&][^\W_]+)*)+")
+_WHOLE_WITH_HYPHEN = re.compile(r"(?i)(?:non|re|anti|pre|co|de|un|ex|semi|multi|e|x)-|\d+[-/]")  # prefixes, and numbers
+_BETWEEN = re.compile(r"[-/]|[^-/]+")
+
+
+def _one_word(one: str, other: str) -> bool:
+    if other == ".":
+        return len(one) == 1 and one.isupper() and one != "I"
+    return one[-1] in "!?" and other in "!?"
+
+
+def undivided(split: Sentences) -> Sentences:
+    """Return a function that divides a text into the words of `split`, as one sentence; none if it has no words."""
+
+    def one(text: str) -> list[list[Word]]:
+        found = [word for sentence in split(text) for word in sentence]
+        return [found] if found else []
+
+    return one
 
 
 def by_spaces(text: str) -> list[list[Word]]:
@@ -85,29 +119,34 @@ def by_spaces(text: str) -> list[list[Word]]:
     return [found] if found else []
 
 
-def sentences(text: str) -> list[list[Word]]:
+def universal_sentences(text: str) -> list[list[Word]]:
+    """Return the sentences of English text, with words as in Universal Dependencies."""
+    return sentences(text, universal)
+
+
+def sentences(text: str, divide: Callable[[Sequence[Word]], list[Word]] = list) -> list[list[Word]]:
     """Return the words of each sentence of English text. A sentence ends at an empty line, or at a full stop, question or
     exclamation mark, with the quotes and brackets that close after it, if what follows may begin a sentence."""
     made: list[list[Word]] = []
     first = 0
     for gap in [*_PARAGRAPH.finditer(text), None]:
         end = gap.start() if gap else len(text)
-        made += _of_paragraph(list(words(text[first:end], first)), text)
+        made += _of_paragraph(divide(list(words(text[first:end], first))))
         first = gap.end() if gap else end
     return made
 
 
-def _of_paragraph(found: Sequence[Word], text: str) -> Iterator[list[Word]]:
+def _of_paragraph(found: Sequence[Word]) -> Iterator[list[Word]]:
     begin = 0
     for place in range(1, len(found)):
-        if _ends(found, place, begin, text):
+        if _ends(found, place, begin):
             yield list(found[begin:place])
             begin = place
     if found:
         yield list(found[begin:])
 
 
-def _ends(found: Sequence[Word], place: int, begin: int, text: str) -> bool:
+def _ends(found: Sequence[Word], place: int, begin: int) -> bool:
     """Whether a sentence ends before the word at a place."""
     if found[place].start == found[place - 1].end:  # nothing between them
         return False
@@ -118,7 +157,7 @@ def _ends(found: Sequence[Word], place: int, begin: int, text: str) -> bool:
     if not _STOP.search(mark) or not _may_begin(found, place, found[last].form):
         return False
     if mark != "." or last == begin:
-        return mark.lower() not in _BEFORE_MORE and last > begin
+        return mark.lower() not in _BEFORE_MORE and last > begin and not re.fullmatch("[A-HJ-Z][.]", mark)
     before = found[last - 1]
     if before.end != found[last].start:
         return True
@@ -132,7 +171,10 @@ def _ends(found: Sequence[Word], place: int, begin: int, text: str) -> bool:
 def _may_begin(found: Sequence[Word], place: int, mark: str) -> bool:
     while place < len(found) - 1 and found[place].form in _OPENING:
         place += 1
-    first = found[place].form[0]
+    form = found[place].form
+    first = form[0]
+    if _ACRONYM.fullmatch(mark):  # the U.S. Army, but: the U.S. The army
+        return form in _BEGINNINGS
     if mark.endswith((".", "…")) and len(mark) > 1:  # an ellipsis or an abbreviation
         return first.isupper()
     return not first.islower() and first not in ",;:-–—)]}"

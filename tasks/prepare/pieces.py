@@ -5,7 +5,20 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from phrasemodels.data.formats.trees import unescape
 from phrasemodels.encoders.inputs import load_pretrained
+
+# How pretrained encoders know the words of treebanks, and other signs that text has for them.
+PLAIN = {
+    **{
+        f"-{side}{kind}B-": sign
+        for signs, kind in (("()", "R"), ("[]", "S"), ("{}", "C"))
+        for side, sign in zip("LR", signs, strict=True)
+    },
+    **dict.fromkeys(("``", "''", "“", "”", "„", "«", "»"), '"'),
+    **dict.fromkeys(("`", "‘", "’", "‹", "›"), "'"),
+    **dict.fromkeys(("–", "—"), "--"),
+}
 
 
 @dataclass(frozen=True)
@@ -13,7 +26,8 @@ class Pieces:
     """Pieces of a pretrained encoder's tokeniser. name, folder, offline: as in PretrainedConfig.
 
     The first piece is CLS and the last one SEP, for START and STOP; a word is represented by its last piece (paper 004,
-    section 4.2). A word without any piece is the unknown one; "n't" gives its n to the previous word.
+    section 4.2). A word without any piece is the unknown one; "n't" gives its n to the previous word. Brackets, quotes and
+    dashes of treebanks and of text are read alike: -LRB- as (, `` as ".
     """
 
     name: str
@@ -23,11 +37,16 @@ class Pieces:
     def __call__(self, tokens: Sequence[str]) -> dict[str, list[int]]:
         tokeniser = _tokeniser(self.name, self.folder, self.offline)
         pieces, last = [tokeniser.cls_token_id], [0]
-        for word in reunited(tokens):
+        for word in reunited([as_written(token) for token in tokens]):
             found = tokeniser(word, add_special_tokens=False)["input_ids"] or [tokeniser.unk_token_id]
             pieces += found
             last.append(len(pieces) - 1)
         return {"pieces": [*pieces, tokeniser.sep_token_id], "last": [*last, len(pieces)]}
+
+
+def as_written(token: str) -> str:
+    """Return a token of a treebank as running text has it: ( for -LRB-, " for `` and '', no backslash before / and *."""
+    return PLAIN.get(token) or unescape(token)
 
 
 def reunited(tokens: Sequence[str]) -> list[str]:

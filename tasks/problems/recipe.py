@@ -41,6 +41,7 @@ class Recipe(ABC):
     slug: ClassVar[str] = ""  # the problem in `name`
     answer_columns: ClassVar[tuple[str, str] | None] = None  # of predictions.arrow: gold answer, predicted answer
     trains: ClassVar[bool] = True  # whether there are the stages `model` and `predictions`; if not, one run is enough
+    most_words: ClassVar[int] = 200  # of a text that a trained model is asked about
     answers_inputs: ClassVar[bool] = False  # whether predict_step, attention_step and as_text are implemented
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from phrasemodels.data.formats.head_rules import heads as rule_heads
 from phrasemodels.data.formats.joint_trees import GROUP, joint, misfits
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.formats.trees import parse
@@ -18,8 +19,8 @@ from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, r
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
 
 ADVICE = (
-    "give a corpus that has both brackets and dependencies, or train on what it has with "
-    "--set recipe.task=phrases or --set recipe.task=arcs"
+    "give a corpus that has both brackets and dependencies, or train a row of the table `alone` of paper 004, `phrases`, "
+    "`arcs` or `head-rules`, which need one of them"
 )
 
 _ids = pa.list_(pa.field("item", pa.int32(), nullable=False))
@@ -38,10 +39,11 @@ NUMBERS = required(id=pa.int64(), **_IDS, characters=_tuples(LETTERS), cells=_tu
 @dataclass(frozen=True)
 class TreebankVocabulary:
     """Words, in lower case, and characters that occur fewer than min_count times are unknown. Labels that occur fewer than
-    min_label times are never predicted, and spans with them are not learned."""
+    min_label times are never predicted, and spans with them are not learned. tags: the column of tags."""
 
     min_count: int = 2
     min_label: int = 1
+    tags: str = "tags"
 
     def __post_init__(self) -> None:
         at_least(self, 1, "min_count", "min_label")
@@ -54,10 +56,10 @@ def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any
     """
     found: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
     table = read_shards(job.inputs["rows"])
-    for row in table.select(["tokens", "tags", "tree", "heads", "relations"]).to_pylist():
+    for row in table.select(["tokens", settings.tags, "tree", "heads", "relations"]).to_pylist():
         found["words"].update(token.lower() for token in row["tokens"])
         found["characters"].update(character for token in row["tokens"] for character in token)
-        found["tags"].update(row["tags"])
+        found["tags"].update(row[settings.tags])
         found["relations"].update(row["relations"])
         if row["tree"]:
             found["labels"].update(span.label for span in joint(parse(row["tree"]), row["heads"]))
@@ -97,14 +99,31 @@ def every_row(row: Mapping[str, Any]) -> bool:
     return True
 
 
+Heads = Callable[[Mapping[str, Any]], list[int]]
+"""The heads of a row of TREES; an empty list if it has none."""
+
+
+def annotated_heads(row: Mapping[str, Any]) -> list[int]:
+    """Return the heads that the corpus has."""
+    return list(row["heads"])
+
+
+def heads_by_rules(row: Mapping[str, Any]) -> list[int]:
+    """Return heads that the head rules of data/formats/head_rules.py find in the tree; their arcs have no relations."""
+    return rule_heads(parse(row["tree"])) if row["tree"] else []
+
+
 @dataclass(frozen=True)
 class TreeNumbers:
     """keep: which sentences are kept; those with more than max_words words (0: any number) are dropped too. Test sets keep
-    every_row, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder."""
+    every_row, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder. tags: the
+    column of tags. heads: where they come from."""
 
     keep: Keep = complete
     max_words: int = 0
     divide: Divide = no_pieces
+    tags: str = "tags"
+    heads: Heads = annotated_heads
 
     def __post_init__(self) -> None:
         at_least(self, 0, "max_words")
@@ -127,11 +146,13 @@ def tree_shard(job: Job, settings: TreeNumbers) -> dict[str, Any]:
     ids = Ids({side: read_words(job.inputs["vocabulary"], side) for side in SIDES})
     rows, unfit = [], 0
     for row in table.to_pylist():
+        own = settings.heads(row)
+        row |= {"heads": own, "relations": row["relations"] if own == row["heads"] else []}
         if settings.keep(row) and not 0 < settings.max_words < len(row["tokens"]):
             spans = joint(parse(row["tree"]), row["heads"]) if row["tree"] else []
             unfit += bool(spans and row["heads"] and misfits(spans, row["heads"]))
             rows.append(
-                ids.sentence(row["tokens"], row["tags"])
+                ids.sentence(row["tokens"], row[settings.tags])
                 | {
                     "id": row["id"],
                     "cells": ids.cells(spans),

@@ -8,10 +8,11 @@ import pyarrow as pa
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Job
-from phrasemodels.models.parser import Decode, ParsedTrees, ParserConfig
+from phrasemodels.models.parser import ParsedTrees, ParserConfig
 from phrasemodels.parsing.numbers import SIDES, Divide, Ids, no_pieces
 from phrasemodels.parsing.parse import Parse
 from phrasemodels.parsing.parser import Limits, Names, Parser, bounded
+from phrasemodels.parsing.words import Sentences, sentences
 from phrasemodels.tasks.prepare.sharded import read_shards, required, shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.parsing.data import NUMBERS
@@ -39,9 +40,9 @@ class TreeParser:
         self.config = objective.configure(config, vocabulary)
         self.model = load_trained(objective, config, {"model": model, "vocabulary": vocabulary}, self.device)
 
-    def parser(self, divide: Divide = no_pieces, decode: Decode | None = None) -> Parser:
-        """Return the parser for text. decode: as it was trained if None."""
-        return Parser(self.model, self.entries, decode or self.objective.decode, divide)
+    def parser(self, divide: Divide = no_pieces, split: Sentences = sentences) -> Parser:
+        """Return the parser for text."""
+        return Parser(self.model, self.entries, self.objective.decode, divide, split=split)
 
     def numbers(self, sentences: Sequence[list[str]], divide: Divide = no_pieces) -> pa.Table:
         """Return NUMBERS of sentences."""

@@ -10,13 +10,16 @@ from phrasemodels.data.store.step import HasKey, Step
 from phrasemodels.layers.checks import at_least
 from phrasemodels.models.parser import ParserConfig
 from phrasemodels.parsing.numbers import Divide, no_pieces
+from phrasemodels.parsing.words import Sentences, sentences
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.tokenise import Tokeniser, penn_treebank
 from phrasemodels.tasks.prepare.user_text import WordRows, first_texts, word_rows
 from phrasemodels.tasks.problems.parsing.data import (
+    Heads,
     Keep,
     TreebankVocabulary,
     TreeNumbers,
+    annotated_heads,
     complete,
     every_row,
     tree_numbers,
@@ -31,16 +34,16 @@ from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
 from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
 
-DEV = {with_either: complete}  # of a corpus that has both, weights are chosen by both
+DEV: dict[Keep, Keep] = {with_either: complete}  # of a corpus that has both, weights are chosen by both
 
 
 @dataclass(frozen=True)
 class ParsingRecipe(Recipe):
     """A treebank with phrase structure, dependencies or both, and the parser's objective (`problem`). learned: which
-    sentences are learned from.
+    sentences are learned from. heads: where their heads come from.
 
     max_words drops longer sentences from training alone (0: none). divide: words into pieces of a pretrained encoder.
-    tokeniser: of text that a user gives.
+    tokeniser, split: of text that a user gives: a sentence into words, a text into sentences and words.
     """
 
     corpus: Corpus | SampleCorpus
@@ -50,7 +53,9 @@ class ParsingRecipe(Recipe):
     max_words: int = 0
     divide: Divide = no_pieces
     learned: Keep = complete
+    heads: Heads = annotated_heads
     tokeniser: Tokeniser = penn_treebank
+    split: Sentences = sentences
 
     slug: ClassVar = "parsing"
     answers_inputs: ClassVar = True
@@ -63,9 +68,9 @@ class ParsingRecipe(Recipe):
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
         words = Step(treebank_vocabulary, f"vocabulary {name}", self.vocabulary, {"rows": raw["train"]})
         settings = {
-            "train": TreeNumbers(self.learned, self.max_words, self.divide),
-            "dev": TreeNumbers(DEV.get(self.learned, self.learned), 0, self.divide),
-            "test": TreeNumbers(every_row, 0, self.divide),
+            "train": TreeNumbers(self.learned, self.max_words, self.divide, self.vocabulary.tags, self.heads),
+            "dev": TreeNumbers(DEV.get(self.learned, self.learned), 0, self.divide, self.vocabulary.tags, self.heads),
+            "test": TreeNumbers(every_row, 0, self.divide, self.vocabulary.tags),
         }
         numbers = {
             split: Step(
@@ -97,7 +102,12 @@ class ParsingRecipe(Recipe):
         return Step(label_attention, "labels' attention", settings, {**known, "numbers": numbers, "rows": words})
 
     def _numbered(self, texts: HasKey, vocabulary: HasKey) -> tuple[Step, Step]:
-        """Return the words of texts, and their numbers."""
+        """Return the words of texts, and their numbers. ValueError: the parser reads tags that texts do not have."""
+        if self.vocabulary.tags != "tags":
+            raise ValueError(
+                f"this parser reads the column {self.vocabulary.tags!r} of its treebank, tags by another program: text has none; "
+                "take a parser that predicts tags, such as 004/parser/paper/lal"
+            )
         words = Step(word_rows, "words of given sentences", WordRows(self.tokeniser), {"rows": texts})
         inputs = {"rows": words, "vocabulary": vocabulary}
         return words, Step(tree_numbers, "numbers of given sentences", TreeNumbers(every_row, 0, self.divide), inputs)

@@ -48,7 +48,9 @@ def _counts(
     heads, arcs and tags, (right, all)."""
     words = list(zip(gold["tokens"], gold["tags"], strict=True))
     skipped = [punctuation(*word) for word in words]
-    arcs, guessed = (Arcs(row["heads"], row["relations"]) for row in (gold, predicted))
+    arcs, guessed = _arcs(gold), _arcs(predicted)
+    if not gold["relations"]:  # a treebank of unlabelled arcs: LAS is UAS
+        guessed = Arcs(guessed.heads, [""] * len(guessed.heads))
     phrases, exact, attached = [0, 0, 0], [0, 0], [[0, 0]] * 4
     failed = [int(not predicted["tree"]), 1] if gold["tree"] else [0, 0]
     if gold["tree"] and predicted["tree"]:
@@ -65,6 +67,10 @@ def _counts(
         breakdown.add_arcs(arcs, guessed, skipped)
     right = sum(tag == other for tag, other in zip(gold["tags"], predicted["tags"], strict=True))
     return phrases, failed, exact, *attached, [right, len(words)]
+
+
+def _arcs(row: dict[str, Any]) -> Arcs:
+    return Arcs(row["heads"], row["relations"] or [""] * len(row["heads"]))
 
 
 def _scores(columns: dict[str, list[list[int]]], settings: ParseScoring) -> dict[str, Score]:

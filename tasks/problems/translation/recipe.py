@@ -146,4 +146,4 @@ class TranslationRecipe(Recipe):
         """Return the attention of recurrent translators, side by side."""
         if not isinstance(models[0].config, RecurrentConfig):
             return super().draw(models, text, target)
-        return attention_figure(models, self.problem, self.tokeniser, self.languages, text, target)
+        return attention_figure(models, self.problem, self.tokeniser, self.languages, text, target, self.phrases.marks)

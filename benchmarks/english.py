@@ -1,0 +1,94 @@
+"""Scores, speed and memory of a saved parser: `python benchmarks/english.py [FOLDER]`, by default the English one of the package.
+
+It parses the test sets of GUM (all genres, and those that it was trained on), of GENTLE and of EWT from their gold words, and
+prints a JSON object for the card. The corpora come from PHRASEMODELS_MIRROR or from upstream, the store is PHRASEMODELS_STORE.
+"""
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from phrasemodels.data.formats.schemas import TREES
+from phrasemodels.data.formats.shards import write_shard
+from phrasemodels.data.store.step import Executor, Job, Step
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.english import FREE_GENRES
+from phrasemodels.flows.results.stores import open_store
+from phrasemodels.flows.run.preflight import sources_of
+from phrasemodels.infra.settings import Settings
+from phrasemodels.parsing import Parse, Parser
+from phrasemodels.parsing.saved import ENGLISH
+from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
+from phrasemodels.tasks.problems.parsing.predict import PARSES
+from phrasemodels.tasks.problems.parsing.score import ParseScoring, score_parses
+
+SHOWN = ("f1", "uas", "las", "tags")
+
+
+def given(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Write parses as predictions of a test set."""
+    return write_shard(job.out / "predictions.arrow", pa.Table.from_pylist(rows, schema=PARSES))
+
+
+def gold(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Write rows as a test set."""
+    terms = {"licences": [], "redistributable": False, "stand_in": True}
+    return {**terms, **write_shards(job.out, pa.Table.from_pylist(rows, schema=TREES))}
+
+
+def scores(rows: list[dict[str, Any]], parses: list[Parse], folder: Path) -> dict[str, float]:
+    """Return the scores of parses against rows of TREES, and the share of right UPOS tags."""
+    store = Store(folder).open()
+    found = [
+        {"id": row["id"], "group": row["group"], "tokens": row["tokens"], "tags": parse.tags, "tree": parse.brackets}
+        | {"heads": parse.heads, "relations": parse.relations}
+        for row, parse in zip(rows, parses, strict=True)
+    ]
+    own = [{**row, "id": k} for k, row in enumerate(rows)]
+    inputs = {
+        "rows": store.run(Step(gold, "gold", own)),
+        "predictions": store.run(Step(given, "p", found)),
+    }
+    made = store.run(Step(score_parses, "scores", ParseScoring(), inputs)).meta["scores"]
+    pairs = [
+        p for row, parse in zip(rows, parses, strict=True) for p in zip(row["universal"], parse.universal, strict=False)
+    ]
+    universal = 100 * sum(a == b for a, b in pairs) / max(1, len(pairs))
+    return {name: round(made[name]["value"], 2) for name in SHOWN} | {
+        "upos": round(universal, 2),
+        "sentences": len(rows),
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    settings = Settings()
+    store, executor = open_store(settings), Executor(sources=sources_of(settings))
+    parser = Parser.load(sys.argv[1] if len(sys.argv) > 1 else ENGLISH)
+    next(parser.parse_tokens([["Compile", "the", "kernels", "."]]))
+    made: dict[str, Any] = {}
+    for name, corpus, split in (("gum", "gum", "test"), ("gentle", "gum", "test2"), ("ewt", "ud_english_ewt", "test")):
+        rows = read_shards(store.run(Corpus(corpus).split(split), executor)).to_pylist()
+        started = time.process_time()
+        parses = list(parser.parse_tokens(row["tokens"] for row in rows))
+        seconds = time.process_time() - started
+        words = sum(len(row["tokens"]) for row in rows)
+        made[name] = scores(rows, parses, Path(settings.store)) | {"words per second": round(words / seconds)}
+        if name == "gum":
+            free = [k for k, row in enumerate(rows) if row["group"].split("_")[1] in FREE_GENRES]
+            made["gum, genres it was trained on"] = scores(
+                [rows[k] for k in free], [parses[k] for k in free], Path(settings.store)
+            )
+    made["peak memory, MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(json.dumps(made, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,275 @@
+"""A trained parser for use: text as it is, sentences of any length, saved folders, the command, and the served page."""
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from browser import chromium
+
+from phrasemodels.data.formats.conllu import flaw, read_conllu
+from phrasemodels.data.formats.lines import Line
+from phrasemodels.data.formats.trees import parse as read_tree
+from phrasemodels.encoders.inputs import CharactersConfig, WordsConfig
+from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
+from phrasemodels.flows.cli.parse import answers, blocks, recognised
+from phrasemodels.flows.run.page_server import server
+from phrasemodels.layers.labels import LabelAttentionConfig
+from phrasemodels.models.parser import Jointly, ParserConfig, phrases_alone
+from phrasemodels.parsing import Parser
+from phrasemodels.parsing.parser import Limits, batches, parts
+from phrasemodels.parsing.saved import ABOUT, ENGLISH, WEIGHTS, Saved, load, save
+from phrasemodels.parsing.words import sentences, universal_sentences
+
+ENTRIES = {
+    "words": ["<pad>", "<unk>", "<s>", "</s>", "the", "house", "sleeps"],
+    "characters": ["<pad>", "<unk>", "<s>", "</s>", *"abcdefghijklmnopqrstuvwxyz"],
+    "tags": ["<pad>", "<unk>", "<s>", "</s>", "DT/DET", "NN/NOUN", "VBZ/VERB", "./PUNCT"],
+    "labels": ["", "<H>", "S", "NP", "VP::S"],
+    "relations": ["root", "det", "nsubj", "punct"],
+}
+CONFIG = ParserConfig(
+    PartitionedEncoderConfig(
+        d=16, heads=2, layers=1, d_kv=4, d_ff=8, top=LabelAttentionConfig(d_kv=4, d_out=4, d_ff=4)
+    ),
+    (WordsConfig(), CharactersConfig(d=4, filters=4)),
+    hidden=8,
+    arc_hidden=8,
+).sized({side: len(own) for side, own in ENTRIES.items()})
+LIMITS = Limits(jointly=15, longest=40, together=60)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    model = CONFIG.build().eval()
+    for parameter in model.parameters():  # zeros would make ties
+        torch.nn.init.normal_(parameter, std=0.5)
+    saved = Saved(model, CONFIG, ENTRIES, Jointly(), {"name": "random"}, universal_sentences)
+    return save(saved, tmp_path_factory.mktemp("saved") / "parser")
+
+
+@pytest.fixture(scope="module")
+def parser(folder: Path) -> Parser:
+    return Parser.load(folder, LIMITS)
+
+
+def test_a_program_that_parses_needs_torch_numpy_numba_and_safetensors_alone(folder: Path) -> None:
+    """The libraries of the pipeline cannot be imported in this process."""
+    others = (
+        "pyarrow duckdb ray prefect mlflow pydantic typer jinja2 scipy sacremoses stanza transformers tokenizers matplotlib "
+        "nltk httpx filelock fsspec"
+    )
+    program = f"""
+import sys
+for name in {others.split()!r}:
+    sys.modules[name] = None
+from phrasemodels import Parser
+found = Parser.load({str(folder)!r}).parse("The house sleeps. It does.")
+print(len(found), found[0].conllu("1").count("\\t"), sum(m.startswith("phrasemodels.flows") for m in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["2", str(4 * 9), "0"], done.stderr
+
+
+ODD = {
+    "variation selector": ("I ❤️ it .", "I ❤️ it ."),
+    "joined emoji, skin tone, flag": ("👩‍👩‍👧 👍🏽 🇩🇪🇫🇷", "👩‍👩‍👧 👍🏽 🇩🇪 🇫🇷"),
+    "zero-width space, soft hyphen, byte order mark": ("\ufeffa\u200bb co\u00adop", "a b co op"),
+    "no-break space": ("a\u00a0b", "a b"),
+    "address": ("See https://x.org/a_(b)?c=1&d=2, ok", "See https://x.org/a_(b)?c=1&d=2 , ok"),
+    "brackets": ("(a [b] {c})", "( a [ b ] { c } )"),
+    "brackets of treebanks": ("a -LRB- b -RRB- -rrb", "a -LRB- b -RRB- - rrb"),
+    "hyphens and slashes": ("well-known COVID-19 non-white and/or", "well - known COVID - 19 non-white and / or"),
+    "marks and initials": ("What ?! By J. K. Smith", "What ?! By J. K. Smith"),
+    "control characters": ("a\x00b\x07", "a \x00 b \x07"),
+    "Chinese": ("我喜欢。", "我喜欢 。"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_text_becomes_words_and_a_parse_that_can_be_read_again(parser: Parser, name: str) -> None:
+    text, words = ODD[name]
+    parses = parser.parse(text)
+    assert " ".join(token for found in parses for token in found.tokens) == words
+    for found in parses:
+        assert [found.text[w.start - found.words[0].start :][: w.end - w.start] for w in found.words] == found.tokens
+        (again,) = read_conllu([Line(k, line) for k, line in enumerate(found.conllu("1").split("\n"), 1)], name)
+        assert (again.tokens, again.heads, again.tags) == (found.tokens, found.heads, found.tags)
+        assert len(read_tree(found.brackets).tokens) == len(found.tokens)
+        assert json.loads(found.json())["tokens"] == found.tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It rains. We stay.", ["It rains.", "We stay."]),
+        ("Mr. Smith met Dr. J. K. Lee of the U.S. Army. He left.", ["Mr. Smith met Dr. J. K. Lee of the U.S. Army.", "He left."]),
+        ('"Go!" he said. (Why?) Nobody knows.', ['"Go!" he said.', "(Why?)", "Nobody knows."]),
+        ("A title\n\nThe text goes\non. 3.5 is it", ["A title", "The text goes\non.", "3.5 is it"]),
+        ("He waits... and waits. ok?", ["He waits... and waits. ok?"]),
+        ("So I did. I did!", ["So I did.", "I did!"]),
+        ("1. Buy it. 2. Sell it.", ["1. Buy it.", "2. Sell it."]),
+        (" \n \n ", []),
+    ],
+)  # fmt: skip
+def test_text_is_divided_into_sentences(text: str, expected: list[str]) -> None:
+    for split in (sentences, universal_sentences):
+        assert [text[own[0].start : own[-1].end] for own in split(text)] == expected
+
+
+def test_the_text_is_kept_as_it_was_written(parser: Parser) -> None:
+    (found,) = parser.parse('  She said "yes",  (twice).')
+    assert found.text == 'She said "yes",  (twice).'
+    lines = found.conllu("7").splitlines()
+    assert lines[:2] == ["# sent_id = 7", '# text = She said "yes", (twice).']
+    spaces = ["" if line.endswith("SpaceAfter=No") else " " for line in lines[2:]]
+    assert "".join(t + s for t, s in zip(found.tokens, spaces, strict=True)).rstrip() == 'She said "yes", (twice).'
+
+
+def test_no_sentence_can_hurt_another(parser: Parser) -> None:
+    """Long sentences are decoded apart, then in parts, and all the others get the parse that they get alone."""
+    lengths = (1, 3, 15, 16, 39, 41, 130, 0, 2)
+    tokens = [(["the", "house", "sleeps", "."] * 40)[:n] for n in lengths]
+    found = list(parser.parse_tokens(tokens))
+    assert [len(one.tokens) for one in found] == list(lengths)
+    apart = "more than 15 words: phrases and heads were decoded apart, and may contradict each other"
+    assert [one.note for one in found[:5]] == ["", "", "", apart, apart]
+    assert found[6].note == f"more than 40 words: parsed in 4 parts; {apart}"
+    for own, one in zip(tokens, found, strict=True):
+        assert not flaw(one.heads) and (not own or len(read_tree(one.brackets).tokens) == len(own))
+        assert list(parser.parse_tokens([own])) == [one]
+    assert found[6].relations.count("parataxis") == 3 and found[7].brackets == found[7].conllu() == ""
+
+
+def test_batches_are_bounded_in_memory() -> None:
+    lengths = [5, 40, 1, 16, 15, 20, 9, 9]
+    made = list(batches(lengths, LIMITS))
+    assert sorted(row for batch in made for row in batch) == list(range(len(lengths)))
+    for batch in made:
+        longest = max(lengths[row] for row in batch)
+        assert len(batch) * longest <= 60 and (longest <= 15 or min(lengths[row] for row in batch) > 15)
+    assert parts(["a"] * 90, 40) == [["a"] * 40, ["a"] * 40, ["a"] * 10]
+    assert [len(part) for part in parts([*"abcdefghij", ".", *"klmnopq"], 12)] == [11, 7]
+
+
+def test_documents_and_generators_are_read_as_they_are_needed(parser: Parser) -> None:
+    read = []
+
+    def texts() -> Iterator[str]:
+        for k in range(10):
+            read.append(k)
+            yield "The house sleeps. Yes." if k % 2 else ""
+
+    made = parser.parse_each(texts(), batch=2)
+    assert [len(next(made)) for _ in range(2)] == [0, 2] and read == [0, 1]
+    assert [len(found) for found in made] == [0, 2] * 4
+    assert [found.tokens for found in parser.parse_lines(["It is. So", ""])] == [["It", "is", ".", "So"], []]
+
+
+def test_labels_look_at_words(parser: Parser) -> None:
+    labels, weights = parser.attention(["the", "house"])
+    assert labels == ["(none)", "<H>", "S", "NP", "VP::S"] and weights.shape == (5, 4)
+    torch.testing.assert_close(torch.from_numpy(weights.sum(1)), torch.ones(5))
+
+
+def test_a_saved_parser_is_whole_or_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
+    again = load(folder)
+    assert again.config == CONFIG and again.split is universal_sentences and again.card == {"name": "random"}
+    arcs_only = dataclasses.replace(again, decode=phrases_alone)
+    assert load(save(arcs_only, tmp_path / "phrases")).decode is phrases_alone
+    other = shutil.copytree(folder, tmp_path / "other")
+    (other / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-7])
+    with pytest.raises(ValueError, match="cannot be read"):
+        load(other)
+    about = json.loads((folder / ABOUT).read_text())
+    (other / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes())
+    for broken in ({**about, "config": {"part": "system"}}, {**about, "entries": {}}, {**about, "config": []}):
+        (other / ABOUT).write_text(json.dumps(broken))
+        with pytest.raises(ValueError, match="cannot be read"):
+            load(other)
+    with pytest.raises(ValueError, match="no saved parser"):
+        load(tmp_path)
+
+
+def test_the_command_answers_every_line_and_recognises_conllu(parser: Parser, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_bytes(b"\xef\xbb\xbfIt is. So what?\n\nwrong \xff byte\r\n" + b"a " * 90 + b"\n")
+    found = list(answers(parser, text, "auto", 2))
+    assert [(one.line, len(one.parses)) for one in found] == [(1, 2), (2, 0), (3, 1), (4, 1)]
+    assert found[0].parses[0].tokens[0] == "It" and "\ufffd" in found[2].parses[0].tokens
+    assert [len(one.parses) for one in answers(parser, text, "sentences", 256)] == [1, 0, 1, 1]
+    conllu = tmp_path / "pasted"
+    conllu.write_text("".join(p.conllu(str(k)) + "\n" for k, p in enumerate(parser.parse("It is. So what?"))))
+    assert [one.parses[0].tokens for one in answers(parser, conllu, "auto", 256)] == [
+        ["It", "is", "."],
+        ["So", "what", "?"],
+    ]
+    assert recognised(iter([Line(1, "# a"), Line(2, "1 a b")]), text)[1] == "paragraphs"
+    assert [b.text for b in blocks([Line(1, "a"), Line(2, "b"), Line(3, " "), Line(4, "c")])] == ["a\nb", "c"]
+
+
+@pytest.fixture
+def address(parser: Parser) -> Iterator[str]:
+    with server(parser, "127.0.0.1", 0) as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{made.server_address[1]}"
+        made.shutdown()
+        thread.join()
+
+
+def test_programs_get_json(address: str) -> None:
+    asked = urllib.request.Request(
+        f"{address}/parse.json", json.dumps({"text": "It is."}).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(asked) as answer:
+        assert json.load(answer)[0]["tokens"] == ["It", "is", "."]
+    for path, data, status in (("/x", None, 404), ("/parse.json", b"[1]", 400), ("/", b"x" * 300_000, 413)):
+        headers = {"Content-Type": "application/json"}
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(f"{address}{path}", data, headers))
+        assert refused.value.code == status
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
+def test_the_page_works_in_a_browser_by_keyboard_and_for_a_screen_reader(address: str, tmp_path: Path) -> None:
+    with chromium("chromium", tmp_path) as browser:
+        browser.visit(f"{address}/")
+        assert browser.ask("document.activeElement.id") == "text", "one can type at once"
+        browser.call("Input.insertText", text="The house <b>sleeps</b>. Yes.")
+        browser.press("Tab")
+        assert browser.ask("document.activeElement.tagName") == "BUTTON"
+        browser.events.clear()
+        browser.press("Enter")
+        browser.loaded()
+        assert browser.ask("document.querySelectorAll('section').length") == 2
+        assert browser.ask("document.querySelectorAll('svg').length") == 4
+        assert browser.ask("document.querySelector('textarea').value") == "The house <b>sleeps</b>. Yes."
+        nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+        spoken = [(n["role"]["value"], n.get("name", {}).get("value", "")) for n in nodes if not n["ignored"]]
+        assert ("textbox", "English text, one or more sentences") in spoken and ("button", "Parse") in spoken
+        images = [name for role, name in spoken if role == "image"]
+        assert len(images) == 4 and "house depends on" in images[1] and "(ROOT" in images[0]
+        assert browser.ask("document.body.scrollWidth <= innerWidth")
+        requested = {event["request"]["url"] for event in browser.heard("Network.requestWillBeSent")}
+        assert all(url.startswith((address, "data:")) for url in requested), "nothing from elsewhere"
+        assert not browser.heard("Runtime.exceptionThrown", "Log.entryAdded")
+
+
+def test_the_english_parser_of_the_package_is_small_described_and_knows_english() -> None:
+    assert sum(path.stat().st_size for path in ENGLISH.iterdir()) < 12e6
+    english = Parser.load()
+    assert {"name", "corpora", "licence", "command", "seed", "scores", "weak"} <= english.card.keys()
+    (found,) = english.parse("The old man sees a dog in the house.")
+    assert found.heads == [3, 3, 4, 0, 6, 4, 9, 9, 4, 4] or found.heads == [3, 3, 4, 0, 6, 4, 9, 9, 6, 4]
+    assert found.relations[:6] == ["det", "amod", "nsubj", "root", "det", "obj"]
+    assert found.tags[:6] == ["DT", "JJ", "NN", "VBZ", "DT", "NN"] and found.universal[3] == "VERB"
+    assert found.brackets.startswith("(ROOT (S (NP (DT The) (JJ old) (NN man)) (VP (VBZ sees) (NP ")
