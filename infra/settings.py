@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 PREFIX = "PHRASEMODELS_"
 FILE = f"{PREFIX}SETTINGS"  # the variable with the path of the TOML file
-OTHERS = {FILE, f"{PREFIX}DEBUG"}  # variables that are not settings
+OTHERS = {FILE, f"{PREFIX}DEBUG", f"{PREFIX}KERNELS"}  # variables that are not settings
 SCHEMES = {
     "prefect_api_url": ("http", "https"),
     "mlflow_uri": ("http", "https", "sqlite", "postgresql"),
