@@ -39,7 +39,7 @@ fire: $(STAMP)
 
 # The documentation: its chapters run their experiments and ask the kept results. Read build/docs/index.html, without a network.
 docs: .venv/.docs
-	PYTHONPATH=$(CURDIR) NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	PYTHONPATH=$(CURDIR) OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 
 .venv/.docs: $(STAMP)
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]' --constraint constraints.txt

@@ -184,7 +184,9 @@ def commands() -> str:
 
 
 def _option(parameter: Any) -> str:
-    names = [name for name in parameter.opts if name.startswith("-")] or [parameter.human_readable_name]
+    names = [name for name in parameter.opts if name.startswith("-")] or [
+        parameter.metavar or str(parameter.name).upper()
+    ]
     return ", ".join(f"`{name}`" for name in names)
 
 
