@@ -15,9 +15,9 @@ import pytest
 from conftest import PROJECT
 from typer.testing import CliRunner
 
+from phrasemodels.data.formats.lines import lines_with_replacements
 from phrasemodels.flows.cli import predict
 from phrasemodels.flows.cli.main import app
-from phrasemodels.flows.cli.parse import _sentences
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.run.local import train_prepared
 
@@ -225,7 +225,7 @@ def test_every_line_of_a_file_or_of_stdin_gets_an_answer(place, given, answers, 
     done = CliRunner().invoke(predict.app, ["predict", "echo", place], input=given)
     assert done.stdout == "".join(f"{answer}\n" for answer in answers), done.exception
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-    assert list(_sentences(Path(place), lambda line, language: [line])) == [[answer] for answer in answers]
+    assert [line.text for line in lines_with_replacements(Path(place), pytest.fail)] == answers
 
 
 @pytest.mark.parametrize(("place", "name"), [("file", "file"), ("-", "stdin")])

@@ -98,7 +98,7 @@ def load(folder: Path) -> Saved:
         return Saved(
             model.eval(), config, entries, _restored(about["decode"]), about["card"], _restored(about["split"])
         )
-    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, SafetensorError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, RecursionError, SafetensorError) as error:
         raise ValueError(f"{folder}: this parser cannot be read ({error}); {again}") from error
 
 
