@@ -2,7 +2,7 @@
 PYTHON ?= python3
 STAMP := .venv/.installed
 
-.PHONY: install reproduce test slow check audit clean
+.PHONY: install reproduce test slow check audit docs clean
 
 install: $(STAMP)
 
@@ -28,6 +28,14 @@ test: check
 
 slow: $(STAMP)
 	.venv/bin/python -m pytest -m slow
+
+# The documentation: its chapters run their experiments and ask the kept results. Read build/docs/index.html, without a network.
+docs: .venv/.docs
+	PYTHONPATH=$(CURDIR) NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+
+.venv/.docs: $(STAMP)
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]' --constraint constraints.txt
+	touch .venv/.docs
 
 # Known vulnerabilities of what is pinned. Advisories are on the page of a version, which mirrors of packages often lack:
 # asked first for a pip that has some, so that silence is not taken for safety; --strict fails on any pin left out.

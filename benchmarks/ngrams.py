@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig, TransformerEncoderLayer
-from phrasemodels.flows.experiments.paper_002_systems import LAYERS, MODELS, PAPERS, TRANSFORMER, Size
+from phrasemodels.flows.experiments.paper_002_systems import LAYERS, MODELS, PAPERS, TRANSFORMER, Size, changed
 from phrasemodels.layers.ngrams import NgramBiLSTM, NgramSum, Readout, final_states, residual_gate
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.train.worker import keep_freed_memory
@@ -118,13 +118,13 @@ def peak(name: str) -> None:
 def parameters() -> None:
     """Print the numbers of parameters of the paper's rows at its size (Tables 4 and 5)."""
     print(f"parameters, six layers on both sides, {V} words in one vocabulary")
-    rows = (TRANSFORMER, *MODELS, *(dataclasses.replace(MODELS[3], slug=n, layers=at) for n, at in LAYERS.items()))
-    for row in rows:
+    parts = (dataclasses.replace(changed(MODELS[3], layers=at), slug=n) for n, at in LAYERS.items())
+    for row in (TRANSFORMER, *MODELS, *parts):
         with torch.device("meta"):
-            encoder = row.encoder(Size(), PAPERS, 0.1)
+            encoder = row.model.encoder(Size(512, 8, 6, 2048, 0.1), PAPERS, 0.0)
             whole = TranslationConfig(encoder, V, V, shared=True, output_bias=True).build()
             added = count(encoder.build()) - count(PLAIN.build())
-        sizes = ";".join(map(str, row.sizes))
+        sizes = ";".join(map(str, row.model.sizes))
         print(f"  {row.slug:12} {sizes:16} n-grams {added:9,}  model {count(whole):10,}")
 
 

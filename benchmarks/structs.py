@@ -22,6 +22,7 @@ from numba import njit
 
 from phrasemodels.structs import chain, eisner, joint, spans
 from phrasemodels.structs.kernels import decode
+from phrasemodels.structs.margin import margin
 
 Run = Callable[[], object]
 Peers = dict[str, types.ModuleType]
@@ -182,30 +183,31 @@ def spans_section(peers: Peers) -> None:
         compare(f"CKY decode {B}x{n} {L} labels", runs, 1)
         compare(f"CKY decode {B}x{n} {L} labels", runs, 2)
         gold = spans.argmax(torch.randn(B, n, n, L))[1]
-        runs = {"cells": margin_step(labels, gold, dense=False), "dense": margin_step(labels, gold, dense=True)}
+        runs = {"cells": margin_step(labels, gold), "all cells": dense_step(labels, gold)}
         if "benepar" in peers:
             runs["benepar"] = benepar_margin(peers["benepar"], labels, gold)
         compare(f"max-margin step {B}x{n} {L} labels", runs, 1)
 
 
-def margin_step(labels: torch.Tensor, gold: torch.Tensor, dense: bool) -> Run:
-    """Return a max-margin step: cost-augmented decoding, and the gradient to all label scores (`dense`), or to those of the
-    2 (2n-1) cells of two trees.
+def dense_step(labels: torch.Tensor, gold: torch.Tensor) -> Run:
+    """Return a max-margin step with the gradient to all label scores."""
+    leaf = labels.clone().requires_grad_()
+    return lambda: torch.autograd.grad(margin(leaf, gold).sum(), leaf)
+
+
+def margin_step(labels: torch.Tensor, gold: torch.Tensor) -> Run:
+    """Return a max-margin step: cost-augmented decoding, and the gradient to the scores of the 2 (2n-1) cells of two trees.
 
     A cost of 1 for every wrong cell is the constant 2n-1 minus 1 for each gold cell.
     """
     i, j, label = gold.unbind(-1)
     sentence = torch.arange(len(labels))[:, None]
-    leaf = labels.clone().requires_grad_(dense)
+    leaf = labels.clone()
 
     def run():
-        with torch.no_grad():
-            leaf[sentence, i, j, label] -= 1
-            _, best = spans.argmax(leaf)
-            leaf[sentence, i, j, label] += 1
-        if dense:
-            loss = spans.score_cells(leaf, best) - spans.score_cells(leaf, gold)
-            return torch.autograd.grad(loss.sum(), leaf)
+        leaf[sentence, i, j, label] -= 1
+        _, best = spans.argmax(leaf)
+        leaf[sentence, i, j, label] += 1
         at = (sentence, *best.unbind(-1)), (sentence, i, j, label)
         chosen = [leaf[x].requires_grad_() for x in at]
         return torch.autograd.grad((chosen[0] - chosen[1]).sum(), chosen)

@@ -60,7 +60,7 @@ def _served(exported: Path, code: Path, to: Path) -> Path:
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, Schema
 
-    source, answer = (Schema([ColSpec("string", column)]) for column in ("source", "answer"))
+    source, answer = (Schema([ColSpec("string", c) for c in columns]) for columns in (["source"], ["answer", "error"]))
     with warnings.catch_warnings():  # MLflow warns that there is no example input
         warnings.simplefilter("ignore")
         pyfunc.save_model(

@@ -1,9 +1,14 @@
 """MLflow: a run is found again by a tag with its key, so nothing is logged twice."""
 
+import atexit
 import contextlib
 import json
+import os
 import random
 import re
+import shutil
+import sqlite3
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 KEY = "phrasemodels.key"
+SQLITE = "sqlite:///"
 LONGEST = 250  # characters of a metric's name in MLflow
 ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that last opened the MLflow run
 
@@ -70,7 +76,7 @@ class Tracker:
 
     def runs(self) -> list[Any]:
         """Return every run of every experiment; an empty list if there is no database yet."""
-        if (path := self.uri.removeprefix("sqlite:///")) != self.uri and not Path(path).exists():
+        if (path := self.uri.removeprefix(SQLITE)) != self.uri and not Path(path).exists():
             return []
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
@@ -82,7 +88,10 @@ class Tracker:
                 return runs
 
     def keys(self) -> dict[str, str]:
-        """Return the ids of all runs by their keys."""
+        """Return the ids of all runs by their keys; of a database in the store without MLflow, which takes long to import."""
+        if self.uri.startswith(SQLITE):
+            with contextlib.suppress(sqlite3.OperationalError):
+                return _keys(Path(self.uri.removeprefix(SQLITE)))
         return {run.data.tags[KEY]: str(run.info.run_id) for run in self.runs() if KEY in run.data.tags}
 
     def parameters(self, run_id: str, values: Mapping[str, Any]) -> None:
@@ -125,6 +134,19 @@ class Tracker:
             self.client().set_terminated(run_id, status)
 
 
+def _keys(database: Path) -> dict[str, str]:
+    """Return the ids of the runs in a database by their keys; of an empty one if there is none yet."""
+    if not database.exists():
+        return {}
+    question = (
+        "select tags.value, tags.run_uuid from tags join runs using (run_uuid) join experiments using (experiment_id) "
+        "where tags.key = ? and runs.lifecycle_stage = 'active' and experiments.lifecycle_stage = 'active' "
+        "order by runs.start_time desc, runs.run_uuid"
+    )
+    with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        return dict(connection.execute(question, (KEY,)).fetchall())
+
+
 @dataclass(frozen=True)
 class StepMetrics:
     """Log rows of a training's history to its run, each step once.
@@ -155,6 +177,29 @@ class StepMetrics:
         ]
         for first in range(0, len(metrics), 1000):
             client.log_batch(self.run_id, metrics=metrics[first : first + 1000])
+
+
+def readable(uri: str) -> str:
+    """Return the URI of a database that MLflow can open: a copy of it if its folder may only be read.
+
+    The copy is removed when this process ends. MLflow, like SQLite, writes beside a database that it reads.
+    """
+    database = Path(uri.removeprefix("sqlite:///"))
+    if not uri.startswith("sqlite:///") or not database.is_file() or os.access(database.parent, os.W_OK):
+        return uri
+    folder = Path(tempfile.mkdtemp(prefix="pm-mlflow-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as copy:
+        try:
+            _backup(f"{database.as_uri()}?mode=ro", copy)
+        except sqlite3.OperationalError:  # the files beside it, which a writer makes, are not there
+            _backup(f"{database.as_uri()}?immutable=1", copy)
+    return f"sqlite:///{folder / 'mlflow.db'}"
+
+
+def _backup(uri: str, to: sqlite3.Connection) -> None:
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as database:
+        database.backup(to)
 
 
 def quoted(text: str) -> str:

@@ -10,11 +10,14 @@ import json
 import lzma
 import tarfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import safetensors.torch
 import torch
 
 from phrasemodels.data.corpora.readers import READERS as CORPORA
@@ -35,8 +38,9 @@ from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results.models import CARD, load
 from phrasemodels.flows.results.records import records
 from phrasemodels.infra.settings import Settings
+from phrasemodels.layers.ids import SPECIAL
 from phrasemodels.tasks.problems.entailment.data import VectorFile
-from phrasemodels.tasks.train.checkpoints import Progress, resume, save
+from phrasemodels.tasks.train.checkpoints import Progress, resume, save, tensors
 
 Read = Callable[[Path], Any]  # read the file GIVEN in a folder
 
@@ -238,42 +242,71 @@ def vectors(folder: Path) -> None:
     dict(VectorFile(GIVEN, 2).read({"the", "a"}, [folder]))
 
 
-TAGGER = "000/table2/sample/transformer"
+TRANSLATOR = "000/table1/sample/transformer"
 CARD_OF_EXPORT = b'{"corpus": "sample"}'
+WORDS = [*SPECIAL, "the", "red", "house", "sleeps", "."]
 
 
+@cache
+def small() -> tuple[Any, bytes]:
+    """The configuration of a small translator, and its weights."""
+    known: Any = experiment(TRANSLATOR).model
+    encoder = replace(known.encoder, d=8, d_ff=16, layers=1)
+    config = replace(known, encoder=encoder, decoder_layers=1, decoder_d_ff=16)
+    torch.manual_seed(0)
+    model = replace(config, source_vocabulary=len(WORDS), target_vocabulary=len(WORDS)).build()
+    return config, safetensors.torch.save(tensors(model))
+
+
+def manifest_of(files: Mapping[str, bytes]) -> dict[str, Any]:
+    described = {n: {"bytes": len(c), "sha256": hashlib.sha256(c).hexdigest()} for n, c in files.items()}
+    return json.loads(manifest()) | {"label": f"train {TRANSLATOR} seed 0", "files": described}
+
+
+@cache
 def trained() -> bytes:
-    """The manifest of a model that was exported, and of its vocabulary."""
-    settings = {"model": jsonable(experiment(TAGGER).model)}
-    made = json.loads(manifest()) | {"label": f"train {TAGGER} seed 0", "files": {}}
+    """The manifest of a model that was exported."""
+    config, weights = small()
+    made = manifest_of({"model.safetensors": weights})
     made["meta"] |= {"parameters": 1, "dev_loss": 0.5, "steps": 1, "train_seconds": 1.0}
-    made["meta"] |= {"source": 9, "target": 9}  # sizes of the vocabulary, whose manifest it is too
-    return json.dumps(made | {"parts": made["parts"] | {"settings": settings}}).encode()
+    return json.dumps(made | {"parts": made["parts"] | {"settings": {"model": jsonable(config)}}}).encode()
 
 
-def exported(folder: Path) -> None:
-    _export(folder, (folder / GIVEN).read_bytes(), CARD_OF_EXPORT)
+@cache
+def vocabulary() -> bytes:
+    """The manifest of the vocabulary of a model that was exported."""
+    made = manifest_of(dict.fromkeys(("source.txt", "target.txt"), words_of_export()))
+    made["meta"] |= {"source": len(WORDS), "target": len(WORDS)}
+    return json.dumps(made).encode()
 
 
-def card_of_export(folder: Path) -> None:
-    """Read the card of an exported model."""
-    _export(folder, trained(), (folder / GIVEN).read_bytes())
+def words_of_export() -> bytes:
+    return "".join(f"{word}\n" for word in WORDS).encode()
 
 
-def _export(folder: Path, model: bytes, card: bytes) -> None:
-    for name, content in (("model", model), ("vocabulary", trained())):
-        (folder / name).mkdir(exist_ok=True)
-        (folder / name / MANIFEST).write_bytes(content)
-    (folder / CARD).write_bytes(card)
-    load(folder)
+def exporting(part: str) -> Read:
+    """Return the loading of an exported model, in which this part is the given one, and its answer to a text.
 
+    The digests in the manifests are right, so the content is read.
+    """
 
-def weights_of_export(folder: Path) -> None:
-    """Read weights that agree with the manifest of an exported model."""
-    (folder / "model").mkdir()
-    path = (folder / GIVEN).rename(folder / "model" / "model.safetensors")
-    (folder / GIVEN).write_text(json.dumps(json.loads(trained()) | {"files": {path.name: describe(path)}}))
-    exported(folder)
+    def read(folder: Path) -> None:
+        given = (folder / GIVEN).read_bytes()
+        parts = {"model": trained(), "vocabulary": vocabulary(), "card": CARD_OF_EXPORT, "words": words_of_export()}
+        parts |= {"weights": small()[1]} | {part: given}
+        for name, files in (("model", {"model.safetensors": parts["weights"]}),
+                            ("vocabulary", dict.fromkeys(("source.txt", "target.txt"), parts["words"]))):  # fmt: skip
+            (folder / name).mkdir()
+            for file, content in files.items():
+                (folder / name / file).write_bytes(content)
+            known = parts[name]
+            if part in ("weights", "words"):
+                known = json.dumps(json.loads(known) | {"files": manifest_of(files)["files"]}).encode()
+            (folder / name / MANIFEST).write_bytes(known)
+        (folder / CARD).write_bytes(parts["card"])
+        load(folder).predict(["the red house"])
+
+    return read
 
 
 def network() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
@@ -337,9 +370,11 @@ OUTSIDE = {
     "manifest of a corpus": Reader([CORPUS], lambda folder: read_manifest(folder / GIVEN)),
     "manifest of a parser": Reader([PARSER], lambda folder: read_parser(folder / GIVEN)),
     "word vectors": Reader([b"the 1 -2.5\na 3 4e-1\n"], vectors),
-    "exported model": Reader([trained()], exported),
-    "card of an exported model": Reader([CARD_OF_EXPORT], card_of_export),
-    "weights of an exported model": Reader([checkpoint("model.safetensors")], weights_of_export),
+    "exported model": Reader([trained()], exporting("model")),
+    "vocabulary of an exported model": Reader([vocabulary()], exporting("vocabulary")),
+    "words of an exported model": Reader([words_of_export()], exporting("words")),
+    "card of an exported model": Reader([CARD_OF_EXPORT], exporting("card")),
+    "weights of an exported model": Reader([small()[1]], exporting("weights")),
     "settings": Reader([b'store = "s3://bucket/x"\ncache_gib = 2.5\ncpus = 3\noffline = true\n'], settings),
     "manifest in the store": Reader([manifest()], stored),
     "manifest in object storage": Reader([manifest()], shared),

@@ -128,7 +128,7 @@ WATCHED = {
     "phrasemodels.data.store.store": store,
     "phrasemodels.tasks.train.checkpoints": checkpoints,
     "phrasemodels.infra.tracking": tracking,
-    "phrasemodels.flows.report.table": report,
+    "phrasemodels.flows.report.page": report,
 }
 
 

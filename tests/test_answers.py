@@ -1,15 +1,18 @@
 """From a small real run to answers: tests against the baseline, verdicts, pages, lineage, trained models."""
 
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from browser import chromium
@@ -20,21 +23,26 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of
 from phrasemodels.data.store.step import digest_of
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.experiments.experiment import file_name
+from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.report.attention import attention_figures, write_attention
 from phrasemodels.flows.report.overview import write_overview
-from phrasemodels.flows.report.table import write_report
+from phrasemodels.flows.report.page import write_report
+from phrasemodels.flows.report.table import table_text
+from phrasemodels.flows.results.folder import KEPT
 from phrasemodels.flows.results.keep import keep
+from phrasemodels.flows.results.kept_tests import FILE, key_of
 from phrasemodels.flows.results.lineage import Lineage, difference
-from phrasemodels.flows.results.models import champion, find, load, restored
+from phrasemodels.flows.results.models import champion, find, load
 from phrasemodels.flows.results.query import query
-from phrasemodels.flows.results.results import all_results, kept_results, stored_results
+from phrasemodels.flows.results.results import all_results, kept_results, stored_results, tested
+from phrasemodels.flows.results.saved_configuration import restored
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.attention_probe import attention_probe
+from phrasemodels.tasks.metrics.compare import differences
 
 SMALL = ("train.steps=20", "train.evaluate_every=10", "train.batch_tokens=600",
          "recipe.corpus.train=200", "recipe.corpus.dev=20", "recipe.corpus.test=40")  # fmt: skip
@@ -106,6 +114,17 @@ def test_kept_results_equal_stored_ones_and_the_larger_profile_answers(session, 
     assert {row["source"] for row in rows if row["table"] == "Table 1"} == {"results/000-table1-laptop"}
 
 
+def test_tests_beside_kept_results_are_those_of_the_data_and_code(tmp_path):
+    """`phrasemodels verdicts --keep-tests` writes them again."""
+    folders = [path.parent for path in KEPT.glob("*/result.json")]
+    for folder in folders:
+        kept = json.loads((folder / FILE).read_text())
+        assert kept["key"] == key_of(folder, tested(folder / "result.json")[0]), folder.name
+    smallest = min(folders, key=lambda folder: sum(file.stat().st_size for file in folder.glob("*.arrow")) or math.inf)
+    kept = json.loads((smallest / FILE).read_text())
+    assert differences(tested(smallest / "result.json")[1]()) == kept["against"] != [None] * len(kept["against"])
+
+
 def test_a_changed_row_answers_only_if_no_other_row_does(session):
     mine = next(stored_results(session.store, {}))
     assert mine.experiment.changed == tuple(sorted(SMALL))
@@ -132,7 +151,7 @@ def test_no_page_or_mlflow_run_has_text_that_is_not_redistributable(session):
     try:
         for path, text in before.items():
             path.write_text(text.replace('"redistributable": true', '"redistributable": false'))
-        page = write_report(session.finished()).read_text()
+        page = table_text(session.finished())
         session.record.finish(session.plan.pipelines[-1], session.store.find(session.plan.pipelines[-1].scored))
     finally:
         for path, text in before.items():
@@ -295,6 +314,11 @@ def test_a_model_answers_text_as_it_answered_the_test_set(session, tmp_path):
     answers = model.predict([" ".join(row["source"]) for row in rows])
     assert answers == [" ".join(row["hypothesis"]) for row in rows]
     assert model.predict([]) == []
+    first = " ".join(rows[0]["source"])
+    assert [(a, bool(e)) for a, e in model.answers([first, "box " * 5000, first])] == [
+        (answers[0], False), ("", True), (answers[0], False)]  # fmt: skip
+    with pytest.raises(ValueError, match="at most 200 words of 10 characters are answered; divide the text"):
+        model.attend("box " * 300)
 
     exported = model.export(tmp_path / "model")
     command = [sys.executable, "-m", "phrasemodels.flows.cli", "predict", str(exported), "-"]
@@ -399,10 +423,27 @@ def test_the_champion_is_served(session, tmp_path):
                 server_wait(server)
         body = {"dataframe_split": {"columns": ["source"], "data": [["the woman took the box ."]]}}
         answer = httpx.post(f"http://127.0.0.1:{port}/invocations", json=body, timeout=60, trust_env=False)
-        assert answer.json() == {"predictions": [{"answer": model.predict(["the woman took the box ."])[0]}]}
+        assert answer.json() == {
+            "predictions": [{"answer": model.predict(["the woman took the box ."])[0], "error": ""}]
+        }
+        sizes = [1, 5000, 3, 200_000] * 25
+        with ThreadPoolExecutor(100) as clients:
+            found = list(clients.map(lambda words: ask(port, "box " * words), sizes))
+        assert [bool(row["error"]) for row in found] == [words > 200 for words in sizes]
+        started = psutil.Process(server.pid)
+        assert sum(p.memory_info().rss for p in (started, *started.children(recursive=True))) < 4 << 30
     finally:
         server.terminate()
         server.wait(30)
+
+
+def ask(port: int, text: str) -> dict[str, str]:
+    """Return what a served model says of a text."""
+    import httpx
+
+    body = {"dataframe_split": {"columns": ["source"], "data": [[text]]}}
+    answer = httpx.post(f"http://127.0.0.1:{port}/invocations", json=body, timeout=600, trust_env=False)
+    return answer.json()["predictions"][0]
 
 
 def server_wait(server: subprocess.Popen) -> None:

@@ -1,6 +1,5 @@
 """The command line: help, results, and one line for each mistake of a user."""
 
-import io
 import json
 import os
 import re
@@ -9,16 +8,16 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 from conftest import PROJECT
 from typer.testing import CliRunner
 
-from phrasemodels.data.formats.lines import lines_with_replacements
 from phrasemodels.flows.cli import predict
 from phrasemodels.flows.cli.main import app
+from phrasemodels.flows.cli.terminal import CONTROL
 from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.experiments.experiment import file_name
 from phrasemodels.flows.run.local import train_prepared
 
 MISTAKES = (
@@ -33,6 +32,9 @@ MISTAKES = (
     (("train", "000/table1/sample/phrase-k2", "--local", "--data", "nowhere"), "make the folder again"),
     (("sql", "select 1", "--to", "answer.csv"), "ends with .parquet"),
     (("attend", "x", " "), "an empty text"),
+    (("sql", "select '\x1b]0;evil\x07' from nowhere"), "select '\N{REPLACEMENT CHARACTER}]0;evil"),
+    (("attend", "x", "a", "--to", "a.svg"), "ends with .html"),
+    (("labels", "x", "a", "--to", "a.svg"), "ends with .html"),
     (("draw", "x", "--text", "a", "--to", "figure.png"), "ends with .svg"),
     (("train", "000/table1/sample/phrase-k2", "--data", "nowhere"), "--data needs --local"),
     (("train", "000/table1/sample/phrase-k2", "--local", "--out", "here"), "--out needs --local --data"),
@@ -179,7 +181,7 @@ def test_training_on_prepared_data_needs_only_torch_pyarrow_and_sacrebleu(cli, t
     result = json.loads(done.stdout)
     assert (result["seed"], result["steps"]) == (3, 12)
     assert result["scores"]["bleu"]["sentences"] == 20
-    assert (tmp_path / "results" / "000-table1-sample-phrase-k2-s3.json").exists()
+    assert (tmp_path / "results" / f"{file_name(experiment(name, SMALL[1::2]).name)}-s3.json").exists()
 
     prepared, out = tmp_path / "prepared", tmp_path / "results"
     with pytest.raises(ValueError, match=r"was not prepared for this: .*`phrasemodels prepare \S+phrase-k3 --to "):
@@ -204,8 +206,8 @@ def test_a_training_that_diverged_has_no_scores(cli):
 class Echo:
     """A model that answers with its input."""
 
-    def predict(self, lines):
-        return lines
+    def answers(self, lines):
+        return [(line, "") for line in lines]
 
 
 @pytest.mark.parametrize("place", ["file", "-"])
@@ -216,6 +218,7 @@ class Echo:
         (b"\xef\xbb\xbfa\r\n\n\xc3\xa4\n", ["a", "", "ä"]),
         (b"\n", [""]),
         (b"", []),
+        (b"a\x1b]0;evil\x07b\n", ["a\x1b]0;evil\x07b"]),
     ],
 )
 def test_every_line_of_a_file_or_of_stdin_gets_an_answer(place, given, answers, monkeypatch, tmp_path):
@@ -223,9 +226,7 @@ def test_every_line_of_a_file_or_of_stdin_gets_an_answer(place, given, answers, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(predict, "find_model", lambda name: Echo())
     done = CliRunner().invoke(predict.app, ["predict", "echo", place], input=given)
-    assert done.stdout == "".join(f"{answer}\n" for answer in answers), done.exception
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-    assert [line.text for line in lines_with_replacements(Path(place), pytest.fail)] == answers
+    assert done.stdout == "".join(CONTROL.sub("\ufffd", answer) + "\n" for answer in answers)
 
 
 @pytest.mark.parametrize(("place", "name"), [("file", "file"), ("-", "stdin")])
@@ -241,7 +242,8 @@ def test_reproduce_finds_what_a_local_training_made(cli):
     assert done.returncode == 0
     assert re.match(r"step \d+: loss .*, dev .*, \d+ tokens/s\n", done.stderr)
     rows = json.loads(cli("plan", "--seeds", "1", "--row", "transformer", *SMALL, "--json").stdout)
-    assert [row["label"] for row in rows if not row["hit"]] == ["leaks sample", "Paper 000, Table 1, profile sample"]
+    title = f"Paper 000, Table 1, profile sample, {', '.join(sorted(SMALL[1::2]))}"
+    assert [row["label"] for row in rows if not row["hit"]] == ["leaks sample", title]
 
 
 def test_a_full_disk_is_reported_in_one_line_and_the_same_command_continues(tmp_path):

@@ -146,6 +146,8 @@ HARMFUL: list[tuple[Callable[[Path], Path], str]] = [
     (lambda p: tar(p, ("d", b"", tarfile.SYMTYPE), ("d/x", b"x", FILE)), "link or a device"),
     (lambda p: tar(p, ("x", b"", tarfile.FIFOTYPE)), "link or a device"),
     (lambda p: tar(p, ("x", b"", tarfile.BLKTYPE)), "link or a device"),
+    (lambda p: tar(p, ("x", b"", tarfile.GNUTYPE_SPARSE)), "link or a device"),
+    (lambda p: with_header(p, tarfile.XHDTYPE, b"22 GNU.sparse.map=0,1\n"), "link or a device"),
     (lambda p: zipped(p, "\u00e9", "e\u0301"), "differ only in case"),
     (lambda p: zipped(p, *map(str, range(101))), "more than 100 entries"),
     (encrypted, "is encrypted"),

@@ -4,29 +4,36 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+import torch
 
 from phrasemodels.data.formats.schemas import SENTENCES, build
-from phrasemodels.data.samples.records import Entailment
+from phrasemodels.data.samples.records import Entailment, Polarity
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, Job, Step
 from phrasemodels.data.store.store import Store
+from phrasemodels.encoders.multihead import MultiHeadConfig
+from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.flows.experiments.catalogue import COUNTED, Request
-from phrasemodels.flows.experiments.experiment import published_results
-from phrasemodels.flows.report.counts import write_counts
+from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.results.derived import DERIVED, derive
 from phrasemodels.flows.results.finished import FinishedTable
+from phrasemodels.flows.results.glance import VERDICTS, reasons, summary
 from phrasemodels.flows.results.impossible import KINDS, LAYER_SUMS, impossible
 from phrasemodels.flows.results.repeated import REPEATS, original, same_numbers
 from phrasemodels.flows.results.results import Result, stored_results
-from phrasemodels.flows.results.verdicts import VERDICTS, reasons, summary, verdicts
+from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.tasks.metrics.printed import prints_as
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.levels import Levels
+from phrasemodels.tasks.prepare.levels import Levels, none
 from phrasemodels.tasks.prepare.sharded import write_shards
 from phrasemodels.tasks.problems.counting.corpora import CorpusSizeRecipe
 from phrasemodels.tasks.problems.counting.divisions import Division, count_phrases
+from phrasemodels.tasks.problems.counting.memory import ActivationsRecipe, saved_bytes
 from phrasemodels.tasks.problems.entailment.data import SentenceText
+from phrasemodels.tasks.problems.entailment.recipe import TransferTask
+from phrasemodels.tasks.problems.entailment.transfer import NESTED
 from phrasemodels.tasks.train.config import TrainConfig
 
 GIRL = (
@@ -56,6 +63,24 @@ def test_phrases_and_words_are_those_of_figure_1(tmp_path) -> None:
         assert values[f"words {level}"] == 17 / (phrases + 1)
 
 
+def test_activations_that_are_saved_are_counted_once_and_as_float32(store: Store) -> None:
+    class Squares(torch.nn.Module):
+        def forward(self, words: torch.Tensor, lengths: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
+            x = words.requires_grad_()
+            return (x * x).exp()  # saves x, twice, and the result of exp
+
+    assert saved_bytes(Squares(), torch.tensor([3, 2]), torch.zeros(2, 1, 3), 5) == 2 * (2 * 3 * 5) * 4
+    task = TransferTask("P", NESTED, SampleCorpus(60, 2, 2, records=Polarity()), ("train",), SentenceText(("text",)))
+    found = {}
+    for name, levels in (("phrases", Levels()), ("whole", Levels(trees=none))):
+        recipe = ActivationsRecipe(task.corpus, task, levels, {"multi-head": MultiHeadConfig(8, 2)})
+        stage = recipe.stages(PsanConfig(8), TrainConfig(), 0)["scores"]
+        made = store.run(Step(stage.make, name, stage.settings, recipe.data()))
+        found[name] = {metric: score["value"] for metric, score in made.meta["scores"].items()}
+    assert found["phrases"]["memory"] < found["whole"]["memory"] and found["whole"]["reduction"] < 0
+    assert found["phrases"]["reduction"] == found["phrases"]["reduction multi-head"] > found["whole"]["reduction"]
+
+
 def test_the_size_of_a_corpus(store: Store) -> None:
     corpus = SampleCorpus(30, 6, 12, records=Entailment())
     recipe = CorpusSizeRecipe(corpus, {"train": "train", "test": "test"})
@@ -77,11 +102,11 @@ def test_models_that_are_only_built_have_the_printed_parameters(store: Store) ->
         assert not any(p.trains for p in plan.pipelines) and plan.table.experiments[0].leak is None
         made = store.run(plan.comparison)
         values |= {(row["system"], row["metric"]): row for row in made.meta["rows"]}
-        page = write_counts(FinishedTable(plan.table, plan.pipelines, store, made)).read_text()
+        page = write_report(FinishedTable(plan.table, plan.pipelines, store, made)).read_text()
         assert page.count("<tr><th scope=") == len(made.meta["rows"]) and "reproduced" in page
     assert values["PSAN", "parameters"]["values"]["parameters"] == [1.984203]
     assert values["PSAN", "parameters"]["verdict"] == values["PSAN", "width"]["verdict"] == "reproduced"
-    assert values["PhraseTransformer", "parameters"]["reason"] == "48.3397, which prints as 48.3"
+    assert values["PhraseTransformer", "parameters"]["reason"] == "48.3417, which prints as 48.3"
     found = {(r["table"], r["system"], r["metric"]): r for r in lines_of(list(stored_results(store, {}))) if r["exact"]}
     assert found["Table 5", "PhraseTransformer", "parameters"]["verdict"] == "reproduced"
     assert found["text 4.3.1", "PhraseTransformer", "parameter_increase"]["ours"] == pytest.approx(2.5414, abs=1e-4)
@@ -124,6 +149,7 @@ def test_numbers_that_cannot_be_are_found_by_their_arithmetic() -> None:
     lines = lines_of()
     kinds = Counter(row["kind"] for row in lines if row["verdict"] == "impossible")
     assert kinds == {
+        "phrases × words are not the words of a sentence": 18,
         "no share of its test set": 9,
         "not the mean of its rows": 1,
         "parameters of other layers": 1,

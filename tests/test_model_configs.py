@@ -37,19 +37,20 @@ from phrasemodels.models.translation import TranslationConfig
 
 TRANSFORMER = TransformerEncoderConfig()
 STACK = {"d": (0, -1), "heads": (0, 7), "layers": (0, 1.5), "d_ff": (-1,), "dropout": (-0.1, 1.0, 9)}
+INNER = {"inner_dropout": (1,)}
 # a configuration, and wrong values of each of its fields; None: an encoder or input, which checks itself
 WRONG = [
-    (TRANSFORMER, STACK),
+    (TRANSFORMER, STACK | INNER),
     (HypernodeEncoderConfig(), STACK | {"longest": (1,)}),
     (
         NgramEncoderConfig(),
-        STACK | {"gram_sizes": ((), (2, 2), (0,) * 7 + (-1,)), "phrase_layers": ((), (0,), (1, 7))},
+        STACK | {"gram_sizes": ((), (2, 2), (0,) * 7 + (-1,)), "phrase_layers": ((), (0,), (1, 7))} | INNER,
     ),
     (PsanTokenEncoderConfig(), STACK | {"sizes": ((), (3, -1))}),
     (PooledEncoderConfig(TRANSFORMER), {"states": None, "longest": (0,), "dropout": (1,)}),
     (AdaSentConfig(), {"d": (0,), "hidden": (0,), "dropout": (1,)}),
     (BiLSTMMaxConfig(), {"d": (0,), "hidden": (0,)}),
-    (DisanConfig(), {"d": (0,), "dropout": (1,)}),
+    (DisanConfig(), {"d": (0,), "dropout": (1,), "units": (-1,)}),
     (HConvNetConfig(), {"d": (0,), "channels": (0,), "layers": (0,)}),
     (MultiHeadConfig(), {"d": (0,), "heads": (0, 7), "dropout": (1,)}),
     (TbcnnConfig(), {"d": (0,), "relations": (0,), "dropout": (1,)}),
@@ -63,14 +64,17 @@ WRONG = [
         {"d": (0, 15), "heads": (0,), "layers": (0,), "d_kv": (0, 7), "d_ff": (0,), "dropout": (1,), "top": None},
     ),
     (WordsConfig(), {"size": (-1,), "dropout": (1,), "std": (0, -1)}),
-    (TagsConfig(), {"size": (-1,), "dropout": (1,)}),
+    (TagsConfig(), {"size": (-1,), "dropout": (1,), "vector_dropout": (1,)}),
     (CharactersConfig(), {"size": (-1,), "d": (0,), "filters": (0,), "width": (0, 4)}),
     (PretrainedConfig(), {"name": ("",), "folder": None}),
     (
         LabelAttentionConfig(),
         {"labels": (-1,), "d_kv": (0, 7), "d_out": (1,), "d_ff": (-1,), "dropout": (1,), "residual_dropout": (1,)},
     ),
-    (DecomposableConfig(), {"parents": None, "vocabulary": (-1,), "labels": (0,), "dropout": (1,), "initial": (0,)}),
+    (
+        DecomposableConfig(),
+        {"parents": None, "vocabulary": (-1,), "labels": (0,), "dropout": (1,), "initial": (0,), "vectors": None},
+    ),
     (
         HopsConfig(),
         {"hops": (0,), "d": (0,), "slots": (0,), "vocabulary": (-1,), "linear_updates": (-1,), "deviation": (0,)},
@@ -84,6 +88,7 @@ WRONG = [
             "hidden": (1,),
             "arc_hidden": (0,),
             "arc_dropout": (1,),
+            "start": None,
             "dependency_weight": (-1,),
             "tag_weight": (-1,),
             "labels": (-1,),
@@ -108,7 +113,10 @@ WRONG = [
         SentencePairConfig(PsanConfig()),
         {"encoder": None, "words": (-1,), "vectors": None, "classes": (0,), "hidden": (0,), "dropout": (1,)},
     ),
-    (TaggerConfig(TRANSFORMER, 0, 0), {"encoder": None, "vocabulary": (-1,), "tags": (-1,), "hidden": (0,)}),
+    (
+        TaggerConfig(TRANSFORMER, 0, 0),
+        {"encoder": None, "vocabulary": (-1,), "tags": (-1,), "hidden": (0,), "vectors": None},
+    ),
     (
         TranslationConfig(TRANSFORMER, 0, 0),
         {
@@ -117,6 +125,7 @@ WRONG = [
             "target_vocabulary": (-1,),
             "decoder_layers": (0,),
             "decoder_d_ff": (-1,),
+            **INNER,
         },
     ),
 ]

@@ -9,6 +9,7 @@ import torch
 
 from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoder, TransformerEncoderConfig
+from phrasemodels.layers.attention_probe import attention_probe
 from phrasemodels.layers.blocks import AddNorm, PreNorm
 from phrasemodels.layers.ngrams import (
     NgramBiLSTM,
@@ -156,9 +157,38 @@ def test_numbers_of_parameters_by_layers_are_those_of_table_4(layers, millions):
     assert round(44.3 + added / 1e6, 1) == millions
 
 
+def test_weights_and_inner_layers_drop_out_in_training_alone():
+    torch.manual_seed(0)
+    config = dataclasses.replace(SMALL, gram_sizes=(0, 2) * 3, dropout=0.0, inner_dropout=0.25)
+    encoder, x = config.build().double(), torch.randn(1, 7, D, dtype=torch.float64)
+    without = dataclasses.replace(config, inner_dropout=0.0).build().double()
+    without.load_state_dict(encoder.state_dict())
+    with attention_probe(encoder.eval()) as expected:
+        torch.testing.assert_close(encoder(x, torch.tensor([7])), without(x, torch.tensor([7])))
+    layer = encoder.layers[0].train()
+    with attention_probe(layer) as found:
+        for _ in range(40):
+            layer(x, torch.ones(1, 1, 1, 7, dtype=torch.bool))
+            weights, whole = found["attention"], expected["layers.0.attention"]
+            kept = weights > 0
+            torch.testing.assert_close(weights[kept], whole[kept] / 0.75)
+    assert 0.6 < kept.double().mean() < 0.9
+    widen, inner = layer.feed_forward[0], layer.feed_forward[1]
+    share = (inner(widen(x)) == 0).double().mean() - (torch.relu(widen(x)) == 0).double().mean()
+    assert 0 < share < 0.3, "a quarter of what the ReLU lets through"
+
+
 MODELS = [
     TranslationConfig(SMALL, 23, 23, 2, 16),
-    TranslationConfig(dataclasses.replace(SMALL, residual=PreNorm), 23, 23, 2, 16, residual=PreNorm),
+    TranslationConfig(
+        dataclasses.replace(SMALL, residual=PreNorm),
+        23,
+        23,
+        2,
+        16,
+        residual=PreNorm,
+        start=torch.nn.init.xavier_uniform_,
+    ),
     TranslationConfig(dataclasses.replace(SMALL, gate=residual_gate), 23, 23, 2, 16, shared=True, output_bias=True),
 ]
 

@@ -3,21 +3,37 @@
 import dataclasses
 import json
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Executor, Job
+from phrasemodels.data.store.step import Executor, Job, Step
 from phrasemodels.data.store.store import Store
+from phrasemodels.encoders.parents import NoParentsConfig
 from phrasemodels.flows.experiments.catalogue import PROFILES, TABLES, Request, experiment
 from phrasemodels.flows.experiments.paper_003_answering import average, listed_average
 from phrasemodels.flows.report.sections import averages
 from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.models.decomposable import DecomposableConfig
 from phrasemodels.tasks.metrics.length_to_failure import length_to_failure
+from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import characters, letters
+from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.answering.data import words
 from phrasemodels.tasks.problems.answering.predict import ANSWERS, AnswerScoring, score_answers
+from phrasemodels.tasks.problems.decomposition.data import (
+    PairNumbers,
+    PairVocabulary,
+    as_written,
+    pair_vocabulary,
+    pairs,
+)
+from phrasemodels.tasks.problems.decomposition.objective import DecompositionObjective
+from phrasemodels.tasks.problems.entailment.data import VectorFile
+from phrasemodels.tasks.train.batches import token_batches
 from phrasemodels.tasks.train.optimisers import halved_after_rise, halved_on_plateau
 
 TINY = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=12", "recipe.corpus.train=60",
@@ -39,7 +55,7 @@ def test_every_cell_names_one_published_number_and_every_row_has_its_own_name(pr
     assert all(len({e.row for e in table}) == len(table) for table in made.values())
     if profile == "paper":
         assert {name: len(table) for name, table in made.items()} == {
-            "nmt": 6, "babi": 30, "babi-readings": 50, "snli": 4, "trees": 3,
+            "nmt": 6, "babi": 30, "babi-readings": 50, "snli": 4, "snli-start": 4, "trees": 3,
         }  # fmt: skip
 
 
@@ -150,3 +166,57 @@ def test_words_of_stories_and_characters_of_sentences():
     assert words("Where is Mary's red-blue cup?") == ["where", "is", "mary's", "red-blue", "cup"]
     assert characters("私 は 学生 。", "ja") == list("私は学生。") and characters("I am .", "en") == ["I", "am", "."]
     assert letters("a cat", "en") == list("acat") and letters("eine katze", "de") == ["eine", "katze"]
+
+
+def test_words_have_vectors_of_norm_one_and_words_without_one_share_a_hundred(tmp_path):
+    pair = {"premise": ["A dog sleeps", "dogs"], "hypothesis": ["a Dog", "A zyx"], "label": ["neutral", "neutral"]}
+    rows = {**pair, "id": [0, 1], "group": ["", ""], "premise_tree": ["", ""], "hypothesis_tree": ["", ""]}
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    terms = {"licences": [], "redistributable": True, "stand_in": True}
+    made = Artifact(folder, {"key": "rows", "meta": {**write_shards(folder, pa.table(rows)), **terms}})
+    supplied = tmp_path / "supplied" / "glove"
+    supplied.mkdir(parents=True)
+    lines = [
+        "A 3 4",
+        "dog 0 2",
+        ". . 1 2 3",
+        "dogs 1 0",
+        "unseen 1 1",
+    ]  # the third is of two words, as some of 840B are
+    (supplied / "vectors.txt").write_text("".join(f"{line}\n" for line in lines))
+    sources = Sources((tmp_path / "supplied",))
+    chosen = VectorFile("glove/vectors.txt", 2)
+    store = Store(tmp_path / "store").open()
+    words = Step(
+        pair_vocabulary, "w", PairVocabulary(1, as_written, chosen), {"train": made, "dev": made, "test": made}
+    )
+    known = store.run(words, Executor(sources=sources))
+    entries = read_words(known, "words")
+    assert sorted(entries[4:7]) == ["A", "dog", "dogs"] and len(entries) == 4 + 3 + 100
+    numbered = read_shards(store.run(Step(pairs, "n", PairNumbers(as_written), {"rows": made, "vocabulary": known})))
+    first, second = numbered["premise_ids"].to_pylist()[0], numbered["hypothesis_ids"].to_pylist()[0]
+    assert first[1:3] == [entries.index("A"), entries.index("dog")] and min(first[3], *second[1:]) >= 7
+    model = DecompositionObjective().configure(DecomposableConfig(NoParentsConfig(2)), known).build()
+    assert not model.embed.weight.requires_grad
+    assert model.embed.weight[entries.index("A")].tolist() == pytest.approx([0.6, 0.8])
+    assert model.embed.weight.norm(dim=1).tolist() == pytest.approx([1.0] * len(entries))
+
+
+class Lengths:
+    """Rows that have lengths alone."""
+
+    def __init__(self, lengths):
+        self.lengths = lengths
+
+    def __len__(self):
+        return len(self.lengths)
+
+
+@pytest.mark.parametrize("sides", [1, 2])
+def test_batches_of_equal_lengths_hold_each_row_once_and_no_padding(sides):
+    data = Lengths(np.random.default_rng(0).integers(1, 5, (200, 2)))
+    batches = token_batches(data, 10**9, seed=0, epoch=0, most=8, equal=sides)
+    assert sorted(np.concatenate(batches)) == list(range(200))
+    assert all(len(rows) <= 8 and (np.ptp(data.lengths[rows, :sides], axis=0) == 0).all() for rows in batches)
+    assert len(batches) < len(token_batches(data, 10**9, 0, 0, 1, equal=sides)) == 200

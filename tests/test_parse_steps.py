@@ -305,23 +305,24 @@ def test_the_command_line_parses(cli: Callable[..., subprocess.CompletedProcess[
     trained = cli("train", ROW, "--local", *(part for size in sizes for part in ("--set", size)))
     assert trained.returncode == 0, trained.stderr
     (tmp_path / "text").write_text("The red house sleeps.\n\nwho knows ?\n")
-    lines = cli("parse", ROW, str(tmp_path / "text")).stdout.splitlines()
+    name = experiment(ROW, sizes).name
+    lines = cli("parse", name, str(tmp_path / "text")).stdout.splitlines()
     assert [line.count("(ROOT") for line in lines] == [1, 0, 1]
     rows = [
         json.loads(line)
-        for line in cli("parse", ROW, str(tmp_path / "text"), "--format", "json").stdout.split("\n")
+        for line in cli("parse", name, str(tmp_path / "text"), "--format", "json").stdout.split("\n")
         if line
     ]
     assert rows[0]["tokens"] == ["The", "red", "house", "sleeps", "."]
-    (tmp_path / "x.conllu").write_text(cli("parse", ROW, str(tmp_path / "text"), "--format", "conllu").stdout)
-    again = cli("parse", ROW, str(tmp_path / "x.conllu"))
+    (tmp_path / "x.conllu").write_text(cli("parse", name, str(tmp_path / "text"), "--format", "conllu").stdout)
+    again = cli("parse", name, str(tmp_path / "x.conllu"))
     assert again.stdout.splitlines() == [line for line in lines if line], again.stderr
-    assert "no format 'xml'" in cli("parse", ROW, str(tmp_path / "text"), "--format", "xml").stderr
+    assert "no format 'xml'" in cli("parse", name, str(tmp_path / "text"), "--format", "xml").stderr
     for decode, form in (("phrases", "brackets"), ("arcs", "json"), ("apart", "json")):
-        asked = cli("parse", ROW, str(tmp_path / "text"), "--decode", decode, "--format", form)
+        asked = cli("parse", name, str(tmp_path / "text"), "--decode", decode, "--format", form)
         assert len(asked.stdout.splitlines()) == len(lines) and asked.returncode == 0, asked.stderr
-    assert "arcs alone have no brackets" in cli("parse", ROW, str(tmp_path / "text"), "--decode", "arcs").stderr
-    page = cli("labels", ROW, "The red house sleeps.", "--to", str(tmp_path / "labels.html"))
+    assert "arcs alone have no brackets" in cli("parse", name, str(tmp_path / "text"), "--decode", "arcs").stderr
+    page = cli("labels", name, "The red house sleeps.", "--to", str(tmp_path / "labels.html"))
     assert page.returncode == 0 and (tmp_path / "labels.html").read_text().count("<svg") == 3, page.stderr
-    assert cli("export", ROW, str(tmp_path / "parser")).returncode == 0
+    assert cli("export", name, str(tmp_path / "parser")).returncode == 0
     assert cli("parse", str(tmp_path / "parser"), str(tmp_path / "text")).stdout.splitlines() == lines

@@ -20,6 +20,8 @@ from phrasemodels.layers.labels import (
 from phrasemodels.layers.partitioned import SharedDropout, by_head_width, by_model_width
 from phrasemodels.layers.scorers import from_head, from_itself
 from phrasemodels.models.parser import (
+    PLAIN_SUM,
+    RELEASED_WEIGHT,
     GoldTrees,
     Jointly,
     JointParser,
@@ -133,9 +135,12 @@ def test_fenceposts_equal_the_transcription(name: str) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("look", [from_head, from_itself])
-def test_loss_equals_the_transcription(look) -> None:
-    options = dataclasses.replace(SMALL, look=look)
+@pytest.mark.parametrize(
+    ("look", "weight", "tags"),
+    [(from_head, PLAIN_SUM, 0.0), (from_itself, RELEASED_WEIGHT, 0.0), (from_head, 0.5, 0.5)],
+)
+def test_loss_equals_the_transcription(look, weight, tags) -> None:
+    options = dataclasses.replace(SMALL, look=look, dependency_weight=weight, tag_weight=tags)
     parser, batch, truth = build(options), sentences(), gold()
     w = plain.f64(dict(parser.named_parameters()))
     expected = 0.0
@@ -147,8 +152,9 @@ def test_loss_equals_the_transcription(look) -> None:
             arcs = torch.stack([plain.arc_score(posts, plain.below(w, "arc_scores."), g, m) for g in range(len(posts))])
             whose = h if look is from_head else m
             relations = plain.relation_scores(posts, plain.below(w, "relation_scores."), whose, m)
-            expected += 0.5 * (plain.nats(arcs, h) + plain.nats(relations, h % SIZES["relations"]))
-            expected += 0.5 * plain.nats(parser.tag_scores(states[m]), h % SIZES["tags"])
+            expected += weight * (plain.nats(arcs, h) + plain.nats(relations, h % SIZES["relations"]))
+            if tags:
+                expected += tags * plain.nats(parser.tag_scores(states[m]), h % SIZES["tags"])
     torch.testing.assert_close(parser.loss(batch, truth), torch.as_tensor(expected))
 
 

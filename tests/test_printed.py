@@ -13,9 +13,11 @@ from phrasemodels.tasks.metrics.printed import (
     exchanged,
     half_unit,
     no_mean,
+    no_product,
     no_share,
     no_sum,
     prints_as,
+    product_below,
 )
 
 
@@ -50,6 +52,14 @@ def test_means_that_are_not_their_rows() -> None:
     facts = ["46.8", "1.4", "38.2", "14.8", "77.6", "59.3", "91.0", "23.9", "3.3", "10.2"]
     assert no_mean("39.6", facts) == "39.6 is not the mean of the 10 values that it stands below: they give 36.65"
     assert no_mean("36.6", facts) == no_mean("36.7", facts) == ""
+
+
+def test_products_that_are_not_one() -> None:
+    assert no_product([("2.00", "10.79"), ("2.89", "7.47"), ("6.03", "3.58")]) == "", "21.58, 21.59 and 21.59"
+    said = "2.00 × 5.03 is 10.06, 3.73 × 2.98 is 11.12, 5.59 × 1.99 is 11.12"
+    assert no_product([("2.00", "5.03"), ("3.73", "2.98"), ("5.59", "1.99")]) == said
+    assert product_below("1.98", "5.61", 24.06) == "1.98 × 5.61 is 11.11"
+    assert product_below("2.00", "5.03", 10.09) == "", "2.005 × 5.035 is 10.095"
 
 
 def test_exchanged_numbers() -> None:

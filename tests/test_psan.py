@@ -18,6 +18,7 @@ from phrasemodels.encoders.psan import (
     HighwayMemory,
     PsanConfig,
     Stacked,
+    SteadyMemory,
     as_numbered,
     fine_to_coarse,
     recompute_activations,
@@ -96,18 +97,33 @@ def test_psan_equals_the_transcription(memory, alone, order):
     assert (vectors[3] == 0).all()
 
 
+def test_a_start_that_keeps_variance_keeps_it_where_the_printed_gate_shrinks_it():
+    torch.manual_seed(0)
+    x, lengths = 0.4 * torch.randn(32, 12, 200), torch.full((32,), 12)
+    levels = torch.stack([torch.arange(12) * parts // 12 for parts in (2, 4, 6)]).expand(32, 3, 12)
+    spread_of = {
+        memory: PsanConfig(200, dropout=0.0, memory=memory).build().states(x, lengths, levels).std().item()
+        for memory in (GatedMemory, SteadyMemory)
+    }
+    assert spread_of[GatedMemory] < 0.08 and 0.3 < spread_of[SteadyMemory] < 0.5
+
+
 def test_disan_adasent_and_tbcnn_equal_their_transcriptions():
     x, lengths = words(), torch.tensor(LENGTHS)
-    disan, adasent, tbcnn = (
-        spread(c.build()) for c in (DisanConfig(D), AdaSentConfig(D, 5), TbcnnConfig(D, relations=3))
+    disan, adasent, tbcnn, narrow = (
+        spread(c.build())
+        for c in (DisanConfig(D), AdaSentConfig(D, 5), TbcnnConfig(D, relations=3), DisanConfig(D, units=D // 2))
     )
     edges = edge_tensor()
-    vectors = [encoder(x, lengths, edges) for encoder in (disan, adasent, tbcnn)]
+    vectors = [encoder(x, lengths, edges) for encoder in (disan, adasent, tbcnn, narrow)]
+    assert vectors[3].shape == (len(LENGTHS), D)
     for row, n in enumerate(LENGTHS):
         if n:
             sentence = list(x[row, :n])
             parts = {name: weights_of(getattr(disan, name)) for name in ("past", "future", "summary")}
             torch.testing.assert_close(vectors[0][row], plain.disan(sentence, parts))
+            parts = {name: weights_of(getattr(narrow, name)) for name in ("past", "future", "summary")}
+            torch.testing.assert_close(vectors[3][row], plain.disan(sentence, parts))
             torch.testing.assert_close(vectors[1][row], plain.adasent(sentence, weights_of(adasent)))
             convolution = plain.tbcnn(
                 sentence,

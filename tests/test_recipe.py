@@ -22,7 +22,7 @@ def test_the_manifest_of_a_training_says_for_whom_it_was_made(store: Store) -> N
     chosen = experiment(ROW, small)
     steps = steps_of(chosen.name, chosen.recipe, chosen.model, chosen.train, 3, {"paper": "003"})
     trained = store.run(steps["model"])
-    assert trained.about == {"experiment": ROW, "seed": 3, "paper": "003"}
+    assert trained.about == {"experiment": chosen.name, "seed": 3, "paper": "003"}
     assert steps["model"].key == chosen.steps(3).trained.key, "the key does not depend on it"
 
 

@@ -79,6 +79,15 @@ def nodes(shared: ObjectStorage, tmp_path: Path) -> list[Store]:
     return [Store(tmp_path / name, shared).open() for name in ("one", "two")]
 
 
+def test_a_folder_with_other_things_is_not_taken_for_a_store(tmp_path: Path) -> None:
+    (tmp_path / "passwd").touch()
+    with pytest.raises(OSError, match=r"this folder holds something else than a store; name an empty one"):
+        ObjectStorage(tmp_path.as_uri()).open()
+    assert [path.name for path in tmp_path.iterdir()] == ["passwd"]
+    for _ in range(2):
+        ObjectStorage((tmp_path / "new").as_uri()).open()
+
+
 def test_a_node_finds_the_artifacts_of_another_node(nodes: list[Store]) -> None:
     steps = chain(nodes[0], "table", "a")
     for step in steps:

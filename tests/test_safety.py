@@ -94,5 +94,5 @@ def test_pages_and_plots_escape_text() -> None:
     for page in pages:
         assert not re.search(r"\|\s*safe|autoescape|Markup", page.read_text(encoding="utf-8")), page.name
     history = [{"step": step, "dev_loss": 1.0 / step} for step in (1, 2, 3)]
-    plots = [curves({EVIL: history}), attention([EVIL, "b"], [[0, 1], [1]], np.eye(4), EVIL)]
+    plots = [curves({EVIL: [history]}), attention([EVIL, "b"], [[0, 1], [1]], np.eye(4), EVIL)]
     assert all("<svg" in plot and "<script" not in plot for plot in plots)

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from phrasemodels.flows.experiments.catalogue import Request, experiments
-from phrasemodels.flows.experiments.experiment import published_results
 from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, tokenised_bleu
 from phrasemodels.tasks.metrics.compare import judge
 from phrasemodels.tasks.metrics.significance import seed_group

@@ -51,6 +51,15 @@ def exhaustive(model, source, limit: int, penalty: float) -> tuple[list[int], fl
     return best
 
 
+def test_answers_reach_as_far_as_targets_of_train_allow(model, inputs):
+    search = BeamSearch(beam=2, growth=0.0, extra=100, reach=1.5)
+    assert search.within(4).extra == 6 and search.within(400).extra == 100 and search.within(0) == search
+    model.project.bias = torch.nn.Parameter(torch.tensor([0.0, 0, 0, -100, 0, 0], dtype=torch.float64))
+    found = beam_search(model, *inputs, search.within(4))
+    model.project.bias = None
+    assert [len(tokens) for tokens, _ in found] == [6, 6, 6], "a model that never ends"
+
+
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 def test_a_wide_beam_finds_the_best_hypothesis(model, inputs, penalty):
     source, lengths, phrases = inputs

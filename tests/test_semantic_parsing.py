@@ -18,10 +18,11 @@ from phrasemodels.data.samples.records import LogicalForms
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, Job, Step
 from phrasemodels.data.store.store import Store
+from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.paper_002 import Place, profile_of
 from phrasemodels.flows.experiments.paper_002 import experiment as row_of
-from phrasemodels.flows.experiments.paper_002_data import GEO
+from phrasemodels.flows.experiments.paper_002_data import ATIS, GEO
 from phrasemodels.flows.experiments.paper_002_systems import MODELS, OFFICIAL_CODE, PAPERS, changed
 from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.lineage import Lineage
@@ -29,16 +30,20 @@ from phrasemodels.flows.results.models import champion, load
 from phrasemodels.flows.results.results import stored_results
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.infra.settings import Settings
-from phrasemodels.layers.blocks import PreNorm
+from phrasemodels.layers.attention_probe import attention_probe
+from phrasemodels.layers.blocks import AddNorm, PreNorm
+from phrasemodels.layers.ids import BEGIN, END, UNKNOWN
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.metrics.logic_match import structure
 from phrasemodels.tasks.prepare.bpe import LearnBpe, divider, learn_bpe, without_bpe
+from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import spaces, underscores_as_spaces, underscores_as_tokens
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
-from phrasemodels.tasks.problems.semantic_parsing.recipe import SemanticParsingObjective
+from phrasemodels.tasks.problems.semantic_parsing.recipe import Forms, SemanticParsingObjective
 from phrasemodels.tasks.problems.semantic_parsing.score import _in_train
 from phrasemodels.tasks.problems.sequences import PhraseBatch
+from phrasemodels.tasks.problems.translation.predict import with_source_words
 
 FORM = "( lambda ?x ( mso:film.film.art_director tom_sanders_(_1974_) ?x ) )"
 TERMS = {"licences": [], "redistributable": True, "stand_in": True}
@@ -86,7 +91,7 @@ def test_a_joint_vocabulary_is_the_same_on_both_sides(tmp_path):
     rows = artifact(tmp_path / "rows", source=[["a", "b"], ["a"]], target=[["a", "x"], ["x"]])
     (tmp_path / "out").mkdir()
     job = Job(tmp_path / "out", tmp_path, {"rows": rows}, None, None, "key")
-    assert vocabulary(job, VocabularySettings(2, joint=True)) == {"source": 6, "target": 6}
+    assert vocabulary(job, VocabularySettings(2, joint=True)) == {"source": 6, "target": 6, "longest": 2}
     made = Artifact(tmp_path / "out", {})
     assert read_words(made, "source") == read_words(made, "target") == ["<pad>", "<unk>", "<s>", "</s>", "a", "x"]
     vocabulary(job, VocabularySettings(2))
@@ -146,12 +151,60 @@ def test_logical_forms_of_the_sample_are_well_formed():
 
 def test_presets_differ_where_paper_and_released_scripts_do():
     rows = (changed(MODELS[3], preset=preset) for preset in (PAPERS, OFFICIAL_CODE))
-    one, two = (row_of(Place("2", "table2", "paper"), GEO, row, (), "x") for row in rows)
+    one, two = (row_of(Place("2", "table2", "paper"), ATIS, row, (), "x") for row in rows)
     assert (one.train.betas, two.train.betas) == ((0.9, 0.998), (0.9, 0.98))
     assert (one.train.smoothing, two.train.smoothing) == (0.0, 0.1)
     assert two.train.batch_tokens == 8 * one.train.batch_tokens
     assert (one.model.shared, two.model.shared) == (one.recipe.forms.joint, two.recipe.forms.joint) == (True, False)
     assert two.model.residual is two.model.encoder.residual is PreNorm
+
+
+def test_the_papers_size_is_trained_as_released_and_other_sizes_as_before():
+    trained, before = (experiment(f"002/table2/{profile}/atis-model-4") for profile in ("paper", "laptop"))
+    assert trained.comparable and not before.comparable
+    assert trained.model.encoder.inner_dropout == trained.model.inner_dropout == 0.1
+    assert (trained.recipe.forms.min_count, trained.recipe.forms.marks, trained.recipe.search.unknown) == (
+        3,
+        False,
+        True,
+    )
+    assert before.recipe.forms == Forms() and not before.recipe.search.unknown
+    assert before.model.encoder.inner_dropout == 0 and before.model.residual is AddNorm
+    readings = Request("002", "presets", "paper", 1).resolve().experiments
+    assert {e.row for e in readings} >= {
+        f"model-4-{name}" for name in ("paper", "official_code", "paper-rnn", "released")
+    }
+
+
+def test_a_question_without_marks_has_its_words_alone(tmp_path):
+    rows = artifact(tmp_path / "rows", id=[0, 1], source=[["a", "b"], []], target=[["x"], ["x"]], group=["", ""])
+    (tmp_path / "words").mkdir()
+    made = Artifact(tmp_path / "words", {"key": "words", "meta": TERMS})
+    vocabulary(Job(made.path, tmp_path, {"rows": rows}, None, None, "key"), VocabularySettings(joint=True))
+    ids = {}
+    for marks in (True, False):
+        store = Store(tmp_path / f"store{marks}").open()
+        step = Step(phrases, "numbers", Phrases(no_phrases, 2, 0, marks), {"rows": rows, "vocabulary": made})
+        table = read_shards(store.run(step))
+        ids[marks] = table["source"].to_pylist()
+        assert table["target"].to_pylist() == [[BEGIN, 4, END]] * 2
+    assert ids == {True: [[BEGIN, 5, 6, END], [BEGIN, END]], False: [[5, 6], [END]]}
+
+
+def test_an_unknown_word_gives_way_to_the_source_word_that_it_attends_to():
+    torch.manual_seed(0)
+    model = TranslationConfig(TransformerEncoderConfig(d=8, heads=2, layers=1, d_ff=8), 9, 9, 2, 8).build().eval()
+    source = ["s0", "s1", "s2"]
+    batch = PhraseBatch(torch.tensor([[5, 6, 7]]), torch.tensor([3]), torch.empty(1, 0, 2, dtype=torch.long), source)
+    ids = [4, UNKNOWN, 5, UNKNOWN]
+    with attention_probe(model) as found:
+        model(batch.source, batch.lengths, batch.members, torch.tensor([[BEGIN, *ids[:-1]]]))
+    first = found["decoder.1.source"][0, 0].argmax(-1).tolist()
+    marked = dataclasses.replace(batch, source=torch.tensor([[2, 5, 6, 7, 3]]), lengths=torch.tensor([5]))
+    words = ["a", "<unk>", "b", "<unk>"]
+    expected = ["a", source[first[1]], "b", source[first[3]]]
+    assert with_source_words(model, batch, ids, words, source) == expected
+    assert set(with_source_words(model, marked, ids, words, source)) <= {"a", "b", *source}
 
 
 def test_the_schedule_follows_the_papers_formula():
@@ -188,7 +241,7 @@ def test_a_corpus_of_the_users_own_needs_a_manifest_alone(tmp_path, monkeypatch)
     content = "\n".join(f"{pair} X{i}" for pair in pairs for i in range(20)).encode()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "pairs.txt").write_bytes(content)
-    readme = (PROJECT / "README.md").read_text()
+    readme = (PROJECT / "docs" / "tutorials" / "own-corpus.md").read_text()
     manifest = re.search(r'```toml\n(name = "mine".*?)```', readme, re.S)[1]
     manifest = manifest.replace("SHA256SUM", hashlib.sha256(content).hexdigest()).replace(
         "bytes = 0", f"bytes = {len(content)}"
@@ -211,8 +264,10 @@ def test_a_corpus_of_the_users_own_needs_a_manifest_alone(tmp_path, monkeypatch)
     form = read_shard(made.store.find(pipeline.predicted).file("predictions.arrow"))["reference"][0].as_py()
     assert form[0] in ("JUMP", "RUN", "LOOK", "WALK"), "the prefix is gone and the separator too"
 
-    model = champion(Lineage(made.store), "002/table2/laptop/atis-model-4")
-    assert model.description == "002/table2/laptop/atis-model-4 seed 0: 2 updates, corpus mine"
+    lineage, name = Lineage(made.store), pipeline.experiment.name
+    assert champion(lineage, "002/table2/laptop/atis-model-4") is None, "the paper's row is not this model"
+    model = champion(lineage, name)
+    assert model.description == f"{name} seed 0: 2 updates, corpus mine"
     assert model.card()["corpus"] == load(model.export(tmp_path / "model")).card()["corpus"] == "mine"
 
     rows = executed(made).finished().comparison.meta["rows"]
@@ -232,12 +287,18 @@ def test_numbers_that_cannot_be_compared_have_a_reason():
     assert len(rows) >= 12 and all(
         row["reason"].startswith("cannot be reproduced: the public test set") for row in rows
     )
-    same = "train.gpus=1.0", "recipe.corpus.name=atis"
+    same, unlike = (
+        ("train.gpus=1.0", "recipe.corpus.name=atis"),
+        experiment("002/table2/laptop/atis-transformer").unlike,
+    )
+    assert unlike.startswith("not the paper's data, size, model, training and tuning: ")
+    for profile in ("paper", "laptop"):
+        sets = ("train.steps=9", "train.clip=1")
+        (cut,) = Request("002", "2", profile, 1, sets, ("atis-transformer",)).resolve().experiments
+        assert cut.unlike and cut.reason_not(cut.answers[0]).startswith(f"{cut.unlike}; changed: ")
     for profile, sets, reason in (
         ("paper", same, ""),
-        ("paper", (*same, "train.steps=9", "train.clip=1"), "changed: train.steps=9, train.clip=1"),
-        ("laptop", same, "smaller than the paper's setting (profile laptop)"),
-        ("laptop", ("train.steps=9",), "smaller than the paper's setting (profile laptop); changed: train.steps=9"),
+        ("laptop", same, unlike),
         ("laptop", ("recipe.corpus.name=geoquery",), "changed: recipe.corpus.name=geoquery"),
     ):
         (chosen,) = Request("002", "2", profile, 1, sets, ("atis-transformer",)).resolve().experiments

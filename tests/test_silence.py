@@ -7,13 +7,16 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from running import executed, prepared
+from typer.testing import CliRunner
 
-from phrasemodels.data.download import manifest
+from phrasemodels.data.download import manifest, parser_manifest
 from phrasemodels.data.store.artifacts import MANIFEST
+from phrasemodels.flows.cli import predict
+from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.cli.sql import _completed
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.experiments.experiment import divided, file_name
+from phrasemodels.flows.experiments.names import divided, file_name
 from phrasemodels.flows.report.table import conclusion, write_report
 from phrasemodels.flows.report.templates import templates
 from phrasemodels.flows.results.columns import VIEWS
@@ -262,3 +265,28 @@ def test_the_manifest_alone_says_the_languages(tmp_path, monkeypatch):
 def test_languages_are_checked_before_a_run(tmp_path, monkeypatch, languages, roles, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         planned_with(tmp_path, monkeypatch, languages, roles)
+
+
+def test_an_offline_fetch_names_every_missing_file_with_its_place(tmp_path):
+    settings = {
+        "PHRASEMODELS_STORE": str(tmp_path / "store"),
+        "PHRASEMODELS_OFFLINE": "true",
+        "PHRASEMODELS_MIRROR": "",
+    }
+    done = CliRunner().invoke(
+        app, ["corpora", "fetch", "geoquery"], env={**settings, "PHRASEMODELS_MIRROR": str(tmp_path)}
+    )
+    said = done.stderr + str(done.exception)
+    assert all(f"{tmp_path}/{file.mirror}" in said for file in manifest.load("geoquery").files)
+    done = CliRunner().invoke(app, ["parsers", "fetch", "gum"], env=settings)
+    said = str(done.exception)
+    assert said.count("<the folder that PHRASEMODELS_PARSERS names>/stanza/") == len(parser_manifest.load("gum").files)
+    assert "MIRROR" not in said
+
+
+def test_unknown_words_are_named_on_stderr(smoke, monkeypatch, capsys):
+    model = champion(Lineage(smoke.store), smoke.plan.pipelines[0].experiment.name)
+    monkeypatch.setattr(predict, "find_model", lambda name: model)
+    done = CliRunner().invoke(predict.app, ["predict", "it", "-"], input="the zebra sleeps , zebra quokka .\n")
+    assert "read as one unknown word: zebra, quokka" in done.stderr.replace("sleeps, ", "")
+    assert len(done.stdout.splitlines()) == 1

@@ -1,9 +1,11 @@
 """The store: keys, cached artifacts, damage, failures and concurrent runs."""
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,10 +17,13 @@ import pytest
 import torch
 from conftest import PROJECT, copy_project
 
+from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.fingerprint import closure
-from phrasemodels.data.store.gc import damage
+from phrasemodels.data.store.gc import damage, usage, waste
+from phrasemodels.data.store.leases import leased_keys
 from phrasemodels.data.store.step import Job, Step, jsonable
 from phrasemodels.data.store.store import Store
+from phrasemodels.flows.results.records import records
 from phrasemodels.layers.attention import identity
 
 CALLS: list[str] = []
@@ -44,6 +49,49 @@ def test_steps_are_made_once_and_in_order(store: Store) -> None:
     store.run(second)
     store.run(first)
     assert CALLS == ["a", "b"]
+
+
+@pytest.mark.parametrize("what", ["manifest.json", "text", "."])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "loop", "socket"])
+@pytest.mark.timeout(60)
+def test_no_pipe_folder_or_loop_of_links_stops_the_store(store: Store, kind: str, what: str) -> None:
+    step = Step(write, "step", Text("abc"))
+    place = store.run(step).path / what
+    shutil.rmtree(place) if what == "." else place.unlink()
+    put = {"pipe": os.mkfifo, "folder": os.mkdir, "loop": lambda path: os.symlink(path.name, path), "socket": listening}
+    put[kind](place.absolute())
+    for look in (damage, usage, waste, leased_keys, records):
+        look(store)
+    assert store.find(step) is None
+    assert store.run(step).file("text").read_text() == "abc"
+
+
+def listening(path: Path) -> None:
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as made:
+        made.bind(path.name)
+
+
+def test_pipes_among_leases_and_records_are_no_runs(store: Store) -> None:
+    for folder in ("leases", "runs"):
+        (store.root / folder).mkdir()
+        os.mkfifo(store.root / folder / "a.json")
+        os.mkfifo(store.root / folder / "a.lock")
+    assert leased_keys(store) == set()
+    assert [record["state"] for record in records(store)] == ["damaged"]
+
+
+def test_a_manifest_is_synced_to_the_disk_before_it_is_renamed(tmp_path: Path, monkeypatch) -> None:
+    done: list[str] = []
+    sync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (done.append("sync"), sync(file)))
+    monkeypatch.setattr(os, "replace", lambda one, other: (done.append("rename"), replace(one, other)))
+    write_durably(tmp_path / "manifest.json", "{}")
+    assert done == ["sync", "rename"] and (tmp_path / "manifest.json").read_text() == "{}"
+
+
+def test_no_lock_file_is_left_by_a_step(store: Store) -> None:
+    store.run(Step(write, "step", Text("abc")))
+    assert not list(store.root.glob("locks/*"))
 
 
 @pytest.mark.parametrize("damage", ["delete", "flip", "truncate", "manifest"])

@@ -67,7 +67,7 @@ def trained(store, name, *changes):
     """A model of the sample corpus after two updates."""
     small = ("train.steps=2", "train.evaluate_every=1", "recipe.corpus.train=60", "recipe.corpus.dev=10", *changes)
     store.run(experiment(name, small).steps(0).trained)
-    return champion(Lineage(store), name)
+    return champion(Lineage(store), experiment(name, small).name)
 
 
 def test_trained_models_are_drawn_on_a_text(tmp_path):
@@ -89,7 +89,9 @@ def test_trained_models_are_drawn_on_a_text(tmp_path):
 
 def test_a_problem_without_a_figure_says_so(tmp_path):
     model = trained(Store(tmp_path).open(), "000/table1/sample/transformer")
-    with pytest.raises(ValueError, match=r"^000/table1/sample/transformer has no figure of its own; see .*attend`$"):
+    with pytest.raises(
+        ValueError, match=r"^000/table1/sample/transformer\+.* has no figure of its own; see .*attend`$"
+    ):
         draw([model], "the red house")
 
 

@@ -18,9 +18,10 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.experiment import Experiment
-from phrasemodels.flows.experiments.user_files import LEARNED, resolved, with_encoders
-from phrasemodels.flows.results.models import restored
-from phrasemodels.flows.run.preflight import planned, sources_of
+from phrasemodels.flows.experiments.user_files import resolved, with_encoders
+from phrasemodels.flows.results.saved_configuration import restored
+from phrasemodels.flows.run.preflight import planned
+from phrasemodels.flows.run.sources import sources_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.prepare.sharded import read_shards
@@ -44,17 +45,20 @@ PAIR = {
 }  # fmt: skip
 LAYOUTS: dict[str, dict[str, str]] = {
     "penn_treebank": {f"LDC99T42/PARSED/MRG/WSJ/{s:02d}/WSJ_{s:02d}01.MRG": TREE for s in range(25)}
-    | {f"{split}.conllu": f"{ARCS}\n" * count for split, count in (("train", 20), ("dev", 1), ("test", 1))},
+    | {f"{split}.conllu": f"{ARCS}\n" * count for split, count in (("train", 20), ("dev", 1), ("test", 1))}
+    | {f"spacy.{split}.conllu": f"{ARCS}\n" * count for split, count in (("train", 19), ("dev", 3), ("test", 3))}
+    | {f"{split}.tags": "DT NN VBZ .\n" * count for split, count in (("train", 20), ("dev", 1), ("test", 1))},
     "nltk_treebank": {f"treebank/combined/wsj_{n:04d}.mrg": f"{TREE}\n" * 5 for n in range(1, 200)}
     | {f"dependency_treebank/wsj_{n:04d}.dp": f"{UNNAMED_ARCS}\n" * 5 for n in range(1, 200)},
     "snli_official": {f"snli_1.0/snli_1.0_{s}.jsonl": json.dumps(PAIR) + "\n" for s in ("train", "dev", "test")},
     "mspars": {"data/MSParS.train": BLOCK},
-    "aspec": {
+    "aspec_segmented": {
         **{f"ASPEC-JE/train/train-{n}.txt": f"0.9 ||| d{n} ||| 1 ||| 犬 が 眠る ||| A dog sleeps .\n" for n in (1, 2, 3)},
         **{f"ASPEC-JE/{s}/{s}.txt": f"{s} ||| 1 ||| 犬 が 眠る ||| A dog sleeps .\n" for s in ("dev", "test")},
     },
 }  # fmt: skip
 CASES = {  # corpus, experiment, overrides, rows of train and dev
+    "tagging with trees": ("penn_treebank", "000/table2/paper/semantic-k2", (), (19, 3)),
     "tagging": ("penn_treebank", "000/table2/paper/transformer", (), (19, 3)),
     "sample of NLTK": (
         "nltk_treebank",
@@ -69,7 +73,7 @@ CASES = {  # corpus, experiment, overrides, rows of train and dev
         (213, 391),
     ),
     "inference": ("snli_official", "001/table4/paper/full", (), (1, 1)),
-    "translation": ("aspec", "003/tablenmt/paper/word-simple", (), (3, 1)),
+    "translation": ("aspec_segmented", "003/tablenmt/paper/word-simple", (), (3, 1)),
     "semantic parsing": ("mspars", "002/table2/paper/mspars-transformer", (), None),
     "parsing": ("penn_treebank", "004/table1/paper/2-ff-drop", (), (20, 1)),
 }
@@ -112,7 +116,7 @@ def test_experiments_read_user_files(supplied: Path, store: Store, name: str) ->
         made = [store.run(found.recipe.corpus.split(split), Executor(sources=sources)) for split in ("train", "dev")]
         assert tuple(artifact.meta["rows"] for artifact in made) == rows
         assert made[0].meta["redistributable"] == (corpus == "snli_official")
-        if name == "parsing":
+        if name in ("parsing", "tagging with trees"):
             assert {tuple(heads) for heads in read_shards(made[0])["heads"].to_pylist()} == {(2, 3, 0, 3)}
     changed = next(path for path in sorted((supplied / corpus).rglob("*")) if path.is_file())
     if corpus != "mspars":
@@ -135,18 +139,24 @@ def test_without_user_files_word_vectors_are_learned_and_not_comparable(supplied
     chosen = named("001/table4/paper/full")
     without = resolved(chosen, Sources((supplied,)))
     assert without.recipe.vectors is None and not without.comparable
-    assert without.answers[0].why_not == LEARNED
+    assert "recipe.vectors.name is none, not" in without.unlike
     (supplied / "glove").mkdir()
     (supplied / "glove" / "glove.42B.300d.txt").write_text("dog" + " 0.5" * 300 + "\n", encoding="utf-8")
     found = resolved(chosen, Sources((supplied,)))
-    assert len(found.recipe.vectors.sha256) == 64 and found.comparable and not found.answers[0].why_not
+    assert len(found.recipe.vectors.sha256) == 64 and found.comparable
     assert found.steps(0).scored.key != without.steps(0).scored.key
+
+
+def test_without_glove_a_tagger_is_not_the_papers(supplied: Path) -> None:
+    without = resolved(named("000/table2/paper/phrase-k2"), Sources((supplied,)))
+    assert "recipe.vectors.name is none, not glove/glove.840B.300d.txt" in without.unlike
+    assert named("000/table2/paper/semantic-k3").comparable and not without.comparable
 
 
 def test_pretrained_encoders_are_resolved_to_their_folders(supplied: Path) -> None:
     chosen, sources = named("004/table3/paper/hpsg-bert"), Sources((supplied,))
     assert chosen.model.inputs[0] == resolved(chosen, sources).model.inputs[0]
-    folder = supplied / "bert-large-cased"
+    folder = supplied / "bert-large-uncased"
     folder.mkdir()
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (folder / name).write_text("{}")
@@ -162,12 +172,12 @@ def test_offline_a_missing_encoder_is_named(supplied: Path, tmp_path: Path, monk
     asked: list[str] = []
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: asked.append(host) or [])
     settings = Settings(store=str(tmp_path / "store"), supplied=supplied, offline=True)
-    with pytest.raises(OSError, match=r"bert-large-cased  \(a folder of the transformers library\)$"):
+    with pytest.raises(OSError, match=r"bert-large-uncased  \(a folder of the transformers library\)$"):
         planned(Request("004", "3", "paper", 1, [], ["hpsg-bert"]), settings)
     chosen = resolved(named("004/table3/paper/hpsg-bert"), sources_of(settings))
-    with pytest.raises(ValueError, match=r"bert-large-cased: .*; put its folder, .* PHRASEMODELS_SUPPLIED names$"):
+    with pytest.raises(ValueError, match=r"bert-large-uncased: .*; put its folder, .* PHRASEMODELS_SUPPLIED names$"):
         chosen.recipe.divide(["a"])
-    with pytest.raises(ValueError, match="bert-large-cased: "):
+    with pytest.raises(ValueError, match="bert-large-uncased: "):
         chosen.model.inputs[0].build(4)
     assert not asked
 
@@ -176,7 +186,7 @@ def test_keys_depend_on_the_files_of_an_encoder_and_not_on_their_folder(supplied
     def key(folder: Path) -> str:
         return resolved(named("004/table3/paper/hpsg-bert"), Sources((folder, supplied))).steps(0).trained.key
 
-    folder = supplied.with_name("elsewhere") / "bert-large-cased"
+    folder = supplied.with_name("elsewhere") / "bert-large-uncased"
     before = key(folder.parent)
     folder.mkdir(parents=True)
     keys = {before}

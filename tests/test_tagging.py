@@ -7,17 +7,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 
+from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.formats.schemas import TREES
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.samples.records import Treebank
+from phrasemodels.data.store.step import Executor
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.flows.experiments.paper_000_tagging import GLOVE
+from phrasemodels.flows.experiments.user_files import resolved
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
+from phrasemodels.tasks.prepare.vocabulary import read_words
+from phrasemodels.tasks.problems.entailment.data import VectorFile
 from phrasemodels.tasks.problems.sequences import PhraseBatch
 from phrasemodels.tasks.problems.tagging.objective import TagColumn, TaggingObjective
 
@@ -88,6 +95,28 @@ def test_phrases_of_two_words_are_the_edges_of_the_trees(run) -> None:
     for phrases, heads in zip(numbers["phrases"].to_pylist(), raw["heads"].to_pylist(), strict=True):
         edges = {tuple(sorted((word, head))) for word, head in enumerate(heads, 1) if head}
         assert {tuple(phrase) for phrase in phrases} == edges
+
+
+def test_word_vectors_of_a_file_have_norm_1_and_are_not_trained(tmp_path: Path) -> None:
+    """As in Star-Transformer's tagger, which paper 000 follows: a word that the file lacks has a random vector."""
+    (tmp_path / "glove").mkdir()
+    file = tmp_path / "glove" / "glove.840B.300d.txt"
+    file.write_text("the 3 4 0 0\n. . . 1 1 1 1\n. 0 0 5 0\n", encoding="utf-8")  # "." and ". . ." are entries there
+    (chosen,) = Request("000", "2", "sample", 1, ["train.steps=2"], ["phrase-k2"]).resolve().experiments
+    corpus = SampleCorpus(40, 5, 5, records=Treebank())
+    recipe = dataclasses.replace(chosen.recipe, corpus=corpus, vectors=VectorFile(GLOVE.name, 4))
+    encoder = dataclasses.replace(chosen.model.encoder, d=4, d_ff=4)
+    chosen = dataclasses.replace(chosen, recipe=recipe, model=dataclasses.replace(chosen.model, encoder=encoder))
+    found = resolved(chosen, Sources((tmp_path,)))
+    store, executor = Store(tmp_path / "store").open(), Executor(sources=Sources((tmp_path,)))
+    words = store.run(found.recipe.data()["vocabulary"], executor)
+    vectors, entries = load_file(words.file("vectors.safetensors"))["vectors"], read_words(words, "source")
+    assert words.meta["known"] == 2 and vectors.shape == (len(entries), 4) and not vectors[0].any()
+    np.testing.assert_allclose(np.linalg.norm(vectors[1:], axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(vectors[[entries.index("the"), entries.index(".")]], [[0.6, 0.8, 0, 0], [0, 0, 1, 0]])
+    trained = store.run(found.steps(0).trained, executor)
+    np.testing.assert_array_equal(load_file(trained.file("model.safetensors"))["embed.table.weight"], vectors)
+    assert resolved(chosen, Sources()).recipe.vectors is None, "without the file they are learned"
 
 
 def test_a_word_without_a_tag_is_refused_by_row(tmp_path: Path) -> None:

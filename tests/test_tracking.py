@@ -15,7 +15,7 @@ from mlflow.exceptions import MlflowException
 from phrasemodels.flows.cli.main import main
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
-from phrasemodels.infra.tracking import ATTEMPT, StepMetrics, Tracker
+from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker
 
 START = """
 import sys
@@ -55,6 +55,16 @@ def test_two_nodes_with_one_training_log_each_row_once_to_one_run(tracker: Track
     tracker.client().log_metric(run, "score", 1.0, timestamp=tracker.client().get_run(run).info.start_time)
     steps = {name: [row.step for row in tracker.client().get_metric_history(run, name)] for name in (*rows[0], "score")}
     assert steps == {"step": [], "seconds": [1, 2, 3], "dev_loss": [1, 2, 3], "score": [0]}
+
+
+def test_keys_read_without_mlflow_are_those_that_mlflow_gives(tracker: Tracker) -> None:
+    for experiment, key in (("x", "kept"), ("x", "deleted"), ("gone", "of a deleted experiment"), ("y", "another")):
+        tracker.open_run(experiment, key, key, {})
+    client = tracker.client()
+    client.delete_run(tracker.keys()["deleted"])
+    client.delete_experiment(tracker.experiment("gone"))
+    assert tracker.keys() == {run.data.tags[KEY]: run.info.run_id for run in tracker.runs()}
+    assert tracker.keys().keys() == {"kept", "another"}
 
 
 def test_two_nodes_that_open_a_run_at_once_get_the_same_run(tracker: Tracker) -> None:

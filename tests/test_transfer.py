@@ -1,11 +1,13 @@
 """Transfer by SentEval's protocols: gradients, folds, counters, correlations, and a whole suite on generated sentences."""
 
+import dataclasses
 import json
 import math
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.formats.shards import read_shard
@@ -13,16 +15,21 @@ from phrasemodels.data.samples.records import Entailment as EntailmentRecords
 from phrasemodels.data.samples.records import Polarity
 from phrasemodels.data.store.step import Executor, Step
 from phrasemodels.data.store.store import Store
+from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
+from phrasemodels.encoders.disan import DisanConfig
 from phrasemodels.encoders.psan import PsanConfig
+from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.experiments.experiment import Experiment, TableName
-from phrasemodels.models.sentence_pair import BUCKETS, SentencePairConfig
+from phrasemodels.flows.experiments.paper_001_baselines import as_published
+from phrasemodels.flows.experiments.user_files import resolved
+from phrasemodels.models.sentence_pair import BUCKETS, SentencePairConfig, as_built
 from phrasemodels.tasks.metrics.correlation import pearson, spearman
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.levels import Levels
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.user_text import user_texts
 from phrasemodels.tasks.prepare.vocabulary import read_words
-from phrasemodels.tasks.problems.entailment.data import SentenceText, VectorFile, WordListSettings, word_list
+from phrasemodels.tasks.problems.entailment.data import SentenceText, VectorFile, WordListSettings, hashed, word_list
 from phrasemodels.tasks.problems.entailment.logistic import (
     PUBLISHED,
     STRENGTHS,
@@ -37,14 +44,16 @@ from phrasemodels.tasks.problems.entailment.logistic import (
     stratified,
     without,
 )
-from phrasemodels.tasks.problems.entailment.objective import EntailmentObjective, PairExamples
+from phrasemodels.tasks.problems.entailment.objective import EntailmentObjective, PairExamples, every_map
 from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe, TransferTask
 from phrasemodels.tasks.problems.entailment.relatedness import relatedness, similarity, targets
+from phrasemodels.tasks.problems.entailment.suites import CASED
 from phrasemodels.tasks.problems.entailment.transfer import FOLDS, NESTED, OFFICIAL, TransferSettings, summary
 from phrasemodels.tasks.train.batches import stream
+from phrasemodels.tasks.train.checkpoints import Progress
 from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.loop import HISTORY
-from phrasemodels.tasks.train.optimisers import adadelta, constant
+from phrasemodels.tasks.train.loop import HISTORY, _ended
+from phrasemodels.tasks.train.optimisers import adadelta, constant, shrunk_without_gain
 
 
 @pytest.mark.parametrize("optimiser", [Adam, RmsProp])
@@ -128,9 +137,23 @@ def test_micro_and_macro_are_means_of_dev_accuracies():
         "big": [{"accuracy": 0.0, "dev": 90.0, "rows": 300}],
         "small": [{"accuracy": 0.0, "dev": 50.0, "rows": 100}],
     }
-    tasks = {"big": (OFFICIAL, ()), "small": (OFFICIAL, ())}
+    tasks = dict.fromkeys(found, (OFFICIAL, ()))
     scores = summary(found, TransferSettings(tasks, PUBLISHED))
     assert scores["micro"].value == pytest.approx(80) and scores["macro"].value == pytest.approx(70)
+    apart = found | {"apart": [{"accuracy": 0.0, "dev": 10.0, "rows": 1000}]}
+    again = summary(apart, TransferSettings(tasks | {"apart": (OFFICIAL, ())}, PUBLISHED, apart=("apart",)))
+    assert again["dev/apart"].value == 10 and {again[name] == scores[name] for name in ("micro", "macro")} == {True}
+
+
+PRINTED_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC", "SICK-E")
+
+
+def test_printed_averages_are_of_the_tasks_of_conneau_by_the_published_protocol():
+    recipe = experiment("001/table2/paper/psan").recipe
+    settings = recipe.stages(SentencePairConfig(PsanConfig()), TrainConfig(), 0)["transfer"].settings
+    classes = [name for name, (protocol, _) in settings.tasks.items() if protocol.classes]
+    assert tuple(name for name in classes if name not in settings.apart) == PRINTED_TASKS
+    assert settings.setting.counter is in_all and settings.setting.folds == 10
 
 
 def test_words_and_vectors_come_from_a_file_of_word_vectors(store: Store, tmp_path):
@@ -149,6 +172,85 @@ def test_words_and_vectors_come_from_a_file_of_word_vectors(store: Store, tmp_pa
     model = config.build()
     assert model.embed.weight.shape == (2 + BUCKETS, 2) and model.embed.weight[:2].tolist() == [[1, 2], [5, 6]]
     assert not any(name.startswith("embed") for name, _ in model.named_parameters())
+
+
+def test_a_baseline_of_infersent_reads_and_starts_as_its_authors_had_it(store: Store, tmp_path):
+    (tmp_path / "glove").mkdir()
+    vectors = "".join(
+        f"{word} {' '.join('0.5' for _ in range(300))}\n" for word in ("<s>", "</s>", "man", "sleeps", "The")
+    )
+    (tmp_path / "glove" / "glove.840B.300d.txt").write_text(vectors, encoding="utf-8")
+    chosen = resolved(experiment("001/table2/paper/bilstm-max"), Sources((tmp_path,)))
+    rows = SampleCorpus(20, 2, 2, records=EntailmentRecords())
+    recipe = dataclasses.replace(chosen.recipe, corpus=rows, suite=())
+    made = store.run(recipe.data()["train"], Executor(sources=Sources((tmp_path,), True)))
+    words = store.run(recipe.data()["vocabulary"], Executor(sources=Sources((tmp_path,), True)))
+    known = read_words(words, "words")
+    ids = [[known[i] for i in row] for row in read_shards(made)["premise_ids"].to_pylist()]
+    assert {(row[0], row[-1]) for row in ids} == {("<s>", "</s>")} and max(map(len, ids)) < 9, (
+        "unknown words are left out"
+    )
+    assert CASED.words("The man") == ["<s>", "The", "man", "</s>"]
+    model = dataclasses.replace(chosen.model, encoder=BiLSTMMaxConfig(300, 2), hidden=4)
+    built = recipe.stages(model, chosen.train, 0)["model"].settings.objective.configure(model, words).build()
+    assert all(layer.weight.abs().max() <= layer.in_features**-0.5 for layer in built.classify), "PyTorch's own start"
+
+
+@pytest.mark.parametrize(
+    ("row", "file", "encoder"),
+    [("bilstm-max", "840B", BiLSTMMaxConfig(300, 4)), ("disan", "6B", DisanConfig(300, 0.25, 4))],
+)
+def test_baselines_at_the_papers_size_run_on_files_of_the_same_format(store: Store, tmp_path, row, file, encoder):
+    (tmp_path / "glove").mkdir()
+    vectors = "".join(f"{word} {' '.join(['0.5'] * 300)}\n" for word in ("<s>", "</s>", "the", "man", "sleeps"))
+    (tmp_path / "glove" / f"glove.{file}.300d.txt").write_text(vectors, encoding="utf-8")
+    chosen = resolved(experiment(f"001/table2/paper/{row}"), Sources((tmp_path,)))
+    small = dataclasses.replace(
+        chosen,
+        recipe=dataclasses.replace(
+            chosen.recipe, corpus=SampleCorpus(90, 20, 20, records=EntailmentRecords()), suite=()
+        ),
+        model=dataclasses.replace(chosen.model, encoder=encoder, hidden=4),
+        train=dataclasses.replace(chosen.train, steps=4, evaluate_every=2, checkpoint_every=4),
+    )
+    pipeline, executor = small.steps(0), Executor(sources=Sources((tmp_path,), True))
+    scores = store.run(pipeline.scored, executor).meta["scores"]
+    assert 0 <= scores["accuracy"]["value"] <= 100
+    trained = load_file(store.run(pipeline.trained, executor).file("model.safetensors"))
+    assert ("embed.weight" in trained) == (row == "disan")
+    if row == "disan":
+        assert not (trained["embed.weight"][:3] == 0.5).all(), "word vectors are tuned"
+
+
+def test_vectors_of_a_file_may_be_tuned_and_scores_of_attention_go_without_a_penalty(tmp_path):
+    disan = experiment("001/table2/paper/disan")
+    save_file({"vectors": torch.ones(BUCKETS + 2, 4)}, tmp_path / "v.safetensors")
+    config = dataclasses.replace(
+        disan.model, encoder=DisanConfig(4), words=2, vectors=str(tmp_path / "v.safetensors"), hidden=5
+    )
+    model = config.build()
+    assert model.embed.weight.requires_grad and (model.embed.weight == 1).all()
+    named = {id(module): name for name, module in model.named_modules()}
+    free = {named[id(m)] for m in every_map(model)} - {named[id(m)] for m in disan.recipe.penalised(model)}
+    assert free == {f"encoder.{way}.{name}" for way in ("past", "future") for name in ("own", "other")}
+
+
+def test_infersents_rate_shrinks_without_a_gain_and_ends_the_training():
+    assert shrunk_without_gain([]) == 1
+    assert shrunk_without_gain([0.5, 0.4, 0.4, 0.3]) == pytest.approx(0.99**4 / 5), "an equal loss is no gain"
+    assert shrunk_without_gain([0.5] * 6) > 0 == shrunk_without_gain([0.5] * 7), "0.1 / 5^6 is below 1e-5"
+    config = experiment("001/table2/paper/bilstm-max").train
+    assert (config.steps, config.steps // config.evaluate_every) == (171_680, 20)
+    progress = Progress(step=7 * 8584, best=0.5, best_step=8584, history=[{"dev_loss": 0.5}] * 7)
+    assert _ended(progress, config) and not _ended(dataclasses.replace(progress, history=[{"dev_loss": 0.5}]), config)
+
+
+def test_the_rows_of_other_sizes_and_of_psan_keep_their_training():
+    for name in ("001/table2/laptop/disan", "001/table5/laptop/disan", "001/table2/sample/bilstm-max"):
+        one = experiment(name)
+        assert one.train.learning_rate in (0.003, 1.0) and one.model.start is as_built and one.recipe.unknown is hashed
+    psan = experiment("001/table4/paper/full")
+    assert as_published(psan) is psan
 
 
 PAIRS = SampleCorpus(240, 40, 40, records=EntailmentRecords())
@@ -173,6 +275,9 @@ def test_an_encoder_is_trained_transferred_asked_and_attended_to(store: Store):
     made = Experiment(table, "sample", "psan", "PSAN", "", (), recipe, model, config).steps(0)
     scores = store.run(made.scored).meta["scores"]
     assert {"accuracy", "P", "dev/P", "PF", "E", "micro", "macro"} <= scores.keys()
+    assert [scores[task]["sentences"] for task in ("P", "PF", "E")] == [120, 120, 40], (
+        "a nested task weighs all its rows"
+    )
     history = json.loads(store.run(made.trained).file(HISTORY).read_text())
     assert history[-1]["loss"] < history[0]["loss"] < 1.3
 

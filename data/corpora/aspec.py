@@ -17,8 +17,8 @@ def read(
 ) -> pa.Table:
     """Return BITEXT from Japanese to English, of all files in order.
 
-    Pairs of more than `characters` Japanese characters or `words` English words are in the group `long`, or are dropped
-    with drop_long; 0 is no bound.
+    Pairs of more than `characters` Japanese characters, without spaces, or `words` English words are in the group `long`, or
+    are dropped with drop_long; 0 is no bound.
     """
     rows: list[tuple[int, str, str, str]] = []
     counter = count()
@@ -30,7 +30,7 @@ def read(
                     f"{path}, line {number}: expected 4 or 5 fields separated by ' ||| ', the last two not empty"
                 )
             japanese, english = (bounded(field.strip(), str(path), number, max_words) for field in fields[-2:])
-            long = 0 < characters < len(japanese) or 0 < words < len(english.split())
+            long = 0 < characters < len("".join(japanese.split())) or 0 < words < len(english.split())
             if not (long and drop_long):
                 rows.append((row, japanese, english, "long" if long else ""))
     found = columns(("id", "source", "target", "group"), rows)

@@ -33,6 +33,8 @@ READERS: dict[str, Reader] = {
     "snli.official": snli.read_official,
     "snli.tokenised": snli.read_tokenised,
     "treebank": treebank.read,
+    "treebank.arcs": treebank.read_with_arcs,
+    "treebank.predicted_tags": treebank.read_with_predicted_tags,
     "treebank.tagged": treebank.read_tagged,
 }
 

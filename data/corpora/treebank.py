@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from phrasemodels.data.formats.conllu import Analysed, read_arcs, read_conllu
 from phrasemodels.data.formats.lines import lines
-from phrasemodels.data.formats.schemas import TAGGED, TREES, build, columns
+from phrasemodels.data.formats.schemas import TAGGED, TAGGED_TREES, TREES, build, columns
 from phrasemodels.data.formats.trees import Tree, alike, brackets, plain, read_brackets
 
 OTHER_WORDS = "the tree has other words"
@@ -58,6 +58,36 @@ def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()
 def read_tagged(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
     """Return TAGGED of the same files."""
     return tagged(read(files, max_words, sections))
+
+
+def read_with_predicted_tags(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
+    """Return TAGGED_TREES: TREES of the same files, and the tags of the file `tags`, a line for each sentence with its tags
+    separated by spaces. ValueError: a line has another number of tags than the sentence has words."""
+    trees = read({role: path for role, path in files.items() if role != "tags"}, max_words, sections)
+    predicted = [line.text.split() for line in lines(files["tags"])]
+    _aligned(trees, predicted, files["tags"], "tags")
+    found = {name: trees[name].combine_chunks() for name in trees.column_names} | {"predicted": predicted}
+    return build(TAGGED_TREES, str(files["tags"]), found, trees.num_rows)
+
+
+def read_with_arcs(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
+    """Return TREES of the file or folder `brackets`, with heads and relations of the same words in the CoNLL-U file `arcs`.
+    ValueError: a sentence there has another number of words."""
+    trees = read({"brackets": files["brackets"]}, max_words, sections)
+    sentences = list(_sentences({"conllu": files["arcs"]}))
+    _aligned(trees, [sentence.tokens for sentence in sentences], files["arcs"], "words")
+    found = {name: trees[name].combine_chunks() for name in trees.column_names}
+    found |= {name: [getattr(sentence, name) for sentence in sentences] for name in ("heads", "relations")}
+    return build(TREES, str(files["arcs"]), found, trees.num_rows)
+
+
+def _aligned(trees: pa.Table, others: Sequence[Sequence[str]], path: Path, what: str) -> None:
+    """ValueError: the other lists are not as many and as long as the sentences."""
+    if len(others) != trees.num_rows:
+        raise ValueError(f"{path}: {len(others)} sentences, the treebank has {trees.num_rows}; give one for each tree")
+    for row, (words, other) in enumerate(zip(trees["tokens"].to_pylist(), others, strict=True)):
+        if len(words) != len(other):
+            raise ValueError(f"{path}, sentence {row + 1}: {len(other)} {what} for {len(words)} words of the treebank")
 
 
 def tagged(trees: pa.Table) -> pa.Table:

@@ -7,6 +7,7 @@ renamed to its final path at the end.
 import gzip
 import hashlib
 import lzma
+import os
 import shutil
 import time
 import zlib
@@ -27,6 +28,7 @@ from phrasemodels.data.download.manifest import Concatenation, File, FirstLines,
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.store.artifacts import atomic_replace
 
+MIRROR = "PHRASEMODELS_MIRROR"  # the setting that names the folder of corpora
 ATTEMPTS = 5
 CHUNK = 1 << 16
 PATIENCE, SLOWEST = 60.0, 1000.0  # seconds without data; bytes a second, on average, once these seconds are over
@@ -46,8 +48,9 @@ class InterruptedDownloadError(Exception):
     """The download broke off; another attempt may succeed."""
 
 
-def fetch(file: File, target: Path, sources: Sources) -> str:
-    """Fetch a file to `target` and return the path or URL that it came from.
+def fetch(file: File, target: Path, sources: Sources, variable: str = MIRROR) -> str:
+    """Fetch a file to `target` and return the path or URL that it came from. variable: the setting that names the folder for
+    such files.
 
     OSError: no place has the file; the message names each place and its error.
     """
@@ -62,17 +65,36 @@ def fetch(file: File, target: Path, sources: Sources) -> str:
         errors.append("offline")
     errors = errors or [f"{mirror / file.mirror}: not a file" for mirror in sources.mirrors]
     places = " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors)
-    places = places or "a folder named by PHRASEMODELS_MIRROR"
+    places = places if sources.mirrors and variable == MIRROR else f"{_folder(variable)}/{file.mirror}"
     raise OSError(f"{file.name} cannot be fetched ({'; '.join(errors)}); put it at {places}")
 
 
-def fetch_all(files: Iterable[File], target: Path, sources: Sources) -> dict[str, str]:
-    """Fetch files to paths below `target`; return the path or URL that each came from. OSError: as of `fetch`."""
-    origins = {}
+def fetch_all(files: Iterable[File], target: Path, sources: Sources, variable: str = MIRROR) -> dict[str, str]:
+    """Fetch files to paths below `target`; return the path or URL that each came from. OSError: as of `fetch`; offline it
+    names all files that are missing."""
+    files, origins = list(files), {}
+    check_offline(files, sources, variable)
     for file in files:
         (target / file.name).parent.mkdir(parents=True, exist_ok=True)
-        origins[file.name] = fetch(file, target / file.name, sources)
+        origins[file.name] = fetch(file, target / file.name, sources, variable)
     return origins
+
+
+def check_offline(files: Iterable[File], sources: Sources, variable: str = MIRROR) -> None:
+    """OSError: no network may be used, and files are in no mirror folder; the message names all of them with their places.
+
+    variable: the setting that names the folder for such files.
+    """
+    if sources.offline and (absent := missing(files, sources)):
+        places = "\n  ".join(
+            f"{_folder(variable)}/{file.mirror}  ({', '.join(file.urls) or 'no URL'})" for file in absent
+        )
+        raise OSError(f"offline, and these files are missing; put each at the place named:\n  {places}")
+
+
+def _folder(variable: str) -> str:
+    """Return the folder that a setting names, or say that it names none."""
+    return os.environ.get(variable) or f"<the folder that {variable} names>"
 
 
 def missing(files: Iterable[File], sources: Sources) -> list[File]:

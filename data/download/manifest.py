@@ -37,7 +37,7 @@ def _is_http(value: str) -> str:
 
 Inside = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$"), AfterValidator(_inside)]
 Url = Annotated[str, AfterValidator(_is_http)]
-Kind = Literal["bitext", "tagged", "pairs", "sentences", "stories", "trees"]
+Kind = Literal["bitext", "tagged", "pairs", "sentences", "stories", "trees", "tagged_trees"]
 Option = bool | int | float | str | tuple[int, ...] | tuple[str, ...]
 
 

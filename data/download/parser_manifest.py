@@ -8,6 +8,7 @@ from phrasemodels.data.download.manifest import MANIFESTS, File, Strict, closest
 from phrasemodels.data.download.mirrors import Sources
 
 PARSERS = MANIFESTS / "parsers"
+VARIABLE = "PHRASEMODELS_PARSERS"  # the setting that names the folder of parser models
 
 
 class ParserManifest(Strict):
@@ -54,6 +55,6 @@ def obtain(manifest: ParserManifest, target: Path, sources: Sources) -> dict[str
     from phrasemodels.data.download.fetch import fetch_all  # a machine that only trains lacks its libraries
 
     try:
-        return fetch_all(manifest.files, target, sources)
+        return fetch_all(manifest.files, target, sources, VARIABLE)
     except OSError as error:
         raise OSError(f"{error}. {manifest.instructions}".strip()) from error

@@ -84,6 +84,9 @@ TREES = _record(
     reason=pa.string(),
 )
 
+# TREES, and beside the gold tags those that another program predicted.
+TAGGED_TREES = pa.schema([*TREES, pa.field("predicted", _tokens, nullable=False)])
+
 SCHEMAS = {
     "bitext": BITEXT,
     "tagged": TAGGED,
@@ -91,6 +94,7 @@ SCHEMAS = {
     "sentences": SENTENCES,
     "stories": STORIES,
     "trees": TREES,
+    "tagged_trees": TAGGED_TREES,
 }
 
 

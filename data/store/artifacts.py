@@ -2,11 +2,14 @@
 
 import contextlib
 import datetime
+import errno
 import hashlib
 import json
 import os
 import platform
 import re
+import shutil
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +20,10 @@ MANIFEST = "manifest.json"
 SHA256 = re.compile("[0-9a-f]{64}")
 TRAINING_LABEL = re.compile(r"\w+ (?P<experiment>.+) seed (?P<seed>\d+)", re.DOTALL)
 MAX_PART_BYTES, MAX_NAME_BYTES = 255, 2000  # of file names: every file system takes these
+
+
+class NotAFileError(OSError):
+    """Something else than a file is where a file should be."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,30 @@ def _is_plain(name: str) -> bool:
     parts = name.split("/")
     short = len(name.encode()) <= MAX_NAME_BYTES and all(len(part.encode()) <= MAX_PART_BYTES for part in parts)
     return short and "\0" not in name and parts[0] != MANIFEST and {"", ".", ".."}.isdisjoint(parts)
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a file. NotAFileError: something else is there, such as a folder or a pipe, which might never end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a loop of links; a socket
+            raise NotAFileError(f"{path} is no file: remove it") from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotAFileError(f"{path} is no file: remove it")
+    with open(descriptor, "rb") as file:
+        return file.read()
+
+
+def remove(path: Path) -> None:
+    """Remove a folder with all that is in it, a file or a link; errors are ignored."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def sha256_of(path: Path) -> str:

@@ -18,6 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from phrasemodels.data.store.artifacts import sha256_of
 
+PARTS = {"manifests", "blobs", "leases", "checkpoints", "probes"}  # folders of a store on object storage
 LOCAL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # in a download: this node's disk, not the storage
 PRECONDITION_FAILED, CONFLICT = 412, 409  # HTTP: the file exists; another client is writing it at this moment
 
@@ -50,7 +51,8 @@ class Bucket:
         return "/".join([_filesystem(self.url, os.getpid())[1].rstrip("/"), *names])
 
     def open(self) -> None:
-        """Check that the storage can be written to. OSError: it cannot."""
+        """Check that the storage can be written to. OSError: it cannot, or a folder holds something else than a store."""
+        self._refuse_other_folder()
         probe = self.path("probes", f"{uuid.uuid4().hex}")
         try:
             with self.naming_errors():
@@ -58,6 +60,15 @@ class Bucket:
                 self.files.rm_file(probe)
         except FileNotFoundError as error:
             raise OSError(f"the object storage {self.url} does not work ({error}): is there such a bucket?") from error
+
+    def _refuse_other_folder(self) -> None:
+        """Raise an OSError if the URL is a folder with other things than those of a store, such as /etc."""
+        folder = Path(self.path().rstrip("/") or "/")
+        if self.url.startswith("file:") and folder.is_dir():
+            with self.naming_errors():
+                names = {path.name for path in folder.iterdir()}
+            if names and not names & PARTS:
+                raise OSError(f"{self.url}: this folder holds something else than a store; name an empty one")
 
     @contextlib.contextmanager
     def naming_errors(self, others: Collection[int] = ()) -> Iterator[None]:

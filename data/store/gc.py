@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import filelock
+
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact, damage_of
-from phrasemodels.data.store.leases import is_locked, leased_keys, removal_lock
+from phrasemodels.data.store.leases import is_locked, leased_keys, removal_lock, remove_dead_leases
 from phrasemodels.data.store.store import Damage, Store
 
 VERDICT_STEP = "compare"  # tasks/metrics/verdict.py
@@ -101,10 +103,20 @@ def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
 def collect(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
     """Remove the waste and return it. Each folder is renamed before it is deleted, so nobody reads half of it."""
     with removal_lock(store):
+        remove_dead_leases(store)
+        _remove_unheld_locks(store)
         found = waste(store, days, newest)
         _move_to_trash(store, [thing.path for thing in found])
     _empty_trash(store)
     return found
+
+
+def _remove_unheld_locks(store: Store) -> None:
+    """Remove the lock files of keys that killed processes left."""
+    for path in store.root.glob("locks/*.lock"):
+        if KEY.fullmatch(path.stem) and path.is_file():
+            with contextlib.suppress(filelock.Timeout, OSError), filelock.FileLock(path).acquire(blocking=False):
+                path.unlink()  # while it is held
 
 
 def _move_to_trash(store: Store, paths: Iterable[Path]) -> None:

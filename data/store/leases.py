@@ -5,13 +5,14 @@ ROOT/leases/NAME.json holds the keys; the run holds the lock NAME.lock, which th
 
 import contextlib
 import json
+import os
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import filelock
 
-from phrasemodels.data.store.artifacts import write_durably
+from phrasemodels.data.store.artifacts import read_regular, write_durably
 from phrasemodels.data.store.store import Store
 
 
@@ -34,20 +35,26 @@ def lease(store: Store, keys: Iterable[str], name: str = "") -> Iterator[None]:
 
 
 def leased_keys(store: Store) -> set[str]:
-    """Return the keys that runs under way lease; remove the leases of dead runs."""
+    """Return the keys that runs under way lease; those of dead runs do not count."""
     keys: set[str] = set()
     for path in (store.root / "leases").glob("*.json"):
         if is_alive(store, path.stem):
             with contextlib.suppress(FileNotFoundError):  # the run has just ended
                 keys.update(_read_keys(path))
-        else:
-            path.unlink(missing_ok=True)
     return keys
+
+
+def remove_dead_leases(store: Store) -> None:
+    """Remove the leases of dead runs; the caller holds the removal lock."""
+    for path in (store.root / "leases").glob("*"):
+        if path.suffix in (".json", ".lock") and not is_alive(store, path.stem):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def _read_keys(path: Path) -> list[str]:
     try:
-        keys = json.loads(path.read_bytes())
+        keys = json.loads(read_regular(path))
         if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
             return keys
     except (ValueError, RecursionError):
@@ -67,11 +74,17 @@ def removal_lock(store: Store) -> filelock.BaseFileLock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds a lock file."""
-    if not path.exists():
+    """Whether a process holds a lock file, which need not be writable; anything else at its place is not held."""
+    import fcntl
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
         return False
     try:
-        with filelock.FileLock(path).acquire(blocking=False):
-            return False
-    except filelock.Timeout:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that two that look do not see each other
+        return False
+    except BlockingIOError:
         return True
+    finally:
+        os.close(descriptor)

@@ -24,10 +24,13 @@ import filelock
 from phrasemodels.data.store.artifacts import (
     MANIFEST,
     Artifact,
+    NotAFileError,
     damage_of,
     describe,
     files_of,
     parse_manifest,
+    read_regular,
+    remove,
     this_machine,
     write_durably,
 )
@@ -133,8 +136,8 @@ class Store:
         verify: only if every file has its digest in the manifest.
         """
         try:
-            manifest = parse_manifest((path / MANIFEST).read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
+            manifest = parse_manifest(read_regular(path / MANIFEST))
+        except (FileNotFoundError, NotADirectoryError, NotAFileError):
             return None
         artifact = None if manifest is None else Artifact(path, manifest)
         return None if artifact and verify and damage_of(artifact) else artifact
@@ -159,9 +162,16 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
-        """Hold the lock of a key. The operating system releases the lock of a killed process."""
-        with filelock.FileLock(self.root / "locks" / f"{key}.lock"):
-            yield
+        """Hold the lock of a key. The operating system releases the lock of a killed process.
+
+        The file of the lock is removed while it is held; whoever waited for it then takes a new one.
+        """
+        path = self.root / "locks" / f"{key}.lock"
+        with filelock.FileLock(path):
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
 
     def _make(self, step: Step, inputs: Mapping[str, Artifact], executor: Executor) -> Artifact:
         work, final = self.workspace(step.key), self.where(step.name, step.key)
@@ -173,14 +183,14 @@ class Store:
                 return first
             self.shared.replace(out, made.manifest)
         final.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(final, ignore_errors=True)  # what is there is damaged
+        remove(final)  # what is there is damaged
         os.replace(out, final)
         shutil.rmtree(work, ignore_errors=True)
         return Artifact(final, made.manifest)
 
     def _fill(self, out: Path, step: Step, inputs: Mapping[str, Artifact], executor: Executor) -> Artifact:
         """Call the step's function in an empty folder and write the manifest last. After an error the folder is gone."""
-        shutil.rmtree(out, ignore_errors=True)
+        remove(out)
         out.mkdir(parents=True)
         started = time.monotonic()
         try:

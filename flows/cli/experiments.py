@@ -1,6 +1,7 @@
 """The command that lists the experiments."""
 
 import json
+from typing import Annotated, Any
 
 import typer
 
@@ -10,12 +11,80 @@ app = typer.Typer()
 
 
 @app.command()
-def experiments(as_json: Json = False) -> None:
-    """List every experiment, with the published number that it answers."""
+def experiments(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[WORD]...", help="Only rows that hold these, like `phrase-k2` or ATIS."),
+    ] = None,
+    paper: Annotated[str, typer.Option(help="Only this paper, like 000.")] = "",
+    table: Annotated[str, typer.Option(help="Only this table, as `reproduce --table` takes it.")] = "",
+    profile: Annotated[str, typer.Option(help="Only this size: sample, laptop or paper.")] = "",
+    as_json: Json = False,
+) -> None:
+    """List the tables; with a word or an option their experiments, with the published number that each answers.
+
+    Examples: phrasemodels experiments; phrasemodels experiments --paper 002 --profile laptop; phrasemodels experiments ATIS
+    """
+    from phrasemodels.data.store.remembered import remembered
     from phrasemodels.flows.cli.terminal import print_rows
+
+    rows = chosen(
+        remembered("experiments", None, _rows), words or [], {"paper": paper, "number": table, "profile": profile}
+    )
+    if as_json:
+        print(json.dumps([{name: row[name] for name in row if name not in HIDDEN} for row in rows], indent=1))
+    elif words or paper or table or profile:
+        print_rows("Experiments", ["experiment", "system", "variant", "metric", "published"], rows)
+    else:
+        print_rows(
+            "Tables; --paper, --table, --profile or a word list their rows", list(_tables(rows)[0]), _tables(rows)
+        )
+
+
+HIDDEN = ("number", "profile", "of")  # columns that are only for choosing
+
+
+def chosen(rows: list[dict[str, Any]], words: list[str], wanted: dict[str, str]) -> list[dict[str, Any]]:
+    """Return the rows that hold all words, in any case, and have all wanted values. ValueError: there is none; the nearest
+    value is named."""
+    from phrasemodels.data.download.manifest import closest
+
+    for name, value in ((name, value) for name, value in wanted.items() if value):
+        known = {row["of" if name == "paper" else name] for row in rows}
+        if value not in known:
+            raise ValueError(f"no {'table' if name == 'number' else name} {value!r} here: {closest(value, known)}")
+        rows = [row for row in rows if row["of" if name == "paper" else name] == value]
+    found = [row for row in rows if all(word.lower() in " ".join(map(str, row.values())).lower() for word in words)]
+    if not found:
+        raise ValueError(
+            f"no experiment holds {' and '.join(map(repr, words))}; `phrasemodels experiments` lists the tables"
+        )
+    return found
+
+
+def _tables(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each table: its sizes, its rows and the printed numbers that they answer."""
+    tables: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        tables.setdefault((row["of"], row["number"]), []).append(row)
+    return [
+        {
+            "paper": paper,
+            "table": number,
+            "rows": len({row["experiment"].rpartition("/")[2] for row in own}),
+            "printed numbers": len({(r["system"], r["variant"], r["dataset"], r["metric"]) for r in own if r["published"] is not None}),
+            "profiles": " ".join(dict.fromkeys(row["profile"] for row in own)),
+            "like": next((f"{r['table']}: {r['system']}" for r in own if r["table"]), own[0]["system"]),
+        }
+        for (paper, number), own in tables.items()
+    ]  # fmt: skip
+
+
+def _rows() -> list[dict[str, Any]]:
+    """Return a row for each answer of each experiment."""
     from phrasemodels.flows.experiments.catalogue import experiments as all_experiments
 
-    rows = [
+    return [
         {
             "experiment": e.name,
             "paper": e.paper,
@@ -26,11 +95,10 @@ def experiments(as_json: Json = False) -> None:
             "metric": answer.metric,
             "published": answer.cell.published if answer.cell else None,
             "comparable": e.comparable,
+            "of": e.table.paper,
+            "number": e.table.number,
+            "profile": e.profile,
         }
         for e in all_experiments()
         for answer in e.answers
     ]
-    if as_json:
-        print(json.dumps(rows, indent=1))
-        return
-    print_rows("Experiments", ["experiment", "system", "variant", "metric", "published"], rows)

@@ -6,6 +6,7 @@ Every command imports what it needs when it is called, so that --help is quick.
 import os
 import signal
 import sys
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from phrasemodels.flows.cli import (
     corpora,
     doctor,
     experiments,
+    marks,
     parse,
     parsers,
     predict,
@@ -28,6 +30,7 @@ from phrasemodels.flows.cli import (
     verdicts,
     warm,
 )
+from phrasemodels.flows.cli.terminal import clean
 from phrasemodels.infra.error_location import noting_error_line
 from phrasemodels.infra.signals import ENDED, Stopped
 
@@ -41,10 +44,22 @@ app = typer.Typer(
     "_MLFLOW_URI, _RAY_ADDRESS, _PREFECT_API_URL, _CPUS, or a file that PHRASEMODELS_SETTINGS names; PHRASEMODELS_DEBUG=1 "
     "shows tracebacks.",
 )
-for module in (reproduce, experiments, train, verdicts, report, sql, trace, predict, parse, serve, doctor, warm):
-    app.add_typer(module.app)
-for name, group in (("corpora", corpora), ("parsers", parsers), ("store", store), ("selftest", selftest)):
-    app.add_typer(group.app, name=name)
+# Commands and groups of commands, by what one wants to do.
+PANELS: dict[str, tuple[ModuleType, ...]] = {
+    "Run": (reproduce, train, selftest),
+    "Ask what came out": (verdicts, report, sql, trace, experiments, marks),
+    "Use a trained model": (predict, parse, serve),
+    "Data and machine": (corpora, parsers, store, doctor, warm),
+}
+GROUPS: dict[ModuleType, str] = {corpora: "corpora", parsers: "parsers", store: "store", selftest: "selftest"}
+for panel, modules in PANELS.items():
+    for module in modules:
+        if name := GROUPS.get(module):
+            app.add_typer(module.app, name=name, rich_help_panel=panel)
+            continue
+        for command in module.app.registered_commands:
+            command.rich_help_panel = panel
+        app.add_typer(module.app)
 
 # Services by the package of an error. Not Ray: an error that it raises may be a mistake in a layer, and needs its traceback.
 SERVICES = {"mlflow": "MLflow", "httpx": "Prefect", "prefect": "Prefect"}
@@ -84,10 +99,12 @@ def main() -> None:
         if os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         notes = getattr(error, "__notes__", [])
-        sys.exit(f"phrasemodels: {error}" + (f" ({'; '.join(notes)})" if notes else ""))
+        sys.exit(clean(f"phrasemodels: {error}" + (f" ({'; '.join(notes)})" if notes else "")))
     except Exception as error:
         service = SERVICES.get(type(error).__module__.split(".")[0])
         if service is None or os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        sys.exit(f"phrasemodels: {service} does not answer as it should ({first}); PHRASEMODELS_DEBUG=1 tells more")
+        sys.exit(
+            f"phrasemodels: {service} does not answer as it should ({clean(first)}); PHRASEMODELS_DEBUG=1 tells more"
+        )

@@ -1,4 +1,4 @@
-"""Open the store and MLflow's tracker that the settings name."""
+"""Open the store and MLflow's tracker that the settings name, to read them."""
 
 from typing import TYPE_CHECKING
 
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
 
 
 def opened() -> tuple["Store", "Tracker"]:
-    """Return the store and the tracker. OSError: the store cannot be written to."""
+    """Return the store and the tracker, for reading alone: neither is made, locked or written to."""
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.flows.results.stores import store_of
     from phrasemodels.infra.settings import Settings
-    from phrasemodels.infra.tracking import Tracker
+    from phrasemodels.infra.tracking import Tracker, readable
 
     settings = Settings()
-    return open_store(settings), Tracker(settings.tracking_uri)
+    return store_of(settings), Tracker(readable(settings.tracking_uri))

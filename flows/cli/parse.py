@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from phrasemodels.flows.cli.predict import Name, find_model
+from phrasemodels.flows.cli.terminal import clean
 
 if TYPE_CHECKING:
     from phrasemodels.data.formats.lines import Line
@@ -73,7 +74,7 @@ def parse(
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     for answer in _reported(answers(parser, file, "tokens" if tokenised else read, batch)):
         for count, found in enumerate(answer.parses, 1):
-            print(FORMATS[form](found, f"{answer.line}-{count}"))
+            print(clean(FORMATS[form](found, f"{answer.line}-{count}")))
         if not answer.parses:
             print()
         if batch == 1:
@@ -186,6 +187,8 @@ def labels(
     from phrasemodels.tasks.problems.parsing.labels import view_labels
     from phrasemodels.tasks.problems.report import check_size
 
+    if to.suffix != ".html":
+        raise ValueError(f"{to}: a page is HTML; name a file that ends with .html")
     recipe, parser = _trained(model)
     words = recipe.tokeniser(sentence, "en")
     if not words:

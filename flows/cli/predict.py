@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from phrasemodels.flows.cli.opened import opened
 from phrasemodels.flows.cli.options import Json
+from phrasemodels.flows.cli.terminal import clean
 
 if TYPE_CHECKING:
     from phrasemodels.flows.results.models import Model
@@ -28,19 +30,27 @@ def predict(
     file: Annotated[Path, typer.Argument(help="One input per line; - is stdin.")],
     as_json: Json = False,
 ) -> None:
-    """Print the answers of a trained model, one per line.
+    """Print the answers of a trained model, one per line. A text that is too long gets an empty line, and stderr says why.
 
     Example: echo "the red house sleeps" | phrasemodels predict 000/table1/sample/phrase-k2 -
     """
     from phrasemodels.data.formats.lines import lines_or_stdin
 
-    lines = [line.text for line in lines_or_stdin(file)]
-    answers = find_model(model).predict(lines)
+    lines, trained = [line.text for line in lines_or_stdin(file)], find_model(model)
+    tell_unknown_words(trained, lines)
+    answers, failed = [], 0
+    for number, (line, (answer, problem)) in enumerate(zip(lines, trained.answers(lines), strict=True), 1):
+        failed += bool(problem)
+        if problem:
+            print(f"line {number}: {problem}", file=sys.stderr)
+        if as_json:
+            answers.append({"source": line, "answer": answer, **({"error": problem} if problem else {})})
+        else:
+            print(clean(answer))
     if as_json:
-        print(json.dumps([{"source": line, "answer": answer} for line, answer in zip(lines, answers, strict=True)]))
-        return
-    for answer in answers:
-        print(answer)
+        print(json.dumps(answers))
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -56,7 +66,10 @@ def attend(
     """
     if not sentence.strip():
         raise ValueError("an empty text: give a sentence")
+    if to.suffix != ".html":
+        raise ValueError(f"{to}: a page is HTML; name a file that ends with .html")
     trained = find_model(model)
+    tell_unknown_words(trained, [sentence])
     rows = trained.attend(sentence)
     if as_json:
         print(json.dumps(rows))
@@ -89,7 +102,10 @@ def draw(
 
     if to.suffix != ".svg":
         raise ValueError(f"{to}: figures are SVG; name a file that ends with .svg")
-    write_durably(to, drawn([find_model(name) for name in models], text, target))
+    drawers = [find_model(name) for name in models]
+    if problem := next(filter(None, (model.too_long(text) for model in drawers)), ""):
+        raise ValueError(problem)
+    write_durably(to, drawn(drawers, text, target))
     print(to)
 
 
@@ -99,17 +115,24 @@ def export(model: Name, to: Annotated[Path, typer.Argument(help="Folder to make.
     print(find_model(model).export(to))
 
 
+SHOWN = 20  # unknown words that are named
+
+
+def tell_unknown_words(model: "Model", texts: list[str]) -> None:
+    """Name on stderr the words that a model does not know."""
+    if words := model.unknown_words(texts):
+        more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
+        print(f"unknown to this model, and read as one unknown word: {', '.join(words[:SHOWN])}{more}", file=sys.stderr)
+
+
 def find_model(name: str) -> "Model":
     """Return a trained model from the store or from an exported folder; say on stderr which training it is."""
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.results.models import CARD, find, load
-    from phrasemodels.flows.results.stores import open_store
-    from phrasemodels.infra.settings import Settings
-    from phrasemodels.infra.tracking import Tracker
 
     if Path(name, CARD).is_file():
         return load(Path(name))
-    settings = Settings()
-    model = find(open_store(settings), name, Tracker(settings.tracking_uri).keys())
-    print(model.description, file=sys.stderr)
+    store, tracker = opened()
+    model = find(store, name, tracker.keys())
+    print(clean(model.description), file=sys.stderr)
     return model

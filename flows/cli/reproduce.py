@@ -13,7 +13,9 @@ from phrasemodels.flows.cli.options import Duration, Json, Overrides, Paper, Pro
 
 if TYPE_CHECKING:
     from phrasemodels.data.store.store import Store
+    from phrasemodels.flows.experiments.catalogue import Request
     from phrasemodels.flows.run.plan import Plan
+    from phrasemodels.infra.settings import Settings
 
 app = typer.Typer()
 
@@ -40,20 +42,14 @@ def reproduce(
         os.environ["PHRASEMODELS_OFFLINE"] = "true"
     import phrasemodels.infra.environment  # noqa: F401  before prefect
     from phrasemodels.flows.cli.terminal import print_rows, print_table
-    from phrasemodels.flows.experiments.catalogue import Request
-    from phrasemodels.flows.run.campaign import seconds_of
-    from phrasemodels.flows.run.preflight import planned
-    from phrasemodels.infra.services import services
+    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.flows.run.again import found_again
+    from phrasemodels.flows.run.outline import outlined
     from phrasemodels.infra.settings import Settings
 
-    settings, request = Settings(), Request(paper, table, profile, seeds, set or [], row or [])
-    until = time.time() + seconds_of(duration) if duration else math.inf
-    plan, store = planned(request, settings)
-    print("starting Prefect, Ray and MLflow", file=sys.stderr, flush=True)
-    with services(settings):
-        from phrasemodels.flows.run.reproduce import reproduce_plan
-
-        result = reproduce_plan(request, plan, store, settings, until)
+    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row)
+    outline = outlined(asked, settings)
+    result = found_again(asked, outline, open_store(settings), settings) or _run(asked, settings, duration)
     if as_json:
         print(json.dumps(result, indent=1))
         return
@@ -61,6 +57,36 @@ def reproduce(
         print_table(result)
     if result["left"]:
         print_rows("Left when the time was up; the same command goes on", list(result["left"][0]), result["left"])
+
+
+def _run(asked: dict[str, Any], settings: "Settings", duration: str) -> dict[str, Any]:
+    """Start the services and run the steps of a request; return what the command prints."""
+    from phrasemodels.flows.run.campaign import seconds_of
+    from phrasemodels.infra.services import services
+
+    until = time.time() + seconds_of(duration) if duration else math.inf
+    request, plan, store = _planned(asked, settings)
+    print("starting Prefect, Ray and MLflow", file=sys.stderr, flush=True)
+    with services(settings):
+        from phrasemodels.flows.run.reproduce import reproduce_plan
+
+        return reproduce_plan(request, plan, store, settings, until)
+
+
+def _planned(asked: dict[str, Any], settings: "Settings") -> tuple["Request", "Plan", "Store"]:
+    """Return a request, its plan and the store. OSError: files are missing and may not be fetched."""
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.run.preflight import planned
+
+    request = Request(**asked)
+    return request, *planned(request, settings)
+
+
+def _asked(
+    paper: str, table: str, profile: str, seeds: int, set: list[str] | None, row: list[str] | None
+) -> dict[str, Any]:
+    """Return the fields of a `Request`."""
+    return {"paper": paper, "table": table, "profile": profile, "seeds": seeds, "set": set or [], "rows": row or []}
 
 
 @app.command()
@@ -77,20 +103,23 @@ def plan(
     """Show what `reproduce` would do: each step, hit or miss, and which part of its key changed; with --for, how far each row
     is, in the order in which rows are trained, and which are expected to fit."""
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.experiments.catalogue import Request
     from phrasemodels.flows.results.explain_miss import explain
-    from phrasemodels.flows.run.preflight import planned
+    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.flows.run.outline import outlined
     from phrasemodels.infra.settings import Settings
 
-    settings = Settings()
-    made, store = planned(Request(paper, table, profile, seeds, set or [], row or []), settings)
+    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row)
     if duration:
+        _, made, store = _planned(asked, settings)
         _print_fitting(made, store, duration, settings.cpus or os.cpu_count() or 1, as_json)
         return
-    rows: list[dict[str, Any]] = []
-    for step in made.steps:
-        hit, why = explain(store, step)
-        rows.append({"step": step.name, "label": step.label, "key": step.key, "hit": hit, "why": why})
+    steps, store = outlined(asked, settings).steps, open_store(settings)
+    rows: list[dict[str, Any]] = [
+        {"step": step.name, "label": step.label, "key": step.key, "hit": hit, "why": why}
+        for step, (hit, why) in zip(steps, explain(store, steps), strict=True)
+    ]
+    if settings.offline and not all(row["hit"] for row in rows):
+        _planned(asked, settings)
     if as_json:
         print(json.dumps(rows, indent=1))
         return
@@ -129,8 +158,8 @@ def keep(
     """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.results.folder import KEPT
     from phrasemodels.flows.results.keep import keep as write
-    from phrasemodels.flows.results.results import KEPT
     from phrasemodels.flows.run.preflight import planned
     from phrasemodels.infra.settings import Settings
 

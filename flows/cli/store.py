@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from phrasemodels.flows.cli.opened import opened
 from phrasemodels.flows.cli.options import Json
+from phrasemodels.flows.cli.terminal import clean
 
 if TYPE_CHECKING:
     from phrasemodels.data.store.store import Store
@@ -19,7 +21,7 @@ def du(as_json: Json = False) -> None:
     from phrasemodels.data.store.gc import usage
     from phrasemodels.flows.cli.terminal import print_rows
 
-    rows = usage(_store())
+    rows = usage(opened()[0])
     if as_json:
         print(json.dumps(rows, indent=1))
         return
@@ -49,7 +51,7 @@ def gc(
         print(json.dumps(rows, indent=1))
         return
     for row in rows:
-        print(f"{size(row['bytes']):>9}  {row['label']}  {row['path']}")
+        print(clean(f"{size(row['bytes']):>9}  {row['label']}  {row['path']}"))
     print(f"{len(rows)} things, {size(sum(item.bytes for item in removed))}" + (" would go" if dry else " removed"))
 
 
@@ -64,9 +66,8 @@ def verify(as_json: Json = False) -> None:
 
     from phrasemodels.data.store.artifacts import made_elsewhere
     from phrasemodels.data.store.gc import damage
-    from phrasemodels.flows.cli.terminal import clean
 
-    store = _store()
+    store, _ = opened()
     rows = [
         {"key": artifact.key, "label": artifact.manifest["label"], "what": problem, "verdicts": verdicts}
         for artifact, problem, verdicts in damage(store)
@@ -76,7 +77,7 @@ def verify(as_json: Json = False) -> None:
     else:
         for row in rows:
             resting = f"; verdicts depend on it: {', '.join(row['verdicts'])}" if row["verdicts"] else ""
-            print(f"DAMAGED  {row['label']}  [{row['key']}]: {row['what']}{resting}")
+            print(clean(f"DAMAGED  {row['label']}  [{row['key']}]: {row['what']}{resting}"))
         there = "" if store.shared is None else f" and {len(store.shared.artifacts())} in the shared storage"
         known = list(store.artifacts())
         print(f"{len(known)} artifacts{there}, {len(rows)} damaged")
@@ -93,7 +94,7 @@ def runs(as_json: Json = False) -> None:
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.records import records
 
-    known = records(_store())
+    known = records(opened()[0])
     if as_json:
         print(json.dumps(known, indent=1))
         return

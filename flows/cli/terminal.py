@@ -8,6 +8,11 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, ex
 KINDS = ("idiom", "plain", "new", "seen")  # groups of sentences that get a column
 
 
+def clean(text: object) -> str:
+    """Return a text whose control characters are replaced, so that it cannot change the terminal."""
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text))
+
+
 def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
     """Print rows as a table; control characters are replaced, so that no value can change the terminal."""
     from rich.console import Console
@@ -15,7 +20,7 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
     from rich.text import Text
 
     def shown(value: str) -> Text:
-        return Text(CONTROL.sub("\N{REPLACEMENT CHARACTER}", value))
+        return Text(clean(value))
 
     table = Table(title=shown(title) if title else None, title_justify="left")
     for column in columns:
@@ -74,6 +79,9 @@ def print_table(result: dict[str, Any]) -> None:
     shown = [kind for kind in KINDS if any(kind in row for row in rows)]
     rows = [dict.fromkeys(shown, "") | row for row in rows]
     print_rows(result["title"], [name for name in rows[0] if name not in shown] + shown, rows)
+    from phrasemodels.flows.report.conclusion import findings
+
+    print("found: " + "\n       ".join(findings(result["rows"])))
     print("because: " + "; ".join(sorted({row["reason"] for row in result["rows"]})))
     if result["leaks"]:
         print("seen in training: " + "; ".join(sorted(set(result["leaks"].values()))))
@@ -89,3 +97,26 @@ def print_table(result: dict[str, Any]) -> None:
     print(f"report:  {result['report']}")
     print(f"MLflow:  mlflow ui --backend-store-uri {Settings().tracking_uri} --host 127.0.0.1")
     print(f"Prefect: PREFECT_HOME={root / 'prefect'} prefect server start --host 127.0.0.1")
+    for line in _next(result["rows"]):
+        print(line)
+
+
+def _next(rows: list[dict[str, Any]]) -> list[str]:
+    """Return what to do next: look at the models, judge what needs no training, take real data."""
+    from phrasemodels.flows.experiments.experiment import divided
+
+    row, _ = divided(rows[-1]["experiment"])
+    paper, table, *_ = row.split("/", 3)
+    said = {
+        "phrasemodels report": "one page over all five papers",
+        "phrasemodels verdicts": "every printed number with its verdict",
+        "phrasemodels count": "judge the printed numbers that need neither data nor training",
+    }
+    if row.startswith("000/table1/sample/"):
+        attend = f'phrasemodels attend {rows[-1]["experiment"]} "the woman took the box ."'
+        larger = (
+            f"phrasemodels reproduce --paper {paper} --table {table.removeprefix('table')} --profile laptop --seeds 3"
+        )
+        said = {attend: "where this model attends"} | said | {larger: "the same on real data; evenings, not minutes"}
+    width = min(max(map(len, said)), 80)
+    return ["next:", *(f"  {command:{width}}  # {why}" for command, why in said.items())]

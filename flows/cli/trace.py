@@ -7,6 +7,7 @@ import typer
 
 from phrasemodels.flows.cli.opened import opened
 from phrasemodels.flows.cli.options import Json
+from phrasemodels.flows.cli.terminal import clean
 
 app = typer.Typer()
 
@@ -35,10 +36,11 @@ def trace(what: What, as_json: Json = False) -> None:
         return
     for depth, role, origin, again in back:
         name = f"{role}: " if role else ""
-        print("  " * depth + name + (f"{origin.manifest['label']}  (above)" if again else described(origin)))  # type: ignore[union-attr]
+        text = f"{origin.manifest['label']}  (above)" if again else described(origin)  # type: ignore[union-attr]
+        print(clean("  " * depth + name + text))
     print(f"\nmade from it: {len(forward) or 'nothing'}")
     for result in forward:
-        print("  " + described(result))
+        print(clean("  " + described(result)))
 
 
 @app.command()

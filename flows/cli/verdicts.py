@@ -7,6 +7,7 @@ import typer
 
 from phrasemodels.flows.cli.opened import opened
 from phrasemodels.flows.cli.options import Json
+from phrasemodels.flows.cli.terminal import clean
 
 app = typer.Typer()
 
@@ -14,22 +15,34 @@ app = typer.Typer()
 @app.command()
 def verdicts(
     paper: Annotated[str, typer.Option(help="Only this paper, like 000.")] = "",
+    keep_tests: Annotated[
+        bool, typer.Option("--keep-tests", help="First write the tests of kept results beside them, in results/.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Print a verdict on every number that the papers printed, one line each, with its reason and the runs behind it.
 
     Example: phrasemodels verdicts --paper 000
     """
-    from phrasemodels.flows.results.results import all_results
-    from phrasemodels.flows.results.verdicts import verdicts as find
+    from phrasemodels.flows.results.judged import judged
 
-    rows = find(all_results(*opened()), paper)
+    if keep_tests:
+        _keep_tests()
+    rows = judged(*opened(), paper)
     if as_json:
         print(json.dumps(rows, indent=1))
         return
     for row in rows:
-        print(_line(row))
+        print(clean(_line(row)))
     print_glance(rows)
+
+
+def _keep_tests() -> None:
+    from phrasemodels.flows.results.folder import KEPT
+    from phrasemodels.flows.results.results import keep_tests
+
+    for path in sorted(KEPT.glob("*/result.json")):
+        keep_tests(path)
 
 
 @app.command()
@@ -44,8 +57,7 @@ def count(
     """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.results import all_results
-    from phrasemodels.flows.results.verdicts import verdicts as find
+    from phrasemodels.flows.results.judged import judged
     from phrasemodels.flows.run.count import count as tables
     from phrasemodels.infra.settings import Settings
 
@@ -60,7 +72,7 @@ def count(
             print(f"{title}: not counted: {missing}")
         else:
             print_rows(title, list(_counted(rows[0])), [_counted(row) for row in rows])
-    print_glance(find(all_results(*opened())))
+    print_glance(judged(*opened()))
 
 
 def _counted(row: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +85,7 @@ def _counted(row: dict[str, Any]) -> dict[str, Any]:
 def print_glance(rows: list[dict[str, Any]]) -> None:
     """Print how many numbers have each verdict, by paper, and with which reasons."""
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.verdicts import VERDICTS, reasons, summary
+    from phrasemodels.flows.results.glance import VERDICTS, needed, reasons, summary
 
     counts = summary(rows)
     lines: list[dict[str, Any]] = [
@@ -84,7 +96,16 @@ def print_glance(rows: list[dict[str, Any]]) -> None:
         lines.append({"paper": "all", **total})
     print_rows(f"Verdicts on {len(rows)} printed numbers", ["paper", *VERDICTS, "all"], lines)
     for verdict, found in reasons(rows).items():
-        print(f"{verdict}: " + "; ".join(f"{n} {kind}" for kind, n in found.items()))
+        print(f"{verdict}, {sum(found.values())}:")
+        _print_counts(found)
+    if open_ones := needed(rows):
+        print(f"to judge {sum(open_ones.values())} of them takes:")
+        _print_counts(open_ones)
+
+
+def _print_counts(counts: dict[str, int]) -> None:
+    for what, n in counts.items():
+        print(f"  {n:>4}  {what}")
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -43,14 +43,13 @@ def _row(base: Experiment, table: str, slug: str, origin: str, system: str, vari
         system=system,
         variant=variant,
         model=model,
-        comparable=False,
     )
 
 
 def entailment(profile: str) -> list[Experiment]:
     """Natural language inference: sentence encoders of paper 001, and those of papers 000 and 002, summed up."""
     answers = (Answer("accuracy", None, paper_001.RIGHT),)
-    known = paper_001.table_2(profile)
+    known = paper_001.systems(profile)
     rows = [_row(e, "entailment", e.row, e.paper, e.system, e.variant, e.model) for e in known]
     size, first = paper_001.PROFILES[profile].size, known[0]
     recipe = dataclasses.replace(first.recipe, structure=Levels(trees=none))  # type: ignore[call-arg]

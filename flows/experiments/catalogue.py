@@ -20,7 +20,8 @@ from phrasemodels.flows.experiments import (
     paper_003_syntax,
     paper_004,
 )
-from phrasemodels.flows.experiments.experiment import CHANGE, Experiment, divided, file_name
+from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.experiments.names import CHANGE, divided, file_name
 from phrasemodels.flows.experiments.overrides import overridden
 
 MOST_SEEDS = 1000

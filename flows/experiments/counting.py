@@ -19,7 +19,7 @@ def counted(
     model: Any = None,
 ) -> Experiment:
     """Return a row of a table that is counted."""
-    return Experiment(table, PROFILE, row, *named, answers, recipe, model, comparable=True)
+    return Experiment(table, PROFILE, row, *named, answers, recipe, model)
 
 
 def exact(ours: str, cell: Cell, why_not: str = "") -> Answer:

@@ -1,15 +1,15 @@
 """An experiment: a row of a result table, with the published numbers that it answers."""
 
-import csv
 import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cached_property
 from typing import Any
 
-from phrasemodels.data.store.step import Step, digest_of
+from phrasemodels.data.store.step import Step
+from phrasemodels.flows.experiments.marks import Mark, caveat, marks_of, reason
+from phrasemodels.flows.experiments.names import CHANGE
+from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import leaks
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
@@ -47,13 +47,6 @@ class Cell:
         return matching[0]["value"]
 
 
-@cache
-def published_results() -> list[dict[str, str]]:
-    """Return all numbers that the five papers print, as rows of strings."""
-    with (files("phrasemodels.data") / "published_results.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 @dataclass(frozen=True)
 class Answer:
     """A metric of ours and the printed number that it answers, if there is one.
@@ -69,24 +62,6 @@ class Answer:
     exact: bool = False
 
 
-CHANGE = "+"  # stands before each override in the name of a changed row
-_CHANGES = re.compile(r"\+(?=(?:recipe|model|train)\.)")
-LONGEST = 120  # characters of a file's name, before its ending
-
-
-def divided(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return the row and the overrides that the name of an experiment says: `ROW+train.steps=2` has one override."""
-    row, *changes = _CHANGES.split(name)
-    return row, tuple(changes)
-
-
-def file_name(name: str) -> str:
-    """Return a name as that of a file, a folder or a registered model: without slashes; a long one is cut and gets a
-    digest."""
-    plain = re.sub(r"[^\w.,=+-]", "-", name)
-    return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 17]}-{digest_of(name)[:16]}"
-
-
 @dataclass(frozen=True)
 class TableName:
     """A result table: its paper, its name for `--table`, and the folder name that stands in experiment names."""
@@ -100,10 +75,9 @@ class TableName:
 class Experiment:
     """A row of a result table at one size (profile).
 
-    answers: the first one is the number that the row is known by. comparable: corpus, size and training are the paper's,
-    so a verdict may be given. baseline: the row that this row is tested against; empty: the first of the table. changed:
-    overrides that change scores; with any of them no verdict is given. origin: the paper that the system is from, where
-    the table is of no paper.
+    answers: the first one is the number that the row is known by. baseline: the row that this row is tested against; empty:
+    the first of the table. changed: overrides that change scores; with any of them no verdict is given. origin: the paper
+    that the system is from, where the table is of no paper.
     """
 
     table: TableName
@@ -115,7 +89,6 @@ class Experiment:
     recipe: Recipe
     model: Any
     train: TrainConfig = field(default_factory=TrainConfig)
-    comparable: bool = False
     baseline: str = ""
     changed: tuple[str, ...] = ()
     origin: str = ""
@@ -137,10 +110,29 @@ class Experiment:
         """The paper that the system is from."""
         return self.origin or self.table.paper
 
+    @cached_property
+    def marks(self) -> dict[str, Mark]:
+        """How far data, size, model, training and tuning are the paper's."""
+        return marks_of(self.table.paper, self.table.folder, self.row, self)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether a verdict may be given: nothing is trained, or every mark is given."""
+        return not self.unlike
+
+    @cached_property
+    def unlike(self) -> str:
+        """What is not the paper's, in one line; empty if the experiment is comparable."""
+        return reason(self.marks, self.name) if self.recipe.trains else ""
+
+    @cached_property
+    def caveat(self) -> str:
+        """What the paper leaves open and was chosen here, in one line."""
+        return caveat(self.marks, self.name) if self.recipe.trains else ""
+
     def reason_not(self, answer: Answer) -> str:
         """Return why the printed number cannot be compared with ours; empty if it can."""
-        smaller = "" if self.comparable else f"smaller than the paper's setting (profile {self.profile})"
-        reasons = [answer.why_not or smaller] if answer.cell else []
+        reasons = [answer.why_not or self.unlike] if answer.cell else []
         changed = ["changed: " + ", ".join(self.changed)] if self.changed else []
         return "; ".join(filter(None, reasons + changed))
 

@@ -7,14 +7,17 @@ from dataclasses import replace
 from phrasemodels.data.store.step import Step
 from phrasemodels.flows.experiments import paper_004
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
+from phrasemodels.flows.experiments.paper_001_baselines import as_published
 from phrasemodels.flows.experiments.paper_001_systems import (
     ABLATIONS,
     DISAN,
     DIVISION,
-    HIGHWAY,
+    GATED_ABLATIONS,
     MULTI_HEAD,
+    NARROW_DISAN,
     OF_CORPUS,
     PSAN,
+    READINGS,
     SOURCES,
     SWITCHES,
     SYSTEMS,
@@ -29,12 +32,17 @@ from phrasemodels.tasks.problems.entailment.logistic import PROTOTYPING, PUBLISH
 from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe
 from phrasemodels.tasks.problems.entailment.suites import PAIRS, SAMPLE_SUITE, SUITE
 from phrasemodels.tasks.problems.parsing.our_parser import ByOurParser
+from phrasemodels.tasks.train.batches import at_random
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.optimisers import adadelta, constant, linear_decay
 
 PAPER = "001"
 GLOVE = "glove/glove.42B.300d.txt"
 RIGHT = Statistic("right", accuracy_of)
+OTHER_PARSER = "trees of its sentences by Stanza's models `gum`; the paper's are by the Stanford parser 3.5.2 (PCFG)"
+PHRASES_OF_SST = (
+    "SST-2's classifiers learn from 6,920 whole sentences; SentEval's, and the paper's, from 67,349 phrases"
+)
 PUBLISHED_SIZE = Size(d=300, heads=6, dropout=0.5, hidden=300, lstm=2048, adasent=4096, channels=1024)
 
 ADADELTA = TrainConfig(
@@ -66,12 +74,12 @@ PROFILES = {
     "paper": Profile(
         PUBLISHED_SIZE,
         replace(
-            ADADELTA, steps=600_000, batch_tokens=1 << 20, evaluate_every=5000, checkpoint_every=5000, patience=20
+            ADADELTA, steps=600_000, batch_tokens=1 << 20, evaluate_every=5000, checkpoint_every=5000, patience=20,
+            arrange=at_random,
         ),
         EntailmentRecipe(
             Corpus("snli_official"), DIVISION, vectors=VectorFile(GLOVE, PUBLISHED_SIZE.d), suite=SUITE, setting=PUBLISHED
         ),
-        comparable=True,
     ),
 }  # fmt: skip
 
@@ -96,7 +104,16 @@ PARSERS: dict[str, tuple[tuple[str, str, Callable[[Step], Step]], ...]] = {
 def table(
     name: TableName, profile: str, rows: Iterable[Row], answers: Callable[[Row], tuple[Answer, ...]], suite: bool
 ) -> list[Experiment]:
-    """The rows of a table; suite: they are also tried on the transfer tasks. Only rows that read trees wait for a parser."""
+    """The rows of a table; suite: they are also tried on the transfer tasks. At the paper's size baselines have their own
+    training, else all rows the same."""
+    made = alike(name, profile, rows, answers, suite)
+    return [as_published(e) for e in made] if profile == "paper" else made
+
+
+def alike(
+    name: TableName, profile: str, rows: Iterable[Row], answers: Callable[[Row], tuple[Answer, ...]], suite: bool
+) -> list[Experiment]:
+    """The rows of a table, all with the same training. Only rows that read trees wait for a parser."""
     chosen = PROFILES[profile]
     recipe = chosen.recipe if suite else replace(chosen.recipe, suite=())
     made = experiments(name, profile, replace(chosen, recipe=recipe), rows, answers)
@@ -115,30 +132,44 @@ def table_2(profile: str) -> list[Experiment]:
     """Accuracy on SNLI, and micro and macro accuracy over the other tasks, of all systems."""
 
     def answers(row: Row) -> tuple[Answer, ...]:
-        if not _printed(row):
+        if not (name := _printed_as(row)):
             return (*accuracy(row), Answer("micro"), Answer("macro"))
+        why = _unlike(row, "SST2") if profile == "paper" else ""
         return (
-            Answer("accuracy", Cell(PAPER, "Table 2", row.system, "", "accuracy", "SNLI", "test"), RIGHT),
-            Answer("micro", Cell(PAPER, "Table 2", row.system, "", "micro_accuracy")),
-            Answer("macro", Cell(PAPER, "Table 2", row.system, "", "macro_accuracy")),
+            Answer("accuracy", Cell(PAPER, "Table 2", name, "", "accuracy", "SNLI", "test"), RIGHT),
+            Answer("micro", Cell(PAPER, "Table 2", name, "", "micro_accuracy"), why_not=why),
+            Answer("macro", Cell(PAPER, "Table 2", name, "", "macro_accuracy"), why_not=why),
         )
 
-    return table(TableName(PAPER, "2", "table2"), profile, (*SYSTEMS, HIGHWAY), answers, True)
+    return table(TableName(PAPER, "2", "table2"), profile, (*SYSTEMS, *READINGS), answers, True)
 
 
-def _printed(row: Row) -> bool:
-    """Whether the paper prints numbers of a system: those of HConvNet as AdaSent's, and none of our reading of the gate."""
-    return row.system != "HConvNet" and not row.variant
+def systems(profile: str) -> list[Experiment]:
+    """The systems of Table 2, all with the same training."""
+    return alike(TableName(PAPER, "2", "table2"), profile, (*SYSTEMS, *READINGS), accuracy, True)
+
+
+def _printed_as(row: Row) -> str:
+    """Return the system that Table 2 prints a row's numbers as: those of HConvNet (Conneau et al. 2017, Table 3) stand
+    there as AdaSent's, and none of our readings of the gate."""
+    return "" if row.variant else {"HConvNet": "AdaSent", "AdaSent": ""}.get(row.system, row.system)
+
+
+def _unlike(row: Row, task: str) -> str:
+    """Return how the data of a transfer task differs from the paper's for a row; empty if it does not."""
+    reads_trees = row.recipe["structure"].reads_trees
+    return "; ".join(filter(None, (PHRASES_OF_SST if task == "SST2" else "", OTHER_PARSER if reads_trees else "")))
 
 
 def table_3(profile: str) -> list[Experiment]:
     """Every task by itself, of all systems."""
     tasks = [task.name for task in PROFILES[profile].recipe.suite]
-    rows = (*SYSTEMS, HIGHWAY)
-    return table(TableName(PAPER, "3", "table3"), profile, rows, lambda row: _each(tasks, row), True)
+    rows = (*SYSTEMS, *READINGS)
+    return table(TableName(PAPER, "3", "table3"), profile, rows, lambda row: _each(tasks, row, profile), True)
 
 
-def _each(tasks: list[str], row: Row) -> tuple[Answer, ...]:
+def _each(tasks: list[str], row: Row, profile: str) -> tuple[Answer, ...]:
+    printed = row.system != "HConvNet" and not row.variant
     wanted = {
         **{task: ("accuracy", task) for task in ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC", "SICK-E")},
         "MRPC/F1": ("F1", "MRPC"),
@@ -147,7 +178,11 @@ def _each(tasks: list[str], row: Row) -> tuple[Answer, ...]:
         "STS14/spearman": ("spearman", "STS14"),
     }
     answered = [
-        Answer(ours, Cell(PAPER, "Table 3", row.system, "", metric, dataset) if _printed(row) else None)
+        Answer(
+            ours,
+            Cell(PAPER, "Table 3", row.system, "", metric, dataset) if printed else None,
+            why_not=_unlike(row, dataset) if profile == "paper" else "",
+        )
         for ours, (metric, dataset) in wanted.items()
         if dataset in tasks
     ]
@@ -155,13 +190,16 @@ def _each(tasks: list[str], row: Row) -> tuple[Answer, ...]:
 
 
 def table_4(profile: str) -> list[Experiment]:
-    """What each part of PSAN is worth on SNLI: each row is tested against the full model."""
-    rows = [replace(row, baseline=ABLATIONS[-1].slug) for row in ABLATIONS]
+    """What each part of PSAN is worth on SNLI, with both readings of the gate: each row is tested against the full model."""
+    printed = [replace(row, baseline="full") for row in ABLATIONS]
+    others = [replace(row, baseline="full-highway") for row in GATED_ABLATIONS]
 
     def answers(row: Row) -> tuple[Answer, ...]:
+        if row in others:
+            return accuracy(row)
         return (Answer("accuracy", Cell(PAPER, "Table 4", row.system, row.variant, "accuracy"), RIGHT),)
 
-    return table(TableName(PAPER, "4", "table4"), profile, rows, answers, False)
+    return table(TableName(PAPER, "4", "table4"), profile, (*printed, *others), answers, False)
 
 
 def switches(profile: str) -> list[Experiment]:
@@ -170,13 +208,23 @@ def switches(profile: str) -> list[Experiment]:
 
 
 def table_5(profile: str) -> list[Experiment]:
-    """Accuracy on TREC; time and memory of a training step are in benchmarks/phrase_attention.py."""
+    """Accuracy on TREC; memory is in Table 5-memory, and time in benchmarks/phrase_attention.py."""
     has = "TREC" in [task.name for task in PROFILES[profile].recipe.suite]
 
     def answers(row: Row) -> tuple[Answer, ...]:
-        return (Answer("TREC", Cell(PAPER, "Table 5", row.system, "", "accuracy")) if has else Answer("micro"),)
+        cell = None if row.variant else Cell(PAPER, "Table 5", row.system, "", "accuracy")
+        why = _unlike(row, "TREC") if profile == "paper" else ""
+        return (Answer("TREC", cell, why_not=why) if has else Answer("micro"),)
 
-    return table(TableName(PAPER, "5", "table5"), profile, (MULTI_HEAD, DISAN, PSAN), answers, True)
+    rows = (MULTI_HEAD, NARROW_DISAN if profile == "paper" else DISAN, PSAN, *READINGS)
+    made = table(TableName(PAPER, "5", "table5"), profile, rows, answers, True)
+    return [_on_trec(e) for e in made] if profile == "paper" else made
+
+
+def _on_trec(experiment: Experiment) -> Experiment:
+    """Return an experiment without the other transfer tasks."""
+    suite = tuple(task for task in experiment.recipe.suite if task.name == "TREC")  # type: ignore[attr-defined]
+    return replace(experiment, recipe=replace(experiment.recipe, suite=suite))  # type: ignore[call-arg]
 
 
 def phrase_sources(profile: str) -> list[Experiment]:

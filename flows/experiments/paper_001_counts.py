@@ -1,12 +1,15 @@
-"""Paper 001: Table 1 and the sizes of SNLI, which are counted, and the sizes of models of Table 2, which are only built."""
+"""Paper 001: Table 1 and the sizes of SNLI, which are counted, and the sizes and memory of models (Tables 2 and 5), which are
+only built."""
 
 from phrasemodels.flows.experiments.counting import CORPUS, counted, exact
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
 from phrasemodels.flows.experiments.paper_001 import PAPER, PUBLISHED_SIZE
-from phrasemodels.flows.experiments.paper_001_systems import DIVISION, SYSTEMS
+from phrasemodels.flows.experiments.paper_001_systems import DIVISION, MULTI_HEAD, NARROW_DISAN, PSAN, SYSTEMS
 from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.prepare.levels import Levels, none
 from phrasemodels.tasks.problems.counting.corpora import CorpusSizeRecipe
 from phrasemodels.tasks.problems.counting.divisions import DivisionRecipe
+from phrasemodels.tasks.problems.counting.memory import ActivationsRecipe
 from phrasemodels.tasks.problems.counting.parameters import ModelSizeRecipe
 from phrasemodels.tasks.problems.entailment.recipe import TransferTask
 from phrasemodels.tasks.problems.entailment.suites import SUITE
@@ -90,4 +93,30 @@ def parameters(profile: str) -> list[Experiment]:
     return rows
 
 
-TABLES = {"1-sizes": sizes, "1-phrases": phrases, "2-parameters": parameters}
+NOT_SAID = "activations that a step saves for its backward pass; what the authors counted on their GPU is not said"
+
+
+def memory(profile: str) -> list[Experiment]:
+    """Table 5: memory on TREC; here of the activations of a training step in batches of 16 sentences, by the encoders alone.
+
+    The last row is PSAN's encoder over whole sentences, as in Table 4 (4)."""
+    (trec,) = (task for task in SUITE if task.name == "TREC")
+    encoders = {row.slug: row.model(PUBLISHED_SIZE).encoder for row in (MULTI_HEAD, NARROW_DISAN, PSAN)}
+    rows = []
+    for slug, levels in (*((slug, DIVISION) for slug in encoders), ("whole", Levels(trees=none))):
+        system = {row.slug: row.system for row in (MULTI_HEAD, NARROW_DISAN)}.get(slug, PSAN.system)
+        answers: tuple[Answer, ...] = (Answer("memory", exact=True),)
+        if slug in encoders:
+            answers = (exact("memory", Cell(PAPER, "Table 5", system, "", "memory"), NOT_SAID),)
+        others = {name: one for name, one in encoders.items() if name != slug} if slug == PSAN.slug else {}
+        if others:
+            claimed = Cell(PAPER, "text 4.4", system, "", "memory_reduction_at_least")
+            answers += (exact("reduction", claimed, NOT_SAID),)
+        recipe = ActivationsRecipe(trec.corpus, trec, levels, others)
+        named = (system, "the sentence as one phrase" if slug == "whole" else "")
+        model = encoders.get(slug, encoders[PSAN.slug])
+        rows.append(counted(TableName(PAPER, "5-memory", "table5-memory"), slug, named, recipe, answers, model))
+    return rows
+
+
+TABLES = {"1-sizes": sizes, "1-phrases": phrases, "2-parameters": parameters, "5-memory": memory}

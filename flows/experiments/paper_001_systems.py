@@ -9,7 +9,7 @@ from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
 from phrasemodels.encoders.disan import DisanConfig
 from phrasemodels.encoders.hconvnet import HConvNetConfig
 from phrasemodels.encoders.multihead import MultiHeadConfig
-from phrasemodels.encoders.psan import Concatenated, HighwayMemory, PsanConfig, Stacked, as_numbered
+from phrasemodels.encoders.psan import Concatenated, HighwayMemory, PsanConfig, Stacked, SteadyMemory, as_numbered
 from phrasemodels.encoders.tbcnn import TbcnnConfig
 from phrasemodels.flows.experiments.table import Row, Size
 from phrasemodels.layers.multidim import itself
@@ -56,6 +56,14 @@ SYSTEMS = (
     DISAN,
     PSAN,
 )
+# Table 5 has sentence vectors of d numbers: half of them for each direction of DiSAN.
+NARROW_DISAN = system(
+    "disan",
+    "DiSAN",
+    "",
+    lambda size: replace(disan(size), encoder=DisanConfig(size.d, size.dropout / 2, size.d // 2)),
+    Levels(trees=none),
+)
 MULTI_HEAD = system(
     "multi-head", "Multi-head", "", pair(lambda s: MultiHeadConfig(s.d, s.heads, s.dropout)), Levels(trees=none)
 )
@@ -77,10 +85,23 @@ ABLATIONS = (
     replace(PSAN, slug="full", variant="(8) Full Model"),
 )
 
-HIGHWAY = varied("highway", "what the gate keeps out stays as it was", memory=HighwayMemory)
+# The other reading of the gate, by the prose of section 2.3 ("highway"), and Eq 4 with a start that keeps variance.
+CARRIED, LARGER = "what the gate keeps out stays as it was", "as printed, from a start that keeps variance"
+HIGHWAY = varied("highway", CARRIED, memory=HighwayMemory)
+STEADY = varied("steady", LARGER, memory=SteadyMemory)
+READINGS = (HIGHWAY, STEADY)
+GATED_ABLATIONS = (
+    varied("psa-1-highway", f"(1), {CARRIED}", Levels(levels=(1,)), levels=1, memory=HighwayMemory),
+    varied("psa-2-highway", f"(2), {CARRIED}", Levels(levels=(2,)), levels=1, memory=HighwayMemory),
+    varied("psa-3-highway", f"(3), {CARRIED}", Levels(levels=(3,)), levels=1, memory=HighwayMemory),
+    varied("no-psa-highway", f"(4), {CARRIED}", Levels(trees=none), memory=HighwayMemory),
+    varied("no-syntax-highway", f"(5), {CARRIED}", Levels(equal_blocks), memory=HighwayMemory),
+    varied("full-highway", f"(8), {CARRIED}", memory=HighwayMemory),
+    varied("full-steady", f"(8), {LARGER}", memory=SteadyMemory),
+)
 SWITCHES = (
     varied("as-printed", "as printed"),
-    HIGHWAY,
+    *READINGS,
     varied("alone", "a phrase of one word attends to itself", alone=itself),
     varied("coarse-first", "large phrases first", order=as_numbered),
 )

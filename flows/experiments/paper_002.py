@@ -1,8 +1,9 @@
 """Paper 002, PhraseTransformer with n-gram LSTM: Tables 2 to 5, semantic parsing of Geo, Atis and MSParS.
 
-Where the paper and the released scripts disagree there are two presets. Both say what the settings of others' tools come
-to here: a batch of K "tokens" there counts the longer side, here both; a learning rate there is a factor of
-(d · warm-up)^-½. Neither replaces unknown words by the source word attended to, which here cannot be predicted at all.
+Where the paper and the released scripts disagree there are presets; at the paper's size RELEASED is trained, the others are
+rows of the table `presets`. All say what the settings of others' tools come to here: a batch of K "tokens" there counts the
+longer side, here both; a learning rate there is a factor of (d · warm-up)^-½. Only RELEASED replaces an unknown word by the
+source word that it attends to; the others cannot predict one.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from phrasemodels.flows.experiments.paper_002_systems import (
     OFFICIAL_CODE,
     PAPERS,
     PHRASE,
+    RELEASED,
     TRANSFORMER,
     Grams,
     Preset,
@@ -42,6 +44,7 @@ def _stand_in(data: Data) -> Data:
     return replace(data, recipe=recipe)
 
 
+PRESETS = {"sample": PAPERS, "laptop": PAPERS, "paper": RELEASED}
 SMALL = Size(d=128, heads=8, layers=2, d_ff=256)
 SIZES = {
     "sample": Size(d=64, heads=8, layers=2, d_ff=128),
@@ -68,7 +71,7 @@ def profile_of(name: str, data: Data, preset: Preset) -> Profile:
     size = replace(SIZES[name], dropout=data.dropout)
     train = TrainConfig(
         steps=round(data.steps * preset.updates),
-        batch_tokens=data.tokens * preset.batches,
+        batch_tokens=data.tokens * (data.summed if preset.summed else 1),
         learning_rate=data.rate * (size.d * data.warmup) ** -0.5,
         warmup=data.warmup,
         betas=preset.betas,
@@ -76,11 +79,12 @@ def profile_of(name: str, data: Data, preset: Preset) -> Profile:
         schedule=data.schedule,
         smoothing=preset.smoothing,
         evaluate_every=data.evaluate_every,
-        checkpoint_every=data.evaluate_every,
+        checkpoint_every=data.checkpoint_every or data.evaluate_every,
         patience=data.patience,
     )
-    forms = replace(data.recipe.forms, min_count=preset.min_count, joint=preset.shared)
-    return Profile(size, train, replace(data.recipe, forms=forms), comparable=name == "paper")
+    forms = replace(data.recipe.forms, min_count=preset.min_count, joint=preset.shared, marks=preset.marks)
+    search = replace(data.recipe.search, unknown=preset.unknown)
+    return Profile(size, train, replace(data.recipe, forms=forms, search=search))
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,8 @@ class Place:
 def experiment(place: Place, data: Data, row: Row, answers: tuple[Answer, ...], slug: str) -> Experiment:
     """A row of a table on one corpus."""
     assert isinstance(row.model, Grams)
-    chosen = profile_of(place.profile, data, row.model.preset)
+    preset = row.model.preset or PRESETS[place.profile]
+    row, chosen = changed(row, preset=preset), profile_of(place.profile, data, preset)
     name = TableName(PAPER, place.table, place.folder)
     return experiments(name, place.profile, chosen, [replace(row, slug=slug)], lambda _: answers)[0]
 
@@ -223,13 +228,14 @@ def _named(row: Row, what: str) -> Row:
 
 
 def presets(profile: str) -> list[Experiment]:
-    """The paper's text against the released scripts on Atis, and RNN against LSTM with the rest alike."""
+    """The paper's text, the released scripts, and both together as far as they agree on Atis; RNN against LSTM with the
+    rest alike."""
     place = Place("presets", "presets", profile)
     data = place.corpora["atis"]
     rnn = replace(PAPERS, slug="paper-rnn", recurrent=NgramBiRNN)
     return [
         experiment(place, data, _named(changed(row, preset=preset), preset.slug), _ours(), f"{row.slug}-{preset.slug}")
-        for preset in (PAPERS, OFFICIAL_CODE, rnn)
+        for preset in (PAPERS, OFFICIAL_CODE, rnn, RELEASED)
         for row in ((TRANSFORMER, MODELS[3]) if preset is not rnn else (MODELS[3],))
     ]
 

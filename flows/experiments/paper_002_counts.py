@@ -6,7 +6,7 @@ from phrasemodels.flows.experiments.counting import CORPUS, counted, exact
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
 from phrasemodels.flows.experiments.paper_002 import PAPER, SIZES
 from phrasemodels.flows.experiments.paper_002_data import ATIS
-from phrasemodels.flows.experiments.paper_002_systems import LAYERS, MODELS, PHRASE, TRANSFORMER, changed
+from phrasemodels.flows.experiments.paper_002_systems import LAYERS, MODELS, PHRASE, RELEASED, TRANSFORMER, changed
 from phrasemodels.flows.experiments.table import Row
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.prepare.corpora import Corpus
@@ -50,7 +50,7 @@ def table_1(profile: str) -> list[Experiment]:
 
 def _model(row: Row, words: int = 0) -> TranslationConfig:
     """The model of a row at the paper's size, with a vocabulary of so many words."""
-    model: TranslationConfig = row.model(SIZES["paper"])
+    model: TranslationConfig = changed(row, preset=RELEASED).model(SIZES["paper"])
     return replace(model, source_vocabulary=words, target_vocabulary=words)
 
 

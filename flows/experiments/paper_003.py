@@ -12,6 +12,7 @@ from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, 
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights, SoftmaxWeights
 from phrasemodels.models.recurrent import RecurrentConfig
+from phrasemodels.models.search import BeamSearch
 from phrasemodels.tasks.metrics.bleu import CORPUS_BLEU
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
@@ -38,10 +39,12 @@ def rows_of(steps: int, rows: int, learning_rate: float, **others: Any) -> Train
     )
 
 
-def sentences(corpus: Any, min_count: int = 1, max_tokens: int = 0) -> TranslationRecipe:
-    """Translation with a loss of whole sentences; rows say how the source is tokenised."""
+def sentences(corpus: Any, min_count: int = 1, max_tokens: int = 0, **parts: Any) -> TranslationRecipe:
+    """Translation with a loss of whole sentences; rows say how the source is tokenised. parts: others of the recipe."""
     text = TranslationText(spaces, join, min_count, max_tokens)
-    return TranslationRecipe(corpus, Phrases(no_phrases), text, problem=SentenceTranslationObjective())
+    return TranslationRecipe(
+        corpus, **{"phrases": Phrases(no_phrases), "text": text, "problem": SentenceTranslationObjective(), **parts}
+    )
 
 
 TRANSLATION = {
@@ -58,7 +61,8 @@ TRANSLATION = {
         rows_of(2400, 32, 5e-3, schedule=linear_decay, evaluate_every=300, checkpoint_every=600),
         sentences(BitextCorpus("small_parallel_enja"), 3, 50),
     ),
-    # As published: 500,000 pairs, 3907 batches an epoch, 30 epochs, halved each epoch from the first rise on.
+    # As published: 500,000 pairs, 3907 batches an epoch, 30 epochs, halved each epoch from the first rise on. As released:
+    # no <s> and </s> on the source; beams without a penalty for length, which may hold <unk>.
     "paper": Profile(
         Size(d=500, layers=2),
         rows_of(
@@ -70,9 +74,15 @@ TRANSLATION = {
             optimiser=sgd,
             evaluate_every=3907,
             checkpoint_every=3907,
+            equal_sides=1,
         ),
-        sentences(Corpus("aspec"), 10, 50),
-        comparable=True,
+        sentences(
+            Corpus("aspec_segmented"),
+            11,
+            50,
+            phrases=Phrases(no_phrases, marks=False),
+            search=BeamSearch(5, length_penalty=0.0, growth=0.0, extra=250, unknown=True),
+        ),
     ),
 }
 WEIGHTS = {

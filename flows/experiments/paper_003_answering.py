@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any
 
 from phrasemodels.data.samples.records import Stories
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName, published_results
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
 from phrasemodels.flows.experiments.paper_003 import PAPER, rows_of
+from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.models.fact_potentials import (
     BinaryPotentials,
@@ -197,7 +198,7 @@ def _answering(profile: str, number: str, row: System, name: str, corpus: AnyCor
         Answer("fact", fact, Statistic("facts_right", accuracy_of)),
     )
     recipe = AnsweringRecipe(corpus, starts.restarts, trainer=starts.trainer)
-    chosen = Profile(Size(0), starts.train, recipe, comparable=profile == "paper")
+    chosen = Profile(Size(0), starts.train, recipe)
     variant = f"{row.variant}, {name}, {starts.restarts} starts"
     made = Row(f"{row.slug}-{name}", row.system, variant, lambda _: row.model(K, starts))
     table = TableName(PAPER, number, f"table{number}")

@@ -38,13 +38,11 @@ class Size:
 
 @dataclass(frozen=True)
 class Profile:
-    """How a table is run at one size. recipe: the problem on its corpus; a row may replace fields of it. comparable: the
-    corpus, the size and the training are the paper's."""
+    """How a table is run at one size. recipe: the problem on its corpus; a row may replace fields of it."""
 
     size: Size
     train: TrainConfig
     recipe: Any
-    comparable: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,6 @@ def experiments(
             recipe=replace(chosen.recipe, **row.recipe),
             model=row.model(chosen.size),
             train=replace(chosen.train, **row.train),
-            comparable=chosen.comparable,
             baseline=row.baseline,
         )
         for row in rows

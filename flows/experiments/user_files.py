@@ -17,7 +17,6 @@ from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.problems.entailment.data import VectorFile
 
-LEARNED = "word vectors are learned: the paper's were not supplied"
 Find = Callable[[Any, Sources], Any]  # from a part that names a file to one that has its digest
 
 
@@ -29,19 +28,23 @@ def with_user_files(table: Table, sources: Sources) -> Table:
 def resolved(experiment: Experiment, sources: Sources) -> Experiment:
     """Return the experiment with its corpora, word vectors and encoders resolved to files in folders of the sources.
 
-    Word vectors that are not there are learned, and then the number is not comparable with the paper's.
+    Word vectors that are not there are learned, which the marks of the experiment tell.
     """
     recipe = _replaced(experiment.recipe, FINDERS, sources)
-    made = dataclasses.replace(experiment, recipe=recipe, model=_replaced(experiment.model, FINDERS, sources))
-    if not getattr(experiment.recipe, "vectors", None) or recipe.vectors:
-        return made
-    answers = tuple(dataclasses.replace(a, why_not=a.why_not or LEARNED) for a in experiment.answers)
-    return dataclasses.replace(made, answers=answers, comparable=False)
+    return dataclasses.replace(experiment, recipe=recipe, model=_replaced(experiment.model, FINDERS, sources))
 
 
 def with_encoders(part: Any, sources: Sources) -> Any:
     """Return a recipe or a model with only its pretrained encoders resolved, for a model that is trained already."""
     return _replaced(part, ENCODERS, sources)
+
+
+def reads_encoders(experiment: Experiment) -> bool:
+    """Return whether an experiment names a pretrained encoder."""
+    found: list[Any] = []
+    note = dict.fromkeys(ENCODERS, lambda part, sources: found.append(part))
+    _replaced((experiment.recipe, experiment.model), note, Sources())
+    return bool(found)
 
 
 def missing_encoders(experiment: Experiment) -> set[str]:

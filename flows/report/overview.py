@@ -10,10 +10,12 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.flows.report.table import conclusion, difference_plots, tested
 from phrasemodels.flows.report.templates import render
 from phrasemodels.flows.results.comparison import comparisons
+from phrasemodels.flows.results.folder import KEPT
+from phrasemodels.flows.results.glance import needed, reasons, summary
 from phrasemodels.flows.results.not_run import DATA
 from phrasemodels.flows.results.origins import origins
-from phrasemodels.flows.results.results import KEPT, Result, all_results
-from phrasemodels.flows.results.verdicts import reasons, summary, verdicts
+from phrasemodels.flows.results.results import Result, all_results
+from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.infra.tracking import Tracker
 
 PAPERS = {
@@ -43,6 +45,7 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
         counts=(counts := summary(rows)),
         totals={verdict: sum(of.get(verdict, 0) for of in counts.values()) for verdict in MARKS},
         reasons=reasons(rows),
+        needed=needed(rows),
         marks=MARKS,
         pages=[_page(path) for path in sorted(folder.glob("*-table*.json"))],
         kept=[_kept(folder_name, results) for folder_name in sorted({r.source for r in results if r.kept})],

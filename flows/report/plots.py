@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from phrasemodels.flows.report.templates import readable
+from phrasemodels.tasks.metrics.significance import seed_group
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 matplotlib.rcParams["text.parse_math"] = False  # text between two dollar signs is no formula
@@ -42,25 +43,47 @@ def learning_curve(history: Sequence[dict[str, float]], path: Path) -> None:
     plt.close(figure)
 
 
-def curves(histories: Mapping[str, Sequence[Mapping[str, float]]], ylabel: str = "dev loss") -> str:
-    """Return learning curves as SVG: the dev criterion of each system against updates."""
-    points = {name: [(row["step"], row["dev_loss"]) for row in history] for name, history in histories.items()}
-    return lines(points, "updates", ylabel)
+def curves(histories: Mapping[str, Sequence[Sequence[Mapping[str, float]]]], ylabel: str = "dev loss") -> str:
+    """Return learning curves as SVG: the dev criterion of each system against updates, mean over seeds with its 95 %
+    interval. histories: of each seed of each system; only updates that all seeds were evaluated at are drawn."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    halves: dict[str, list[float]] = {}
+    for name, seeds in histories.items():
+        by_seed = [{row["step"]: row["dev_loss"] for row in history} for history in seeds]
+        steps = [step for step in by_seed[0] if all(step in losses for losses in by_seed)]
+        groups = [seed_group([losses[step] for losses in by_seed]) for step in steps]
+        points[name] = [(step, group.mean) for step, group in zip(steps, groups, strict=True)]
+        halves[name] = [group.half_width for group in groups] if len(seeds) > 1 else []
+    return lines(points, "updates", ylabel, halves)
 
 
-def lines(points: Mapping[str, Sequence[tuple[float, float]]], xlabel: str, ylabel: str) -> str:
-    """Return a line for each name through its points, as SVG."""
+def lines(
+    points: Mapping[str, Sequence[tuple[float, float]]],
+    xlabel: str,
+    ylabel: str,
+    halves: Mapping[str, Sequence[float]] | None = None,
+) -> str:
+    """Return a line for each name through its points, as SVG. halves: half the width of the interval at each point."""
     figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
     for index, (name, line) in enumerate(points.items()):
-        axes.plot(
-            [x for x, _ in line],
-            [y for _, y in line],
+        xs, ys = [x for x, _ in line], [y for _, y in line]
+        (drawn,) = axes.plot(
+            xs,
+            ys,
             label=name,
             linewidth=1.4,
             markersize=4,
             marker=MARKS[index % len(MARKS)],
             linestyle=LINES[(index + index // len(MARKS)) % len(LINES)],
         )
+        if half := (halves or {}).get(name):
+            low, high = ([y + sign * h for y, h in zip(ys, half, strict=True)] for sign in (-1, 1))
+            axes.fill_between(xs, low, high, color=drawn.get_color(), alpha=0.15, linewidth=0)
+    if lowest := [
+        y for line in points.values() for _, y in line
+    ]:  # wide intervals of two seeds do not flatten the curves
+        spread = max(lowest) - min(lowest)
+        axes.set_ylim(min(lowest) - 0.3 * spread - 1e-9, max(lowest) + 0.3 * spread + 1e-9)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     figure.legend(fontsize=8, loc="outside right upper")
     return svg(figure, f"{ylabel} against {xlabel}: " + ", ".join(points))

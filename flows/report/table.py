@@ -2,20 +2,20 @@
 number. The page is one file."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import digest_of
 from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.report.attention import attention_figures
+from phrasemodels.flows.report.conclusion import findings, needed
 from phrasemodels.flows.report.figures import svg_of
 from phrasemodels.flows.report.plots import curves, differences, groups, intervals, lines
 from phrasemodels.flows.report.sections import paper_sections
 from phrasemodels.flows.report.templates import is_sure, render, row_name
+from phrasemodels.flows.results.commit import commit
 from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.tasks.metrics.significance import seed_group
 from phrasemodels.tasks.prepare.sharded import read_shards
@@ -27,17 +27,17 @@ EXAMPLES = 8
 UNITS = ("%", "M", "K")
 
 
-def write_report(finished: FinishedTable, page: Path | None = None) -> Path:
-    """Write the page into the folder `reports` of the store, and to `page`, the page of a run; return the first path.
-
-    Sentences of corpora that are not redistributable are left out.
-    """
+def table_text(finished: FinishedTable) -> str:
+    """Return the page of a table. Sentences of corpora that are not redistributable are left out."""
     rows = finished.comparison.meta["rows"]
-    table = finished.table
-    text = render(
+    return render(
         "table.html.jinja",
-        table=table,
+        table=finished.table,
         rows=rows,
+        findings=findings(rows),
+        needed=needed(rows),
+        reasons=list(dict.fromkeys(row["reason"] for row in rows)),
+        commit=commit(),
         cell=finished.experiments[0].answers[0].cell,
         layout=_layout(rows),
         scored={row["experiment"]: row for row in rows},
@@ -56,11 +56,6 @@ def write_report(finished: FinishedTable, page: Path | None = None) -> Path:
         stand_in=finished.comparison.meta["stand_in"],
         verdicts=finished.comparison,
     )
-    path = finished.store.root / "reports" / f"{table.slug}.html"
-    for place in (path, page) if page else (path,):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(place, text)
-    return path
 
 
 def tested(rows: list[dict[str, Any]]) -> dict[str, int]:
@@ -106,7 +101,9 @@ def _unit(row: dict[str, Any], metric: str) -> str:
 def _plots(finished: FinishedTable, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the plots of the page as markup; they hold numbers and names of ours, which need no escaping."""
     slugs = {outcome.experiment: outcome.row for outcome in finished.outcomes}
-    histories = {outcome.row: history(outcome.trained) for outcome in finished.first_seeds}
+    histories: dict[str, list[Any]] = {}
+    for outcome in finished.outcomes:
+        histories.setdefault(outcome.row, []).append(history(outcome.trained))
     curve, metric = finished.pipelines[0].trained.settings.objective.curve, rows[0]["metric"]
     plots: dict[str, Any] = {
         "intervals": {name: Markup(_intervals(rows, name)) for name in dict.fromkeys(row["metric"] for row in rows)},

@@ -1,9 +1,14 @@
 """HTML pages from the templates in `pages/`."""
 
 import re
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jinja2
+
+from phrasemodels.data.store.remembered import contents
+from phrasemodels.data.store.step import digest_of
 
 SURE = 0.05  # largest p of a difference, corrected over the table
 UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -32,6 +37,12 @@ def templates() -> jinja2.Environment:
 def render(template: str, **values: Any) -> str:
     """Return a page from a template."""
     return readable(templates().get_template(template).render(**values))
+
+
+@cache
+def templates_digest() -> str:
+    """Return the digest of all templates."""
+    return digest_of(contents(Path(__file__).with_name("pages")))
 
 
 def anchor(row: dict[str, Any]) -> str:

@@ -1,25 +1,52 @@
-"""Explain a cache miss: which part of a step's key changed."""
+"""Steps of a plan in the store: which are hits, and which part of a key changed where they are not."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.store import Store
 from phrasemodels.infra.tracking import flatten
 
 
-def explain(store: Store, step: Step) -> tuple[bool, str]:
-    """Return whether a step is in the store and, if not, why: which parts of its key differ from the newest artifact with
-    its label."""
-    if store.find(step) is not None:
-        return True, ""
-    path = store.where(step.name, step.key)
-    if store.load(path, verify=False) is not None:
-        return False, "a file of the result is missing or damaged"
-    before = [a for a in store.artifacts() if a.manifest["step"] == step.name and a.manifest["label"] == step.label]
-    return False, _difference(before[-1].manifest["parts"], step.parts) if before else "never made"
+@dataclass(frozen=True)
+class OutlinedStep:
+    """A step by the name of its function, its label, its key, and the parts of the key."""
+
+    name: str
+    label: str
+    key: str
+    parts: Mapping[str, Any]
+
+    def find(self, store: Store) -> Artifact | None:
+        """Return the artifact of the step, or None if it is not in the store, whole."""
+        return store.get(store.where(self.name, self.key))
 
 
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+def explain(store: Store, steps: Sequence[OutlinedStep]) -> Iterator[tuple[bool, str]]:
+    """Yield for each step whether it is in the store and, if not, why: which parts of its key differ from the newest artifact
+    with its label."""
+
+    @cache
+    def newest(name: str) -> dict[str, Artifact]:
+        """The newest artifact of each label, of a step that is read once."""
+        found = [store.load(path.parent, verify=False) for path in store.root.glob(f"objects/{name}/*/{MANIFEST}")]
+        ordered = sorted((a for a in found if a is not None), key=lambda artifact: artifact.manifest["finished"])
+        return {artifact.manifest["label"]: artifact for artifact in ordered}
+
+    for step in steps:
+        if step.find(store) is not None:
+            yield True, ""
+        elif store.load(store.where(step.name, step.key), verify=False) is not None:
+            yield False, "a file of the result is missing or damaged"
+        elif (before := newest(step.name).get(step.label)) is not None:
+            yield False, _difference(before.manifest["parts"], step.parts)
+        else:
+            yield False, "never made"
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Name the first entries in which two keys differ."""
     before, now = flatten(old), flatten(new)
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))

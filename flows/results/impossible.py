@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from phrasemodels.tasks.metrics.printed import base_of, exchanged, no_mean, no_share, no_sum
+from phrasemodels.tasks.metrics.printed import base_of, exchanged, no_mean, no_product, no_share, no_sum, product_below
 
 Line = Mapping[str, Any]  # a printed number: columns of data/published_results.csv, with `printed` and `exact`
 
@@ -153,7 +153,36 @@ def not_the_layers(line: Line, lines: Sequence[Line]) -> str:
     return ""
 
 
+# Table 1 of paper 001. Phrases a sentence × words a phrase are the words of a sentence, on every level; for nine of its data sets
+# they are. WRITTEN: words between spaces of a sentence of a corpus, mean; parsers divide them further, and join none.
+PHRASES, OF_PHRASE = "phrases_per_sentence", "words_per_phrase"
+WRITTEN = {("001", "SUBJ"): 24.06, ("001", "MRPC"): 18.92}
+
+
+def not_the_words(line: Line, lines: Sequence[Line]) -> str:
+    """Say why phrases a sentence and words a phrase of one level cannot both be, by the corpus or by the other levels."""
+    if line["metric"] not in (PHRASES, OF_PHRASE):
+        return ""
+    same = [o for o in lines if all(o[name] == line[name] for name in ("paper", "table", "dataset"))]
+    levels: dict[str, dict[str, str]] = {}
+    for o in same:
+        if o["metric"] in (PHRASES, OF_PHRASE):
+            levels.setdefault(o["variant"], {})[o["metric"]] = o["printed"]
+    pairs = {variant: (found.get(PHRASES, ""), found.get(OF_PHRASE, "")) for variant, found in levels.items()}
+    if not all(all(pair) for pair in pairs.values()):
+        return ""
+    written = WRITTEN.get((line["paper"], line["dataset"]))
+    if written and (said := product_below(*pairs[line["variant"]], written)):
+        return f"{said} words a sentence, but {line['dataset']} has {written}: one of the two numbers at least is wrong"
+    said = no_product(list(pairs.values()))
+    return (
+        said
+        and f"{said}: words a sentence do not depend on the level, so one of the {2 * len(pairs)} numbers at least is wrong"
+    )
+
+
 KINDS = {
+    "phrases × words are not the words of a sentence": not_the_words,
     "no share of its test set": not_a_share,
     "not the mean of its rows": not_a_mean,
     "exchanged with another number": in_anothers_place,

@@ -15,6 +15,7 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.results.commit import commit
+from phrasemodels.flows.results.results import keep_tests
 
 MEANS = ("train_seconds", "peak_memory_mib")  # of a training, kept as means over seeds
 SAME = ("parameters", "steps")  # of a training, equal for all seeds
@@ -46,6 +47,7 @@ def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: 
     ]
     result = {"title": table.title, "commit": commit(), "note": note, "rows": rows}
     write_durably(folder / "result.json", json.dumps(result, indent=1) + "\n")
+    keep_tests(folder / "result.json")
     return folder / "result.json"
 
 

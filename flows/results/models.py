@@ -1,32 +1,38 @@
 """Trained models by name: asked about text, drawn, exported. Weights are safetensors; nothing is unpickled."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.step import Step, jsonable
+from phrasemodels.data.store.step import Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.catalogue import experiments
-from phrasemodels.flows.experiments.experiment import Experiment, divided
-from phrasemodels.flows.results.earlier_names import PRESENT_NAME
+from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.results.lineage import Lineage, setting
-from phrasemodels.tasks.prepare.user_text import user_texts
+from phrasemodels.flows.results.saved_configuration import restored
+from phrasemodels.layers.weights import check_header
+from phrasemodels.tasks.prepare.user_text import too_long, user_texts
 from phrasemodels.tasks.problems.recipe import PARTS
 
 CARD = "card.json"
 ROWS = ("train", "rows", "corpus")  # the inputs that lead from a training to its corpus
+MOST_TEXTS = 256  # answered at a time
+DAMAGED = (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError, SafetensorError)
 TRAININGS = ("train", "train_restarts")  # steps that make weights
 
 
@@ -41,6 +47,7 @@ class Model:
     vocabulary: Artifact
     bpe: Artifact | None = None
     corpus: str = "unknown"
+    folder: Path | None = dataclasses.field(default=None, compare=False)  # of an exported model
 
     @property
     def name(self) -> str:
@@ -66,29 +73,67 @@ class Model:
         return {name: part for name, part in parts if part is not None}
 
     def predict(self, texts: Sequence[str]) -> list[str]:
-        """Return the answers to texts, by the steps that predicted the test set. ValueError: the problem takes no text."""
+        """Return the answers to texts. ValueError: the problem takes no text, or a text is too long."""
+        if problem := next(filter(None, map(self.too_long, texts)), None):
+            raise ValueError(problem)
+        return [answer for answer, _ in self.answers(texts)]
+
+    def answers(self, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield the answer to each text, by the steps that predicted the test set, and "", or "" and why it is not answered.
+
+        MOST_TEXTS are answered at a time, so memory is bounded. ValueError: the problem takes no text.
+        """
+        recipe, left = self.experiment.recipe, iter(texts)
+        while some := list(islice(left, MOST_TEXTS)):
+            problems = [self.too_long(text) for text in some]
+            short = [text for text, problem in zip(some, problems, strict=True) if not problem]
+            found: Iterator[str] = iter(())
+            if short:
+                step = recipe.predict_step(self.config, user_texts(short), self.artifacts)
+                found = iter([recipe.as_text(row) for row in self.run(step, "predictions.arrow").to_pylist()])
+            yield from (("", problem) if problem else (next(found), "") for problem in problems)
+
+    def too_long(self, text: str) -> str:
+        """Return why a text is too long for the model; an empty string if it is not."""
+        return too_long(text, self.experiment.recipe.most_words)
+
+    def unknown_words(self, texts: Sequence[str]) -> list[str]:
+        """Return the words of texts that the model does not know, each once: it reads all of them as the same word."""
         if not texts:
             return []
-        recipe = self.experiment.recipe
-        step = recipe.predict_step(self.config, user_texts(texts), self.artifacts)
-        return [recipe.as_text(row) for row in self.run(step, "predictions.arrow").to_pylist()]
+        with tempfile.TemporaryDirectory() as folder:
+            store = Store(Path(folder)).open()
+            return self.experiment.recipe.unknown_words(user_texts(texts), self.artifacts, store.run)
 
     def attend(self, text: str) -> list[dict[str, Any]]:
-        """Return rows of ATTENTION to a text. ValueError: the problem takes no text, or the model has no attention."""
+        """Return rows of ATTENTION to a text. ValueError: the problem takes no text, the text is too long, or the model
+        has no attention."""
+        if problem := self.too_long(text):
+            raise ValueError(problem)
         step = self.experiment.recipe.attention_step(self.config, user_texts([text]), self.artifacts, 1)
         return self.run(step, "attention.arrow").to_pylist()
 
     def run(self, step: Step, file: str) -> pa.Table:
         """Run a step in a store of its own; return the table in a file of its artifact."""
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, self._naming_damage():
             return read_shard(Store(Path(folder)).open().run(step).file(file))
+
+    @contextlib.contextmanager
+    def _naming_damage(self) -> Iterator[None]:
+        """Raise an error that only damaged files of an exported model cause as a ValueError that names its folder."""
+        try:
+            yield
+        except (*DAMAGED, ValueError) as error:
+            if self.folder is None:
+                raise
+            raise ValueError(f"{self.folder}: {_first_line(error)}; export the model again") from error
 
     def test_inputs(self) -> dict[str, Artifact]:
         """Return the inputs of the step that predicted the test set. ValueError: the store has no such step."""
-        from phrasemodels.flows.results.stores import open_store
+        from phrasemodels.flows.results.stores import store_of
         from phrasemodels.infra.settings import Settings
 
-        artifacts = {artifact.key: artifact for artifact in open_store(Settings()).artifacts()}
+        artifacts = {artifact.key: artifact for artifact in store_of(Settings()).artifacts()}
         inputs_of = {key: artifact.manifest["parts"]["inputs"] for key, artifact in artifacts.items()}
         predicted = [inputs_of.get(inputs.get("predictions", ""), {}) for inputs in inputs_of.values()]
         for inputs in predicted:
@@ -129,12 +174,11 @@ class Model:
         self.card()
         stages = self.experiment.recipe.stages(self.config, self.experiment.train, self.seed)
         try:
-            stages["model"].settings.objective.configure(self.config, self.vocabulary)
+            config = stages["model"].settings.objective.configure(self.config, self.vocabulary)
         except KeyError as error:
             raise ValueError(f"{self.vocabulary.path}: its manifest lacks {error}; make the model again") from error
         for file in self.weights.path.glob("*.safetensors"):
-            with safe_open(file, "numpy"):
-                pass
+            check_header(config.build, file)
 
 
 def _overlap(one: Path, other: Path) -> bool:
@@ -148,15 +192,19 @@ def load(folder: Path) -> Model:
         raise ValueError(f"{folder}: not an exported model, or damaged; export it again with `phrasemodels export`")
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-        model = _model(weights, vocabulary, bpe, str(card["corpus"]))
+        model = dataclasses.replace(_model(weights, vocabulary, bpe, str(card["corpus"])), folder=folder)
         model.check()
         return model
     except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from error
-    except (KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
+        raise ValueError(f"{folder}: {_first_line(error)}") from error
+    except DAMAGED as error:
         raise ValueError(
-            f"{folder}: its card, its configuration or its weights are damaged ({error!r}); export it again"
+            f"{folder}: its card, its configuration or its weights are damaged ({_first_line(error)}); export it again"
         ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [""])[0][:200] or type(error).__name__
 
 
 def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
@@ -246,37 +294,3 @@ def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None, corpus
     known = with_encoders(find_experiment(name), Sources(settings.mirrors, settings.offline))
     config = restored(known.model, trained.manifest["parts"]["settings"]["model"], name)
     return Model(dataclasses.replace(known, model=config), int(trained.about["seed"]), trained, vocabulary, bpe, corpus)
-
-
-def restored(template: Any, saved: Any, where: str) -> Any:
-    """Return a saved configuration: the template with the saved numbers. Its classes and functions must be the saved ones.
-
-    So no code that a file names is ever imported. ValueError: the experiment now has another class or function.
-    """
-    if dataclasses.is_dataclass(template) and not isinstance(template, type):
-        kind = jsonable(template)["type"]
-        if _present_name(saved.get("type")) != kind:
-            raise ValueError(f"{where}: the model was made as {saved.get('type')}, which is {kind} now")
-        values = {
-            f.name: restored(getattr(template, f.name), saved[f.name], f"{where}.{f.name}")
-            for f in dataclasses.fields(template)
-            if f.compare
-        }
-        return dataclasses.replace(template, **values)
-    if isinstance(template, tuple) and any(map(dataclasses.is_dataclass, template)):
-        if len(template) != len(saved):
-            raise ValueError(f"{where}: the model was made with {len(saved)} parts, there are {len(template)} now")
-        return tuple(restored(part, one, where) for part, one in zip(template, saved, strict=True))
-    if callable(template):
-        if _present_name(saved) != jsonable(template):
-            raise ValueError(f"{where}: the model was made with {saved}, which is {jsonable(template)} now")
-        return template
-    if template == saved:
-        return template
-    if isinstance(template, int | float | str) and not isinstance(saved, type(template) | int):
-        raise ValueError(f"{where}: {saved!r} was saved where {template!r} is expected; export the model again")
-    return tuple(saved) if isinstance(template, tuple) else saved
-
-
-def _present_name(name: Any) -> Any:
-    return PRESENT_NAME.get(name, name) if isinstance(name, str) else name

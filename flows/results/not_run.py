@@ -51,11 +51,11 @@ def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
         return "not run", "not ours to run: a result of others, which the paper repeats", THEIRS
     if row["metric"] in HARDWARE:
         return "not comparable", HARDWARE[row["metric"]], HARDWARE[row["metric"]]
-    if asked := _asked(list(same)):
-        return "not run", *_command(*asked)
+    if pair := asked(same):
+        return "not run", *_command(*pair)
     if derived := derived_from(dict(row)):
-        pair = f"{derived.over.system} and {derived.base.system}"
-        return "not run", f"no run of both {pair} ({derived.over.table}), whose numbers give it", NO_RUN
+        both = f"{derived.over.system} and {derived.base.system}"
+        return "not run", f"no run of both {both} ({derived.over.table}), whose numbers give it", NO_RUN
     if row["system"] in DATA and (reason := CORPORA.get((row["paper"], row["dataset"]))):
         return "not run", reason, ABSENT
     return "not run", OTHERS.get((row["paper"], row["metric"]), OTHER), OTHER
@@ -78,8 +78,9 @@ def answers(cell: Cell | None, rows: Iterable[Columns]) -> bool:
     return bool(wanted) and any(all(row[name] == value for name, value in wanted.items()) for row in rows)
 
 
-def _asked(same: list[Columns]) -> tuple[Experiment, Answer] | None:
+def asked(rows: Iterable[Columns]) -> tuple[Experiment, Answer] | None:
     """Return the experiment at the paper's size, or else another one, that answers a number."""
+    same = list(rows)
     found = [(e, a) for e in _experiments() for a in e.answers if answers(a.cell, same)]
     exact = [pair for pair in found if pair[1].exact and not pair[0].recipe.trains]
     largest = [pair for pair in found if pair[0].profile == PROFILES[-1]]

@@ -1,21 +1,17 @@
 """SQL over runs, artifacts and verdicts, in a DuckDB that can read nothing else and write nothing."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results import views_of_data, views_of_runs
 from phrasemodels.flows.results.columns import VIEWS
 from phrasemodels.flows.results.tables import schema_of
 from phrasemodels.infra.tracking import Tracker
 
-BUILDERS: dict[str, Callable[[Store, Tracker], pa.Table]] = {
-    name: getattr(views_of_runs, name, None) or getattr(views_of_data, name) for name in VIEWS
-}
+IN_MLFLOW = ("runs", "metrics")  # the views that are read from MLflow
 
 # SQL: phrases per sentence and words per phrase at each level, beside those that Table 1 of paper 001 prints for the corpus
 TABLE_1 = r"""
@@ -37,36 +33,51 @@ order by label, ours.level
 def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the columns and rows of a question. ValueError: the question is wrong; the message names the nearest name.
 
-    Columns have unique names: the second `key` is `key_1`.
-    The connection reads and writes no files, loads no extensions, and cannot be reconfigured. All views are there, so that
-    they can be listed; those that the question does not name are empty, because to build them takes time.
+    Columns have unique names: the second `key` is `key_1`. The connection reads and writes no files, loads no extensions,
+    and cannot be reconfigured. All views are there, so that they can be listed; those that the question does not name are
+    empty, because to build them takes time.
     """
     import duckdb
 
     if sql.encode(errors="ignore").decode() != sql:
         raise ValueError("the question is no UTF-8: write it again")
+    named = [name for name in VIEWS if name in sql.lower()]
+    empty = {name: schema_of(name).empty_table() for name in VIEWS}
+    try:
+        _answer(empty, sql)  # a mistake is found at once: to build a view may take seconds
+        return _answer(empty | {name: _rows(name, store, tracker) for name in named}, sql)
+    except duckdb.Error as error:
+        raise ValueError(explained(str(error), named)) from error
+
+
+def _answer(tables: dict[str, pa.Table], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    import duckdb
+
     closed: dict[str, Any] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "temp_directory": "",
     }
-    connection = duckdb.connect(":memory:", config=closed)
-    named = [name for name in VIEWS if name in sql.lower()]
-    for name in VIEWS:
-        rows = BUILDERS[name](store, tracker) if name in named else schema_of(name).empty_table()
-        connection.register(f"_{name}", rows)
-        connection.execute(f"create table {name} as select * from _{name}")
-        connection.unregister(f"_{name}")
-    connection.execute("set python_enable_replacements = false")
-    connection.execute("set enable_external_access = false")
-    connection.execute("set lock_configuration = true")
-    try:
+    with duckdb.connect(":memory:", config=closed) as connection:
+        for name, rows in tables.items():
+            connection.register(f"_{name}", rows)
+            connection.execute(f"create table {name} as select * from _{name}")
+            connection.unregister(f"_{name}")
+        connection.execute("set python_enable_replacements = false")
+        connection.execute("set enable_external_access = false")
+        connection.execute("set lock_configuration = true")
         connection.execute(sql)
         if connection.description is None:
             raise ValueError("the question is empty: ask one, like select * from verdicts")
         return _unique([column[0] for column in connection.description]), connection.fetchall()
-    except duckdb.Error as error:
-        raise ValueError(explained(str(error), named)) from error
+
+
+def _rows(view: str, store: Store, tracker: Tracker) -> pa.Table:
+    """Return the rows of a view; its code is imported only if a question names it."""
+    from phrasemodels.flows.results import views_of_data, views_of_runs
+
+    rows: pa.Table = (getattr(views_of_runs, view, None) or getattr(views_of_data, view))(store, tracker)
+    return rows
 
 
 def _unique(names: list[str]) -> list[str]:

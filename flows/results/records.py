@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from phrasemodels.data.store.artifacts import write_durably
+from phrasemodels.data.store.artifacts import NotAFileError, read_regular, write_durably
 from phrasemodels.data.store.gc import DAY, Waste
 from phrasemodels.data.store.leases import is_alive
 from phrasemodels.data.store.store import Store
@@ -46,10 +46,10 @@ def _read(path: Path) -> dict[str, Any]:
     """Return a record; of a damaged one only its name."""
     damaged = {"id": path.stem, "title": "", "started": "", "state": DAMAGED}
     try:
-        record = json.loads(path.read_bytes())
+        record = json.loads(read_regular(path))
         UUID(record["id"])
         return record if all(isinstance(record[name], str) for name in damaged) else damaged
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, NotAFileError, KeyError, TypeError, AttributeError, RecursionError):
         return damaged
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from phrasemodels.flows.experiments.experiment import published_results
+from phrasemodels.flows.experiments.published import published_results
 
 PRINTED = ("paper", "system", "variant", "dataset", "split", "metric", "value")
 Columns = Mapping[str, str]  # of data/published_results.csv

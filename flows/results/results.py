@@ -1,8 +1,8 @@
 """Results: rows of compared tables, from the store and from kept results of long runs."""
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,16 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import PROFILES, experiments
-from phrasemodels.flows.experiments.experiment import Answer, Experiment, divided
+from phrasemodels.flows.experiments.experiment import Answer, Experiment
+from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.flows.results.folder import KEPT
+from phrasemodels.flows.results.kept_tests import tests_of, write_tests
 from phrasemodels.infra.tracking import Tracker
-from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite
+from phrasemodels.tasks.metrics.compare import TestedRow, finite
 from phrasemodels.tasks.metrics.significance import seed_group
 
 TRAININGS = ("train", "train_restarts")  # steps that make weights
-KEPT = Path(__file__).resolve().parents[2] / "results"
 
 
 @dataclass(frozen=True)
@@ -114,31 +116,56 @@ def kept_values(folder: Path = KEPT) -> Iterator[tuple[str, Mapping[str, list[fl
 
 @cache
 def _kept(path: Path, changed: int) -> list[Result]:
-    """Return the rows of a kept result; changed: the time of its last change, since resampling takes seconds."""
+    """Return the rows of a kept result; changed: the time of its last change."""
     result = json.loads(path.read_text(encoding="utf-8"))
+    rows, known = _answered(result)
+    against = tests_of(path.parent, *_tested(path.parent, rows, known))
+    results = []
+    for row, answer, tests in zip(rows, known, against, strict=True):
+        runs = [{"seed": seed, "score": "", "train": "", "run": ""} for seed in row["seeds"]]
+        made = {**row, "against": tests, "commit": result["commit"]}
+        results.append(Result(f"results/{path.parent.name}", result["title"], *answer, made, runs))
+    return results
+
+
+def keep_tests(path: Path) -> None:
+    """Write the tests of a kept result beside its result.json."""
+    bare, read = tested(path)
+    write_tests(path.parent, bare, tests_of(path.parent, bare, read))
+
+
+def tested(path: Path) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
+    """Return the rows of a kept result as they are tested, without statistics, and a function that reads the statistics."""
+    return _tested(path.parent, *_answered(json.loads(path.read_text(encoding="utf-8"))))
+
+
+def _answered(result: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[tuple[Experiment, Answer]]]:
+    """Return the rows of a kept result whose experiments still exist, with intervals, and the experiments and answers."""
     rows, known = [], []
     for row in result["rows"]:
         if (answer := _answer(row)) is not None:
             own = {"experiment": answer[0].name, "metric": answer[1].metric, "intervals": _intervals(row["values"])}
             rows.append({**row, **own})
             known.append(answer)
-    tested = [
-        _tested(path.parent, row, answer, next((e.name for e, _ in known if e.row == experiment.baseline), ""))
-        for row, (experiment, answer) in zip(rows, known, strict=True)
-    ]
-    results = []
-    for row, answer, against in zip(rows, known, differences(tested), strict=True):
-        runs = [{"seed": seed, "score": "", "train": "", "run": ""} for seed in row["seeds"]]
-        made = {**row, "against": against, "commit": result["commit"]}
-        results.append(Result(f"results/{path.parent.name}", result["title"], *answer, made, runs))
-    return results
+    return rows, known
 
 
 def _intervals(values: Mapping[str, list[float]]) -> dict[str, Any]:
     return {name: finite(asdict(seed_group(one))) for name, one in values.items()}
 
 
-def _tested(folder: Path, row: Mapping[str, Any], answer: Answer, baseline: str) -> TestedRow:
-    names = [row["sentences"]] if isinstance(row["sentences"], str) else row["sentences"]
-    tables = [read_shard(folder / name) for name in names] if answer.statistic else []
-    return TestedRow(row["experiment"], answer.metric, str(row["test_set"]), answer.statistic, tables, baseline)
+def _tested(
+    folder: Path, rows: Sequence[Mapping[str, Any]], known: Sequence[tuple[Experiment, Answer]]
+) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
+    """Return the rows as they are tested, without statistics, and a function that reads the statistics of all."""
+    names = {e.row: e.name for e, _ in reversed(known)}
+    bare = [
+        TestedRow(e.name, a.metric, str(row["test_set"]), a.statistic, [], names.get(e.baseline, ""))
+        for row, (e, a) in zip(rows, known, strict=True)
+    ]
+
+    def read(one: TestedRow, row: Mapping[str, Any]) -> TestedRow:
+        names = [row["sentences"]] if isinstance(row["sentences"], str) else row["sentences"]
+        return replace(one, seeds=[read_shard(folder / name) for name in names] if one.statistic else [])
+
+    return bare, lambda: [read(*pair) for pair in zip(bare, rows, strict=True)]

@@ -12,13 +12,18 @@ from phrasemodels.flows.results.records import remove_old
 from phrasemodels.infra.settings import Settings
 
 
-def open_store(settings: Settings) -> Store:
-    """Open this node's folder, with the shared storage behind it if the store is a URL. OSError: it cannot be used."""
+def store_of(settings: Settings) -> Store:
+    """Return this node's folder, with the shared storage behind it if the store is a URL. It need not exist to be read."""
     if (url := settings.remote) is None:
-        return Store(settings.root).open()
+        return Store(settings.root)
     from phrasemodels.data.store.object_storage import ObjectStorage
 
-    return Store(settings.root, ObjectStorage(url)).open()
+    return Store(settings.root, ObjectStorage(url))
+
+
+def open_store(settings: Settings) -> Store:
+    """Open the store to write to it. OSError: it cannot be used."""
+    return store_of(settings).open()
 
 
 @contextlib.contextmanager

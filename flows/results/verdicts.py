@@ -1,30 +1,31 @@
 """Verdicts: one for each printed number, with its reason and the runs that it depends on."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
 from phrasemodels.data.download.manifest import closest
-from phrasemodels.flows.experiments.experiment import published_results
+from phrasemodels.flows.experiments.marks import kind_of
+from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.results.derived import derive, derived_from
+from phrasemodels.flows.results.glance import JUDGED
 from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, Line, impossible, tasks_of
-from phrasemodels.flows.results.not_run import answers, not_run
+from phrasemodels.flows.results.needs import needs
+from phrasemodels.flows.results.not_run import answers, asked, not_run
 from phrasemodels.flows.results.repeated import same_numbers
 from phrasemodels.flows.results.results import Result
-from phrasemodels.tasks.metrics.compare import judge, reason_not
+from phrasemodels.tasks.metrics.compare import judge, qualified, reason_not
 from phrasemodels.tasks.metrics.significance import seed_group
 
-VERDICTS = ("reproduced", "higher", "lower", "impossible", "not comparable", "not run")
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric")
-JUDGED = VERDICTS[:3]
 TRAINED, EXACT = "over the seeds of a training", "counted, by the printed digits"  # kinds of judgement
 
 
 def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]:
     """Return a verdict for each row of published_results.csv, in its order; of one paper, if one is named.
 
-    kind: the kind of its reason, of which there are few. ValueError: there is no such paper.
+    kind: the kind of its reason, of which there are few. needs: what it takes until a number without a judgement has one,
+    empty if a training would not do it. ValueError: there is no such paper.
     """
     known = published_results()
     papers = {row["paper"] for row in known}
@@ -37,9 +38,16 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
             line |= _averaged(line, tasks_of(line, lines))
     for place, kind, said in list(impossible(lines)):
         lines[place] |= {"verdict": "impossible", "kind": kind, "reason": said}
-    for line in lines:
-        del line["values"]
+    for row, line in zip((r for r in known if not paper or r["paper"] == paper), lines, strict=True):
+        line["needs"] = "" if line["verdict"] in (*JUDGED, "impossible") else _needs(row)
+        del line["values"], line["caveat"]
     return lines
+
+
+def _needs(row: dict[str, str]) -> str:
+    """Return what it takes to judge a printed number that a training can answer; empty if none can."""
+    pair = asked(same_numbers(row))
+    return needs(pair[0]) if pair and pair[0].recipe.trains and not pair[1].why_not else ""
 
 
 def _line(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
@@ -47,7 +55,7 @@ def _line(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
     same = same_numbers(row)
     line: dict[str, Any] = {name: row[name] for name in COLUMNS}
     line |= {"printed": row["value"], "published": float(row["value"]), "stdev": row["stdev"], "notes": row["notes"]}
-    line |= {"ours": None, "half_width": None, "seeds": 0, "runs": [], "exact": False, "values": []}
+    line |= {"ours": None, "half_width": None, "seeds": 0, "runs": [], "exact": False, "values": [], "caveat": ""}
     line |= dict.fromkeys(("source", "title", "experiment", "measured"), "")
     best = max((r for r in results if answers(r.answer.cell, same)), key=lambda r: r.worth, default=None)
     if best is not None:
@@ -62,8 +70,9 @@ def _answered(printed: str, best: Result) -> dict[str, Any]:
     """Return what a result says of a printed number; it is judged by the digits of that number."""
     metric, exact = best.row["metric"], best.answer.exact
     values = best.row["values"][metric]
-    why_not = reason_not(best.row["stand_in"], best.row["reason_not"])
-    verdict = judge(printed, seed_group(values), why_not, exact)
+    unlike = best.row["reason_not"] or best.experiment.reason_not(best.answer)  # then, or by what is known of it today
+    why_not, caveat = reason_not(best.row["stand_in"], unlike), "" if exact else best.experiment.caveat
+    verdict = qualified(judge(printed, seed_group(values), why_not, exact), caveat)
     judged = verdict.verdict in JUDGED
     how = f" ({best.row['signatures'][metric]})" if exact and judged else ""
     return {
@@ -77,9 +86,10 @@ def _answered(printed: str, best: Result) -> dict[str, Any]:
         "runs": best.runs,
         "exact": exact,
         "values": values,
+        "caveat": caveat,
         "verdict": verdict.verdict,
         "reason": verdict.reason + how,
-        "kind": (EXACT if exact else TRAINED) if judged else verdict.reason,
+        "kind": (EXACT if exact else TRAINED) if judged else kind_of(verdict.reason),
     }
 
 
@@ -95,28 +105,13 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
         return ours | {"verdict": "not comparable", "reason": f"{given}; {kind}", "kind": kind}
     if unlike := [task for task in tasks if task["verdict"] == "not comparable"]:
         reason = unlike[0]["reason"]
-        return ours | {"verdict": "not comparable", "reason": f"{len(unlike)} tasks: {reason}", "kind": reason}
+        return ours | {
+            "verdict": "not comparable",
+            "reason": f"{len(unlike)} tasks: {reason}",
+            "kind": unlike[0]["kind"],
+        }
     group = seed_group([fmean(values) for values in zip(*(task["values"] for task in tasks), strict=False)])
-    judged = judge(line["printed"], group, "")
+    judged = qualified(judge(line["printed"], group, ""), tasks[0]["caveat"])
     kind = TRAINED if judged.verdict in JUDGED else judged.reason
     half = {"half_width": None if group.n < 2 else group.half_width}
     return ours | half | {"verdict": judged.verdict, "reason": judged.reason, "kind": kind}
-
-
-def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return the counts by paper and verdict; a verdict that nothing has is left out."""
-    counts: dict[str, dict[str, int]] = {}
-    for row in rows:
-        of = counts.setdefault(row["paper"], {})
-        of[row["verdict"]] = of.get(row["verdict"], 0) + 1
-    return counts
-
-
-def reasons(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return how many numbers have each kind of reason, by verdict; the most frequent first."""
-    counts = Counter((row["verdict"], row["kind"]) for row in rows)
-    return {
-        verdict: {kind: n for (of, kind), n in counts.most_common() if of == verdict}
-        for verdict in VERDICTS
-        if any(of == verdict for of, _ in counts)
-    }

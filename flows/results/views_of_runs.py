@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.remembered import remembered
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.catalogue import experiments
-from phrasemodels.flows.experiments.experiment import divided, published_results
+from phrasemodels.flows.experiments.names import divided
+from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.results.judged import judged, remembered_values
 from phrasemodels.flows.results.lineage import Lineage, setting
-from phrasemodels.flows.results.results import all_results, kept_values
 from phrasemodels.flows.results.tables import of_step, schema_of, table
-from phrasemodels.flows.results.verdicts import verdicts as judged
 from phrasemodels.infra.tracking import KEY, Tracker
 from phrasemodels.tasks.metrics.compare import finite
 from phrasemodels.tasks.metrics.significance import seed_group
@@ -65,7 +65,7 @@ def predictions(store: Store, tracker: Tracker) -> pa.Table:
     """Return the predictions of all problems; columns that a problem lacks are null."""
     schema = schema_of("predictions")
     found = [schema.empty_table()]
-    pairs = {experiment.recipe.answer_columns for experiment in experiments()}
+    pairs = {tuple(pair) for pair in remembered("answer columns", None, _answer_columns)}
     for artifact in store.artifacts():
         model, file = artifact.manifest["parts"]["inputs"].get("model"), "predictions.arrow"
         if model is None or file not in artifact.manifest["files"]:
@@ -85,6 +85,13 @@ def predictions(store: Store, tracker: Tracker) -> pa.Table:
     return pa.concat_tables(found)
 
 
+def _answer_columns() -> list[tuple[str, str]]:
+    """Return the columns of the gold and of the predicted answer of every problem that has them."""
+    from phrasemodels.flows.experiments.catalogue import experiments
+
+    return sorted({pair for experiment in experiments() if (pair := experiment.recipe.answer_columns)})
+
+
 def _column(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
     """Return a column in another type: a single label becomes a list of one; a missing column is null."""
     if name not in rows.column_names:
@@ -98,7 +105,7 @@ def _column(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | p
 
 def verdicts(store: Store, tracker: Tracker) -> pa.Table:
     """Return what `phrasemodels verdicts` prints: a row for each printed number."""
-    lines = judged(all_results(store, tracker))
+    lines = judged(store, tracker)
     return table("verdicts", (_verdict(number, line) for number, line in enumerate(lines, 1)))
 
 
@@ -166,7 +173,7 @@ def seeds(store: Store, tracker: Tracker) -> pa.Table:
             by_settings[settings] = known | {int(artifact.about["seed"]): score["value"]}
     newest = {key: list(list(by_settings.values())[-1].values()) for key, by_settings in values.items()}
     stored = {name for name, _ in newest}
-    for name, kept in kept_values():
+    for name, kept in remembered_values():
         if name not in stored:
             newest |= {(name, metric): own for metric, own in kept.items()}
     return table("seeds", (_group(*key, own) for key, own in newest.items()))

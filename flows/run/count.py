@@ -6,7 +6,8 @@ from typing import Any
 from phrasemodels.data.store.step import Executor
 from phrasemodels.flows.experiments.catalogue import COUNTED, Request
 from phrasemodels.flows.results.stores import leased_steps
-from phrasemodels.flows.run.preflight import planned, sources_of
+from phrasemodels.flows.run.preflight import planned
+from phrasemodels.flows.run.sources import sources_of
 from phrasemodels.infra.settings import Settings
 
 

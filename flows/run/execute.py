@@ -12,12 +12,13 @@ from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, OutOfTimeError, Step, call_here
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.experiment import Pipeline, file_name
+from phrasemodels.flows.experiments.experiment import Pipeline
+from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.flows.run.nodes import NodeLaunch, NodeMap, run_on_node
 from phrasemodels.flows.run.plan import Plan
-from phrasemodels.flows.run.preflight import sources_of
 from phrasemodels.flows.run.record import Record
+from phrasemodels.flows.run.sources import sources_of
 from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, ray_map, run_on_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker

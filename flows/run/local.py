@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, Job, digest_of, with_dependencies
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.experiment import Experiment, Pipeline, file_name
+from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
+from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.tasks.problems.recipe import Stage
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     """Run all steps of one experiment and seed, kept in the store; on Ray Train unless local. Return its scores."""
     from phrasemodels.flows.experiments.user_files import resolved
     from phrasemodels.flows.results.stores import leased_steps, open_store
-    from phrasemodels.flows.run.preflight import sources_of
+    from phrasemodels.flows.run.sources import sources_of
     from phrasemodels.infra.settings import Settings
 
     if not experiment.recipe.trains:
@@ -71,7 +72,7 @@ def prepare_folder(experiment: Experiment, to: Path) -> Path:
     """Copy the data that an experiment is trained and tested on into one folder."""
     from phrasemodels.flows.experiments.user_files import resolved
     from phrasemodels.flows.results.stores import open_store
-    from phrasemodels.flows.run.preflight import sources_of
+    from phrasemodels.flows.run.sources import sources_of
     from phrasemodels.infra.settings import Settings
 
     settings = Settings()

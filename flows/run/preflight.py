@@ -1,24 +1,17 @@
 """Preparation of a run: read the request once, and report every mistake in it before anything starts."""
 
-from pathlib import Path
-
 from phrasemodels.data.download.fetch import missing
 from phrasemodels.data.download.manifest import load
-from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.download.parser_manifest import load as load_parser
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.experiments.user_files import missing_encoders, with_user_files
 from phrasemodels.flows.results.stores import open_store
 from phrasemodels.flows.run.plan import Plan
+from phrasemodels.flows.run.sources import sources_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.parsers.stanza_models import fetch_parser
 from phrasemodels.tasks.prepare.corpora import fetch_corpus
-
-
-def sources_of(settings: Settings) -> Sources:
-    """Return where files may come from, by the settings."""
-    return Sources(settings.mirrors, settings.offline, settings.private)
 
 
 def planned(request: Request, settings: Settings) -> tuple[Plan, Store]:
@@ -40,13 +33,17 @@ def missing_files(plan: Plan, store: Store, settings: Settings) -> list[str]:
     if not settings.offline:
         return []
     absent = [step for step in plan.steps if step.make in (fetch_corpus, fetch_parser) and not store.find(step)]
-    wanted = [load(step.settings.corpus).files for step in absent if step.make is fetch_corpus]
-    wanted += [load_parser(step.settings.name).files for step in absent if step.make is fetch_parser]
-    files = [file for known in wanted for file in missing(known, sources_of(settings))]
-    mirror = settings.mirror or Path("<the folder that PHRASEMODELS_MIRROR names>")
-    supplied = settings.supplied or Path("<the folder that PHRASEMODELS_SUPPLIED names>")
+    sources = sources_of(settings)
+    mirror = settings.mirror or "<the folder that PHRASEMODELS_MIRROR names>"
+    models = settings.parsers or "<the folder that PHRASEMODELS_PARSERS names>"
+    supplied = settings.supplied or "<the folder that PHRASEMODELS_SUPPLIED names>"
+    corpora = [file for step in absent if step.make is fetch_corpus for file in load(step.settings.corpus).files]
+    parsers = [file for step in absent if step.make is fetch_parser for file in load_parser(step.settings.name).files]
+    files = [(mirror, file) for file in missing(corpora, sources)] + [
+        (models, file) for file in missing(parsers, sources)
+    ]
     untrained = [p.experiment for p in plan.pipelines if p.trains and not store.find(p.trained, verify=False)]
     encoders = sorted({name for experiment in untrained for name in missing_encoders(experiment)})
-    return [f"{mirror / file.mirror}  ({', '.join(file.urls) or 'no URL'})" for file in files] + [
-        f"{supplied / name}  (a folder of the transformers library)" for name in encoders
+    return [f"{folder}/{file.mirror}  ({', '.join(file.urls) or 'no URL'})" for folder, file in files] + [
+        f"{supplied}/{name}  (a folder of the transformers library)" for name in encoders
     ]

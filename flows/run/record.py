@@ -11,7 +11,8 @@ from typing import Any
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.step import OutOfTimeError, Step, digest_of
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.experiment import Pipeline, file_name
+from phrasemodels.flows.experiments.experiment import Pipeline
+from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.results.commit import commit
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.registry import DEV_LOSS, SETTING, register

@@ -18,8 +18,7 @@ from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import OutOfTimeError, Step, digest_of
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request, Table
-from phrasemodels.flows.report.counts import write_counts
-from phrasemodels.flows.report.table import write_report
+from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.run.attempts import attempt
 from phrasemodels.flows.run.campaign import in_order, seconds_of, standings
@@ -119,9 +118,8 @@ def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
     entry: the record of the run. Its page is the report, unless rows are left.
     """
     finished, record = execution.finished(), execution.record
-    write = write_report if finished.outcomes else write_counts
     page = page_of(execution.store, record.attempt) if record.attempt and "left" not in entry else None
-    report = write(finished, page)
+    report = write_report(finished, page)
     if "left" not in entry:
         entry["verdicts"] = finished.comparison.key
     record.close(finished.comparison, report)

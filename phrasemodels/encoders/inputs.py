@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from phrasemodels.layers import checks
 from phrasemodels.layers.ids import UNKNOWN
+from phrasemodels.layers.partitioned import SharedDropout
 
 READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # of the folder of a pretrained encoder
 
@@ -88,14 +89,16 @@ class TagsConfig:
     """A vector for each part-of-speech tag.
 
     dropout: the share of sentences that training reads without tags, so that the parser can read untagged text.
+    vector_dropout: of features of the vectors, one mask for a sentence (paper 004, released code: 0.2).
     """
 
     size: int = 0
     dropout: float = 0.0
+    vector_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         checks.at_least(self, 0, "size")
-        checks.share(self, "dropout")
+        checks.share(self, "dropout", "vector_dropout")
 
     def sized(self, sizes: Mapping[str, int]) -> "TagsConfig":
         return replace(self, size=sizes["tags"])
@@ -110,13 +113,14 @@ class TagInput(nn.Module):
     def __init__(self, config: TagsConfig, d: int) -> None:
         super().__init__()
         self.table = nn.Embedding(config.size, d)
-        self.dropout = config.dropout
+        self.dropout, self.drop_features = config.dropout, SharedDropout(config.vector_dropout)
 
     def forward(self, sentences: ParserInput) -> Tensor:
         tags = sentences.tags
         if self.training and self.dropout:
             tags = torch.where(torch.rand(len(tags), 1, device=tags.device) < self.dropout, UNKNOWN, tags)
-        return self.table(tags)
+        vectors: Tensor = self.drop_features(self.table(tags))
+        return vectors
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,11 @@ class PretrainedConfig:
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("name=: must be a folder, or the name of a model on the Hugging Face hub")
+
+    @property
+    def family(self) -> str:
+        """The name without the digest that a folder's content adds to it."""
+        return self.name.partition("@")[0]
 
     def sized(self, sizes: Mapping[str, int]) -> "PretrainedConfig":
         return self

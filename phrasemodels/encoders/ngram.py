@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoder
 from phrasemodels.layers import checks
-from phrasemodels.layers.attention import MultiHeadAttention
+from phrasemodels.layers.attention import MultiHeadAttention, softmax_with_dropout
 from phrasemodels.layers.blocks import AddNorm, Residual
 from phrasemodels.layers.ngrams import (
     Gate,
@@ -25,7 +25,8 @@ class NgramEncoderConfig(EncoderConfig):
     gram_sizes: number of words in the n-grams of each head, 0 for the word itself. phrase_layers: the layers with
     n-grams, numbered from 1 (Table 4). gram_encoder: NgramBiLSTM, NgramBiRNN, NgramSum or NgramMean. gram_readout:
     final_states or states_and_cells. gate: grams_alone or residual_gate (the Res. model). residual: AddNorm (Eq 4-5) or
-    PreNorm (the released code).
+    PreNorm (the released code). inner_dropout: of attention weights, and inside the feed-forward part; in the released
+    code as much as elsewhere.
     """
 
     gram_sizes: tuple[int, ...] = (0, 0, 2, 2, 3, 3, 4, 4)
@@ -34,9 +35,11 @@ class NgramEncoderConfig(EncoderConfig):
     gram_readout: Readout = final_states
     gate: Gate = grams_alone
     residual: type[Residual] = AddNorm
+    inner_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checks.share(self, "inner_dropout")
         checks.at_least(self, 0, "gram_sizes")
         checks.at_least(self, 1, "phrase_layers")
         if len(self.gram_sizes) != self.heads:
@@ -48,9 +51,10 @@ class NgramEncoderConfig(EncoderConfig):
 
     def attention(self, layer: int) -> MultiHeadAttention:
         """Return the self-attention of a layer, numbered from 1: with n-grams, or plain."""
+        attend = softmax_with_dropout(self.inner_dropout)
         if layer in self.phrase_layers:
-            return PhraseAttention(self.d, self.gram_sizes, self.gram_encoder, self.gram_readout, self.gate)
-        return MultiHeadAttention(self.d, self.heads)
+            return PhraseAttention(self.d, self.gram_sizes, self.gram_encoder, self.gram_readout, self.gate, attend)
+        return MultiHeadAttention(self.d, self.heads, attend)
 
     def build(self) -> TransformerEncoder:
         return TransformerEncoder(self)

@@ -6,19 +6,26 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from phrasemodels.encoders import EncoderConfig
-from phrasemodels.layers.attention import MultiHeadAttention
+from phrasemodels.layers import checks
+from phrasemodels.layers.attention import MultiHeadAttention, softmax_with_dropout
 from phrasemodels.layers.blocks import AddNorm, Residual, feed_forward, token_mask
 
 
 @dataclass(frozen=True)
 class TransformerEncoderConfig(EncoderConfig):
-    """residual: AddNorm, or another style in `layers.blocks`."""
+    """residual: AddNorm, or another style in `layers.blocks`. inner_dropout: of attention weights, and inside the
+    feed-forward part; Vaswani et al. (2017) have none there, OpenNMT has as much as elsewhere."""
 
     residual: type[Residual] = AddNorm
+    inner_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.share(self, "inner_dropout")
 
     def attention(self, layer: int) -> MultiHeadAttention:
         """Return the self-attention of a layer: the same kind in all layers."""
-        return MultiHeadAttention(self.d, self.heads)
+        return MultiHeadAttention(self.d, self.heads, softmax_with_dropout(self.inner_dropout))
 
     def build(self) -> "TransformerEncoder":
         return TransformerEncoder(self)
@@ -36,6 +43,8 @@ class LayersConfig(Protocol):
     @property
     def dropout(self) -> float: ...
     @property
+    def inner_dropout(self) -> float: ...
+    @property
     def residual(self) -> type[Residual]: ...
     def attention(self, layer: int) -> MultiHeadAttention: ...
 
@@ -46,7 +55,7 @@ class TransformerEncoderLayer(nn.Module):
     def __init__(self, config: LayersConfig, layer: int) -> None:
         super().__init__()
         self.attention = config.attention(layer)
-        self.feed_forward = feed_forward(config.d, config.d_ff)
+        self.feed_forward = feed_forward(config.d, config.d_ff, config.inner_dropout)
         self.residuals = nn.ModuleList(config.residual(config.d, config.dropout) for _ in range(2))
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:

@@ -30,6 +30,26 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tenso
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
 
 
+class DroppedAttention(nn.Module):
+    """`softmax_attention` whose weights drop out in training, as in OpenNMT and tensor2tensor."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
+        """Shapes as in `softmax_attention`."""
+        if allowed.dtype != torch.bool:
+            allowed = allowed.to(q.dtype)
+        p = self.dropout if self.training else 0.0
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=p)
+
+
+def softmax_with_dropout(dropout: float) -> Attend:
+    """Return softmax attention whose weights drop out in training with this probability."""
+    return DroppedAttention(dropout) if dropout else softmax_attention
+
+
 def sigma_on_heads(sigma: Activation, heads: Tensor, project: nn.Module) -> Tensor:
     """Apply σ to the output of each head, before Wᴼ (paper 000, Eq 5 and 7): heads (B, q, d) -> (B, q, d)."""
     return project(sigma(heads))

@@ -20,12 +20,18 @@ def attention_probe(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     attentions = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
     before = {name: module.attend for name, module in attentions.items()}
     for name, module in attentions.items():
-        module.attend = _recording(name, module.attend, weights)
+        _replace(module, _recording(name, module.attend, weights))
     try:
         yield weights
     finally:
         for name, module in attentions.items():
-            module.attend = before[name]
+            _replace(module, before[name])
+
+
+def _replace(module: MultiHeadAttention, attend: Attend) -> None:
+    """Give a module another attend function; torch lets no function take the place of a submodule."""
+    del module.attend
+    module.attend = attend
 
 
 def _recording(name: str, attend: Attend, weights: dict[str, Tensor]) -> Attend:

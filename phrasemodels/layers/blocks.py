@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 Sublayer = Callable[[Tensor], Tensor]
+Start = Callable[[Tensor], Tensor]  # draws the weights of a table in place
 
 
 class Residual(nn.Module):
@@ -59,19 +60,19 @@ class Replace(Residual):
 
 
 class FeedForward(nn.Sequential):
-    """d -> d_ff -> d with a ReLU between (Vaswani et al. 2017, Eq 2)."""
+    """d -> d_ff -> d with a ReLU between (Vaswani et al. 2017, Eq 2), and dropout behind the ReLU, as in OpenNMT."""
 
-    def __init__(self, d: int, d_ff: int) -> None:
+    def __init__(self, d: int, d_ff: int, dropout: float = 0.0) -> None:
         widen, narrow = nn.Linear(d, d_ff), nn.Linear(d_ff, d)
-        super().__init__(widen, nn.ReLU(), narrow)
+        super().__init__(widen, nn.Sequential(nn.ReLU(), nn.Dropout(dropout)), narrow)
         for layer in (widen, narrow):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
 
 
-def feed_forward(d: int, d_ff: int) -> nn.Module:
-    """Return a feed-forward sublayer, or the identity if d_ff is 0."""
-    return FeedForward(d, d_ff) if d_ff else nn.Identity()
+def feed_forward(d: int, d_ff: int, dropout: float = 0.0) -> nn.Module:
+    """Return a feed-forward sublayer with dropout inside, or the identity if d_ff is 0."""
+    return FeedForward(d, d_ff, dropout) if d_ff else nn.Identity()
 
 
 def sinusoids(positions: Tensor, d: int) -> Tensor:
@@ -84,16 +85,22 @@ def sinusoids(positions: Tensor, d: int) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :d]
 
 
-class TokenEmbedding(nn.Module):
-    """Embeddings of variance 1 plus sinusoidal positions, with dropout.
+def normal_by_width(weight: Tensor) -> Tensor:
+    """Draw the weights (V, d) of an embedding from N(0, 1/d)."""
+    return nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
 
-    Weights are drawn from N(0, 1/d) and scaled by √d here, so that the same table can be the output projection.
+
+class TokenEmbedding(nn.Module):
+    """Embeddings plus sinusoidal positions, with dropout.
+
+    Weights are scaled by √d here, so that the same table can be the output projection. start: how they are drawn; by
+    default so that embeddings have variance 1.
     """
 
-    def __init__(self, vocabulary: int, d: int, dropout: float) -> None:
+    def __init__(self, vocabulary: int, d: int, dropout: float, start: Start = normal_by_width) -> None:
         super().__init__()
         self.table = nn.Embedding(vocabulary, d)
-        nn.init.normal_(self.table.weight, std=d**-0.5)
+        start(self.table.weight)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, first: int = 0) -> Tensor:

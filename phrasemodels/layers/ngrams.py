@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.layers.attention import MultiHeadAttention, softmax_attention
+from phrasemodels.layers.attention import Attend, MultiHeadAttention, softmax_attention
 from phrasemodels.layers.ngram_lstm import bilstm_over_windows
 
 Readout = Callable[[Tensor, Tensor], Tensor]
@@ -153,10 +153,18 @@ class PhraseHeads(nn.Module):
 
 
 class PhraseAttention(MultiHeadAttention):
-    """Self-attention over n-grams: head_i = softmax(q'_i k'_iᵀ/√w) v'_i (paper 002, Eq 11-12)."""
+    """Self-attention over n-grams: head_i = softmax(q'_i k'_iᵀ/√w) v'_i (paper 002, Eq 11-12). attend: of all heads."""
 
-    def __init__(self, d: int, sizes: Sequence[int], encoder: GramEncoder, readout: Readout, gate: Gate) -> None:
-        super().__init__(d, len(sizes), softmax_attention)
+    def __init__(
+        self,
+        d: int,
+        sizes: Sequence[int],
+        encoder: GramEncoder,
+        readout: Readout,
+        gate: Gate,
+        attend: Attend = softmax_attention,
+    ) -> None:
+        super().__init__(d, len(sizes), attend)
         self.phrases = PhraseHeads(sizes, d // len(sizes), encoder, readout, gate)
 
     def forward(self, queries: Tensor, memory: Tensor, *masks: Tensor) -> Tensor:

@@ -5,8 +5,10 @@ Shapes: B batch, n and m positions of premise and hypothesis with the root at 0,
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from phrasemodels.encoders import check_output
@@ -32,11 +34,22 @@ class FrozenEmbedding(LearnedEmbedding):
         self.weight.requires_grad_(False)
 
 
+def given_vectors(file: str, words: int, d: int) -> Tensor:
+    """Return the word vectors of a file, (words, d). ValueError: it holds others."""
+    table = load_file(Path(file))["vectors"]
+    if table.shape != (words, d):
+        raise ValueError(
+            f"{file}: holds {tuple(table.shape)} numbers, not {(words, d)}: model.parents.d is the vectors' width"
+        )
+    return table
+
+
 @dataclass(frozen=True)
 class DecomposableConfig:
     """parents: an encoder of `encoders.parents`, whose d is the width of word vectors and of all layers.
 
-    vocabulary: number of words, set from the data. labels: number of classes. embed: FrozenEmbedding or LearnedEmbedding.
+    vocabulary, vectors: number of words, and a safetensors file of their vectors, which are then frozen; set from the data.
+    labels: number of classes. embed: FrozenEmbedding or LearnedEmbedding, where there is no such file.
     initial: all parameters but the word vectors start in N(0, initial²).
     """
 
@@ -46,6 +59,7 @@ class DecomposableConfig:
     dropout: float = 0.2
     embed: Callable[[int, int], nn.Embedding] = FrozenEmbedding
     initial: float = 0.01
+    vectors: str = ""
 
     def __post_init__(self) -> None:
         checks.at_least(self, 0, "vocabulary")
@@ -77,7 +91,9 @@ class Decomposable(nn.Module):
         self.aggregate = nn.Sequential(*perceptron(2 * d, d, config.dropout), nn.Linear(d, config.labels))
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=config.initial)
-        self.embed = config.embed(config.vocabulary, d)
+        self.embed = FrozenEmbedding(config.vocabulary, d) if config.vectors else config.embed(config.vocabulary, d)
+        if config.vectors:
+            self.embed.weight.copy_(given_vectors(config.vectors, config.vocabulary, d))
 
     def forward(self, premise: tuple[Tensor, Tensor, Tensor], hypothesis: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """premise, hypothesis = ids (B, n), lengths (B), heads (B, n) with -1 for none -> scores (B, labels)."""

@@ -16,7 +16,7 @@ from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, ParserIn
 from phrasemodels.encoders.partitioned import PartitionedEncoder, PartitionedEncoderConfig
 from phrasemodels.layers import checks
 from phrasemodels.layers.blocks import sinusoids
-from phrasemodels.layers.partitioned import StandardNorm
+from phrasemodels.layers.partitioned import SharedDropout, StandardNorm
 from phrasemodels.layers.scorers import BiaffineArcScorer, Look, RelationScorer, SpanScorer, fenceposts, from_head
 from phrasemodels.structs import eisner, joint, spans
 
@@ -47,15 +47,19 @@ class LearnedPositions(nn.Module):
         return self.table[torch.arange(n, device=device) % len(self.table)]
 
 
+PLAIN_SUM, RELEASED_WEIGHT = 1.0, 0.5  # of the losses of arcs and relations: Eq 12 of paper 004, and its released code
+
+
 @dataclass(frozen=True)
 class ParserConfig:
     """The parser of paper 004, or with `encoder.top` None the HPSG parser that it is compared with.
 
     inputs: vectors of a word that are added up. positions: Sinusoids or LearnedPositions. look: from_head (Eq 11), or
     from_itself as released. hidden: hidden units of spans, relations and tags; arc_hidden, arc_dropout: of arcs.
-    dependency_weight: weight of the losses of arcs and relations (as released; Eq 12 has 1). tag_weight: weight of the loss
+    dependency_weight: weight of the losses of arcs and relations, RELEASED_WEIGHT or PLAIN_SUM (Eq 12). tag_weight: weight of the loss
     of tags, which are predicted so that the parser can read untagged text; 0: no tagger. labels, relations, tags: numbers
-    of ids, 0 until they are set from the treebank.
+    of ids, 0 until they are set from the treebank. shared_dropout: words' vectors are dropped with one mask for a sentence.
+    start: draws the weights of a new parser again, such as parser_start.as_released; None: they start as their layers do.
     """
 
     encoder: PartitionedEncoderConfig = field(default_factory=PartitionedEncoderConfig)
@@ -65,11 +69,13 @@ class ParserConfig:
     hidden: int = 250
     arc_hidden: int = 1024
     arc_dropout: float = 0.33
-    dependency_weight: float = 0.5
+    dependency_weight: float = RELEASED_WEIGHT
     tag_weight: float = 0.5
     labels: int = 0
     relations: int = 0
     tags: int = 0
+    shared_dropout: bool = False
+    start: Callable[[nn.Module], None] | None = None
 
     def __post_init__(self) -> None:
         if not self.inputs:
@@ -163,7 +169,8 @@ class JointParser(nn.Module):
         half = config.encoder.d // 2
         self.inputs = nn.ModuleList(part.build(half) for part in config.inputs)
         self.positions = config.positions(half)
-        self.norm, self.dropout = StandardNorm(config.encoder.d), nn.Dropout(config.encoder.dropout)
+        kind = SharedDropout if config.shared_dropout else nn.Dropout
+        self.norm, self.dropout = StandardNorm(config.encoder.d), kind(config.encoder.dropout)
         self.encoder: PartitionedEncoder = config.encoder.build()
         d = self.encoder.width
         self.span_scores = SpanScorer(d, config.hidden, config.labels)
@@ -176,6 +183,8 @@ class JointParser(nn.Module):
             self.tag_scores = nn.Sequential(hidden, nn.ReLU(), nn.Linear(config.hidden, config.tags))
         self.look, self.named_arcs = config.look, config.relations > 0  # treebanks may have no relations, or no arcs
         self.dependency_weight, self.tag_weight = config.dependency_weight, config.tag_weight
+        if config.start is not None:
+            config.start(self)
 
     def embed(self, sentences: ParserInput) -> Tensor:
         """Return [content; position] of START, words and STOP, (B, N, d)."""

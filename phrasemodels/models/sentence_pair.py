@@ -32,15 +32,19 @@ class SentenceEncoderConfig(Protocol):
 
 
 class WordVectors(nn.Module):
-    """Vectors of width d for the words of the vocabulary, then for BUCKETS: read from a file and frozen, or learned."""
+    """Vectors of width d for the words of the vocabulary, then for BUCKETS: read from a file and, if they are not tuned,
+    frozen; or learned."""
 
-    def __init__(self, words: int, d: int, file: str) -> None:
+    def __init__(self, words: int, d: int, file: str, tuned: bool = False) -> None:
         super().__init__()
         if file:
             table = load_file(Path(file))["vectors"]
             if table.shape != (words + BUCKETS, d):
                 raise ValueError(f"{file}: holds {tuple(table.shape)} numbers, not {(words + BUCKETS, d)}")
-            self.register_buffer("weight", table, persistent=False)
+            if tuned:
+                self.weight = nn.Parameter(table)
+            else:
+                self.register_buffer("weight", table, persistent=False)
         else:
             self.weight = nn.Parameter(torch.empty(words + BUCKETS, d).normal_(std=SPREAD))
             with torch.no_grad():
@@ -77,13 +81,32 @@ def signed_difference(p: Tensor, h: Tensor) -> Tensor:
     return p - h
 
 
+def as_built(model: nn.Module) -> None:
+    """Leave the start to the layers: Glorot's normal distribution in linear maps (paper 001, section 3.1)."""
+
+
+def glorot_uniform(model: nn.Module) -> None:
+    """Start linear maps from Glorot's uniform distribution, TensorFlow's default (the released program of DiSAN)."""
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+
+
+def torch_default(model: nn.Module) -> None:
+    """Start linear maps as PyTorch does (InferSent)."""
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear):
+            layer.reset_parameters()
+
+
 @dataclass(frozen=True)
 class SentencePairConfig:
     """A siamese classifier of [p; h; compare(p, h); p ∘ h] for the vectors p, h of premise and hypothesis.
 
     words, vectors: the size of the vocabulary, and a safetensors file of word vectors ("": they are learned); set from
     the data. classes: number of classes. hidden, dropout: those of the classifier, MixedClassifier or LinearClassifier.
-    compare: absolute_difference or signed_difference.
+    compare: absolute_difference or signed_difference. tuned: whether word vectors of a file are trained, too. start: how linear
+    maps begin: as_built, glorot_uniform or torch_default.
     """
 
     encoder: SentenceEncoderConfig
@@ -94,6 +117,8 @@ class SentencePairConfig:
     dropout: float = 0.5
     classifier: Callable[[int, int, int, float], nn.Module] = MixedClassifier
     compare: Callable[[Tensor, Tensor], Tensor] = absolute_difference
+    tuned: bool = False
+    start: Callable[[nn.Module], None] = as_built
 
     def __post_init__(self) -> None:
         checks.at_least(self, 0, "words")
@@ -109,11 +134,12 @@ class SentencePairClassifier(nn.Module):
 
     def __init__(self, config: SentencePairConfig) -> None:
         super().__init__()
-        self.embed = WordVectors(config.words, config.encoder.d, config.vectors)
+        self.embed = WordVectors(config.words, config.encoder.d, config.vectors, config.tuned)
         self.encoder = config.encoder.build()
         self.compare = config.compare
         self.width = cast(int, self.encoder.width)
         self.classify = config.classifier(4 * self.width, config.classes, config.hidden, config.dropout)
+        config.start(self)
 
     def encode(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
         """tokens (B, n), lengths (B), structure (B, k, n) -> sentence vectors (B, D)."""

@@ -3,24 +3,27 @@
 from dataclasses import dataclass
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from phrasemodels.encoders import EncoderConfig, check_output
 from phrasemodels.layers import checks
-from phrasemodels.layers.blocks import TokenEmbedding
+from phrasemodels.layers.blocks import TokenEmbedding, sinusoids
 
 
 @dataclass(frozen=True)
 class TaggerConfig:
     """An encoder, and a classifier with one hidden layer.
 
-    vocabulary, tags: numbers of ids, set from the data; special ids count as tags too.
+    vocabulary, tags: numbers of ids, set from the data; special ids count as tags too. vectors: a safetensors file of word
+    vectors, which are not trained ("": they are learned), set from the data.
     """
 
     encoder: EncoderConfig
     vocabulary: int
     tags: int
     hidden: int = 200
+    vectors: str = ""
 
     def __post_init__(self) -> None:
         checks.at_least(self, 0, "vocabulary", "tags")
@@ -30,13 +33,34 @@ class TaggerConfig:
         return Tagger(self)
 
 
+class FixedEmbedding(nn.Module):
+    """Word vectors of a file, which are not trained, plus sinusoidal positions, with dropout."""
+
+    def __init__(self, config: TaggerConfig, dropout: float) -> None:
+        super().__init__()
+        table, wanted = load_file(config.vectors)["vectors"], (config.vocabulary, config.encoder.d)
+        if tuple(table.shape) != wanted:
+            raise ValueError(
+                f"{config.vectors}: vectors {tuple(table.shape)} for {wanted[0]} words and width {wanted[1]}"
+            )
+        self.table, self.dropout = nn.Embedding.from_pretrained(table), nn.Dropout(dropout)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens (B, n) -> (B, n, d)."""
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        vectors: Tensor = self.dropout(self.table(tokens) + sinusoids(places, self.table.embedding_dim))
+        return vectors
+
+
 class Tagger(nn.Module):
     """Token ids to scores of tags."""
 
     def __init__(self, config: TaggerConfig) -> None:
         super().__init__()
         d, dropout = config.encoder.d, config.encoder.dropout
-        self.embed = TokenEmbedding(config.vocabulary, d, dropout)
+        self.embed = (
+            FixedEmbedding(config, dropout) if config.vectors else TokenEmbedding(config.vocabulary, d, dropout)
+        )
         self.encoder = config.encoder.build()
         self.classify = nn.Sequential(
             nn.Linear(d, config.hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(config.hidden, config.tags)

@@ -14,8 +14,16 @@ from torch.nn import functional as F
 
 from phrasemodels.encoders import EncoderConfig, check_output
 from phrasemodels.layers import checks
-from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.blocks import AddNorm, Residual, TokenEmbedding, feed_forward, token_mask
+from phrasemodels.layers.attention import MultiHeadAttention, softmax_with_dropout
+from phrasemodels.layers.blocks import (
+    AddNorm,
+    Residual,
+    Start,
+    TokenEmbedding,
+    feed_forward,
+    normal_by_width,
+    token_mask,
+)
 from phrasemodels.layers.ids import PAD
 
 Extend = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # new keys and values -> all keys and values
@@ -28,7 +36,8 @@ class TranslationConfig:
     source_vocabulary, target_vocabulary: numbers of words, 0 until they are set from the data. decoder_layers,
     decoder_d_ff: those of the decoder. tied: the target embedding is the output projection. shared: one embedding for both
     sides, which then need one vocabulary. output_bias: the output projection has a bias. residual: the residual style of
-    the decoder.
+    the decoder. inner_dropout: of the attention weights of the decoder, and inside its feed-forward part. start: how
+    embeddings are drawn.
     """
 
     encoder: EncoderConfig
@@ -40,10 +49,13 @@ class TranslationConfig:
     shared: bool = False
     output_bias: bool = False
     residual: type[Residual] = AddNorm
+    inner_dropout: float = 0.0
+    start: Start = normal_by_width
 
     def __post_init__(self) -> None:
         checks.at_least(self, 0, "source_vocabulary", "target_vocabulary", "decoder_d_ff")
         checks.at_least(self, 1, "decoder_layers")
+        checks.share(self, "inner_dropout")
         if self.shared and self.source_vocabulary != self.target_vocabulary:
             sizes = f"{self.source_vocabulary} source and {self.target_vocabulary} target words"
             raise ValueError(f"shared=True: there are {sizes}; make one vocabulary of both sides")
@@ -58,20 +70,27 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__()
         d, heads = config.encoder.d, config.encoder.heads
-        self.itself = MultiHeadAttention(d, heads)
-        self.source = MultiHeadAttention(d, heads)
-        self.feed_forward = feed_forward(d, config.decoder_d_ff)
+        self.itself, self.source = (
+            MultiHeadAttention(d, heads, softmax_with_dropout(config.inner_dropout)) for _ in range(2)
+        )
+        self.feed_forward = feed_forward(d, config.decoder_d_ff, config.inner_dropout)
         self.residuals = nn.ModuleList(config.residual(d, config.encoder.dropout) for _ in range(3))
 
     def forward(self, x: Tensor, extend: Extend, allowed: Tensor, cross: tuple[Tensor, ...]) -> Tensor:
         """x (B, t, d) -> (B, t, d).
 
         extend: returns the keys and values of all target tokens so far; allowed (t, all tokens): which of them are attended
-        to; cross: keys, values (B, h, n, dk) and mask of the source.
+        to; cross: keys, values (B, h, n, dk) and mask of the source, of which x may have several hypotheses (DecoderCache).
         """
         x = self.residuals[0](x, lambda y: self.itself.attend_to(y, *extend(*self.itself.keys_values(y)), allowed))
-        x = self.residuals[1](x, lambda y: self.source.attend_to(y, *cross))
+        x = self.residuals[1](x, lambda y: self._from_source(y, *cross))
         return self.residuals[2](x, self.feed_forward)
+
+    def _from_source(self, x: Tensor, keys: Tensor, values: Tensor, valid: Tensor) -> Tensor:
+        """Attend from x (B·w, t, d), w hypotheses of each sentence, to the source, keys and values (B, h, n, dk); return
+        (B·w, t, d)."""
+        queries = x.reshape(keys.shape[0], -1, x.shape[-1])
+        return self.source.attend_to(queries, keys, values, valid).reshape(x.shape)
 
 
 class Translator(nn.Module):
@@ -79,9 +98,10 @@ class Translator(nn.Module):
 
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__()
-        d, dropout = config.encoder.d, config.encoder.dropout
-        self.embed_source = TokenEmbedding(config.source_vocabulary, d, dropout)
-        self.embed_target = self.embed_source if config.shared else TokenEmbedding(config.target_vocabulary, d, dropout)
+        d = config.encoder.d
+        embedding = partial(TokenEmbedding, d=d, dropout=config.encoder.dropout, start=config.start)
+        self.embed_source = embedding(config.source_vocabulary)
+        self.embed_target = self.embed_source if config.shared else embedding(config.target_vocabulary)
         self.encoder = config.encoder.build()
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.last = config.residual.final_norm(d)
@@ -126,11 +146,15 @@ class Translator(nn.Module):
 
 
 class DecoderCache:
-    """The keys and values, layer by layer, of the source and of the target tokens so far."""
+    """The keys and values, layer by layer, of the source and of the target tokens so far.
+
+    The hypotheses of a sentence share those of the source: row r of the target belongs to row r // width of the source.
+    """
 
     def __init__(self, cross: list[tuple[Tensor, Tensor]], valid: Tensor) -> None:
         self.cross = cross
         self.valid = valid
+        self.width = 1
         self.past: list[tuple[Tensor, Tensor]] = []
 
     @property
@@ -149,6 +173,19 @@ class DecoderCache:
 
     def select(self, rows: Tensor) -> None:
         """Replace the batch by some of its rows, which repeats, reorders or drops hypotheses."""
-        self.cross = [(keys[rows], values[rows]) for keys, values in self.cross]
-        self.past = [(keys[rows], values[rows]) for keys, values in self.past]
-        self.valid = self.valid[rows]
+        sentences, counts = (rows // self.width).unique_consecutive(return_counts=True)
+        size = self.valid.shape[0]
+        if self.past and not _is_range(rows, size * self.width):
+            self.past = [(keys[rows], values[rows]) for keys, values in self.past]
+        widths = set(counts.tolist())
+        if len(widths) > 1:  # sentences with different numbers of hypotheses: each hypothesis gets its own copy
+            sentences, widths = rows // self.width, {1}
+        (self.width,) = widths
+        if not _is_range(sentences, size):
+            self.cross = [(keys[sentences], values[sentences]) for keys, values in self.cross]
+            self.valid = self.valid[sentences]
+
+
+def _is_range(rows: Tensor, size: int) -> bool:
+    """Whether rows (k) are all of `size` rows in their order."""
+    return len(rows) == size and torch.equal(rows, torch.arange(size, device=rows.device))

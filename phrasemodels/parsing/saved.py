@@ -24,6 +24,7 @@ from phrasemodels.layers.labels import (
 )
 from phrasemodels.layers.partitioned import by_head_width, by_model_width
 from phrasemodels.layers.scorers import from_head, from_itself
+from phrasemodels.layers.weights import check_header, finite
 from phrasemodels.models.parser import (
     Jointly,
     JointParser,
@@ -93,21 +94,27 @@ def load(folder: Path) -> Saved:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         config = _restored(about["config"])
         entries = {side: [str(entry) for entry in about["entries"][side]] for side in SIDES}
+        check_header(config.build, folder / WEIGHTS, cast=True)
         model = config.build()
-        _fill(model, load_file(folder / WEIGHTS))
+        _fill(model, finite(load_file(folder / WEIGHTS)))
         return Saved(
             model.eval(), config, entries, _restored(about["decode"]), about["card"], _restored(about["split"])
         )
-    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError, RecursionError, SafetensorError) as error:
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        ArithmeticError,
+        RuntimeError,
+        SafetensorError,
+    ) as error:
         raise ValueError(f"{folder}: this parser cannot be read ({error}); {again}") from error
 
 
 @torch.no_grad()
 def _fill(model: JointParser, weights: Mapping[str, Tensor]) -> None:
-    own = dict(model.named_parameters())
-    if own.keys() != weights.keys():
-        raise ValueError(f"weights {sorted(own.keys() ^ weights.keys())[:3]} are only in one of file and model")
-    for name, parameter in own.items():
+    for name, parameter in model.named_parameters():
         parameter.copy_(weights[name])
 
 

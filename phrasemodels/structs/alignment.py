@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from phrasemodels.structs.graphs import NONE, Derivations, Edges, Graph, Problem
+from phrasemodels.structs.derivations import Derivations, Problem
+from phrasemodels.structs.graphs import NONE, Edges, Graph
 from phrasemodels.structs.inference import Lengths
 
 Moves = tuple[tuple[int, int], ...]

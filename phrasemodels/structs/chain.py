@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.inference import Lengths, eager
+from phrasemodels.structs.calls import eager
+from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import chain as kernel
-from phrasemodels.structs.kernels import entropies, kbest, sampling, viterbi
+from phrasemodels.structs.kernels import entropies, gpu, kbest, sampling, viterbi
 from phrasemodels.structs.semiring import Log
 
 
@@ -31,6 +32,9 @@ def log_partition(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> T
     if kernels.usable(inside.lengths, unary, pairwise):
         reference = partial(log_partition, lengths=lengths)
         return kernel.LogPartition.apply(reference, unary, pairwise, inside.lengths)
+    if _by_triton(inside, unary, pairwise):
+        reference = partial(log_partition, lengths=lengths)
+        return gpu.ChainLogPartition.apply(reference, unary, pairwise, inside.lengths)
     return inference.log_partition(inside, *scores)
 
 
@@ -40,6 +44,8 @@ def marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tenso
     inside, scores = _prepare(unary, pairwise, lengths)
     if kernels.usable(inside.lengths, unary, pairwise):
         return kernel.Marginals.apply(partial(marginals, lengths=lengths), unary, pairwise, inside.lengths)
+    if _by_triton(inside, unary, pairwise):
+        return gpu.ChainMarginals.apply(partial(marginals, lengths=lengths), unary, pairwise, inside.lengths, False)
     return inference.marginals(inside, *scores)[0]
 
 
@@ -49,6 +55,9 @@ def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> 
     inside, scores = _prepare(unary, pairwise, lengths)
     if unary.shape[1] > 1 and kernels.usable(inside.lengths, unary, pairwise):
         return kernel.PairMarginals.apply(partial(pair_marginals, lengths=lengths), unary, pairwise, inside.lengths)
+    if _by_triton(inside, unary, pairwise):
+        reference = partial(pair_marginals, lengths=lengths)
+        return gpu.ChainMarginals.apply(reference, unary, pairwise, inside.lengths, True)
     return inference.marginals(inside, *scores)[1]
 
 
@@ -99,6 +108,19 @@ def entropy(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
     return inference.entropy(inside, *scores)
 
 
+def minimum_risk(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+    """Return the expected number (B,) of right tags, and the tags (B, T) with most of them, each by its own marginal."""
+    p, tags = marginals(unary, pairwise, lengths).max(-1)
+    inside = torch.arange(unary.shape[1], device=unary.device) < _prepare(unary, pairwise, lengths)[0].lengths[:, None]
+    return p.sum(1), tags.masked_fill(~inside, -1)
+
+
+def total(semiring: Log, unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return ⊕ over all sequences of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
+    inside, scores = _prepare(unary, pairwise, lengths)
+    return semiring.lower(inside(semiring, *scores))
+
+
 def score_tags(unary: Tensor, pairwise: Tensor, tags: Tensor) -> Tensor:
     """Return the sum of the scores of tags (..., B, T), (..., B); a tag of -1 adds nothing."""
     B, T, _ = unary.shape
@@ -109,6 +131,10 @@ def score_tags(unary: Tensor, pairwise: Tensor, tags: Tensor) -> Tensor:
     pair = known[..., :-1], known[..., 1:]
     chosen = pairwise[pair] if pairwise.dim() == 2 else pairwise[(sequence, at[:-1], *pair)]
     return single + torch.where(tags[..., 1:] >= 0, chosen, 0).sum(-1)
+
+
+def _by_triton(inside: "_InsidePass", unary: Tensor, pairwise: Tensor) -> bool:
+    return unary.shape[2] <= gpu.MOST and gpu.usable(inside.lengths, unary, pairwise)
 
 
 class _InsidePass:

@@ -1,38 +1,39 @@
-"""Chains and dependency trees as `torch.distributions.Distribution`s: log_prob, sample, entropy, mode, kl_divergence.
+"""Structures as `torch.distributions.Distribution`s: log_prob, sample, entropy, mode, kl_divergence, and what they derive.
 
-The batch shape is (B,). An event is the tags (T,) of a sequence, or the heads (n+1,) of a tree with the root at 0; it is -1 in
-the padding, and at the root. Values are not checked: heads that are no tree get the log probability of their score.
+The batch shape is (B,). An event is what `argmax` of the functions returns: the tags (T,) of a sequence, the heads (n+1,) of a
+tree with the root at 0, or the rows (R, w) of a segmentation, an alignment or a parse; -1 in the padding, and at the root.
+Values are not checked: heads that are no tree get the log probability of their score.
 """
 
 import math
-from types import ModuleType
 from typing import Any, ClassVar
 
 import torch
 from torch import Size, Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
-from phrasemodels.structs import chain, eisner
+from phrasemodels.structs import alignment, chain, eisner, pcfg, spans
 from phrasemodels.structs.eisner import Projective, score_heads
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.nonprojective import NonProjective
+from phrasemodels.structs.semimarkov import segmentations
 
 
 class Structured(Distribution):
-    """A distribution over structures by a module or object with the functions of `chain` and `eisner`, and its scores."""
+    """A distribution over structures by functions as those of `chain`, with their scores and lengths."""
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
     support = constraints.dependent
+    has_enumerate_support = True
 
-    def __init__(
-        self,
-        functions: ModuleType | Projective | NonProjective,
-        scores: tuple[Tensor, ...],
-        lengths: Lengths,
-    ):
-        self.functions: Any = functions  # the functions take one or two score tensors
+    def __init__(self, functions: Any, scores: tuple[Tensor, ...], lengths: Lengths):
+        self.functions = functions
         self.scores, self.lengths = scores, lengths
-        super().__init__(scores[0].shape[:1], scores[0].shape[1:2], validate_args=False)
+        super().__init__(scores[0].shape[:1], self.event(), validate_args=False)
+
+    def event(self) -> Size:
+        """Return the event shape: tags of positions or heads of positions, unless a class says otherwise."""
+        return self.scores[0].shape[1:2]
 
     @property
     def log_partition(self) -> Tensor:
@@ -40,8 +41,8 @@ class Structured(Distribution):
         return self.functions.log_partition(*self.scores, lengths=self.lengths)
 
     @property
-    def marginals(self) -> Tensor:
-        """Probabilities of tags (B, T, C) or arcs (B, n+1, n+1)."""
+    def marginals(self) -> Any:
+        """Probabilities of tags (B, T, C), of arcs (B, n+1, n+1), or of all scores, as the functions return them."""
         return self.functions.marginals(*self.scores, lengths=self.lengths)
 
     @property
@@ -49,21 +50,53 @@ class Structured(Distribution):
         """A best structure, (B, event)."""
         return self.functions.argmax(*self.scores, lengths=self.lengths)[1]
 
+    @property
+    def minimum_risk(self) -> Tensor:
+        """The structure (B, event) with the largest expected number of right parts."""
+        return self.functions.minimum_risk(*self.scores, lengths=self.lengths)[1]
+
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """Return the log probabilities (k, B) and the k best structures (k, B, event). AttributeError for non-projective trees."""
         scores, best = self.functions.topk(*self.scores, k=k, lengths=self.lengths)
         return scores - self.log_partition, best
 
     def sample(self, sample_shape: Size | list[int] | tuple[int, ...] = ()) -> Tensor:
-        """Return exact samples (*sample_shape, B, event), without gradient."""
+        """Return exact samples (*sample_shape, B, event), without gradient; they are those of Gumbel-max over structures."""
         shape = Size(sample_shape)
         with torch.no_grad():
             drawn = self.functions.sample(*self.scores, k=math.prod(shape), lengths=self.lengths)
         return drawn.view(*shape, *drawn.shape[1:])
 
+    def perturbed(self) -> "Structured":
+        """Return the distribution with a Gumbel number added to each score: its mode is a sample by perturb-and-MAP (Papandreou
+        and Yuille 2011), which is not exact."""
+        return self._like(tuple(s - torch.empty_like(s).exponential_().log() for s in self.scores))
+
+    def relaxed_sample(self, temperature: float) -> tuple[Tensor, ...]:
+        """Return the marginals of perturbed scores divided by the temperature, one tensor for each score tensor.
+
+        They are differentiable, and near one structure at low temperatures (Corro and Titov 2019; Paulus et al. 2020).
+        """
+        noisy = self.perturbed()
+        return self._like(tuple(s / temperature for s in noisy.scores)).parts()
+
+    def enumerate_support(self, expand: bool = True, most: int = 10_000) -> Tensor:
+        """Return all structures that are not forbidden, (M, B, event), -1 where a sentence has fewer. ValueError: more than `most`."""
+        free = tuple(torch.where(s == -torch.inf, s, 0.0).double().detach() for s in self.scores)
+        count = round(self.functions.log_partition(*free, lengths=self.lengths).exp().max().item())
+        if count > most:
+            raise ValueError(f"enumerate_support: {count} structures are more than {most}; use topk")
+        return self.functions.topk(*free, k=max(count, 1), lengths=self.lengths)[1]
+
     def entropy(self) -> Tensor:
         """Return −Σ p log p, in nats, (B,)."""
         return self.functions.entropy(*self.scores, lengths=self.lengths)
+
+    def cross_entropy(self, other: "Structured") -> Tensor:
+        """Return −Σ p log q for another distribution q, in nats, (B,). NotImplementedError: over other structures."""
+        if self.functions is not other.functions:
+            raise NotImplementedError("kl_divergence: both distributions must be over the same structures")
+        return other.log_partition - self.expected_score(other.scores)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log probabilities (...) of structures (..., event), whose dimensions end with the batch's."""
@@ -71,11 +104,22 @@ class Structured(Distribution):
 
     def score(self, value: Tensor) -> Tensor:
         """Return the sums of the scores of structures, as `log_prob`."""
-        raise NotImplementedError
+        return self.functions.score(*self.scores, rows=value, lengths=self.lengths)
+
+    def parts(self) -> tuple[Tensor, ...]:
+        """Return the expected number of times that each score is in a structure, one tensor for each score tensor."""
+        p = self.marginals
+        return p if isinstance(p, tuple) else (p,)
 
     def expected_score(self, scores: tuple[Tensor, ...]) -> Tensor:
         """Return the expectation under this distribution of the score (B,) by other scores of the same shapes."""
-        raise NotImplementedError
+        total = [_expectation(p, s) for p, s in zip(self.parts(), scores, strict=True)]
+        return torch.stack(total).sum(0)
+
+    def _like(self, scores: tuple[Tensor, ...]) -> "Structured":
+        other = self.__class__.__new__(self.__class__)
+        other.__dict__.update(self.__dict__, scores=scores)
+        return other
 
 
 class LinearChain(Structured):
@@ -88,10 +132,23 @@ class LinearChain(Structured):
         unary, pairwise = self.scores
         return chain.score_tags(unary, pairwise, value)
 
-    def expected_score(self, scores: tuple[Tensor, ...]) -> Tensor:
-        (own, own_pairs), (unary, pairwise) = self.scores, scores
-        pairs = chain.pair_marginals(own, own_pairs, self.lengths)
-        return _expectation(self.marginals, unary) + _expectation(pairs, pairwise)
+    def parts(self) -> tuple[Tensor, ...]:
+        return self.marginals, chain.pair_marginals(*self.scores, lengths=self.lengths)
+
+
+class HiddenMarkov(LinearChain):
+    """The posterior of the states of a hidden Markov model, given what is observed.
+
+    initial (C,), transition (C, C) from → to and emission (C, V) are log probabilities; observed (B, T) integers. The likelihood
+    of the observations is exp of `log_partition`.
+    """
+
+    def __init__(
+        self, initial: Tensor, transition: Tensor, emission: Tensor, observed: Tensor, lengths: Lengths = None
+    ):
+        unary = emission.T[observed]
+        first = (torch.arange(observed.shape[1], device=observed.device) == 0)[:, None]
+        super().__init__(torch.where(first, unary + initial, unary), transition, lengths)
 
 
 class DependencyTree(Structured):
@@ -104,8 +161,48 @@ class DependencyTree(Structured):
     def score(self, value: Tensor) -> Tensor:
         return score_heads(self.scores[0], value)
 
-    def expected_score(self, scores: tuple[Tensor, ...]) -> Tensor:
-        return _expectation(self.marginals, scores[0])
+
+class LabelledSpans(Structured):
+    """Labelled binary trees: labels (B, n, n, L), lengths (B,), as in `spans`; events are cells (2n-1, 3)."""
+
+    def __init__(self, labels: Tensor, lengths: Lengths = None):
+        super().__init__(spans, (labels,), lengths)
+
+    def event(self) -> Size:
+        return Size((2 * self.scores[0].shape[1] - 1, 3))
+
+    def score(self, value: Tensor) -> Tensor:
+        return spans.score_cells(self.scores[0], value)
+
+
+class SemiMarkovChain(Structured):
+    """Segmentations: segments (B, T, K, C), pairwise (C, C) or (B, T-1, C, C), lengths (B,), as in `semimarkov`."""
+
+    def __init__(self, segments: Tensor, pairwise: Tensor, lengths: Lengths = None):
+        super().__init__(segmentations, (segments, pairwise), lengths)
+
+    def event(self) -> Size:
+        return Size((self.scores[0].shape[1], 3))
+
+
+class MonotoneAlignment(Structured):
+    """Paths through a grid: cells (B, n, m), and steps (B, m, moves) or not, lengths (B, 2), as in `alignment`."""
+
+    def __init__(self, *scores: Tensor, lengths: Lengths = None, moves: alignment.Alignment = alignment.warping):
+        super().__init__(moves, scores, lengths)
+
+    def event(self) -> Size:
+        return Size((sum(self.scores[0].shape[1:]) - 1, 2))
+
+
+class Parse(Structured):
+    """The parses of sentences by a grammar: terms (B, n, P), rules (N, S, S), roots (N,), lengths (B,), as in `pcfg`."""
+
+    def __init__(self, terms: Tensor, rules: Tensor, roots: Tensor, lengths: Lengths = None):
+        super().__init__(pcfg.trees, (terms, rules, roots), lengths)
+
+    def event(self) -> Size:
+        return Size((2 * self.scores[0].shape[1] - 1, 3))
 
 
 def _expectation(p: Tensor, scores: Tensor) -> Tensor:
@@ -117,6 +214,4 @@ def _expectation(p: Tensor, scores: Tensor) -> Tensor:
 @register_kl(Structured, Structured)
 def _kl(p: Structured, q: Structured) -> Tensor:
     """Return Σ p log (p / q), (B,): E_p[score_p − score_q] − log Z_p + log Z_q. NotImplementedError: other structures."""
-    if p.functions is not q.functions:
-        raise NotImplementedError("kl_divergence: both distributions must be over the same structures")
-    return p.expected_score(p.scores) - p.expected_score(q.scores) - p.log_partition + q.log_partition
+    return p.cross_entropy(q) - p.log_partition + p.expected_score(p.scores)

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
+from phrasemodels.structs.calls import eager
 from phrasemodels.structs.charts import Chart
-from phrasemodels.structs.inference import Lengths, eager
+from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import eisner as kernel
-from phrasemodels.structs.kernels import kbest, projective, sampling
+from phrasemodels.structs.kernels import gpu, kbest, projective, sampling
 from phrasemodels.structs.semiring import Log
 
 # (lengths (B,), d) → (B,) booleans: whether words 1..d may form a complete span of the root
@@ -43,6 +44,9 @@ class Projective:
         if kernels.usable(inside.lengths, arcs):
             reference = partial(self.log_partition, lengths=lengths)
             return kernel.LogPartition.apply(reference, arcs, inside.lengths, self._one_root)
+        if gpu.usable(inside.lengths, arcs):
+            reference = partial(self.log_partition, lengths=lengths)
+            return gpu.EisnerLogPartition.apply(reference, arcs, inside.lengths, self._one_root)
         return inference.log_partition(inside, arcs)
 
     @eager
@@ -52,6 +56,9 @@ class Projective:
         if kernels.usable(inside.lengths, arcs):
             reference = partial(self.marginals, lengths=lengths)
             return kernel.Marginals.apply(reference, arcs, inside.lengths, self._one_root)
+        if gpu.usable(inside.lengths, arcs):
+            reference = partial(self.marginals, lengths=lengths)
+            return gpu.EisnerMarginals.apply(reference, arcs, inside.lengths, self._one_root)
         return inference.marginals(inside, arcs)[0]
 
     @eager
@@ -89,6 +96,10 @@ class Projective:
         inside.lengths = inside.lengths.repeat(k)
         return _heads(inference.sample(inside, arcs, k=k, generator=generator)[0])
 
+    def minimum_risk(self, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+        """Return the expected number (B,) of right arcs, and the heads (B, n+1) of the tree with most of them."""
+        return self.argmax(torch.where(arcs == -torch.inf, arcs, self.marginals(arcs, lengths)), lengths)
+
     @eager
     def entropy(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return −Σ p log p over all trees, in nats, (B,)."""
@@ -97,6 +108,10 @@ class Projective:
             reference = partial(self.entropy, lengths=lengths)
             return kernel.Entropy.apply(reference, arcs, inside.lengths, self._one_root)
         return inference.entropy(inside, arcs)
+
+    def total(self, semiring: Log, arcs: Tensor, lengths: Lengths = None) -> Tensor:
+        """Return ⊕ over all trees of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
+        return semiring.lower(self._inside(arcs, lengths)(semiring, arcs))
 
     def _inside(self, arcs: Tensor, lengths: Lengths) -> "_InsidePass":
         if arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 1:

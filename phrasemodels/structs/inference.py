@@ -6,7 +6,6 @@ functions are the reference for the whole package: they run on any device, and c
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,7 +14,6 @@ from phrasemodels.structs.semiring import Entropy, Log, Max, Sample
 
 InsidePass = Callable[..., Tensor]
 Lengths = Tensor | Sequence[int] | None  # (B,) numbers of positions or words
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def log_partition(inside: InsidePass, *scores: Tensor) -> Tensor:
@@ -83,19 +81,6 @@ def _transformed_gradient(inside: InsidePass, semiring: Log, scores: tuple[Tenso
     """Return the gradient by `torch.func`, whose transforms can be nested, unlike `torch.autograd.grad` in them."""
     everything = tuple(range(len(scores)))
     return torch.func.grad(lambda *s: _run(inside, semiring, s).sum(), everything)(*scores)
-
-
-def eager(function: Function) -> Function:
-    """Mark a function that `torch.compile` calls as it is, between two compiled graphs, instead of tracing its loops.
-
-    This is `torch.compiler.disable`, without its wrapper, and without the second that the import of the compiler takes.
-    """
-    from torch._C._dynamo import eval_frame
-
-    skip = eval_frame._FrameAction.SKIP
-    eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
-    function._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return function
 
 
 def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.device) -> Tensor:

@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
+from phrasemodels.structs.calls import eager
 from phrasemodels.structs.charts import Chart
+from phrasemodels.structs.derivations import Problem
 from phrasemodels.structs.eisner import score_heads
-from phrasemodels.structs.graphs import Problem
-from phrasemodels.structs.inference import Lengths, eager
+from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.joint_graph import graph
 from phrasemodels.structs.kernels import decode
 from phrasemodels.structs.semiring import Log
@@ -106,6 +107,20 @@ def _read(rows: Tensor) -> tuple[Tensor, Tensor]:
     heads = rows.new_full((*rows.shape[:2], n + 2), -1)  # the last takes the rows of cells
     at = torch.where(rows[..., 4] >= 0, rows[..., 4], n + 1)
     return rows[..., :3].gather(2, place.expand(*place.shape[:3], 3)), heads.scatter_(2, at, rows[..., 3])[..., :-1]
+
+
+@eager
+def minimum_risk(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the expected number (B,) of right cells and arcs, and the cells (B, 2n-1, 3) and heads (B, n+1) of the tree with
+    most of them."""
+    expected, rows = _problem(labels, arcs, lengths).minimum_risk()
+    cells, heads = _read(rows[None])
+    return expected, cells[0], heads[0]
+
+
+def total(semiring: Log, labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return ⊕ over all trees of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
+    return semiring.lower(_InsidePass(_check(labels, arcs, lengths))(semiring, labels, arcs))
 
 
 class _InsidePass:

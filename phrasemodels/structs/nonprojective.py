@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
+from phrasemodels.structs.calls import eager
 from phrasemodels.structs.eisner import score_heads
-from phrasemodels.structs.inference import Lengths, eager
+from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import arborescences, edmonds
 from phrasemodels.structs.semiring import logsumexp
 
@@ -80,6 +81,10 @@ class NonProjective:
         lengths = _check(arcs, lengths)
         draws = torch.rand((k, *arcs.shape), generator=generator, dtype=torch.float64, device=arcs.device)
         return kernels.on_cpu(arborescences.sample, arcs, lengths, self._one_root, draws).to(arcs.device)
+
+    def minimum_risk(self, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+        """Return the expected number (B,) of right arcs, and the heads (B, n+1) of the tree with most of them."""
+        return self.argmax(torch.where(arcs == -torch.inf, arcs, self.marginals(arcs, lengths)), lengths)
 
     @eager
     def entropy(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:

@@ -19,7 +19,8 @@ import numpy as np
 from torch import Tensor
 
 from phrasemodels.structs import inference
-from phrasemodels.structs.graphs import Derivations, Edges, Graph, Problem, grid
+from phrasemodels.structs.derivations import Derivations, Problem
+from phrasemodels.structs.graphs import Edges, Graph, grid
 from phrasemodels.structs.inference import Lengths
 
 

@@ -1,7 +1,13 @@
 """Semirings over tensors of log potentials (Goodman 1999, "Semiring Parsing").
 
 A lifted tensor has an additional leading dimension of size S. In every semiring here the product is `+` on lifted
-tensors, so an inside pass needs only `lift`, `sum`, `zero_like` and `lower`.
+tensors, so an inside pass needs only `lift`, `sum`, `zero_like`, `one_like` and `lower`.
+
+A semiring of your own is a subclass of `Log`, or any object with its five methods, where `sum` distributes over `+`. The functions
+`total` of `chain`, `eisner`, `spans`, `joint` and of all derivations take it:
+
+    class Variance(Log): ...  # pairs of a log weight and a number, say
+    chain.total(Variance(), unary, pairwise)
 """
 
 from typing import Any

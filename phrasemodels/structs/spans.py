@@ -12,7 +12,6 @@ Scores in the padding are not read. Time and memory of the
 reference are O(B·(n³ + n²L)). ValueError: wrong shapes or lengths.
 """
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 
 import numpy as np
@@ -20,11 +19,14 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
+from phrasemodels.structs.calls import eager
 from phrasemodels.structs.charts import Chart
-from phrasemodels.structs.graphs import NONE, Edges, Graph, Problem, grid
-from phrasemodels.structs.inference import Lengths, eager
-from phrasemodels.structs.kernels import binary, decode
-from phrasemodels.structs.semiring import Log, logsumexp
+from phrasemodels.structs.derivations import Problem
+from phrasemodels.structs.graphs import NONE, Edges, Graph, grid
+from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs.kernels import decode
+from phrasemodels.structs.kernels import labels as label_kernels
+from phrasemodels.structs.semiring import Log
 
 
 @eager
@@ -33,9 +35,8 @@ def log_partition(labels: Tensor, lengths: Lengths = None) -> Tensor:
     lengths = _check(labels, lengths)
     if not kernels.usable(lengths, labels):
         return inference.log_partition(_InsidePass(lengths), labels)
-    scores, _ = _label_sums(labels, lengths)
-    reference = partial(inference.log_partition, _UnlabelledPass(lengths))
-    return binary.LogPartition.apply(reference, scores, lengths).to(labels.dtype)
+    reference = partial(log_partition, lengths=lengths)
+    return label_kernels.LogPartition.apply(reference, labels, lengths)
 
 
 @eager
@@ -44,11 +45,7 @@ def marginals(labels: Tensor, lengths: Lengths = None) -> Tensor:
     lengths = _check(labels, lengths)
     if not kernels.usable(lengths, labels):
         return inference.marginals(_InsidePass(lengths), labels)[0]
-    scores, label_given_span = _label_sums(labels, lengths)
-    p = binary.Marginals.apply(partial(_span_marginals, lengths=lengths), scores, lengths)
-    i, j = _upper(labels)
-    each = (p[:, i, j, None] * label_given_span()).to(labels.dtype)
-    return torch.zeros_like(labels).index_put((_sentences(labels), i, j), each)
+    return label_kernels.Marginals.apply(partial(marginals, lengths=lengths), labels, lengths)
 
 
 @eager
@@ -96,6 +93,17 @@ def entropy(labels: Tensor, lengths: Lengths = None) -> Tensor:
     return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(labels.dtype)
 
 
+@eager
+def minimum_risk(labels: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+    """Return the expected number (B,) of right cells, and the cells (B, 2n-1, 3) of the tree with most of them."""
+    return _problem(labels, lengths).minimum_risk()
+
+
+def total(semiring: Log, labels: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return ⊕ over all trees of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
+    return semiring.lower(_InsidePass(_check(labels, lengths))(semiring, labels))
+
+
 def score_cells(labels: Tensor, cells: Tensor) -> Tensor:
     """Return the sum of the scores of cells (..., B, m, 3), (..., B); a cell of -1 adds 0."""
     B, n, _, L = labels.shape
@@ -116,41 +124,17 @@ def preorder(parts: Tensor) -> Tensor:
     return torch.where(row[..., None], torch.stack([cell // max(n, 1), cell % max(n, 1), label], -1), -1)
 
 
-def _upper(labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the ends i and j of all spans, i ≤ j."""
-    i, j = torch.triu_indices(labels.shape[1], labels.shape[1], device=labels.device)
-    return i, j
-
-
-def _sentences(labels: Tensor) -> Tensor:
-    return torch.arange(len(labels), device=labels.device)[:, None]
-
-
-def _label_sums(labels: Tensor, lengths: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
-    """Return log Σ_label exp of all spans (B, n, n), and a function that returns p(label | span), (B, spans, L); float64."""
-    i, j = _upper(labels)
-    cells = torch.where((j < lengths[:, None])[..., None], labels[:, i, j], 0).double()
-    total = logsumexp(cells, -1)
-    scores = total.new_zeros(labels.shape[:3]).index_put((_sentences(labels), i, j), total)
-    return scores, lambda: (cells - total.masked_fill(total == -torch.inf, 0)[..., None]).exp()
-
-
-def _span_marginals(scores: Tensor, lengths: Tensor) -> Tensor:
-    return inference.marginals(_UnlabelledPass(lengths), scores)[0]
-
-
-class _UnlabelledPass:
-    """The inside pass β(i, j) = scores(i, j) ⊗ ⊕_k β(i, k) ⊗ β(k+1, j)."""
+class _InsidePass:
+    """The inside pass β(i, j) = scores(i, j) ⊗ ⊕_k β(i, k) ⊗ β(k+1, j), with scores(i, j) = ⊕_label labels(i, j)."""
 
     def __init__(self, lengths: Tensor):
         self.lengths = lengths
 
-    def __call__(self, semiring: Log, scores: Tensor) -> Tensor:
-        return self.lifted(semiring, semiring.lift(scores))
-
-    def lifted(self, semiring: Log, spans: Tensor) -> Tensor:
-        """Return log Z from lifted scores of spans (S, B, n, n)."""
-        n = spans.shape[2]
+    def __call__(self, semiring: Log, labels: Tensor) -> Tensor:
+        n = labels.shape[1]
+        word = torch.arange(n, device=labels.device) < self.lengths[:, None]
+        read = word[:, None, :] & torch.ones(n, n, dtype=torch.bool, device=labels.device).triu()
+        spans = semiring.sum(semiring.lift(torch.where(read[..., None], labels, 0)), -1)
         if n == 0:
             return spans.sum((2, 3))  # one tree, the empty one
         chart = Chart(spans.diagonal(0, 2, 3))
@@ -160,16 +144,6 @@ class _UnlabelledPass:
         sentence = torch.arange(spans.shape[1], device=spans.device)
         total = chart.from_left[:, sentence, 0, (self.lengths - 1).clamp(min=0)]
         return torch.where(self.lengths == 0, semiring.one_like(total), total)
-
-
-class _InsidePass(_UnlabelledPass):
-    """The inside pass over spans that have the score ⊕_label labels(i, j)."""
-
-    def __call__(self, semiring: Log, labels: Tensor) -> Tensor:
-        n = labels.shape[1]
-        word = torch.arange(n, device=labels.device) < self.lengths[:, None]
-        read = word[:, None, :] & torch.ones(n, n, dtype=torch.bool, device=labels.device).triu()
-        return self.lifted(semiring, semiring.sum(semiring.lift(torch.where(read[..., None], labels, 0)), -1))
 
 
 @lru_cache(maxsize=32)

@@ -56,6 +56,13 @@ def judge(printed: str, ours: SeedGroup | None, reason_not: str, exact: bool = F
     return Verdict(direction, f"our mean is {abs(ours.mean - float(printed)):.2f} {direction} than the published value")
 
 
+def qualified(verdict: Verdict, caveat: str) -> Verdict:
+    """Return a verdict on compared numbers with a caveat in its reason; other verdicts, or without a caveat, as they are."""
+    if not caveat or verdict.verdict in ("not comparable", "not run"):
+        return verdict
+    return Verdict(verdict.verdict, f"{verdict.reason}; but {caveat}")
+
+
 def _exactly(printed: str, value: float) -> Verdict:
     """Judge a value that does not vary by seed by the digits that are printed."""
     said = _plain(value)
@@ -76,8 +83,9 @@ class RowSettings:
     """A row of a table: its experiment, the number as it is printed (empty: the paper has none), our metric for it, and why
     the two cannot be compared.
 
-    exact: as in `judge`. statistic: with one, the row is tested against its baseline. baseline: an experiment; if it is not among the rows
-    with the same metric and test set, the first of these. changed: overrides of the experiment that affect scores.
+    exact: as in `judge`. caveat: as in `qualified`. statistic: with one, the row is tested against its baseline.
+    baseline: an experiment; if it is not among the rows with the same metric and test set, the first of these. changed:
+    overrides of the experiment that affect scores.
     """
 
     experiment: str
@@ -90,6 +98,7 @@ class RowSettings:
     baseline: str = ""
     changed: tuple[str, ...] = ()
     exact: bool = False
+    caveat: str = ""
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,7 @@ def _row(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> di
         "intervals": {name: finite(asdict(seed_group(value))) for name, value in values.items()},
         "signatures": {name: scores[0].meta["scores"][name]["signature"] for name in metrics},
         "stand_in": stand_in,
-        **asdict(judge(row.printed, ours, reason, row.exact)),
+        **asdict(qualified(judge(row.printed, ours, reason, row.exact), row.caveat)),
     }
 
 

@@ -45,6 +45,27 @@ def no_mean(printed: str, values: Sequence[str]) -> str:
     return f"{printed} is not the mean of the {len(values)} values that it stands below: they give {mean:.2f}"
 
 
+def no_product(factors: Sequence[tuple[str, str]]) -> str:
+    """Say why pairs of printed numbers do not have one product; empty if they may, whatever their rounding hid."""
+    ranges = [_product_range(*pair) for pair in factors]
+    if max(low for low, _ in ranges) <= min(high for _, high in ranges) + 1e-9:
+        return ""
+    return ", ".join(f"{one} × {other} is {float(one) * float(other):.2f}" for one, other in factors)
+
+
+def product_below(one: str, other: str, least: float) -> str:
+    """Say why two printed numbers do not have a product of at least `least`; empty if they may."""
+    if _product_range(one, other)[1] >= least:
+        return ""
+    return f"{one} × {other} is {float(one) * float(other):.2f}"
+
+
+def _product_range(one: str, other: str) -> tuple[float, float]:
+    """Return the smallest and the largest product of two values that print as these positive numbers."""
+    pairs = [(float(text) - half_unit(text), float(text) + half_unit(text)) for text in (one, other)]
+    return pairs[0][0] * pairs[1][0], pairs[0][1] * pairs[1][1]
+
+
 def exchanged(printed: tuple[str, str], values: tuple[float, float]) -> str:
     """Say that two printed numbers stand in each other's place; empty if they do not."""
     one, other = printed

@@ -147,11 +147,12 @@ def _three(phrase: Members, a: int, b: int, c: int) -> None:
 @dataclass(frozen=True)
 class Phrases:
     """Which phrases are enumerated, and of how many words at most. max_tokens: longer sentences are dropped (0: none are);
-    it is for training alone, so that no sentence is left out of a score."""
+    it is for training alone, so that no sentence is left out of a score. marks: the source stands between <s> and </s>."""
 
     enumerate: Enumerate = adjacent
     longest: int = 2
     max_tokens: int = 0
+    marks: bool = True
 
     def __post_init__(self) -> None:
         at_least(self, 2, "longest")
@@ -168,7 +169,7 @@ def phrases(job: Job, settings: Phrases) -> dict[str, Any]:
 
 
 def phrase_shard(job: Job, settings: Phrases) -> dict[str, Any]:
-    """Write word ids and phrases of one shard. Positions count the source's <s> and </s>."""
+    """Write word ids and phrases of one shard. Positions count the source's <s> and </s>, if it has them."""
     table = read_shard(job.inputs["shard"].path)
     before = table.num_rows
     if "trees" in job.inputs:
@@ -176,9 +177,13 @@ def phrase_shard(job: Job, settings: Phrases) -> dict[str, Any]:
     if settings.max_tokens:
         longer = pc.max_element_wise(pc.list_value_length(table["source"]), pc.list_value_length(table["target"]))
         table = table.filter(pc.less_equal(longer, settings.max_tokens))
-    source, target = (_ids(table[side], read_words(job.inputs["vocabulary"], side)) for side in ("source", "target"))
+    source, target = (
+        _ids(table[side], read_words(job.inputs["vocabulary"], side), marks)
+        for side, marks in (("source", settings.marks), ("target", True))
+    )
     lengths = np.diff(source.offsets.to_numpy()).astype(np.int64)
-    heads = between_marks(table["heads"], lengths) if "heads" in table.column_names else None
+    placed = between_marks if settings.marks else parents
+    heads = placed(table["heads"], lengths) if "heads" in table.column_names else None
     counts, members = settings.enumerate(LengthsAndHeads(lengths, heads), settings.longest)
     schema = phrase_schema(settings.longest)
     made = pa.Table.from_arrays([table["id"], source, target, lists(counts, members), table["group"]], schema=schema)
@@ -193,16 +198,18 @@ def _heads(table: pa.Table, trees: pa.Table) -> pa.ChunkedArray:
     return trees["heads"]
 
 
-def _ids(column: pa.ChunkedArray, words: list[str]) -> pa.ListArray:
-    """Return the ids of a column of token lists, each list between BEGIN and END."""
+def _ids(column: pa.ChunkedArray, words: list[str], marks: bool) -> pa.ListArray:
+    """Return the ids of a column of token lists, each list between BEGIN and END if it has marks. An empty list without
+    marks becomes END alone, so that a model has something to attend to."""
     lists = column.combine_chunks()
     found = pc.index_in(lists.flatten(), value_set=pa.array(words)).fill_null(UNKNOWN).to_numpy()
     lengths = pc.list_value_length(lists).to_numpy().astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(lengths + 2)])
-    ids = np.empty(offsets[-1], np.int32)
-    ids[offsets[:-1]], ids[offsets[1:] - 1] = BEGIN, END
-    inner = np.ones(len(ids), bool)
-    inner[offsets[:-1]] = inner[offsets[1:] - 1] = False
+    added = np.full(len(lengths), 2) if marks else (lengths == 0).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths + added)])
+    ids, inner = np.full(offsets[-1], END, np.int32), np.ones(offsets[-1], bool)
+    inner[offsets[1:][added > 0] - 1] = False
+    if marks:
+        ids[offsets[:-1]], inner[offsets[:-1]] = BEGIN, False
     ids[inner] = found
     return pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.array(ids), type=phrase_schema(1).field("source").type

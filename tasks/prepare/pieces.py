@@ -8,7 +8,17 @@ from typing import Any
 from phrasemodels.data.formats.trees import unescape
 from phrasemodels.encoders.inputs import load_pretrained
 
-QUOTES = {"``": '"', "''": '"', "`": "'"}
+# How pretrained encoders know the words of treebanks, and other signs that text has for them.
+PLAIN = {
+    **{
+        f"-{side}{kind}B-": sign
+        for signs, kind in (("()", "R"), ("[]", "S"), ("{}", "C"))
+        for side, sign in zip("LR", signs, strict=True)
+    },
+    **dict.fromkeys(("``", "''", "“", "”", "„", "«", "»"), '"'),
+    **dict.fromkeys(("`", "‘", "’", "‹", "›"), "'"),
+    **dict.fromkeys(("–", "—"), "--"),
+}
 
 
 @dataclass(frozen=True)
@@ -16,8 +26,8 @@ class Pieces:
     """Pieces of a pretrained encoder's tokeniser. name, folder, offline: as in PretrainedConfig.
 
     The first piece is CLS and the last one SEP, for START and STOP; a word is represented by its last piece (paper 004,
-    section 4.2). A word without any piece is the unknown one; "n't" gives its n to the previous word. Brackets and quotes
-    of treebanks are those of running text, so that pieces of a treebank are those of raw text.
+    section 4.2). A word without any piece is the unknown one; "n't" gives its n to the previous word. Brackets, quotes and
+    dashes of treebanks and of text are read alike: -LRB- as (, `` as ".
     """
 
     name: str
@@ -36,7 +46,7 @@ class Pieces:
 
 def as_written(token: str) -> str:
     """Return a token of a treebank as running text has it: ( for -LRB-, " for `` and '', no backslash before / and *."""
-    return QUOTES.get(token) or unescape(token)
+    return PLAIN.get(token) or unescape(token)
 
 
 def reunited(tokens: Sequence[str]) -> list[str]:

@@ -17,9 +17,14 @@ Tokeniser = Callable[[str, str], list[str]]  # (text, language) -> tokens
 Detokenise = Callable[[list[str], str], str]  # (tokens, language) -> text
 
 
+def moses(text: str, language: str) -> list[str]:
+    """Return Moses tokens (without HTML escapes)."""
+    return _moses(language).tokenize(text, escape=False)
+
+
 def moses_lower(text: str, language: str) -> list[str]:
-    """Return Moses tokens in lower case, as in papers on Multi30k (without HTML escapes)."""
-    return _moses(language).tokenize(text.lower(), escape=False)
+    """Return Moses tokens in lower case, as in papers on Multi30k."""
+    return moses(text.lower(), language)
 
 
 def spaces(text: str, language: str) -> list[str]:

@@ -27,12 +27,13 @@ class VocabularySettings:
 
 
 def vocabulary(job: Job, settings: VocabularySettings) -> dict[str, Any]:
-    """Write source.txt and target.txt, the vocabularies of the TOKENS job.inputs["rows"]."""
+    """Write source.txt and target.txt, the vocabularies of the TOKENS job.inputs["rows"]. Its meta has their sizes, and the
+    number of tokens of the longest target."""
     table = read_shards(job.inputs["rows"])
     sides = {side: pc.list_flatten(table[side]) for side in ("source", "target")}
     if settings.joint:
         sides = dict.fromkeys(sides, pa.chunked_array([chunk for tokens in sides.values() for chunk in tokens.chunks]))
-    sizes = {}
+    sizes = {"longest": pc.max(pc.list_value_length(table["target"])).as_py() or 0}
     for side, tokens in sides.items():
         counts = {c["values"]: c["counts"] for c in pc.value_counts(tokens).to_pylist()}
         sizes[side] = write_words(job.out, side, by_frequency(counts, settings.min_count))
@@ -53,8 +54,11 @@ def write_words(folder: Path, name: str, words: Sequence[str]) -> int:
 
 
 def read_words(artifact: Artifact, name: str) -> list[str]:
-    """Return the entries of a vocabulary by id."""
-    return artifact.file(f"{name}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    """Return the entries of a vocabulary by id. ValueError: their number is not that of the manifest."""
+    words = artifact.file(f"{name}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    if (size := artifact.meta.get(name, len(words))) != len(words):
+        raise ValueError(f"{artifact.file(name)}.txt: {len(words)} entries, but its manifest says {size}")
+    return words
 
 
 def ids_of(tokens: Sequence[str], words: Sequence[str]) -> list[int]:

@@ -1,12 +1,13 @@
 """The base of all recipes, and the steps that a recipe becomes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import HasKey, Job, Step
+from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.report import Figure, Outcome, Section, TrainedModel
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.loop import Objective, TrainSettings, train
@@ -40,6 +41,7 @@ class Recipe(ABC):
     slug: ClassVar[str] = ""  # the problem in `name`
     answer_columns: ClassVar[tuple[str, str] | None] = None  # of predictions.arrow: gold answer, predicted answer
     trains: ClassVar[bool] = True  # whether there are the stages `model` and `predictions`; if not, one run is enough
+    most_words: ClassVar[int] = 200  # of a text that a trained model is asked about
     answers_inputs: ClassVar[bool] = False  # whether predict_step, attention_step and as_text are implemented
 
     @property
@@ -82,6 +84,11 @@ class Recipe(ABC):
         """Return the step that yields the attention to the first `sentences` texts of each group."""
         raise self._takes_no_text()
 
+    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
+        """Return the words of texts that the vocabulary of a trained model lacks, each once. run: runs a step. Here: none,
+        for models that read letters or pieces."""
+        return []
+
     def as_text(self, row: Mapping[str, Any]) -> str:
         """Return the answer in a row of predictions as text."""
         raise self._takes_no_text()
@@ -100,6 +107,13 @@ class Recipe(ABC):
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
         """Return what the report of a table of this problem shows beside its numbers. run: runs a further step."""
         return []
+
+
+def lacking(tokens: Iterable[str], vocabulary: HasKey, name: str) -> list[str]:
+    """Return the tokens that are not in NAME.txt of a vocabulary, each once, in their order."""
+    assert isinstance(vocabulary, Artifact), "that of a trained model"
+    have = set(read_words(vocabulary, name))
+    return [token for token in dict.fromkeys(tokens) if token not in have]
 
 
 def training_stage(objective: Objective, model: Any, config: TrainConfig, seed: int) -> Stage:

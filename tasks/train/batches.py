@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
@@ -16,6 +16,7 @@ from torch import Tensor
 from phrasemodels.data.formats.shards import read_shard
 
 Rows = NDArray[np.int64]
+Arrange = Callable[[Rows, np.random.Generator], Rows]  # (lengths of all rows, random numbers) -> the order of rows
 
 
 def stream(seed: int, *name: object) -> int:
@@ -96,27 +97,42 @@ def _ragged(column: object) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return lists.offsets.to_numpy(), values.to_numpy()
 
 
-def token_batches(data: Examples, budget: int, seed: int, epoch: int, most: int = 0) -> list[Rows]:
-    """Return the batches of one epoch: rows of similar length together, batches in random order.
+def by_length(lengths: Rows, rng: np.random.Generator) -> Rows:
+    """Put rows of similar length together, in random order among equal lengths."""
+    return np.argsort(lengths + rng.random(len(lengths)), kind="stable")
+
+
+def at_random(lengths: Rows, rng: np.random.Generator) -> Rows:
+    """Put rows of any lengths together."""
+    return rng.permutation(len(lengths))
+
+
+def token_batches(
+    data: Examples, budget: int, seed: int, epoch: int, most: int = 0, arrange: Arrange = by_length, equal: int = 0
+) -> list[Rows]:
+    """Return the batches of one epoch, in random order. arrange: which rows are in a batch together. equal: they have the
+    same length on so many sides, from the first; then rows are arranged by them.
 
     They are the same for any number of workers; each worker takes its rows of a batch by `rows_of_worker`.
     """
     rng = np.random.default_rng(stream(seed, "order", epoch))
-    length = data.lengths.sum(1)
-    order = np.argsort(length + rng.random(len(length)), kind="stable")  # random among equal lengths
-    batches = cut(data, order, budget, most)
+    order = arrange(data.lengths.sum(1), rng)
+    if equal:
+        order = order[np.lexsort(data.lengths[order, :equal].T)]
+    batches = cut(data, order, budget, most, equal)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def cut(data: Examples, order: Rows, budget: int, most: int = 0) -> list[Rows]:
-    """Divide ordered rows into batches of at most `budget` padded tokens of all sides and `most` rows (0: any number); a
-    batch has at least one row."""
+def cut(data: Examples, order: Rows, budget: int, most: int = 0, equal: int = 0) -> list[Rows]:
+    """Divide ordered rows into batches of at most `budget` padded tokens of all sides and `most` rows (0: any number), of the
+    same lengths on the first `equal` sides; a batch has at least one row."""
     batches, first = [], 0
     longest = np.zeros(data.lengths.shape[1], np.int64)
     for index, row in enumerate(order):
         longest = np.maximum(longest, data.lengths[row])
         count = index - first + 1
-        if index > first and (count * longest.sum() > budget or 0 < most < count):
+        unlike = equal > 0 and (data.lengths[row, :equal] != data.lengths[order[first], :equal]).any()
+        if index > first and (count * longest.sum() > budget or 0 < most < count or unlike):
             batches.append(order[first:index])
             first, longest = index, data.lengths[row]
     return [*batches, order[first:]]
@@ -132,10 +148,12 @@ def rows_of_worker(rows: Rows, rank: int, world: int) -> Rows:
     return rows[rank::world]
 
 
-def from_step(data: Examples, budget: int, seed: int, step: int, most: int = 0) -> Iterator[tuple[int, Rows]]:
+def from_step(
+    data: Examples, budget: int, seed: int, step: int, most: int = 0, arrange: Arrange = by_length, equal: int = 0
+) -> Iterator[tuple[int, Rows]]:
     """Yield (epoch, batch) without end, from the batch of a step on; earlier batches are skipped and not read."""
     epoch, skip = 0, step
     while True:
-        batches = token_batches(data, budget, seed, epoch, most)
+        batches = token_batches(data, budget, seed, epoch, most, arrange, equal)
         yield from ((epoch, rows) for rows in batches[skip:])
         epoch, skip = epoch + 1, max(0, skip - len(batches))

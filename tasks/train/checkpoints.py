@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from phrasemodels.data.store.artifacts import Artifact, describe
 from phrasemodels.data.store.step import digest_of
+from phrasemodels.layers.weights import check_fit, finite
 
 KEEP = 2
 CPU = torch.device("cpu")
@@ -46,12 +47,9 @@ def tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Copy weights into a model. ValueError: a weight is missing, or the model has none of that name."""
+    """Copy weights into a model. ValueError: a weight is missing, of another shape or type, or unknown to the model."""
     own = dict(model.named_parameters())
-    if own.keys() != weights.keys():
-        raise ValueError(
-            f"the weights do not fit the model: {sorted(own.keys() ^ weights.keys())[:5]} are only in one of the two"
-        )
+    check_fit(own, {name: (tuple(weight.shape), weight.dtype) for name, weight in weights.items()})
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])
@@ -78,7 +76,7 @@ def load_trained(objective: Any, config: Any, inputs: Mapping[str, Artifact], de
     and "vocabulary".
     """
     model = objective.configure(config, inputs["vocabulary"]).build()
-    load_tensors(model, load_file(inputs["model"].file("model.safetensors")))
+    load_tensors(model, finite(load_file(inputs["model"].file("model.safetensors"))))
     return model.eval().to(device)
 
 
@@ -91,8 +89,11 @@ def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def _load_optimiser(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
     state = optimiser.state_dict()
+    shapes = [parameter.shape for group in optimiser.param_groups for parameter in group["params"]]
     for name, value in flat.items():
         index, slot = name.split(".")
+        if value.dim() and value.shape != shapes[int(index)]:
+            raise ValueError(f"{name} of the optimiser is {tuple(value.shape)}, not {tuple(shapes[int(index)])}")
         state["state"].setdefault(int(index), {})[slot] = value
     optimiser.load_state_dict(state)
 

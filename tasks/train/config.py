@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from phrasemodels.layers.checks import at_least, not_negative, one_of, positive, share
+from phrasemodels.tasks.train.batches import Arrange, by_length
 from phrasemodels.tasks.train.optimisers import adam, inverse_sqrt, undecayed
 
 
@@ -15,9 +16,12 @@ class TrainConfig:
     """Settings of a training. ValueError: a value is out of its range.
 
     steps: updates. batch_tokens: padded tokens of all sides in a batch over all workers; batch_rows: its rows at most
-    (0: any number). evaluate_every, checkpoint_every: in updates. patience: evaluations without a better one after which
-    the training ends (0: it goes on to the last step).
-    schedule: factor of the learning rate, of (step, warmup, steps). decay: another factor, of the dev losses so far.
+    (0: any number). arrange: which rows are in a batch together, by_length or at_random. equal_sides: rows
+    of a batch have equal lengths on so many sides, from the first, as programs without masks need it. evaluate_every,
+    checkpoint_every: in updates. patience: evaluations without a better one after which the training ends (0: it goes on to
+    the last step).
+    schedule: factor of the learning rate, of (step, warmup, steps). decay: another factor, of the dev losses so far; the
+    training ends when it is 0.
     clip: largest norm of the gradient. smoothing: of labels.
     precision: dtype of matrix products, by autocast; weights stay float32. workers: processes (0 is one). threads: of
     torch in each worker; they change sums in their last bits. gpus: of each worker; a fraction lets several trainings
@@ -29,6 +33,7 @@ class TrainConfig:
     learning_rate: float = 1e-3
     warmup: int = 100
     batch_rows: int = 0
+    arrange: Arrange = by_length
     schedule: Callable[[int, int, int], float] = inverse_sqrt
     decay: Callable[[Sequence[float]], float] = undecayed
     optimiser: Callable[[Iterable[nn.Parameter], "TrainConfig"], torch.optim.Optimizer] = adam
@@ -43,10 +48,11 @@ class TrainConfig:
     workers: int = 0
     threads: int = 1
     gpus: float = 0.0
+    equal_sides: int = 0
 
     def __post_init__(self) -> None:
         at_least(self, 1, "steps", "batch_tokens", "warmup", "evaluate_every", "checkpoint_every", "threads")
-        at_least(self, 0, "batch_rows", "patience", "workers")
+        at_least(self, 0, "batch_rows", "patience", "workers", "equal_sides")
         not_negative(self, "gpus")
         positive(self, "learning_rate", "epsilon")
         share(self, "smoothing")

@@ -170,7 +170,8 @@ def training_loop(training: Training) -> None:
     wrapped = ModelWithLoss(model, training.objective, config.smoothing)
     ddp = nn.parallel.DistributedDataParallel(wrapped) if worker.world > 1 else wrapped
     clock = Clock(progress)
-    order = from_step(data, config.batch_tokens, training.seed, progress.step, config.batch_rows)
+    how = (config.batch_rows, config.arrange, config.equal_sides)
+    order = from_step(data, config.batch_tokens, training.seed, progress.step, *how)
     for progress.epoch, rows in order:
         if _ended(progress, config):
             break
@@ -198,9 +199,12 @@ def training_loop(training: Training) -> None:
 
 
 def _ended(progress: Progress, config: TrainConfig) -> bool:
-    """Return whether the last step is done, or the dev loss has not improved for `patience` evaluations."""
+    """Return whether the last step is done, the dev loss has not improved for `patience` evaluations, or the learning rate
+    has decayed to 0."""
     without = progress.step - progress.best_step
-    return progress.step >= config.steps or 0 < config.patience * config.evaluate_every <= without
+    if progress.step >= config.steps or 0 < config.patience * config.evaluate_every <= without:
+        return True
+    return config.decay([row["dev_loss"] for row in progress.history]) == 0
 
 
 class ModelWithLoss(nn.Module):

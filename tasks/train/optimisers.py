@@ -59,10 +59,14 @@ def averaged_adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> 
 
 
 def adam_with_decay(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
-    """Adam with the L2 penalty of Star-Transformer's tagger, 2e-5 (paper 000, section 4.3: "we follow Guo et al. 2019")."""
-    return torch.optim.Adam(
-        parameters, config.learning_rate, config.betas, config.epsilon, weight_decay=2e-5, fused=True
-    )
+    """Adam with the L2 penalty of Star-Transformer's tagger (paper 000, section 4.3: "we follow the parameters in Guo et al."):
+    2e-5 for matrices, none for biases and norms."""
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for parameter in parameters:
+        (matrices if parameter.dim() > 1 else others).append(parameter)
+    groups: list[dict[str, Any]] = [{"params": matrices, "weight_decay": 2e-5}, {"params": others}]
+    return torch.optim.Adam(groups, config.learning_rate, config.betas, config.epsilon, fused=True)
 
 
 def adadelta(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
@@ -125,3 +129,15 @@ def halved_on_plateau(losses: Sequence[float]) -> float:
         if without > 5:
             factor, without = factor / 2, 0
     return factor
+
+
+def shrunk_without_gain(losses: Sequence[float]) -> float:
+    """0.99 an epoch, and a fifth after each epoch without a better dev loss; 0, which ends the training, from 1e-4 on.
+
+    InferSent's schedule (Conneau et al. 2017, section 3.3), with one evaluation an epoch: its SGD begins with a rate of 0.1
+    and ends below 1e-5.
+    """
+    best, without = math.inf, 0
+    for loss in losses:
+        best, without = (loss, without) if loss < best else (best, without + 1)
+    return rate if (rate := 0.99 ** len(losses) * 0.2**without) >= 1e-4 else 0.0

@@ -7,7 +7,7 @@ and comparisons. Charts of sums are float64 for scores of either type; `scaled` 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from threading import local
@@ -21,17 +21,27 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from phrasemodels.structs.inference import transformed
 from phrasemodels.structs.kernels.compilation import announce
 
-_enabled = ContextVar("kernels_enabled", default=True)
+_allowed: ContextVar[tuple[str, ...]] = ContextVar("kernels_allowed", default=("numba", "triton"))
 
 
 @contextmanager
-def reference_only() -> Iterator[None]:
-    """Make every function of `structs` run the reference in this context."""
-    token = _enabled.set(False)
+def only(*kinds: str) -> Iterator[None]:
+    """Make every function of `structs` use kernels of these kinds only in this context: "numba" (CPU), "triton" (GPU)."""
+    token = _allowed.set(kinds)
     try:
         yield
     finally:
-        _enabled.reset(token)
+        _allowed.reset(token)
+
+
+def allowed(kind: str) -> bool:
+    """Return whether kernels of this kind may be used."""
+    return kind in _allowed.get()
+
+
+def reference_only() -> AbstractContextManager[None]:
+    """Make every function of `structs` run the reference in this context."""
+    return only()
 
 
 def usable(lengths: Tensor | None, *scores: Tensor) -> bool:
@@ -39,7 +49,7 @@ def usable(lengths: Tensor | None, *scores: Tensor) -> bool:
     not in a transform of `torch.func`."""
     dtype = scores[0].dtype
     return (
-        _enabled.get()
+        allowed("numba")
         and not transformed()
         and dtype in (torch.float32, torch.float64)
         and all(s.device.type == "cpu" and s.dtype == dtype and s.numel() > 0 for s in scores)

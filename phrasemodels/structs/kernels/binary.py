@@ -6,37 +6,23 @@ a sum over split points are contiguous; SPLITS is that sum, OWN the weight of th
 passes are those of `trees`, with g the gradient to the marginals of spans. Shapes: B sentences.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.kernels import numbers, over_batch, reference_vjp, scratch, trees
+from phrasemodels.structs.kernels import numbers, over_batch, scratch, trees
 from phrasemodels.structs.kernels.scaled import logarithm, normal, possible
 from phrasemodels.structs.kernels.sequences import WEIGHT, exponentials
 from phrasemodels.structs.kernels.simd import COMPILE, LANES, above, load, spread, store
+from phrasemodels.structs.kernels.trees import Layout
 
 SPAN, SPAN_T, SPLITS, OWN = range(4)
 
 
-class Layout(NamedTuple):
-    """N, and the positions of p, e, d (2, N, N), g (N, N), lengths and E[G]; the weights (4, N, N) begin at 0."""
-
-    N: int
-    p: int
-    e: int
-    d: int
-    g: int
-    lengths: int
-    mean: int
-    size: int
-
-
 @njit(**COMPILE)
 def layout(N):
-    """Return the layout for sentences of N words."""
+    """Return the layout for sentences of N words: as that of `trees`, but p, e and d are (2, N, N), and the weights (4, N, N)."""
     n = N * N * LANES
     p = 8 * n
     end = p + 7 * n
@@ -172,7 +158,8 @@ def _close(w, block, at, order, gradient, out):
 
 def passes(scores: Tensor, lengths: Tensor, wanted: bool, grad: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return log Z (B,), and the marginals of spans (B, N, N), which are empty unless `wanted`; with `grad` (B, N, N), the
-    gradient to the marginals, the gradient to the scores instead. scores (B, N, N), float64; NaN makes a sentence NaN."""
+    gradient to the marginals, the gradient to the scores instead. scores (B, N, N), float64,
+    with 0 in the padding; NaN makes a sentence NaN."""
     B, N, _ = scores.shape
     x, words = numbers(scores), lengths.numpy()
     order = np.argsort(words, kind="stable")  # a block takes as many steps as its longest sentence
@@ -180,43 +167,10 @@ def passes(scores: Tensor, lengths: Tensor, wanted: bool, grad: Tensor | None = 
     given = np.empty((0, 0, 0)) if grad is None else numbers(grad)
     blocks = -(-B // LANES)
     over_batch(_run, blocks, scratch(blocks, layout(N).size), order, x, words, given, log_z, out)
-    read = np.triu(np.ones((N, N), bool)) & (np.arange(N) < words[:, None, None])
-    lost = np.asarray((read & ~(x < np.inf)).any((1, 2)))
-    if lost.any():
+    if not x.max(initial=0) < np.inf:  # a score is NaN or +inf; the padding is 0
+        read = np.triu(np.ones((N, N), bool)) & (np.arange(N) < words[:, None, None])
+        lost = np.asarray((read & ~(x < np.inf)).any((1, 2)))
         log_z[lost] = np.nan
         if wanted:
             out[read & lost[:, None, None]] = np.nan
     return torch.from_numpy(log_z), torch.from_numpy(out)
-
-
-class LogPartition(torch.autograd.Function):
-    """(reference, scores of spans, lengths) → log Z."""
-
-    @staticmethod
-    def forward(ctx, reference, scores, lengths):
-        ctx.reference = reference
-        ctx.save_for_backward(scores)
-        log_z, ctx.marginals = passes(scores, lengths, ctx.needs_input_grad[1])
-        return log_z
-
-    @staticmethod
-    def backward(ctx, grad):
-        if torch.is_grad_enabled():
-            return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        return None, ctx.marginals * grad[:, None, None], None
-
-
-class Marginals(torch.autograd.Function):
-    """(reference, scores of spans, lengths) → p(span)."""
-
-    @staticmethod
-    def forward(ctx, reference, scores, lengths):
-        ctx.reference, ctx.lengths = reference, lengths
-        ctx.save_for_backward(scores)
-        return passes(scores, lengths, True)[1]
-
-    @staticmethod
-    def backward(ctx, grad):
-        if torch.is_grad_enabled():
-            return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        return None, passes(*ctx.saved_tensors, ctx.lengths, True, grad)[1], None

@@ -7,6 +7,9 @@ changes, the kernel is compiled again and overwritten.
 import hashlib
 import logging
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,12 +22,13 @@ _IMPORT = re.compile(r"^from phrasemodels\.structs\.kernels(?:\.(\w+))? import (
 
 @cache
 def imported(file: Path) -> frozenset[Path]:
-    """Return the files of this folder that a file imports, directly or not, without __init__, which has no kernels."""
+    """Return the files of this folder that a file imports, directly or not, without __init__ and this one, which
+    have no kernels."""
     found: set[Path] = set()
     for module, names in _IMPORT.findall(file.read_text()):
         for name in [module] if module else re.findall(r"\w+", names):
             path = FOLDER / f"{name}.py"
-            if path.exists() and path != file:
+            if path.exists() and path not in (file, Path(__file__)):
                 found |= {path, *imported(path)}
     return frozenset(found)
 
@@ -41,14 +45,36 @@ LOG = logging.getLogger("phrasemodels.structs")
 _announced: set[Any] = set()
 
 
+class MissingKernelError(Exception):
+    """A kernel is not compiled yet, and the caller can do without."""
+
+
+_falls_back: ContextVar[Callable[[], bool]] = ContextVar("falls_back", default=lambda: False)
+
+
+@contextmanager
+def may_be_missing(falls_back: Callable[[], bool]) -> Iterator[None]:
+    """Raise MissingKernelError in this context, instead of compiling a kernel, if falls_back()."""
+    token = _falls_back.set(falls_back)
+    try:
+        yield
+    finally:
+        _falls_back.reset(token)
+
+
 def announce(kernel: Any) -> None:
-    """Log, once for a kernel, that it is about to be compiled, if neither this process nor the cache on disk has it."""
+    """Log, once for a kernel, that it is about to be compiled, if neither this process nor the cache on disk has it.
+
+    MissingKernelError: so it is, in the context of `may_be_missing`.
+    """
     if kernel in _announced:
         return
-    _announced.add(kernel)
     if not kernel.overloads and not (CACHED and kernel._cache._cache_file._load_index()):
+        if _falls_back.get()():
+            raise MissingKernelError
         name = f"{kernel.py_func.__module__.split('.')[-1]}.{kernel.__name__.lstrip('_')}"
         LOG.warning("compiling %s, %s", name, ONCE if CACHED else EACH_TIME)
+    _announced.add(kernel)
 
 
 def _of_the_folder(locator: Any) -> Any:
@@ -77,7 +103,8 @@ def _can_be_cached() -> bool:
     package = Path(__file__).parents[2]
     folders = (package / name for name in ("structs/kernels", "layers", "tasks/prepare"))
     files = [str(folder / "__init__.py") for folder in folders if folder.is_dir()]  # the library may be there alone
-    return all(any(place.from_function(announce, file) for place in CacheImpl._locator_classes) for file in files)
+    places: list[Any] = CacheImpl._locator_classes
+    return all(any(place.from_function(announce, file) for place in places) for file in files)
 
 
 CACHED = _can_be_cached()

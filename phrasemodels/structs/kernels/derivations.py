@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=False
-"""Inside, outside and covariance passes, k best and samples over the derivations of any graph, with weights as in `scaled`.
+"""Inside, outside and covariance passes over the derivations of any graph, with weights as in `scaled`.
 
 A graph is that of `graphs`: the edges of node v are first[v]..first[v+1], and an edge has two tails, of which node 0 is the
 empty one. LANES sentences are one vector; arrays of nodes and edges are parts of one flat workspace. q is the posterior of an
@@ -19,8 +19,6 @@ import numpy as np
 from numba import njit
 
 from phrasemodels.structs.kernels import numbers, over_batch, scratch
-from phrasemodels.structs.kernels.kbest import _insert
-from phrasemodels.structs.kernels.sampling import _choose, _ratio
 from phrasemodels.structs.kernels.scaled import exponential, logarithm, normal, possible, ratio
 from phrasemodels.structs.kernels.sequences import WEIGHT
 from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, above, load, maximum, spread, store
@@ -39,7 +37,7 @@ class Edges(NamedTuple):
 
 
 @njit(**INLINE)
-def _exists(size, edge, lengths, b):
+def exists(size, edge, lengths, b):
     """Return whether the edge is one of sentence b."""
     there = size[edge, 0] <= lengths[b, 0]
     for axis in range(1, size.shape[1]):
@@ -48,7 +46,7 @@ def _exists(size, edge, lengths, b):
 
 
 @njit(**COMPILE)
-def _open(w, at, block, order, graph, scores, lengths, goals, unknown):
+def open_block(w, at, block, order, graph, scores, lengths, goals, unknown):
     """Copy the weights of edges to w, from `at` on, with 1 where an edge has no score or does not exist; return the nodes."""
     count, nodes = min(LANES, len(order) - block), 0
     for lane in range(count):
@@ -60,7 +58,7 @@ def _open(w, at, block, order, graph, scores, lengths, goals, unknown):
             continue
         for lane in range(LANES):
             b, x = order[block + min(lane, count - 1)], 0.0
-            if _exists(graph.size, edge, lengths, b):
+            if exists(graph.size, edge, lengths, b):
                 x = np.float64(scores[b, part])
                 if not x < np.inf:
                     unknown[b], x = True, 0.0
@@ -87,7 +85,7 @@ def _mass(w, at, edge, graph, e):
 
 
 @njit(**COMPILE)
-def _inside(w, at, nodes, graph):
+def inside(w, at, nodes, graph):
     """Fill the weights of all nodes, which begin at 0."""
     store(w, 0, spread(1.0))
     store(w, LANES, spread(0.0))
@@ -155,8 +153,8 @@ def _passes(first, step, work, order, graph, scores, lengths, goals, grad, log_z
     d, e, g = p + V * LANES, p + 2 * V * LANES, p + 3 * V * LANES
     mean = g + E * LANES
     for block in range(first * LANES, len(order), step * LANES):
-        nodes = _open(w, at, block, order, graph, scores, lengths, goals, unknown)
-        _inside(w, at, nodes, graph)
+        nodes = open_block(w, at, block, order, graph, scores, lengths, goals, unknown)
+        inside(w, at, nodes, graph)
         w[p:e] = 0.0
         for lane in range(min(LANES, len(order) - block)):
             b = order[block + lane]
@@ -182,7 +180,7 @@ def _read(w, g, block, order, graph, lengths, nodes, grad):
     for edge in range(graph.first[nodes]):
         for lane in range(LANES):
             b, part = order[min(block + lane, len(order) - 1)], graph.part[edge]
-            there = part >= 0 and _exists(graph.size, edge, lengths, b)
+            there = part >= 0 and exists(graph.size, edge, lengths, b)
             w[g + edge * LANES + lane] = grad[b, part] if there else 0.0
 
 
@@ -193,7 +191,7 @@ def _add(w, g, block, order, graph, lengths, nodes, out):
         part = graph.part[edge]
         for lane in range(min(LANES, len(order) - block) if part >= 0 else 0):
             b = order[block + lane]
-            if _exists(graph.size, edge, lengths, b):
+            if exists(graph.size, edge, lengths, b):
                 out[b, part] += w[g + edge * LANES + lane]
 
 
@@ -207,102 +205,3 @@ def passes(graph, scores, lengths, goals, wanted, grad=None):
     given = np.empty((0, 0)) if grad is None else numbers(grad)
     over_batch(_passes, blocks, work, order, graph, scores, lengths, goals, given, log_z, out, unknown)
     return log_z, out, unknown
-
-
-@njit(**COMPILE)
-def _best_lists(graph, scores, lengths, b, nodes, best, origins):
-    """Fill best and origins (V, k); an origin is (edge · k + rank on the left) · k + rank on the right."""
-    k = best.shape[1]
-    best[:nodes] = -np.inf
-    best[0, 0] = 0.0
-    for v in range(1, nodes):
-        scored, origin = best[v], origins[v]
-        for edge in range(graph.first[v], graph.first[v + 1]):
-            part, left, right = graph.part[edge], best[graph.left[edge]], best[graph.right[edge]]
-            own = np.float64(scores[b, part]) if part >= 0 and _exists(graph.size, edge, lengths, b) else 0.0
-            for i in range(k):
-                if not left[i] + right[0] + own > scored[k - 1]:
-                    break
-                for j in range(k // (i + 1)):  # (i + 1) (j + 1) - 1 sums are better
-                    x = left[i] + right[j] + own
-                    if not x > scored[k - 1]:
-                        break
-                    _insert(scored, origin, x, (edge * k + i) * k + j)
-
-
-@njit(**COMPILE)
-def _topk(first, step, graph, scores, lengths, goals, score, chosen):
-    V, k = len(graph.first) - 1, len(score)
-    best, origins = np.empty((V, k)), np.zeros((V, k), np.int64)
-    todo = np.empty((chosen.shape[2] + 2, 2), np.int64)
-    for b in range(first, len(goals), step):
-        _best_lists(graph, scores, lengths, b, goals[b] + 1, best, origins)
-        for r in range(k):
-            score[r, b] = best[goals[b], r]
-            size, used = 0, 0
-            if score[r, b] > -np.inf:
-                todo[0, 0], todo[0, 1], size = goals[b], r, 1
-            while size > 0:
-                size -= 1
-                origin = origins[todo[size, 0], todo[size, 1]]
-                edge = origin // (k * k)
-                chosen[r, b, used] = edge
-                used += 1
-                for tail, rank in ((graph.right[edge], origin % k), (graph.left[edge], origin // k % k)):
-                    if tail > 0:
-                        todo[size, 0], todo[size, 1] = tail, rank
-                        size += 1
-
-
-def topk(graph, scores, lengths, goals, k, longest):
-    """Return the scores (k, B), float64, and edges (k, B, longest), -1 after the last, of the k best derivations."""
-    score, chosen = np.empty((k, len(scores))), np.full((k, len(scores), longest), -1)
-    over_batch(_topk, len(scores), graph, scores, lengths, goals, score, chosen)
-    return score, chosen
-
-
-@njit(**COMPILE)
-def _samples(first, step, work, order, graph, scores, lengths, goals, draws, chosen, unknown):
-    w, V = work[first], len(graph.first) - 1
-    at, widest = V * WEIGHT, 0
-    for v in range(V):
-        widest = max(widest, graph.first[v + 1] - graph.first[v])
-    mass, todo = np.empty(widest), np.empty(chosen.shape[2] + 2, np.int64)
-    for block in range(first * LANES, len(order), step * LANES):
-        nodes = _open(w, at, block, order, graph, scores, lengths, goals, unknown)
-        _inside(w, at, nodes, graph)
-        for lane in range(min(LANES, len(order) - block)):
-            b = order[block + lane]
-            for s in range(len(draws) if possible(w[goals[b] * WEIGHT + LANES + lane]) and not unknown[b] else 0):
-                todo[0], size, used = goals[b], 1, 0
-                while size > 0:
-                    size -= 1
-                    v = todo[size]
-                    begin, count = graph.first[v], graph.first[v + 1] - graph.first[v]
-                    for i in range(count):
-                        m, e = 1.0, -w[v * WEIGHT + LANES + lane]
-                        for x in (
-                            graph.left[begin + i] * WEIGHT,
-                            graph.right[begin + i] * WEIGHT,
-                            at + (begin + i) * WEIGHT,
-                        ):
-                            m *= w[x + lane]
-                            e += w[x + LANES + lane]
-                        mass[i] = m * _ratio(e)
-                    edge = begin + _choose(mass, count, draws[s, b, used])
-                    chosen[s, b, used] = edge
-                    used += 1
-                    for tail in (graph.right[edge], graph.left[edge]):
-                        if tail > 0:
-                            todo[size] = tail
-                            size += 1
-
-
-def sample(graph, scores, lengths, goals, draws):
-    """Return the edges (k, B, longest) of samples, -1 after the last, from uniform numbers draws (k, B, longest)."""
-    B, V, E = len(scores), len(graph.first) - 1, len(graph.left)
-    blocks, chosen = -(-B // LANES), np.full(draws.shape, -1)
-    work = scratch(blocks, (V + E) * WEIGHT)
-    order = np.argsort(goals, kind="stable")
-    over_batch(_samples, blocks, work, order, graph, scores, lengths, goals, draws, chosen, np.zeros(B, np.bool_))
-    return chosen

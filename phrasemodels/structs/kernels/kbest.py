@@ -20,7 +20,7 @@ RIGHT, LEFT, OPEN_RIGHT, OPEN_LEFT = range(4)
 
 
 @njit(**INLINE)
-def _insert(scores, origins, x, origin):
+def insert(scores, origins, x, origin):
     """Insert x before the first smaller score; the last one is dropped. x is larger than the last one."""
     at = len(scores) - 1
     while at > 0 and scores[at - 1] < x:
@@ -45,7 +45,7 @@ def _best_tags(unary, pairwise, n, best, origins):
                     x = best[t - 1, j, r] + pairs[j, c] + unary[t, c]
                     if not x > best[t, c, k - 1]:
                         break
-                    _insert(best[t, c], origins[t, c], x, j * k + r)
+                    insert(best[t, c], origins[t, c], x, j * k + r)
 
 
 @njit(**COMPILE)
@@ -62,7 +62,7 @@ def _chains(first, step, unary, pairwise, lengths, score, tags):
         for c in range(C if n > 0 else 0):
             for r in range(k):
                 if best[n - 1, c, r] > top[k - 1]:
-                    _insert(top, last, best[n - 1, c, r], c * k + r)
+                    insert(top, last, best[n - 1, c, r], c * k + r)
         for r in range(k):
             score[r, b] = top[r]
             for t in range(n - 1 if top[r] > -np.inf else -1, -1, -1):
@@ -89,7 +89,7 @@ def _merge(left, right, split, best, origins):
             x = left[a] + right[b]
             if not x > best[k - 1]:
                 break
-            _insert(best, origins, x, (split * k + a) * k + b)
+            insert(best, origins, x, (split * k + a) * k + b)
 
 
 @njit(**COMPILE)

@@ -29,13 +29,13 @@ def _double(context, bits):
 
 
 @njit(**INLINE)
-def _ratio(e):
+def power_of_two(e):
     """Return 2^e for an integer e ≤ 1023, and 0 for e ≤ -1023."""
     return _double(int64(max(e, -1023.0) + 1023.0) << 52)
 
 
 @njit(**COMPILE)
-def _choose(p, n, draw):
+def choose(p, n, draw):
     """Return the first of n indices at which the sum of p exceeds draw · Σ p; -1 if all p are 0."""
     total = 0.0
     for i in range(n):
@@ -63,7 +63,7 @@ def _states(w, a, pair, step, C, lane, p):
         top = max(top, p[j])
     for j in range(C):
         m = w[a + j * WEIGHT + lane]
-        p[j] = _ratio(p[j] - top) * (m if pair < 0 else m * w[pair + j * step + lane])
+        p[j] = power_of_two(p[j] - top) * (m if pair < 0 else m * w[pair + j * step + lane])
 
 
 @njit(**COMPILE)
@@ -80,7 +80,7 @@ def _tags(first, step, work, order, unary, pairwise, lengths, draws, tags):
                 pair = -1
                 for t in range(n - 1, -1, -1):
                     _states(w, at.a + t * row, pair, row, C, lane, p)
-                    k = _choose(p, C, draws[s, b, t])
+                    k = choose(p, C, draws[s, b, t])
                     tags[s, b, t] = k
                     pair = at.pairwise + (pairs_of(at, t - 1) + k) * WEIGHT
 
@@ -97,8 +97,8 @@ def _split(w, left, right, e, n, lane, draw, p):
     """Return one of n splits of a cell of exponent e by its probability; left, right: the cells of the first split."""
     for k in range(n):
         a, b = (left + k) * WEIGHT + lane, (right + k) * WEIGHT + lane
-        p[k] = w[a] * w[b] * _ratio(w[a + LANES] + w[b + LANES] - e)
-    return _choose(p, n, draw)
+        p[k] = w[a] * w[b] * power_of_two(w[a + LANES] + w[b + LANES] - e)
+    return choose(p, n, draw)
 
 
 @njit(**COMPILE)

@@ -13,6 +13,7 @@ from torch import nn
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.checks import at_least
+from phrasemodels.layers.weights import finite
 from phrasemodels.tasks.metrics.score import Score, write_scores
 from phrasemodels.tasks.prepare.sharded import required, shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
@@ -39,7 +40,7 @@ def answer(job: Job, settings: PredictSettings) -> dict[str, Any]:
     data, table = settings.objective.examples(files), pa.concat_tables([read_shard(path) for path in files])
     made = []
     for restart in range(len(job.inputs["model"].meta["restarts"])):
-        load_tensors(model, load_file(job.inputs["model"].file(f"restart-{restart}.safetensors")))
+        load_tensors(model, finite(load_file(job.inputs["model"].file(f"restart-{restart}.safetensors"))))
         predicted, facts = _answers(model, data, settings.batch_tokens)
         columns = [
             pa.array(np.full(len(data), restart, np.int32)),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from phrasemodels.data.download.manifest import load
 from phrasemodels.data.store.step import Job, Step
 from phrasemodels.tasks.metrics.score import Score, write_scores
-from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.levels import Levels
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.counting.parameters import NO_SENTENCES
@@ -60,6 +60,14 @@ def _phrases(numbers: NDArray[np.int32], lengths: NDArray[np.int64]) -> NDArray[
     return np.asarray((numbers[np.cumsum(lengths) - 1] + 1).sum(0, dtype=np.int64))
 
 
+def of_stand_in(corpus: Corpus | SampleCorpus, task: TransferTask) -> bool:
+    """Return whether a task's corpus is a stand-in; trees by a parser of ours do not make it one."""
+    if isinstance(corpus, SampleCorpus):
+        return True
+    manifest, part = load(corpus.name), f"{corpus.part}." if corpus.part else ""
+    return any(manifest.terms(part + split).stand_in for split in task.splits)
+
+
 @dataclass(frozen=True)
 class DivisionRecipe(CountingRecipe):
     """The division of a transfer task's sentences. corpus: the task's."""
@@ -75,6 +83,5 @@ class DivisionRecipe(CountingRecipe):
 
     def stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
         inputs = {split: split for split in self.task.splits}
-        manifest, part = load(self.corpus.name), f"{self.corpus.part}." if self.corpus.part else ""
-        stand_in = any(manifest.terms(part + split).stand_in for split in self.task.splits)
+        stand_in = of_stand_in(self.corpus, self.task)
         return {"scores": Stage(count_phrases, Division(self.task.text, self.levels, stand_in), inputs)}

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from phrasemodels.data.corpora.snli import LABELS
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.models.decomposable import Decomposable, DecomposableConfig
-from phrasemodels.tasks.problems.decomposition.data import SIDES
+from phrasemodels.tasks.problems.decomposition.data import SIDES, vectors_of
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
 from phrasemodels.tasks.train.loop import Objective
 
@@ -64,7 +64,7 @@ class DecompositionObjective(Objective):
     curve: ClassVar = "wrong labels on dev (share of pairs)"
 
     def configure(self, model: DecomposableConfig, vocabulary: Artifact) -> DecomposableConfig:
-        return replace(model, vocabulary=vocabulary.meta["words"], labels=len(LABELS))
+        return replace(model, vocabulary=vocabulary.meta["words"], labels=len(LABELS), vectors=vectors_of(vocabulary))
 
     def examples(self, paths: Sequence[Path]) -> HeadedPairExamples:
         return HeadedPairExamples(paths)

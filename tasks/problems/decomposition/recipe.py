@@ -8,10 +8,18 @@ from phrasemodels.data.store.step import Step
 from phrasemodels.layers.checks import at_least
 from phrasemodels.models.decomposable import DecomposableConfig
 from phrasemodels.tasks.prepare.corpora import AnyCorpus, as_they_are
-from phrasemodels.tasks.problems.decomposition.data import PairVocabulary, pair_vocabulary, pairs
+from phrasemodels.tasks.problems.decomposition.data import (
+    PairNumbers,
+    PairVocabulary,
+    Words,
+    lower_case,
+    pair_vocabulary,
+    pairs,
+)
 from phrasemodels.tasks.problems.decomposition.objective import DecompositionObjective
 from phrasemodels.tasks.problems.decomposition.predict import label, score_labels
 from phrasemodels.tasks.problems.decomposition.report import parents_figure
+from phrasemodels.tasks.problems.entailment.data import VectorFile
 from phrasemodels.tasks.problems.recipe import Recipe, Stage, one_model, training_stage
 from phrasemodels.tasks.problems.report import Figure, TrainedModel
 from phrasemodels.tasks.train.checkpoints import PredictSettings
@@ -22,12 +30,16 @@ from phrasemodels.tasks.train.config import TrainConfig
 class DecompositionRecipe(Recipe):
     """Pairs of sentences. Words that occur fewer than min_count times in train are unknown.
 
+    words: how a text becomes words, `lower_case` or `as_written`. vectors: a file of word vectors, which are not trained; then
+    words without one are unknown. Without a file they are learned.
     parsed: from records to the same records with trees, whose heads are the hard parents.
     """
 
     corpus: AnyCorpus
     min_count: int = 1
     parsed: Callable[[Step], Step] = as_they_are
+    words: Words = lower_case
+    vectors: VectorFile | None = None
 
     slug: ClassVar = "entailment"
     answer_columns: ClassVar = ("gold", "label")
@@ -37,11 +49,14 @@ class DecompositionRecipe(Recipe):
 
     def data(self) -> dict[str, Step]:
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
-        name, settings = self.corpus.name, PairVocabulary(self.min_count)
-        words = Step(pair_vocabulary, f"vocabulary {name}", settings, {"rows": raw["train"]})
+        name, settings = self.corpus.name, PairVocabulary(self.min_count, self.words, self.vectors)
+        read = (
+            raw if self.vectors else {"rows": raw["train"]}
+        )  # vectors are not trained, so words of dev and test may have theirs
+        words = Step(pair_vocabulary, f"vocabulary {name}", settings, read)
 
         def numbers(label: str, rows: Step) -> Step:
-            return Step(pairs, label, None, {"rows": rows, "vocabulary": words})
+            return Step(pairs, label, PairNumbers(self.words), {"rows": rows, "vocabulary": words})
 
         known = {split: numbers(f"pairs {name} {split}", self.parsed(raw[split])) for split in raw}
         # `test` may have other trees for each row of a table; all are scored on the same test set
@@ -61,4 +76,4 @@ class DecompositionRecipe(Recipe):
 
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
         """Return the soft parents of a sentence."""
-        return parents_figure(one_model(models), text)
+        return parents_figure(one_model(models), self.words(text))

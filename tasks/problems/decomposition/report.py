@@ -7,21 +7,19 @@ from torch import Tensor
 
 from phrasemodels.encoders.parents import SoftParents
 from phrasemodels.layers.attention_weights import TreeWeights
-from phrasemodels.tasks.prepare.vocabulary import ids_of, read_words
-from phrasemodels.tasks.problems.decomposition.data import ROOT
+from phrasemodels.tasks.problems.decomposition.data import ROOT, numbers_of
 from phrasemodels.tasks.problems.decomposition.objective import DecompositionObjective
 from phrasemodels.tasks.problems.report import Heatmap, Heatmaps, TrainedModel, check_size
 from phrasemodels.tasks.train.checkpoints import load_trained
 
 
-def parents_figure(trained: TrainedModel, text: str) -> Heatmaps:
+def parents_figure(trained: TrainedModel, words: Sequence[str]) -> Heatmaps:
     """Return the soft parents of a sentence's words. ValueError: the model has none, or there are too many words."""
-    words = text.lower().split()
     model = load_trained(DecompositionObjective(), trained.config, trained.artifacts)
     if not isinstance(model.parents, SoftParents):
         raise ValueError(f"{trained.name} has no soft parents to draw")
     with torch.inference_mode():
-        ids = [ROOT, *ids_of(words, read_words(trained.artifacts["vocabulary"], "words"))]
+        ids = [ROOT, *numbers_of(trained.artifacts["vocabulary"])(words)]
         embedded = model.embed(torch.tensor(ids))
     return soft_parents(model.parents, embedded, words)
 

@@ -4,9 +4,10 @@ A side is a column of text: premise or hypothesis of PAIRS, text of SENTENCES.
 """
 
 import hashlib
+import re
 import zlib
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,31 @@ VECTORS = "vectors.safetensors"
 def lower_spaces(text: str, language: str) -> list[str]:
     """Return the words, in lower case, of text that is tokenised already."""
     return text.lower().split()
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A tokeniser whose tokens stand between <s> and </s>."""
+
+    tokeniser: Tokeniser
+
+    def __call__(self, text: str, language: str) -> list[str]:
+        return ["<s>", *self.tokeniser(text, language), "</s>"]
+
+
+Unknown = Callable[
+    [list[str], Container[str]], list[str]
+]  # (words of a sentence, vocabulary) -> the words that are read
+
+
+def hashed(tokens: list[str], words: Container[str]) -> list[str]:
+    """Keep unknown words, which share BUCKETS vectors."""
+    return tokens
+
+
+def left_out(tokens: list[str], words: Container[str]) -> list[str]:
+    """Leave out unknown words; at least one word stays."""
+    return [word for word in tokens if word in words] or [NOTHING]
 
 
 @dataclass(frozen=True)
@@ -79,11 +105,13 @@ class VectorFile:
             for number, line in enumerate(file, 1):
                 whole.update(line)
                 try:
-                    word, _, numbers = line.decode().partition(" ")
+                    word, _, rest = line.decode().partition(" ")
                     if word not in words:
                         continue
+                    if _of_phrase(fields := rest.split(), self.d):
+                        continue
                     with np.errstate(over="ignore"):
-                        vector = np.array(numbers.split(), np.float32)
+                        vector = np.array(fields, np.float32)
                 except ValueError as error:
                     raise ValueError(f"{path}, line {number}: {error}; get the file again") from error
                 if vector.shape != (self.d,) or not np.isfinite(vector).all():
@@ -97,6 +125,11 @@ class VectorFile:
 def _digest(path: Path, changed: int) -> str:
     """Return the digest of a file, which is read again if its time of change is another one."""
     return sha256_of(path)
+
+
+def _of_phrase(fields: Sequence[str], d: int) -> bool:
+    """Return whether the fields behind a word begin with more words, as in a few lines of glove.840B.300d.txt."""
+    return len(fields) > d and re.fullmatch(r"[-+.\deE]*\d[-+.\deE]*", fields[0]) is None
 
 
 @dataclass(frozen=True)
@@ -138,12 +171,14 @@ def vectors_of(vocabulary: Artifact) -> str:
 @dataclass(frozen=True)
 class NumberSettings:
     """The text and structure of each side. max_tokens: rows with longer sentences are dropped (0: none), in training
-    alone. labelled: rows without a label are dropped."""
+    alone. labelled: rows without a label are dropped. unknown: what becomes of words that are not in the vocabulary, hashed
+    or left_out."""
 
     text: SentenceText
     structure: Structure
     max_tokens: int = 0
     labelled: bool = True
+    unknown: Unknown = hashed
 
     def __post_init__(self) -> None:
         at_least(self, 0, "max_tokens")
@@ -162,7 +197,8 @@ def number_shard(job: Job, settings: NumberSettings) -> dict[str, Any]:
     if settings.labelled:
         table = table.filter(pc.not_equal(table["label"], ""))
     words = {word: place for place, word in enumerate(read_words(job.inputs["vocabulary"], "words"))}
-    tokens = {s: [settings.text.words(text) for text in table[s].to_pylist()] for s in settings.text.sides}
+    sides, read = settings.text.sides, settings.text.words
+    tokens = {s: [settings.unknown(read(text), words) for text in table[s].to_pylist()] for s in sides}
     if settings.max_tokens:
         kept = [all(len(row) <= settings.max_tokens for row in rows) for rows in zip(*tokens.values(), strict=True)]
         table = table.filter(pa.array(kept))

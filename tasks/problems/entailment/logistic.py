@@ -16,6 +16,7 @@ from phrasemodels.layers.checks import at_least
 from phrasemodels.tasks.train.batches import Rows, stream
 
 STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2)
+Counter = Callable[[Tensor, Tensor], Tensor]  # (count so far, whether this check is better than the best) -> new count
 
 
 class Adam:
@@ -75,7 +76,7 @@ class LogisticConfig:
     patience: int = 5
     most_passes: int = 200
     optimiser: type[Adam] | type[RmsProp] = Adam
-    counter: Callable[[Tensor, Tensor], Tensor] = since_the_best
+    counter: Counter = since_the_best
     reduction: Callable[[int], float] = summed
 
     def __post_init__(self) -> None:
@@ -90,7 +91,7 @@ class LogisticConfig:
         )
 
 
-PUBLISHED = LogisticConfig()
+PUBLISHED = LogisticConfig(counter=in_all)  # the published protocol: the counter is kept over the whole training
 PROTOTYPING = LogisticConfig(folds=5, batch=128, passes=2, patience=3, optimiser=RmsProp)
 
 

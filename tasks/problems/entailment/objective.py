@@ -1,6 +1,6 @@
 """The objective of natural language inference by sentence vectors: cross entropy of three labels, with an L2 penalty."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -78,16 +78,33 @@ class PairExamples(SentenceExamples):
         return PairBatch(**vars(sentences), labels=torch.from_numpy(self.labels[rows]))
 
 
+Penalised = Callable[[nn.Module], list[nn.Linear]]
+SCORES = ("own", "other")  # names of the maps whose sum is the attention of one token to another
+
+
+def every_map(model: nn.Module) -> list[nn.Linear]:
+    """Return all linear maps."""
+    return [module for module in model.modules() if isinstance(module, nn.Linear)]
+
+
+def all_but_scores(model: nn.Module) -> list[nn.Linear]:
+    """Return all linear maps but those of attention, on which the released program of DiSAN has no penalty."""
+    named = ((name.rpartition(".")[2], module) for name, module in model.named_modules())
+    return [module for name, module in named if isinstance(module, nn.Linear) and name not in SCORES]
+
+
 @dataclass(frozen=True)
 class EntailmentObjective(Objective):
     """Pairs of sentences to a label: mean loss a pair; the best weights have the fewest wrong labels on dev.
 
-    penalty: λ of ½λ‖W‖² on the matrices of linear maps, without biases and word vectors.
+    penalty: λ of ½λ‖W‖² on the matrices of linear maps, without biases and word vectors. penalised: which maps, every_map or
+    all_but_scores.
     """
 
     curve: ClassVar = "wrong labels on dev (share of pairs)"
 
     penalty: float = 5e-5
+    penalised: Penalised = every_map
 
     def configure(self, model: SentencePairConfig, vocabulary: Artifact) -> SentencePairConfig:
         return replace(model, words=vocabulary.meta["words"], vectors=vectors_of(vocabulary), classes=len(LABELS))
@@ -99,8 +116,8 @@ class EntailmentObjective(Objective):
         """Return the summed cross entropy of the labels, plus the penalty for each pair."""
         scores = model(batch.tokens, batch.lengths, batch.structure)
         error = F.cross_entropy(scores.float(), batch.labels, reduction="sum", label_smoothing=smoothing)
-        matrices = [module.weight for module in model.modules() if isinstance(module, nn.Linear)]
-        return error + self.penalty / 2 * len(batch.labels) * sum(w.square().sum() for w in matrices)
+        squares = sum(module.weight.square().sum() for module in self.penalised(model))
+        return error + self.penalty / 2 * len(batch.labels) * squares
 
     def criterion(self, model: SentencePairClassifier, batch: PairBatch) -> Tensor:
         """Return the number of wrong labels."""

@@ -11,17 +11,20 @@ from phrasemodels.layers.checks import at_least, not_negative
 from phrasemodels.models.sentence_pair import SentencePairConfig
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
 from phrasemodels.tasks.prepare.levels import Structure
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.user_text import SentencesOrPairs, first_texts, read_asked
 from phrasemodels.tasks.problems.entailment.data import (
     NumberSettings,
     SentenceText,
+    Unknown,
     VectorFile,
     WordListSettings,
+    hashed,
     number,
     word_list,
 )
 from phrasemodels.tasks.problems.entailment.logistic import PUBLISHED, LogisticConfig
-from phrasemodels.tasks.problems.entailment.objective import EntailmentObjective
+from phrasemodels.tasks.problems.entailment.objective import EntailmentObjective, Penalised, every_map
 from phrasemodels.tasks.problems.entailment.predict import LookSettings, look, relate, score_labels
 from phrasemodels.tasks.problems.entailment.transfer import (
     TransferProtocol,
@@ -30,7 +33,7 @@ from phrasemodels.tasks.problems.entailment.transfer import (
     sentence_vectors,
     transfer,
 )
-from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, lacking, training_stage
 from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
 
@@ -41,7 +44,8 @@ BATCH_TOKENS = 8192  # predicted at a time
 class TransferTask:
     """A task that sentence vectors are tried on: its protocol, its corpus and splits, and the text of its sentences.
 
-    parsed: from records to the same records with trees, for encoders that read trees.
+    parsed: from records to the same records with trees, for encoders that read trees. averaged: whether it is one of the
+    tasks that micro and macro are averages of.
     """
 
     name: str
@@ -50,6 +54,7 @@ class TransferTask:
     splits: tuple[str, ...]
     text: SentenceText
     parsed: Callable[[Step], Step] = as_they_are
+    averaged: bool = True
 
     def inputs(self) -> tuple[str, ...]:
         """Return the names of its splits among all data of a recipe."""
@@ -62,7 +67,8 @@ class EntailmentRecipe(Recipe):
 
     penalty: of the objective. Words that occur fewer than min_count times are unknown. max_tokens drops longer pairs from
     training alone (0: none). vectors: a file of word vectors; without one they are learned. setting: how classifiers of
-    the tasks are trained. parsed: from pairs to the same pairs with trees.
+    the tasks are trained. parsed: from pairs to the same pairs with trees. unknown: what becomes of unknown words.
+    penalised: the linear maps that the penalty is on.
     """
 
     corpus: Corpus | SampleCorpus
@@ -75,6 +81,8 @@ class EntailmentRecipe(Recipe):
     suite: tuple[TransferTask, ...] = ()
     setting: LogisticConfig = PUBLISHED
     parsed: Callable[[Step], Step] = as_they_are
+    unknown: Unknown = hashed
+    penalised: Penalised = every_map
 
     answer_columns: ClassVar = ("gold", "label")
     answers_inputs: ClassVar = True
@@ -107,7 +115,7 @@ class EntailmentRecipe(Recipe):
         words = Step(word_list, f"words {self.name}", WordListSettings(texts, self.min_count, self.vectors), rows)
 
         def numbers(label: str, step: Step, text: SentenceText, most: int, labelled: bool) -> Step:
-            settings = NumberSettings(text, self.structure, most, labelled)
+            settings = NumberSettings(text, self.structure, most, labelled, self.unknown)
             return Step(number, f"number {label}", settings, {"rows": step, "vocabulary": words})
 
         most = {"train": self.max_tokens, "dev": 0, "test": 0}
@@ -118,7 +126,7 @@ class EntailmentRecipe(Recipe):
         }
 
     def stages(self, model: SentencePairConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        objective = EntailmentObjective(self.penalty)
+        objective = EntailmentObjective(self.penalty, self.penalised)
         relating = PredictSettings(objective, model, BATCH_TOKENS)
         stages = {
             "model": training_stage(objective, model, config, seed),
@@ -129,6 +137,7 @@ class EntailmentRecipe(Recipe):
         splits = {name: name for task in self.suite for name in task.inputs()}
         sides = {name: task.text.sides for task in self.suite for name in task.inputs()}
         tasks = {task.name: (task.protocol, task.inputs()) for task in self.suite}
+        apart = tuple(task.name for task in self.suite if not task.averaged)
         return {
             **stages,
             "vectors": Stage(
@@ -137,7 +146,10 @@ class EntailmentRecipe(Recipe):
                 {"model": "model", "vocabulary": "vocabulary", **splits},
             ),
             "transfer": Stage(
-                transfer, TransferSettings(tasks, self.setting), {"vectors": "vectors", **splits}, fans_out=True
+                transfer,
+                TransferSettings(tasks, self.setting, apart=apart),
+                {"vectors": "vectors", **splits},
+                fans_out=True,
             ),
             "scores": Stage(score_labels, None, {"predictions": "predictions", "rows": "test", "transfer": "transfer"}),
         }
@@ -168,8 +180,13 @@ class EntailmentRecipe(Recipe):
         return Step(look, "look at sentences", settings, {**known, "rows": rows, "numbers": numbers})
 
     def _numbered(self, rows: HasKey, text: SentenceText, words: HasKey) -> Step:
-        settings = NumberSettings(text, self.structure, labelled=False)
+        settings = NumberSettings(text, self.structure, labelled=False, unknown=self.unknown)
         return Step(number, "number given sentences", settings, {"rows": rows, "vocabulary": words})
+
+    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
+        rows = read_shards(run(Step(read_asked, "read given pairs", SentencesOrPairs(pairs=True), {"rows": texts})))
+        sides = (value for side in self.text.sides for value in rows[side].to_pylist())
+        return lacking((word for side in sides for word in self.text.words(side)), known["vocabulary"], "words")
 
     def as_text(self, row: Mapping[str, Any]) -> str:
         return str(row["label"])

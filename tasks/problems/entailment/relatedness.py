@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from phrasemodels.tasks.metrics.correlation import pearson, spearman
+from phrasemodels.tasks.problems.entailment.logistic import Counter, since_the_best
 from phrasemodels.tasks.train.batches import stream
 
 SCORES = torch.arange(1.0, 6.0)
@@ -19,10 +20,13 @@ def targets(scores: NDArray[np.float64]) -> Tensor:
     return (1 - (given - SCORES).abs()).clamp(min=0)
 
 
-def relatedness(train: Rated, dev: Rated, test: Rated, seed: int) -> dict[str, float]:
+def relatedness(
+    train: Rated, dev: Rated, test: Rated, seed: int, counter: Counter = since_the_best
+) -> dict[str, float]:
     """Return Pearson's r and Spearman's ρ (from -1 to 1) and the mean squared error on test, of a softmax layer.
 
-    It is trained by the squared error of distributions, and stopped by Pearson's r on dev.
+    It is trained by the squared error of distributions, and stopped by Pearson's r on dev. counter: how checks without a
+    better r are counted, as in LogisticConfig.
     """
     generator = torch.Generator().manual_seed(stream(seed, "relatedness"))
     layer = nn.Linear(train[0].shape[1], 5)
@@ -31,7 +35,7 @@ def relatedness(train: Rated, dev: Rated, test: Rated, seed: int) -> dict[str, f
             parameter.copy_((torch.rand(parameter.shape, generator=generator) * 2 - 1) / train[0].shape[1] ** 0.5)
     optimiser = torch.optim.Adam(layer.parameters(), 1e-3, (0.9, 0.999), 1e-8)
     gold = targets(train[1])
-    best, best_state, without = -1.0, layer.state_dict(), 0
+    best, best_state, without = -1.0, layer.state_dict(), torch.tensor(0)
     for _ in range(0, MOST_PASSES, PASSES):
         for _ in range(PASSES):
             for rows in torch.randperm(len(gold), generator=generator).split(BATCH):
@@ -40,7 +44,7 @@ def relatedness(train: Rated, dev: Rated, test: Rated, seed: int) -> dict[str, f
                 loss.backward()
                 optimiser.step()
         found = pearson(_expected(layer, dev[0]), dev[1])
-        without = 0 if found > best else without + 1
+        without = counter(without, torch.tensor(found > best))
         if found > best:
             best, best_state = found, {name: value.clone() for name, value in layer.state_dict().items()}
         if without > PATIENCE:

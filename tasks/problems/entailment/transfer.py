@@ -136,7 +136,7 @@ def nested_fold(item: WorkItem) -> Metrics:
     folds = [held_out(train, 0.05, item.seed)]
     final = fit(split.features, labels, folds, [STRENGTHS[strength]], item.setting, item.seed)
     right = final.predict(split.features[test], 0, 0).numpy() == split.labels[test]
-    return {"accuracy": 100 * float(right.mean()), "dev": dev, "rows": len(train)}
+    return {"accuracy": 100 * float(right.mean()), "dev": dev, "rows": len(labels)}
 
 
 def _cross_validated(split: SplitFeatures, train: NDArray[np.int64], item: WorkItem) -> tuple[int, float]:
@@ -181,7 +181,7 @@ def _tested(final: Fitted, test: SplitFeatures) -> Metrics:
 def score_relatedness(item: WorkItem) -> Metrics:
     """SICK-R: correlations of expected with gold scores, from 1 to 5."""
     train, dev, test = ((split.features, split.scores) for split in (files.read(()) for files in item.splits))
-    return relatedness(train, dev, test, item.seed)
+    return relatedness(train, dev, test, item.seed, item.setting.counter)
 
 
 def score_similarity(item: WorkItem) -> Metrics:
@@ -220,11 +220,15 @@ SIMILARITY = TransferProtocol(score_similarity, ("test",), classes=False)
 
 @dataclass(frozen=True)
 class TransferSettings:
-    """The protocol and the inputs (splits) of each task by name, and how classifiers are trained."""
+    """The protocol and the inputs (splits) of each task by name, and how classifiers are trained.
+
+    apart: tasks that are scored, but stand in no average.
+    """
 
     tasks: Mapping[str, tuple[TransferProtocol, tuple[str, ...]]]
     setting: LogisticConfig
     seed: int = 1111
+    apart: tuple[str, ...] = ()
 
 
 def transfer(job: Job, settings: TransferSettings) -> dict[str, Any]:
@@ -258,7 +262,8 @@ def _score(score: Callable[[WorkItem], Metrics], item: WorkItem) -> Metrics:
 
 def summary(parts: Mapping[str, Sequence[Metrics]], settings: TransferSettings) -> dict[str, Score]:
     """Return TASK, TASK/F1 and so on, means over the parts of each task; dev/TASK; micro and macro as Conneau et al. (2017)
-    define them: means of dev accuracies over the tasks with classes, weighted by their rows and not weighted."""
+    define them: means of dev accuracies over the tasks with classes, weighted by their rows and not weighted; tasks that stand
+    apart are left out."""
     scores: dict[str, Score] = {}
     accuracy, rows = [], []
     for task, of_task in parts.items():
@@ -266,8 +271,9 @@ def summary(parts: Mapping[str, Sequence[Metrics]], settings: TransferSettings) 
         means = {name: float(np.mean([part[name] for part in of_task])) for name in of_task[0]}
         count = int(means.pop("rows"))
         if protocol.classes:
-            accuracy.append(means["dev"])
-            rows.append(count)
+            if task not in settings.apart:
+                accuracy.append(means["dev"])
+                rows.append(count)
             scores[task] = Score(means.pop("accuracy"), f"{protocol.score.__name__}, {settings.setting}", count)
             scores[f"dev/{task}"] = Score(means.pop("dev"), f"{protocol.score.__name__}, {settings.setting}", count)
         for name, value in means.items():

@@ -39,10 +39,11 @@ NUMBERS = required(id=pa.int64(), **_IDS, characters=_tuples(LETTERS), cells=_tu
 @dataclass(frozen=True)
 class TreebankVocabulary:
     """Words, in lower case, and characters that occur fewer than min_count times are unknown. Labels that occur fewer than
-    min_label times are never predicted, and spans with them are not learned."""
+    min_label times are never predicted, and spans with them are not learned. tags: the column of tags."""
 
     min_count: int = 2
     min_label: int = 1
+    tags: str = "tags"
 
     def __post_init__(self) -> None:
         at_least(self, 1, "min_count", "min_label")
@@ -55,10 +56,10 @@ def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any
     """
     found: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
     table = read_shards(job.inputs["rows"])
-    for row in table.select(["tokens", "tags", "tree", "heads", "relations"]).to_pylist():
+    for row in table.select(["tokens", settings.tags, "tree", "heads", "relations"]).to_pylist():
         found["words"].update(token.lower() for token in row["tokens"])
         found["characters"].update(character for token in row["tokens"] for character in token)
-        found["tags"].update(row["tags"])
+        found["tags"].update(row[settings.tags])
         found["relations"].update(row["relations"])
         if row["tree"]:
             found["labels"].update(span.label for span in joint(parse(row["tree"]), row["heads"]))
@@ -115,12 +116,13 @@ def heads_by_rules(row: Mapping[str, Any]) -> list[int]:
 @dataclass(frozen=True)
 class TreeNumbers:
     """keep: which sentences are kept; those with more than max_words words (0: any number) are dropped too. Test sets keep
-    every_row, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder. heads: where
-    they come from."""
+    every_row, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder. tags: the
+    column of tags. heads: where they come from."""
 
     keep: Keep = complete
     max_words: int = 0
     divide: Divide = no_pieces
+    tags: str = "tags"
     heads: Heads = annotated_heads
 
     def __post_init__(self) -> None:
@@ -150,7 +152,7 @@ def tree_shard(job: Job, settings: TreeNumbers) -> dict[str, Any]:
             spans = joint(parse(row["tree"]), row["heads"]) if row["tree"] else []
             unfit += bool(spans and row["heads"] and misfits(spans, row["heads"]))
             rows.append(
-                ids.sentence(row["tokens"], row["tags"])
+                ids.sentence(row["tokens"], row[settings.tags])
                 | {
                     "id": row["id"],
                     "cells": ids.cells(spans),

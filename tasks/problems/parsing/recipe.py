@@ -68,9 +68,9 @@ class ParsingRecipe(Recipe):
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
         words = Step(treebank_vocabulary, f"vocabulary {name}", self.vocabulary, {"rows": raw["train"]})
         settings = {
-            "train": TreeNumbers(self.learned, self.max_words, self.divide, self.heads),
-            "dev": TreeNumbers(DEV.get(self.learned, self.learned), 0, self.divide, self.heads),
-            "test": TreeNumbers(every_row, 0, self.divide),
+            "train": TreeNumbers(self.learned, self.max_words, self.divide, self.vocabulary.tags, self.heads),
+            "dev": TreeNumbers(DEV.get(self.learned, self.learned), 0, self.divide, self.vocabulary.tags, self.heads),
+            "test": TreeNumbers(every_row, 0, self.divide, self.vocabulary.tags),
         }
         numbers = {
             split: Step(
@@ -102,7 +102,12 @@ class ParsingRecipe(Recipe):
         return Step(label_attention, "labels' attention", settings, {**known, "numbers": numbers, "rows": words})
 
     def _numbered(self, texts: HasKey, vocabulary: HasKey) -> tuple[Step, Step]:
-        """Return the words of texts, and their numbers."""
+        """Return the words of texts, and their numbers. ValueError: the parser reads tags that texts do not have."""
+        if self.vocabulary.tags != "tags":
+            raise ValueError(
+                f"this parser reads the column {self.vocabulary.tags!r} of its treebank, tags by another program: text has none; "
+                "take a parser that predicts tags, such as 004/parser/paper/lal"
+            )
         words = Step(word_rows, "words of given sentences", WordRows(self.tokeniser), {"rows": texts})
         inputs = {"rows": words, "vocabulary": vocabulary}
         return words, Step(tree_numbers, "numbers of given sentences", TreeNumbers(every_row, 0, self.divide), inputs)

@@ -45,9 +45,10 @@ def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
     for rows in in_order(data, settings.batch_tokens):
         chosen = rows[rows < len(words)]
         if len(chosen):
-            size, vectors = longest_grams(model, data.batch(chosen))
-            for row, of_sentence in zip(chosen.tolist(), vectors, strict=True):
-                found += _grams(row, words[row], size, of_sentence)
+            batch = data.batch(chosen)
+            size, vectors = longest_grams(model, batch)
+            for row, length, of_sentence in zip(chosen.tolist(), batch.lengths.tolist(), vectors, strict=True):
+                found += _grams(row, words[row], size, of_sentence[length > len(words[row]) :])
     found.sort(key=lambda gram: (gram["row"], gram["last"]))
     return {"grams": write_shard(job.out / "grams.arrow", pa.Table.from_pylist(found, schema=GRAMS))}
 
@@ -76,7 +77,8 @@ def longest_grams(model: Translator, batch: PhraseBatch) -> tuple[int, Tensor]:
 
 
 def _grams(row: int, words: list[str], size: int, vectors: Tensor) -> Iterator[dict[str, Any]]:
-    """Yield the n-grams that lie inside a sentence, whose first word is at position 1, behind <s>."""
+    """Yield the n-grams that lie inside a sentence, with the place of the last word, from 1; vectors begin with that of the
+    first word."""
     for last in range(size, len(words) + 1):
         phrase = " ".join(words[last - size : last])
-        yield {"row": row, "last": last, "phrase": phrase, "vector": np.asarray(vectors[last])}
+        yield {"row": row, "last": last, "phrase": phrase, "vector": np.asarray(vectors[last - 1])}

@@ -16,9 +16,10 @@ from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.prepare.bpe import LearnBpe, apply_bpe, joined, learn_bpe, without_bpe
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, Tokeniser, spaces, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
-from phrasemodels.tasks.problems.recipe import Recipe, Stage, one_model, training_stage
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, lacking, one_model, training_stage
 from phrasemodels.tasks.problems.report import Figure, Outcome, Section, TrainedModel
 from phrasemodels.tasks.problems.semantic_parsing.gram_vectors import GramSettings, gram_vectors
 from phrasemodels.tasks.problems.semantic_parsing.report import gram_neighbours, improvements, neighbours, sweeps
@@ -35,13 +36,14 @@ SAME = {"train": "train", "dev": "dev", "test": "test"}
 class Forms:
     """From questions and forms to tokens and ids. merges: of the byte-pair encoding (0: whole words). Words that occur
     fewer than min_count times in train are unknown. joint: one vocabulary for both sides. longest: longer sentences are
-    dropped from training (0: none)."""
+    dropped from training (0: none). marks: questions stand between <s> and </s>."""
 
     tokeniser: Tokeniser = spaces
     merges: int = 0
     min_count: int = 1
     joint: bool = True
     longest: int = 0
+    marks: bool = True
 
     def __post_init__(self) -> None:
         at_least(self, 0, "merges", "longest")
@@ -92,7 +94,8 @@ class SemanticParsingRecipe(Recipe):
         limits = {"train": self.forms.longest, "dev": 0, "test": 0}
         for split in raw:
             inputs = {"rows": tokens[split], "vocabulary": known["vocabulary"]}
-            known[split] = Step(phrases, f"numbers {name} {split}", Phrases(no_phrases, 2, limits[split]), inputs)
+            numbers = Phrases(no_phrases, 2, limits[split], self.forms.marks)
+            known[split] = Step(phrases, f"numbers {name} {split}", numbers, inputs)
         tokens = {f"{split}_tokens": step for split, step in tokens.items()}
         return {**known, **tokens, **{f"{split}_raw": step for split, step in raw.items()}}
 
@@ -141,7 +144,12 @@ class SemanticParsingRecipe(Recipe):
         """Return the tokens of texts, and their ids."""
         tokens = self._pieces(self._tokens(texts, "given questions"), known, "given questions")
         inputs = {"rows": tokens, "vocabulary": known["vocabulary"]}
-        return tokens, Step(phrases, "numbers of given questions", Phrases(no_phrases, 2), inputs)
+        return tokens, Step(phrases, "numbers of given questions", Phrases(no_phrases, 2, 0, self.forms.marks), inputs)
+
+    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
+        tokens, _ = self._numbered(texts, known)
+        rows = read_shards(run(tokens))["source"].to_pylist()
+        return lacking((token for row in rows for token in row), known["vocabulary"], "source")
 
     def as_text(self, row: Mapping[str, Any]) -> str:
         return without_bpe(row["hypothesis"])

@@ -16,6 +16,7 @@ from phrasemodels.data.store.step import Job
 from phrasemodels.layers.ids import PAD, SPECIAL
 from phrasemodels.models.tagger import Tagger, TaggerConfig
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
+from phrasemodels.tasks.problems.entailment.data import VECTORS
 from phrasemodels.tasks.problems.sequences import PhraseBatch, PhraseExamples
 from phrasemodels.tasks.train.batches import Rows
 from phrasemodels.tasks.train.loop import Objective
@@ -54,7 +55,8 @@ class TaggingObjective(Objective):
     curve: ClassVar = "dev loss (nats a word)"
 
     def configure(self, model: TaggerConfig, vocabulary: Artifact) -> TaggerConfig:
-        return replace(model, vocabulary=vocabulary.meta["source"], tags=vocabulary.meta["target"])
+        file = str(vocabulary.file(VECTORS)) if vocabulary.meta.get("vectors") else ""
+        return replace(model, vocabulary=vocabulary.meta["source"], tags=vocabulary.meta["target"], vectors=file)
 
     def examples(self, paths: Sequence[Path]) -> PhraseExamples:
         return PhraseExamples(paths)

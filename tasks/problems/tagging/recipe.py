@@ -10,21 +10,25 @@ from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases, subtrees
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
+from phrasemodels.tasks.problems.entailment.data import VectorFile
 from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
 from phrasemodels.tasks.problems.tagging.objective import TagColumn, TaggingObjective, tag_tokens
 from phrasemodels.tasks.problems.tagging.predict import score_tags, tag
+from phrasemodels.tasks.problems.tagging.vectors import VectorVocabulary, vector_vocabulary
 from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
 
 
 @dataclass(frozen=True)
 class TaggingRecipe(Recipe):
-    """A treebank, one of its columns of tags, and phrases. Words that occur fewer than min_count times are unknown."""
+    """A treebank, one of its columns of tags, and phrases. Words that occur fewer than min_count times are unknown. vectors: a
+    file of word vectors, which are not trained; without one they are learned."""
 
     corpus: Corpus | SampleCorpus
     tags: TagColumn = field(default_factory=TagColumn)
     phrases: Phrases = field(default_factory=lambda: Phrases(no_phrases))
     min_count: int = 2
+    vectors: VectorFile | None = None
 
     answer_columns: ClassVar = ("reference", "hypothesis")
 
@@ -39,7 +43,11 @@ class TaggingRecipe(Recipe):
         name = f"{self.corpus.name} {self.tags.column}"
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
         tokens = {split: Step(tag_tokens, f"tags {name} {split}", self.tags, {"rows": raw[split]}) for split in raw}
-        words = Step(vocabulary, f"vocabulary {name}", VocabularySettings(self.min_count), {"rows": tokens["train"]})
+        rows, label = {"rows": tokens["train"]}, f"vocabulary {name}"
+        if self.vectors:
+            words = Step(vector_vocabulary, label, VectorVocabulary(self.vectors, self.min_count), rows)
+        else:
+            words = Step(vocabulary, label, VocabularySettings(self.min_count), rows)
         numbers = {
             split: Step(
                 phrases,

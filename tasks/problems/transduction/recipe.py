@@ -42,7 +42,7 @@ class TransductionRecipe(TranslationRecipe):
     """Formulas. The root of a source's tree is BEGIN."""
 
     slug: ClassVar = "transduction"
-    languages: ClassVar = ("prefix", "infix")  # type: ignore[assignment]
+    languages: ClassVar = ("prefix", "infix")
 
     def stages(self, model: TranslatorConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
         scores = Stage(score_prefixes, None, {"predictions": "predictions", "rows": "raw"})

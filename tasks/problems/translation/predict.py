@@ -12,9 +12,10 @@ from torch import Tensor
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.attention_probe import attention_probe
-from phrasemodels.layers.ids import BEGIN
+from phrasemodels.layers.ids import BEGIN, UNKNOWN
 from phrasemodels.models.recurrent import RecurrentTranslator
 from phrasemodels.models.search import BeamSearch, beam_search
+from phrasemodels.models.translation import Translator
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.attention import ATTENTION, attention_rows, first_of_groups
@@ -41,12 +42,39 @@ def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
     model = load_trained(settings.objective, settings.model, job.inputs, device)
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
     words = np.array(read_words(job.inputs["vocabulary"], "target"), dtype=object)
+    sources = read_shards(job.inputs["rows"])["source"]
+    search = settings.search.within(job.inputs["vocabulary"].meta.get("longest", 0))
     found: dict[int, tuple[list[str], float]] = {}
     for rows in in_order(data, settings.batch_tokens):
         batch = data.batch(rows).to(device)
-        answers = beam_search(model, batch.source, batch.lengths, batch.members, settings.search)
-        found |= {int(row): (list(words[ids]), score) for row, (ids, score) in zip(rows, answers, strict=True)}
+        answers = beam_search(model, batch.source, batch.lengths, batch.members, search)
+        for row, (ids, score) in zip(rows.tolist(), answers, strict=True):
+            found[row] = (list(words[ids]), score)
+            if UNKNOWN in ids and isinstance(model, Translator):
+                one = data.batch(np.array([row])).to(device)
+                found[row] = (with_source_words(model, one, ids, found[row][0], sources[row].as_py()), score)
     return write_predictions(job, job.inputs["rows"], found)
+
+
+@torch.inference_mode()
+def with_source_words(
+    model: Translator, batch: PhraseBatch, ids: list[int], words: list[str], source: list[str]
+) -> list[str]:
+    """Return an answer with the source word that gets the most attention in the place of each unknown word.
+
+    As in OpenNMT (`-replace_unk`), that is the attention of the first head of the decoder's last layer. batch: the question
+    alone; ids, words: the answer; source: the question's words.
+    """
+    last = f"decoder.{len(model.decoder) - 1}.source"
+    target = torch.tensor([[BEGIN, *ids[:-1]]], device=batch.source.device)
+    with attention_probe(model) as found:
+        model(batch.source, batch.lengths, batch.members, target)
+    marks = int(batch.lengths[0]) - len(source)  # <s> and </s>, or none
+    weights = found[last][0, 0, :, marks // 2 : marks // 2 + len(source)]
+    return [
+        source[int(weights[place].argmax())] if number == UNKNOWN and source else word
+        for place, (number, word) in enumerate(zip(ids, words, strict=True))
+    ]
 
 
 @dataclass(frozen=True)
@@ -61,7 +89,7 @@ class AttendSettings:
 
 def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
     """Write attention.arrow: the attention to the first sentences of each group, and to them from the model's own
-    translation. Inputs are those of `translate`. Tokens include <s> and </s>."""
+    translation. Inputs are those of `translate`. Tokens include <s> and </s>, if the model reads them."""
     model = load_trained(settings.objective, settings.model, job.inputs)
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
     table = read_shards(job.inputs["rows"])
@@ -91,7 +119,8 @@ def _rows(
     model: AnyTranslator, weights: Mapping[str, Tensor], batch: PhraseBatch, row: dict[str, Any], written: list[str]
 ) -> list[dict[str, Any]]:
     """Return rows of ATTENTION: of the encoder over words and phrases, of the decoder over words."""
-    tokens = ["<s>", *row["source"], "</s>"]
+    marked = int(batch.lengths[0]) == len(row["source"]) + 2
+    tokens = ["<s>", *row["source"], "</s>"] if marked else row["source"] or ["</s>"]
     phrases = [[int(i) for i in members if i >= 0] for members in batch.members[0].tolist()]
     known = {"id": row["id"], "group": row["group"]}
     rows = [{**known, **one} for one in attention_rows(model, weights, tokens, phrases)]

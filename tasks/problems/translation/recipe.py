@@ -1,10 +1,11 @@
 """Translation: from two files of sentences to BLEU."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
+from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import HasKey, Step
 from phrasemodels.layers.checks import at_least
 from phrasemodels.models.recurrent import RecurrentConfig
@@ -12,9 +13,10 @@ from phrasemodels.models.search import BeamSearch
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.languages import TOKENISERS, check_language
 from phrasemodels.tasks.prepare.phrases import Phrases, phrases
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.tokenise import Detokenise, Tokenise, Tokeniser, detokenise_moses, moses_lower, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
-from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, lacking, training_stage
 from phrasemodels.tasks.problems.report import Figure, TrainedModel
 from phrasemodels.tasks.problems.translation.objective import TranslationObjective, TranslatorConfig
 from phrasemodels.tasks.problems.translation.predict import AttendSettings, TranslateSettings, attend, translate
@@ -131,6 +133,11 @@ class TranslationRecipe(Recipe):
         inputs = {"rows": tokens, "vocabulary": words}
         return tokens, Step(phrases, "phrases of given sentences", self.phrases, inputs)
 
+    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
+        tokens, _ = self._numbered(texts, known["vocabulary"])
+        rows = read_shards(run(tokens))["source"].to_pylist()
+        return lacking((token for row in rows for token in row), known["vocabulary"], "source")
+
     def as_text(self, row: Mapping[str, Any]) -> str:
         tokens = row["hypothesis"]
         return self.detokenise(tokens, self.languages[1]) if self.detokenise else " ".join(tokens)
@@ -139,4 +146,4 @@ class TranslationRecipe(Recipe):
         """Return the attention of recurrent translators, side by side."""
         if not isinstance(models[0].config, RecurrentConfig):
             return super().draw(models, text, target)
-        return attention_figure(models, self.problem, self.tokeniser, self.languages, text, target)
+        return attention_figure(models, self.problem, self.tokeniser, self.languages, text, target, self.phrases.marks)

@@ -16,9 +16,10 @@ from phrasemodels.tasks.train.checkpoints import load_trained
 
 def attention_figure(
     models: Sequence[TrainedModel], objective: TranslationObjective, tokeniser: Tokeniser, languages: tuple[str, str],
-    text: str, target: str,
+    text: str, target: str, marks: bool,
 ) -> Heatmaps:  # fmt: skip
     """Return the attention of several translators to a text, while they write `target`, or else the last one's answer.
+    marks: the source stands between <s> and </s>.
 
     ValueError: the models have different vocabularies.
     """
@@ -27,14 +28,15 @@ def attention_figure(
     tokens = tokeniser(target or models[-1].predict([text])[0], languages[1])
     if any(model.artifacts["vocabulary"].key != vocabulary.key for model in models):
         raise ValueError("models with other vocabularies cannot stand side by side; name models of one source")
+    numbers = ids_of(source, read_words(vocabulary, "source"))
     ids = (
-        torch.tensor([BEGIN, *ids_of(source, read_words(vocabulary, "source")), END]),
+        torch.tensor([BEGIN, *numbers, END] if marks else numbers),
         torch.tensor([BEGIN, *ids_of(tokens, read_words(vocabulary, "target"))]),
     )
     loaded = {
         model.variant.partition(",")[0]: load_trained(objective, model.config, model.artifacts) for model in models
     }
-    return attention_panels(loaded, ["<s>", *source, "</s>"], [*tokens, "</s>"], ids)
+    return attention_panels(loaded, ["<s>", *source, "</s>"] if marks else source, [*tokens, "</s>"], ids)
 
 
 def attention_panels(

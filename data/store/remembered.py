@@ -1,0 +1,76 @@
+"""Answers that follow from the project's files alone, such as names of experiments or the keys of a plan, kept between
+processes.
+
+To make one imports torch and builds every model's configuration; to read one takes a JSON file. An answer counts only
+while no source or data file of the project, no library and no version of Python has changed. Answers lie where Python
+and numba keep what they compile; where that folder cannot be written, they are made anew each time.
+"""
+
+import contextlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from phrasemodels.data.store.artifacts import sha256_of, write_durably
+from phrasemodels.data.store.step import digest_of
+
+PACKAGE = Path(__file__).parents[2]
+SUFFIXES = (".py", ".toml", ".csv", ".jinja")
+FOLDER = Path(importlib.util.cache_from_source(__file__)).parent / "answers"
+MOST = 100  # answers that are kept
+
+
+def remembered(name: str, question: Any, make: Callable[[], Any]) -> Any:
+    """Return the answer to a question as JSON: the kept one, or else that of `make`, which is kept.
+
+    question: all that the answer depends on beside the project's files and libraries. Errors of `make` are not kept.
+    """
+    path = FOLDER / f"{name}-{digest_of([question, project_digest()])[:32]}.json"
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(path.read_bytes())
+    text = json.dumps(make())
+    with contextlib.suppress(OSError):
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        write_durably(path, text)
+        for old in sorted(FOLDER.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)[MOST:]:
+            old.unlink()
+    return json.loads(text)
+
+
+@cache
+def project_digest() -> str:
+    """Return the digest of the contents of the project's files, of the versions of libraries, and of Python's."""
+    installed = (entry for folder in sys.path for entry in _names(folder) if entry.endswith(".dist-info"))
+    return digest_of([sys.version, sorted(installed), contents(PACKAGE, SUFFIXES)])
+
+
+def contents(folder: Path, suffixes: tuple[str, ...] = ("",)) -> dict[str, str]:
+    """Return the sha256 of each file below a folder whose name has one of the endings, by its path in the folder."""
+    found = (path for path in _files(folder) if path.name.endswith(suffixes))
+    return {str(path.relative_to(folder)): sha256_of(path) for path in found}
+
+
+def states(folders: Iterable[Path]) -> dict[str, list[tuple[str, int, int]]]:
+    """Return the path, the size (bytes) and the time of the last change (ns) of each file below each folder."""
+    return {
+        str(folder): [(str(path), (s := path.stat()).st_size, s.st_mtime_ns) for path in _files(folder)]
+        for folder in folders
+    }
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder in the order of their names, also behind links, but no compiled modules."""
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        yield from (path for name in sorted(names) if (path := Path(place, name)).is_file())
+
+
+def _names(folder: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return os.listdir(folder or os.curdir)
+    return []

@@ -1,0 +1,48 @@
+"""Hooks of MkDocs: pages that are files of the project, and links between them.
+
+A page whose front matter says `include: infra/README.md` is that file. A link to a file of the project leads to its page
+in the site; one to a file without a page becomes its name.
+"""
+
+import re
+import sys
+from pathlib import Path
+from posixpath import normpath, relpath
+from typing import Any
+
+HERE = Path(__file__).parent
+PROJECT = HERE.parent
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "infra/README.md": "operating.md",
+    "results/README.md": "results.md",
+    "benchmarks/README.md": "benchmarks.md",
+}
+LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_config(config: Any) -> Any:
+    """Let the blocks that are executed import `pages`."""
+    sys.path.insert(0, str(HERE))
+    return config
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Return the text of a page: an included file, with its links as those of the site."""
+    where = page.file.src_uri
+    source = page.meta.get("include", f"docs/{where}")
+    text = (PROJECT / source).read_text(encoding="utf-8") if "include" in page.meta else markdown
+    known = {file.src_uri for file in files}
+
+    def moved(link: re.Match[str]) -> str:
+        words, target, anchor = link[1], link[2], link[3] or ""
+        path = normpath(f"{Path(source).parent.as_posix()}/{target}")
+        place = PAGES.get(path, path.removeprefix("docs/"))
+        if place not in known:
+            return words if words.startswith("`") else f"{words} (`{path}`)"
+        anchor = "" if path in ("README.md",) else anchor  # the README has other headings than the first page
+        return f"[{words}]({relpath(place, Path(where).parent.as_posix())}{anchor})"
+
+    parts = re.split(r"(^```.*?^```)", text, flags=re.S | re.M)  # code is left as it is
+    return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)

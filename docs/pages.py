@@ -1,0 +1,192 @@
+"""What the pages of the documentation are made of when they are built: answers of SQL, code, figures, references.
+
+Every number on them comes from here or from a run on the page itself.
+"""
+
+import inspect
+import os
+import re
+import textwrap
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("PHRASEMODELS_STORE", str(Path(__file__).parents[1] / "build" / "docs-store"))
+
+MARKS = {"reproduced": "=", "higher": "↑", "lower": "↓", "impossible": "✗", "not comparable": "≁", "not run": ""}
+
+
+def table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return rows as a table of Markdown."""
+    lines = [names, ["---"] * len(names), *rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines) + "\n"
+
+
+def _cell(value: Any) -> str:
+    shown = "" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+    return shown.replace("|", "\\|").replace("\n", " ")
+
+
+@cache
+def _opened() -> tuple[Any, Any]:
+    """Return the store of the documentation, in which everything is counted that needs no corpus, and a tracker."""
+    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.flows.run.count import count
+    from phrasemodels.infra.settings import Settings
+    from phrasemodels.infra.tracking import Tracker
+
+    for _ in count(Settings(), corpora=False):
+        pass
+    return open_store(Settings()), Tracker(Settings().tracking_uri)
+
+
+@cache
+def asked(question: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the answer of the results that are kept with the project, and of what is counted, to a question."""
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.results.query import query
+
+    return query(*_opened(), question)
+
+
+def sql(question: str) -> str:
+    """Return a question and its answer."""
+    question = textwrap.dedent(question).strip()
+    return f"```sql\n{question}\n```\n\n{table(*asked(question))}"
+
+
+def verdicts(paper: str) -> str:
+    """Return every verdict on a paper's numbers for which there is a number of ours, and how many there are of each kind."""
+    counted = asked(
+        f"select verdict, count(*) as numbers from verdicts where paper = '{paper}' group by all order by 2 desc"
+    )
+    told = asked(
+        "select table_, system, variant, dataset, printed_metric as metric, printed, ours, half_width, seeds, verdict "
+        f"from verdicts where paper = '{paper}' and ours is not null order by number"
+    )
+    rows = [
+        (*row[:5], row[5], f"{row[6]:.2f}" + (f" ± {row[7]:.2f}" if row[7] is not None else ""), row[8], row[9])
+        for row in told[1]
+    ]
+    names = ["where", "system", "variant", "data", "metric", "printed", "ours", "seeds", "verdict"]
+    return f'{table(*counted)}\n??? note "Each number that has one of ours"\n\n{_indented(table(names, rows))}'
+
+
+def wrong(paper: str) -> str:
+    """Return the printed numbers that the paper's own numbers contradict, with the arithmetic."""
+    names, rows = asked(
+        f"select table_, system, variant, printed, reason from verdicts where paper = '{paper}' and verdict = 'impossible' "
+        "order by number"
+    )
+    return table(names, rows) if rows else "No printed number is contradicted by the others.\n"
+
+
+def summary() -> str:
+    """Return how many printed numbers have each verdict, by paper."""
+    _, rows = asked("select paper, verdict, count(*) from verdicts group by all")
+    papers = sorted({paper for paper, _, _ in rows})
+    of = {(paper, verdict): n for paper, verdict, n in rows}
+    lines = [
+        [f"[{p}](papers/{p}.md)", *(of.get((p, v), 0) for v in MARKS), sum(of.get((p, v), 0) for v in MARKS)]
+        for p in papers
+    ]
+    total = [sum(line[place] for line in lines) for place in range(1, len(MARKS) + 2)]
+    return table(["paper", *MARKS, "all"], [*lines, ["**all**", *total]])
+
+
+def code(*things: Any) -> str:
+    """Return the lines of code that something is, with their place."""
+    parts = []
+    for thing in things:
+        lines, first = inspect.getsourcelines(thing)
+        path = Path(inspect.getsourcefile(thing) or "").resolve().relative_to(Path(__file__).parents[1])
+        text = textwrap.dedent("".join(lines)).rstrip()
+        parts.append(f"`{path}`, lines {first} to {first + len(lines) - 1}\n\n```python\n{text}\n```\n")
+    return "\n".join(parts)
+
+
+def figure(svg: str, caption: str) -> str:
+    """Return a figure with its caption."""
+    flat = re.sub(r"\s*\n\s*", " ", svg)
+    return f'<figure class="plot">{flat}<figcaption>{caption}</figcaption></figure>\n'
+
+
+def views() -> str:
+    """Return the views of SQL with their columns and types."""
+    from phrasemodels.flows.results.columns import VIEWS
+
+    parts = [
+        f"### {name}\n\nA row is {view.row}.\n\n"
+        + table(["column", "type"], [(f"`{c}`", kind) for c, kind in view.columns.items()])
+        for name, view in VIEWS.items()
+    ]
+    return "\n".join(parts)
+
+
+def settings() -> str:
+    """Return the settings of an installation."""
+    from phrasemodels.infra.settings import Settings
+
+    rows = [
+        (
+            f"`PHRASEMODELS_{name.upper()}`",
+            field.description or "",
+            f"`{field.default}`" if field.default not in (None, "") else "",
+        )
+        for name, field in Settings.model_fields.items()
+    ]
+    return table(["variable", "meaning", "default"], rows)
+
+
+def fields(*kinds: Any) -> str:
+    """Return the keys of parts of a manifest, with what their docstrings say."""
+    parts = []
+    for kind in kinds:
+        said = inspect.cleandoc(kind.__doc__ or "")
+        rows = [
+            (f"`{f.alias or name}`", _type(f.annotation), "required" if f.is_required() else f"`{f.get_default()!r}`")
+            for name, f in kind.model_fields.items()
+        ]
+        parts.append(f"## {kind.__name__}\n\n{said}\n\n{table(['key', 'type', 'default'], rows)}")
+    return "\n".join(parts)
+
+
+def _type(annotation: Any) -> str:
+    text = getattr(annotation, "__name__", str(annotation)) if isinstance(annotation, type) else str(annotation)
+    return re.sub(r"typing\.|phrasemodels\.data\.download\.manifest\.|annotation=|Annotated\[(\w+).*", r"\1", text)[:60]
+
+
+def commands() -> str:
+    """Return the help of every command, one heading each."""
+    import typer
+    from typer.main import get_command
+
+    from phrasemodels.flows.cli.main import app
+
+    parts: list[str] = []
+
+    def walk(command: Any, name: str) -> None:
+        context = typer.Context(command, info_name=name)
+        if hasattr(command, "commands"):
+            for sub in command.commands.values():
+                walk(sub, f"{name} {sub.name}")
+            return
+        rows = [(_option(p), getattr(p, "help", "") or "") for p in command.params if p.name != "help"]
+        said = re.sub(r"\[/?bold\]|\x08", "", inspect.cleandoc(command.help or ""))
+        usage = " ".join(command.collect_usage_pieces(context))
+        parts.append(
+            f"## {name}\n\n```\n{name} {usage}\n```\n\n{said}\n\n{table(['argument', 'meaning'], rows) if rows else ''}"
+        )
+
+    walk(get_command(app), "phrasemodels")
+    return "\n".join(parts)
+
+
+def _option(parameter: Any) -> str:
+    names = [name for name in parameter.opts if name.startswith("-")] or [parameter.human_readable_name]
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _indented(text: str) -> str:
+    return textwrap.indent(text, "    ")

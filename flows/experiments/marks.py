@@ -1,0 +1,132 @@
+"""Marks: how far an experiment is the paper's, setting by setting, in five aspects.
+
+data/published_settings/PAPER.csv says what the paper, its released code or the work that it follows say of the settings of
+a table. An experiment is compared with these lines; it is comparable with the paper if no line differs.
+"""
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+ASPECTS = ("data", "size", "model", "training", "tuning")
+THEIRS = ("paper", "code", "cited")  # who says a setting: the paper, its released code, or the work that it follows
+OURS, UNLIKE = "ours", "unlike"  # the paper leaves it open and this is our choice; known to be unlike the paper's
+SHOWN = 2  # so many settings are named in a reason; of more their number
+NOT = "not the paper's "
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One aspect of an experiment. agreeing: how many settings are as said. differing: each setting that is not, in words.
+    open: what the paper leaves open, and what is done here."""
+
+    agreeing: int
+    differing: tuple[str, ...]
+    open: tuple[str, ...]
+
+    @property
+    def given(self) -> bool:
+        """Whether this aspect is the paper's: something is said of it, and nothing differs."""
+        return not self.differing and bool(self.agreeing or self.open)
+
+
+@cache
+def published_settings(paper: str) -> list[dict[str, str]]:
+    """Return the lines of data/published_settings/PAPER.csv; none if there is no such file.
+
+    Its columns: table and row, patterns of names (`table2*`); aspect; setting, the place of a field in an experiment
+    like train.steps, or empty for what is no field; value, as JSON-like text, or words; by: paper, code or cited (an
+    experiment with another value differs), ours (the paper leaves it open), unlike (known to differ); source: where it is said,
+    or why it was chosen. Of several lines on one setting the last one counts.
+    """
+    path = files("phrasemodels.data") / "published_settings" / f"{paper}.csv"
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def marks_of(paper: str, folder: str, row: str, experiment: Any) -> dict[str, Mark]:
+    """Return the mark of each aspect of an experiment, by the lines on its table and row."""
+    lines = [line for line in _lines(paper, folder) if fnmatchcase(row, line["row"])]
+    return {aspect: _mark([line for line in lines if line["aspect"] == aspect], experiment) for aspect in ASPECTS}
+
+
+@cache
+def _lines(paper: str, folder: str) -> list[dict[str, str]]:
+    return [line for line in published_settings(paper) if fnmatchcase(folder, line["table"])]
+
+
+def _mark(lines: Iterable[dict[str, str]], experiment: Any) -> Mark:
+    """Return the mark of one aspect."""
+    last = {line["setting"] or line["value"]: line for line in lines}
+    agreeing, differing, left = 0, [], []
+    for line in last.values():
+        ours = value_at(experiment, line["setting"]) if line["setting"] else line["value"]
+        if line["by"] == UNLIKE:
+            differing.append(f"{line['value']} ({line['source']})")
+        elif ours != line["value"]:
+            differing.append(f"{line['setting']} is {ours}, not {line['value']} ({line['source']})")
+        elif line["by"] == OURS:
+            left.append(f"{line['setting']} {line['value']}".strip() + f" ({line['source']})")
+        else:
+            agreeing += 1
+    return Mark(agreeing, tuple(differing), tuple(left))
+
+
+def value_at(experiment: Any, place: str) -> str:
+    """Return the value of a field of nested configurations, written as in the file; `none` where a part has no such field.
+
+    Functions and classes are written by their names, a configuration by the name of its class, numbers shortest.
+    """
+    value = experiment
+    for name in place.split("."):
+        value = value[int(name)] if name.isdigit() else getattr(value, name, None)
+    return _written(value)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    if isinstance(value, (tuple, list)):
+        return " ".join(map(_written, value))
+    if isinstance(value, str):
+        return value
+    return str(getattr(value, "__name__", type(value).__name__))
+
+
+def reason(marks: Mapping[str, Mark], name: str) -> str:
+    """Return why an experiment is not comparable by its marks, in one line; empty if all are given."""
+    missing = {aspect: mark for aspect, mark in marks.items() if not mark.given}
+    if not missing:
+        return ""
+    differing = [words for mark in missing.values() for words in mark.differing]
+    unsaid = [aspect for aspect, mark in missing.items() if not mark.differing]
+    return f"{NOT}{_listed(list(missing))}: {_few([*differing, *(f'nothing said of {aspect}' for aspect in unsaid)], name)}"
+
+
+def kind_of(reason: str) -> str:
+    """Return a reason without its details: which aspects are not the paper's; another reason as it is."""
+    return reason.partition(": ")[0] if reason.startswith(NOT) else reason
+
+
+def caveat(marks: Mapping[str, Mark], name: str) -> str:
+    """Return what was chosen where the paper leaves it open, in one line; empty if it leaves nothing open."""
+    said = [words for mark in marks.values() for words in mark.open]
+    return f"the paper leaves open, and ours is: {_few(said, name)}" if said else ""
+
+
+def _few(said: list[str], name: str) -> str:
+    """Return a few settings in words; of many their number, and how to see them."""
+    return "; ".join(said) if len(said) <= SHOWN else f"{len(said)} settings (phrasemodels marks {name})"
+
+
+def _listed(names: list[str]) -> str:
+    """Return names as a list in words."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

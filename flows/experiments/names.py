@@ -1,0 +1,22 @@
+"""Names of experiments, with the overrides that they say, as names of files."""
+
+import re
+
+from phrasemodels.data.store.step import digest_of
+
+CHANGE = "+"  # stands before each override in the name of a changed row
+_CHANGES = re.compile(r"\+(?=(?:recipe|model|train)\.)")
+LONGEST = 120  # characters of a file's name, before its ending
+
+
+def divided(name: str) -> tuple[str, tuple[str, ...]]:
+    """Return the row and the overrides that the name of an experiment says: `ROW+train.steps=2` has one override."""
+    row, *changes = _CHANGES.split(name)
+    return row, tuple(changes)
+
+
+def file_name(name: str) -> str:
+    """Return a name as that of a file, a folder or a registered model: without slashes; a long one is cut and gets a
+    digest."""
+    plain = re.sub(r"[^\w.,=+-]", "-", name)
+    return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 17]}-{digest_of(name)[:16]}"

@@ -1,0 +1,81 @@
+"""The conclusion of a compared table, in sentences: what phrases gain, on which sentences, and what a verdict would take."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from phrasemodels.flows.report.templates import is_sure, row_name
+
+Row = dict[str, Any]  # of a comparison
+KINDS = {"idiom": "idioms", "plain": "plain sentences"}  # groups of sentences by their name in a sentence
+ENOUGH = 3  # seeds of a verdict
+METRICS = {"bleu": "BLEU"}  # as they are written in a sentence
+
+
+def findings(rows: Sequence[Row]) -> list[str]:
+    """Return sentences that say what came out, the first of them the conclusion; rows: of a comparison."""
+    tested = [row for row in rows if row["against"]]
+    if not tested:
+        best = max(rows, key=lambda row: row["intervals"][row["metric"]]["mean"])
+        return [f"{row_name(best)}: {_mean(best)}. Nothing is tested against it."]
+    largest = max(tested, key=lambda row: abs(_difference(row)["difference"]))
+    said = [_gain(largest, rows)]
+    if kinds := [_on_kind(largest, kind) for kind in KINDS if f"{largest['metric']}/{kind}" in _differences(largest)]:
+        said[0] = f"{row_name(largest)} against {_baseline(largest, rows)}: {', '.join(kinds)}."
+    sure = [row_name(row) for row in tested if is_sure(_difference(row))]
+    few = min(len(row["seeds"]) for row in tested)
+    if few < 2:
+        said.append("With one seed nothing says what other seeds would do.")
+    elif sure:
+        said.append(
+            f"{len(sure)} of {len(tested)} rows differ from their baselines by more than chance: {', '.join(sure)}."
+        )
+    else:
+        said.append(f"None of {len(tested)} rows differs from its baseline by more than chance.")
+    if 2 <= few < ENOUGH:
+        said.append(f"These are {few} seeds; a verdict needs {ENOUGH}.")
+    return said
+
+
+def needed(rows: Sequence[Row]) -> list[str]:
+    """Return what it would take to compare these rows with the paper, or what stands in the way; each reason once."""
+    reasons = (part for row in rows if row["verdict"] == "not comparable" for part in row["reason"].split("; "))
+    return list(dict.fromkeys(reasons))
+
+
+def _gain(row: Row, rows: Sequence[Row]) -> str:
+    found = _difference(row)
+    return f"{row_name(row)} {_told(found)} {_metric(row)} against {_baseline(row, rows)}."
+
+
+def _on_kind(row: Row, kind: str) -> str:
+    metric = row["metric"]
+    return f"on {KINDS[kind]} {_told(_differences(row)[f'{metric}/{kind}'])} {_metric(row)}"
+
+
+def _told(found: dict[str, Any]) -> str:
+    verb = "gains" if found["difference"] >= 0 else "loses"
+    interval = f" [{found['low']:+.1f}, {found['high']:+.1f}]" if found["seeds"] > 1 else ""
+    return f"{verb} {abs(found['difference']):.1f}{interval}"
+
+
+def _metric(row: Row) -> str:
+    return METRICS.get(row["metric"], str(row["metric"]))
+
+
+def _difference(row: Row) -> dict[str, Any]:
+    return dict(_differences(row)[row["metric"]])
+
+
+def _differences(row: Row) -> dict[str, Any]:
+    return dict(row["against"]["differences"])
+
+
+def _baseline(row: Row, rows: Sequence[Row]) -> str:
+    name = row["against"]["baseline"]
+    return next((row_name(other) for other in rows if other["experiment"] == name), name)
+
+
+def _mean(row: Row) -> str:
+    ours = row["intervals"][row["metric"]]
+    half = f" ± {ours['half_width']:.2f}" if ours["half_width"] is not None else ""
+    return f"{_metric(row)} {ours['mean']:.2f}{half}"

@@ -1,0 +1,34 @@
+"""The verdicts on all printed numbers and the values of kept results, remembered while neither the store nor results/ change."""
+
+from typing import Any
+
+from phrasemodels.data.store.artifacts import MANIFEST
+from phrasemodels.data.store.remembered import contents, remembered
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.results.folder import KEPT
+from phrasemodels.infra.tracking import Tracker
+
+
+def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, Any]]:
+    """Return what `verdicts` says of the results in the store and of the kept ones. ValueError: there is no such paper."""
+    run_ids = tracker.keys()
+
+    def make() -> list[dict[str, Any]]:
+        from phrasemodels.flows.results.results import kept_results, stored_results
+        from phrasemodels.flows.results.verdicts import verdicts
+
+        return verdicts([*stored_results(store, run_ids), *kept_results()], paper)
+
+    present = sorted(str(path.parent.relative_to(store.root)) for path in store.root.glob(f"objects/*/*/{MANIFEST}"))
+    return list(remembered("verdicts", [paper, run_ids, present, contents(KEPT)], make))
+
+
+def remembered_values() -> list[tuple[str, dict[str, list[float]]]]:
+    """Return what `kept_values` yields."""
+
+    def make() -> list[Any]:
+        from phrasemodels.flows.results.results import kept_values
+
+        return list(kept_values())
+
+    return [(name, values) for name, values in remembered("kept values", contents(KEPT), make)]

@@ -1,0 +1,88 @@
+"""Calls of the public functions: as they are in compiled models, and in plain torch while their kernels are being compiled.
+
+If the kernels of a function were never compiled on this machine, a thread compiles those of its module, which is said in one
+line, and plain torch computes the results meanwhile. They are equal up to the last digits. The environment variable
+PHRASEMODELS_KERNELS=wait makes the call wait instead, so that all results of a process come from the same code; the commands of
+the project set it.
+"""
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from torch._C._dynamo import eval_frame
+
+from phrasemodels.structs import kernels
+from phrasemodels.structs.kernels.compilation import LOG, MissingKernelError, may_be_missing
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_compiling: dict[str, threading.Thread] = {}
+_waits = threading.local()
+
+
+def eager(function: Function) -> Function:
+    """Return the function for public use; `torch.compile` calls it between two compiled graphs, instead of tracing its loops.
+
+    This is `torch.compiler.disable`, without the second that the import of the compiler takes.
+    """
+    module = function.__module__.rpartition(".")[2]
+
+    found = False  # whether a call has found its kernels
+
+    @functools.wraps(function)
+    def call(*args: Any, **kw: Any) -> Any:
+        nonlocal found
+        if found:
+            return function(*args, **kw)
+        if module in _compiling and not getattr(_waits, "on", False):
+            with kernels.reference_only():
+                return function(*args, **kw)
+        try:
+            with may_be_missing(_falls_back):
+                result = function(*args, **kw)
+            found = True
+            return result
+        except MissingKernelError:
+            _compile(module)
+            with kernels.reference_only():
+                return function(*args, **kw)
+
+    skip = eval_frame._FrameAction.SKIP
+    for code in (function.__code__, call.__code__):
+        eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, skip))
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Make calls of this thread wait for their kernels in this context."""
+    before, _waits.on = getattr(_waits, "on", False), True
+    try:
+        yield
+    finally:
+        _waits.on = before
+
+
+def _falls_back() -> bool:
+    return not getattr(_waits, "on", False) and os.environ.get("PHRASEMODELS_KERNELS") != "wait"
+
+
+def _compile(module: str) -> None:
+    """Compile the kernels of a module in a thread, unless one does."""
+    if module not in _compiling:
+        LOG.warning("compiling the kernels of %s, once for this installation; plain torch serves meanwhile", module)
+        _compiling[module] = threading.Thread(target=_warm, args=[module], name=f"compile {module}")
+        _compiling[module].start()
+
+
+def _warm(module: str) -> None:
+    from phrasemodels.structs.warming import warm
+
+    try:
+        warm(only=module)
+    finally:
+        del _compiling[module]

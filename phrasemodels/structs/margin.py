@@ -1,0 +1,82 @@
+"""Max-margin training of labelled spans (Taskar et al. 2004; Stern et al. 2017), with a gradient that costs no pass over memory.
+
+Shapes: B sentences, n words, L labels; cells (B, 2n-1, 3) are those of `spans.argmax`.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from phrasemodels.structs import kernels, spans
+from phrasemodels.structs.calls import eager
+from phrasemodels.structs.inference import Lengths
+
+
+@eager
+def margin(labels: Tensor, gold: Tensor, lengths: Lengths = None, cost: float = 1.0) -> Tensor:
+    """Return the structured hinge loss (B,): the most of a tree's score + cost · its wrong cells, minus the score of `gold`.
+
+    labels (B, n, n, L), and gold: the cells of the right trees. On the CPU, the scores of the right cells are lowered in place
+    while trees are decoded; no other thread may read them meanwhile. The gradient is memory that the system gives as 0, of
+    which only the cells of two trees are written.
+    """
+    if not kernels.usable(None, labels):
+        lowered = labels.detach() - cost * _indicators(labels, gold)
+        best = spans.argmax(lowered, lengths)[1]
+        score = spans.score_cells(labels, best) - spans.score_cells(labels, gold)
+        return score + cost * _wrong(labels, best, gold)
+    flat, right = labels.detach().reshape(-1), _positions(labels, gold)
+    memory, at = flat.numpy(), right[right >= 0].numpy()  # written by numpy, so that autograd sees no change
+    kept = memory[at]
+    memory[at] = kept - cost
+    try:
+        best = spans.argmax(flat.view(labels.shape), lengths)[1]
+    finally:
+        memory[at] = kept
+    return _Difference.apply(labels, best, gold) + cost * _wrong(labels, best, gold)
+
+
+def _positions(labels: Tensor, cells: Tensor) -> Tensor:
+    """Return the positions (B, 2n-1) of cells in the memory of the labels, -1 for none."""
+    B, n, _, L = labels.shape
+    i, j, label = cells.unbind(-1)
+    sentence = torch.arange(B, device=cells.device)[:, None]
+    return torch.where(i >= 0, ((sentence * n + i) * n + j) * L + label, -1)
+
+
+def _indicators(labels: Tensor, cells: Tensor) -> Tensor:
+    at = _positions(labels, cells)
+    flat = labels.new_zeros(labels.numel())
+    flat[at[at >= 0]] = 1
+    return flat.view(labels.shape)
+
+
+def _wrong(labels: Tensor, best: Tensor, gold: Tensor) -> Tensor:
+    """Return the numbers (B,) of cells of `best` that are not in `gold`."""
+    found, right = _positions(labels, best), _positions(labels, gold)
+    same = (found[:, :, None] == right[:, None]).any(2)
+    return ((found >= 0) & ~same).sum(1)
+
+
+class _Difference(torch.autograd.Function):
+    """(labels, best cells, gold cells) → the score of the best minus that of gold, (B,)."""
+
+    @staticmethod
+    def forward(ctx: Any, labels: Tensor, best: Tensor, gold: Tensor) -> Tensor:
+        ctx.save_for_backward(labels, best, gold)
+        return spans.score_cells(labels, best) - spans.score_cells(labels, gold)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:
+        labels, best, gold = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            both = lambda x: spans.score_cells(x, best) - spans.score_cells(x, gold)  # noqa: E731
+            return kernels.reference_vjp(both, [labels], grad)[0], None, None
+        # np.zeros, unlike torch.zeros, leaves pages of zeros to the system until they are written
+        out = torch.from_numpy(np.zeros(labels.numel(), kernels.numbers(labels[:0]).dtype))
+        for cells, sign in ((best, 1), (gold, -1)):
+            at = _positions(labels, cells)
+            out.index_add_(0, at.clamp(min=0).flatten(), torch.where(at >= 0, sign * grad[:, None], 0).flatten())
+        return out.view(labels.shape), None, None

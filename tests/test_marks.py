@@ -1,0 +1,83 @@
+"""Marks: how far an experiment is the paper's, by the lines of data/published_settings."""
+
+from fnmatch import fnmatchcase
+
+import pytest
+
+from phrasemodels.flows.experiments.catalogue import experiment, experiments
+from phrasemodels.flows.experiments.experiment import Experiment, published_results
+from phrasemodels.flows.experiments.marks import ASPECTS, OURS, THEIRS, UNLIKE, published_settings, value_at
+from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.flows.results.needs import needs
+from phrasemodels.flows.results.verdicts import verdicts
+
+BINARY = "003/tablebabi/paper/binary-qa02"
+
+
+PAPERS = sorted({row["paper"] for row in published_results()})
+
+
+def matches(e: Experiment, line: dict[str, str]) -> bool:
+    return fnmatchcase(e.table.folder, line["table"]) and fnmatchcase(e.row, line["row"])
+
+
+def test_every_line_is_about_a_setting_of_an_experiment_at_the_papers_size() -> None:
+    known = [e for e in experiments() if e.profile == "paper" and e.recipe.trains]
+    for paper, line in [(name, line) for name in PAPERS for line in published_settings(name)]:
+        about = [e for e in known if e.table.paper == paper and matches(e, line)]
+        assert about and line["aspect"] in ASPECTS and line["by"] in (*THEIRS, OURS, UNLIKE) and line["source"], line
+        assert bool(line["setting"]) or line["by"] in (OURS, UNLIKE), line
+        if line["setting"]:
+            assert all(value_at(e, line["setting"]) != "none" or line["value"] == "none" for e in about), line
+
+
+def test_of_every_row_that_answers_a_printed_number_all_aspects_are_spoken_of() -> None:
+    for e in experiments():
+        if e.profile == "paper" and e.recipe.trains and any(answer.cell for answer in e.answers):
+            silent = [aspect for aspect, mark in e.marks.items() if not (mark.agreeing or mark.open or mark.differing)]
+            assert not silent, (e.name, silent)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "reason"),
+    [
+        ("train.batch_rows=32", "not the paper's training: train.batch_rows is 32, not 1 (one question an update)"),
+        ("model.d=50", "not the paper's size: model.d is 50, not 20 (default of the released program)"),
+        ("train.threads=2", ""),
+    ],
+)
+def test_a_row_is_comparable_as_long_as_no_setting_differs(assignment: str, reason: str) -> None:
+    chosen = overridden(experiment(BINARY), assignment)
+    assert chosen.unlike == reason and chosen.comparable == (not reason)
+
+
+def test_what_the_paper_leaves_open_is_said_beside_the_verdict() -> None:
+    chosen = experiment(BINARY)
+    assert chosen.comparable and chosen.caveat.startswith("the paper leaves open, and ours is: 5 settings")
+    assert any("bAbI v1.2" in words for words in chosen.marks["data"].open)
+    assert experiment("003/tablebabi/laptop/binary-qa02").unlike.startswith(
+        "not the paper's model, training and tuning: "
+    )
+
+
+def test_a_number_without_a_judgement_says_what_it_takes() -> None:
+    lines = {(line["table"], line["system"], line["metric"]): line["needs"] for line in verdicts([], "004")}
+    assert (
+        "files put in by hand (penn_treebank), and xlnet-large-cased from a model hub"
+        in lines["Table 3", "LAL parser + XLNet", "F1"]
+    )
+    assert not needs(experiment(BINARY)).partition("a training at the paper's size")[2]
+    taken = next(
+        line for line in verdicts([], "003") if line["system"] == "Binary CRF" and line["dataset"].endswith("02")
+    )
+    assert taken["needs"] == needs(experiment(BINARY))
+
+
+def test_both_schedules_of_paper_000_are_rows_and_the_converged_one_answers() -> None:
+    for system in ("transformer", "linear-k2", "linear-k3", "phrase-k2", "phrase-k3"):
+        long, short = (experiment(f"000/table1/paper/{system}{kind}") for kind in ("", "-10-epochs"))
+        sentences = [e.train.steps * e.train.batch_rows / 29_000 for e in (short, long)]
+        assert [round(epochs) for epochs in sentences] == [10, 80]
+        assert long.answers[0].cell and not short.answers[0].cell and short.baseline == "transformer-10-epochs"
+        assert long.comparable and any("converged reading" in words for words in long.marks["training"].open)
+        assert (long.model, long.recipe) == (short.model, short.recipe)

@@ -1,0 +1,61 @@
+"""The README: its numbers are those of the results, and its code gives the output that it shows."""
+
+import contextlib
+import io
+import re
+
+import pytest
+from conftest import PROJECT
+
+from phrasemodels.flows.results.folder import KEPT
+from phrasemodels.flows.results.glance import VERDICTS, summary
+from phrasemodels.flows.results.results import kept_values
+from phrasemodels.flows.results.stores import open_store
+from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.flows.run.count import count
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.metrics.significance import seed_group
+
+README = (PROJECT / "README.md").read_text(encoding="utf-8")
+CLAIMS = {
+    "000": (("000/table1/laptop/transformer", "bleu"), ("000/table1/laptop/phrase-k2", "bleu")),
+    "001": (("001/table2/laptop/bilstm-max", "accuracy"), ("001/table2/laptop/psan", "accuracy")),
+    "002": (("002/table2-geo/laptop/transformer", "logic"), ("002/table2-geo/laptop/model-4", "logic")),
+    "003": (("003/tablenmt/laptop/char-simple", "bleu"), ("003/tablenmt/laptop/char-structured", "bleu")),
+    "004": (("004/table3/laptop/hpsg-3", "f1"), ("004/table3/laptop/3-ff-drop", "f1")),
+}
+
+
+@pytest.mark.parametrize("paper", CLAIMS)
+def test_the_numbers_of_each_claim_are_those_of_the_kept_results(paper):
+    (line,) = re.findall(rf"^\| \[{paper}\].*$", README, re.MULTILINE)
+    kept = dict(kept_values())
+    groups = [seed_group(kept[name][metric]) for name, metric in CLAIMS[paper]]
+    shown = re.findall(r"[\d.]+ ± [\d.]+", line)
+    assert shown == [f"{group.mean:.2f} ± {group.half_width:.2f}" for group in groups]
+    assert {int(n) for n in re.findall(r"(\d+) seeds", line)} == {group.n for group in groups}
+
+
+def test_the_code_gives_the_output_that_is_shown():
+    code, output = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", README, re.S).groups()
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code, {})
+    assert printed.getvalue() == output
+
+
+def test_the_links_lead_to_files():
+    links = re.findall(r"\]\((?!http)([^)#]+)", README)
+    assert len(links) > 15 and all((PROJECT / link).exists() for link in links)
+
+
+@pytest.mark.slow
+def test_the_counts_of_verdicts_are_those_of_the_results(tmp_path, monkeypatch):
+    from phrasemodels.flows.results.results import kept_results, stored_results
+
+    settings = Settings(store=tmp_path / "store")
+    for _ in count(settings, corpora=False):
+        pass
+    counts = summary(verdicts([*stored_results(open_store(settings), {}), *kept_results(KEPT)]))
+    of = {verdict: sum(paper.get(verdict, 0) for paper in counts.values()) for verdict in VERDICTS}
+    said = {verdict: int(n) for n, verdict in re.findall(rf"\*\*(\d+)\*\*\s+are\s+({'|'.join(VERDICTS)})", README)}
+    assert said == of and sum(of.values()) == 442

@@ -1,0 +1,46 @@
+"""What a command may import: a library that takes seconds to load is loaded by the commands that need it alone."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import PROJECT
+
+COMMANDS = (
+    ("experiments",),
+    ("plan",),
+    ("sql", "select 1"),
+    ("sql", "select count(*) from verdicts, compared, seeds, published"),
+    ("verdicts", "--paper", "001"),
+)
+UNTRAINED = (("predict", "000/table1/sample/phrase-k2", os.devnull),)
+RUN = """
+import contextlib, io, json, sys
+from phrasemodels.flows.cli.main import main
+
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["phrasemodels", *arguments]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        main()
+print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
+"""
+
+
+def imported(commands: tuple[tuple[str, ...], ...], store: Path) -> set[str]:
+    """Return the libraries that a process has imported after it ran some commands one after another."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PHRASEMODELS_")}
+    done = subprocess.run([sys.executable, "-c", RUN, json.dumps(commands)], capture_output=True, text=True, cwd=PROJECT,
+                          env=ours | {"PHRASEMODELS_STORE": str(store)}, timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_commands_that_list_what_is_known_import_neither_torch_nor_a_service(tmp_path: Path) -> None:
+    imported(COMMANDS, tmp_path)  # in a new clone the answers are made once
+    assert not imported(COMMANDS, tmp_path) & {"torch", "mlflow", "ray", "prefect", "numba", "matplotlib"}
+
+
+def test_a_model_is_looked_up_without_a_service(tmp_path: Path) -> None:
+    assert not imported(UNTRAINED, tmp_path) & {"mlflow", "ray", "prefect", "matplotlib"}

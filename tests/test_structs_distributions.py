@@ -1,0 +1,148 @@
+"""Every distribution equals the list of its support: log_prob, entropy, KL, cross-entropy, minimum risk, relaxed samples."""
+
+import pytest
+import torch
+from test_structs_enumeration import F64
+from torch.distributions import kl_divergence
+
+from phrasemodels.structs import alignment, chain, eisner, joint, nonprojective, spans
+from phrasemodels.structs.distributions import (
+    DependencyTree,
+    HiddenMarkov,
+    LabelledSpans,
+    LinearChain,
+    MonotoneAlignment,
+    Parse,
+    SemiMarkovChain,
+)
+from phrasemodels.structs.semiring import Log
+
+KINDS = {
+    "chain": (LinearChain, [(2, 4, 2), (2, 2)], [4, 2]),
+    "tree": (lambda a, lengths: DependencyTree(a, lengths, eisner.single_root), [(2, 5, 5)], [4, 2]),
+    "spans": (LabelledSpans, [(2, 3, 3, 2)], [3, 2]),
+    "semi-Markov": (SemiMarkovChain, [(2, 4, 3, 2), (2, 2)], [4, 2]),
+    "warping": (lambda c, lengths: MonotoneAlignment(c, lengths=lengths), [(2, 3, 4)], [[3, 4], [2, 2]]),
+    "ctc": (
+        lambda c, s, lengths: MonotoneAlignment(c, s, lengths=lengths, moves=alignment.ctc),
+        [(2, 4, 3), (2, 3, 3)],
+        None,
+    ),
+    "parse": (Parse, [(2, 4, 2), (2, 4, 4), (2,)], [4, 3]),
+}
+
+
+@pytest.fixture(params=KINDS)
+def pair(request):
+    make, shapes, lengths = KINDS[request.param]
+    gen = torch.Generator().manual_seed(3)
+    scores = [torch.randn(*s, generator=gen, dtype=F64) for s in shapes]
+    return make(*scores, lengths), make(*(s + 0.5 * s.sin() for s in scores), lengths)
+
+
+def test_every_operation_equals_the_sum_over_the_support(pair):
+    p, q = pair
+    support = p.enumerate_support()
+    assert support.shape[1:] == p.batch_shape + p.event_shape
+    there = (support >= 0).flatten(2).any(2)
+    log_p, log_q = (x.log_prob(support).masked_fill(~there, -torch.inf) for x in (p, q))
+    torch.testing.assert_close(log_p.exp().sum(0), torch.ones(2, dtype=F64))
+    each = [torch.where(there, log_p.exp() * x, 0).sum(0) for x in (log_p, log_q)]
+    torch.testing.assert_close(p.entropy(), -each[0])
+    torch.testing.assert_close(p.cross_entropy(q), -each[1])
+    torch.testing.assert_close(kl_divergence(p, q), each[0] - each[1])
+    torch.testing.assert_close(p.log_prob(p.mode), log_p.amax(0))
+    assert p.sample((2, 3)).shape == (2, 3, *p.batch_shape, *p.event_shape)
+    with pytest.raises(ValueError, match="structures are more than 1"):
+        p.enumerate_support(most=1)
+
+
+def test_minimum_risk_has_most_right_rows_of_the_support(pair):
+    p, _ = pair
+    if p.scores[0].dim() < 3 or isinstance(p, LinearChain):
+        pytest.skip("by positions; see below")
+    support, chosen = p.enumerate_support(), p.minimum_risk
+    weight = p.log_prob(support).exp()
+    for b in range(2):
+        rows = [
+            {i: tuple(r) for i, r in enumerate(s.tolist())} if s.dim() > 1 else dict(enumerate(s.tolist()))
+            for s in support[:, b]
+        ]
+        sets = [set(r.values()) if support.dim() > 3 else set(r.items()) for r in rows]
+        sets = [{r for r in s if (min(r) if support.dim() > 3 else r[1]) >= 0} for s in sets]
+        risk = [sum(w * len(s & t) for w, t in zip(weight[:, b].tolist(), sets, strict=True) if t) for s in sets]
+        mine = [i for i, s in enumerate(support[:, b]) if torch.equal(s, chosen[b])]
+        assert mine and risk[mine[0]] == pytest.approx(max(risk))
+
+
+def test_minimum_risk_of_tags_and_joint_trees():
+    unary, pairwise = torch.randn(1, 3, 2, dtype=F64), torch.randn(2, 2, dtype=F64)
+    expected, tags = chain.minimum_risk(unary, pairwise)
+    assert torch.equal(tags, chain.marginals(unary, pairwise).argmax(-1))
+    torch.testing.assert_close(expected, chain.marginals(unary, pairwise).amax(-1).sum(1))
+    labels, arcs = torch.randn(2, 4, 4, 2), torch.randn(2, 5, 5)
+    _, cells, heads = joint.minimum_risk(labels * 100, arcs * 100, [4, 2])
+    _, best, best_heads = joint.argmax(labels * 100, arcs * 100, [4, 2])
+    assert torch.equal(cells, best) and torch.equal(heads, best_heads)
+    assert torch.equal(nonprojective.multi_root.minimum_risk(arcs * 100)[1], nonprojective.multi_root.argmax(arcs)[1])
+
+
+def test_relaxed_samples_are_differentiable_and_near_structures_at_low_temperature(pair):
+    p, _ = pair
+    leaves = tuple(s.clone().requires_grad_() for s in p.scores)
+    relaxed = p._like(leaves).relaxed_sample(0.5)
+    assert all(g.isfinite().all() for g in torch.autograd.grad(sum(r.square().sum() for r in relaxed), leaves))
+    for part in p.relaxed_sample(1e-4):
+        assert (part - part.round()).abs().max() < 1e-3
+
+
+def test_gradients_of_divergences_reach_both(pair):
+    p, q = pair
+    a, b = ([s.clone().requires_grad_() for s in x.scores] for x in (p, q))
+
+    def divergence(*scores):
+        return kl_divergence(p._like(scores[: len(a)]), q._like(scores[len(a) :]))
+
+    torch.autograd.gradcheck(divergence, (*a, *b), fast_mode=True)
+
+
+def test_the_likelihood_of_a_hidden_markov_model_sums_over_its_states():
+    gen = torch.Generator().manual_seed(0)
+    initial, transition, emission = (
+        torch.randn(*s, generator=gen, dtype=F64).log_softmax(-1) for s in ((3,), (3, 3), (3, 5))
+    )
+    observed = torch.tensor([[0, 4, 2, 2], [1, 3, 0, 0]])
+    model = HiddenMarkov(initial, transition, emission, observed, [4, 2])
+    for b, n in enumerate((4, 2)):
+        alpha = initial.exp() * emission[:, observed[b, 0]].exp()
+        for t in range(1, n):
+            alpha = (alpha @ transition.exp()) * emission[:, observed[b, t]].exp()
+        torch.testing.assert_close(model.log_partition[b].exp(), alpha.sum())
+
+
+class LogAndMean(Log):
+    """(log Z, E[number of scores added]): an expectation semiring (Eisner 2002)."""
+
+    def lift(self, x):
+        return torch.stack([x, torch.ones_like(x)])
+
+    def one_like(self, x):
+        return torch.zeros_like(x)
+
+    def zero_like(self, x):
+        return torch.stack([torch.full_like(x[0], -torch.inf), torch.zeros_like(x[0])])
+
+    def sum(self, x, dim):
+        return torch.stack([x[0].logsumexp(dim), (x[0].softmax(dim).nan_to_num() * x[1]).sum(dim)])
+
+    def lower(self, x):
+        return x[1]
+
+
+def test_a_semiring_of_ones_own_gives_expectations():
+    labels, arcs = torch.randn(1, 3, 3, 2), torch.randn(1, 4, 4)
+    assert chain.total(LogAndMean(), torch.randn(2, 4, 3), torch.randn(3, 3)).tolist() == pytest.approx([7, 7])
+    assert eisner.multi_root.total(LogAndMean(), arcs).item() == pytest.approx(3)
+    assert spans.total(LogAndMean(), labels).item() == pytest.approx(5)
+    assert joint.total(LogAndMean(), labels, arcs).item() == pytest.approx(8)
+    assert alignment.frames.total(LogAndMean(), torch.randn(1, 4, 2)).item() == pytest.approx(4)
