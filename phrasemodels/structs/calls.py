@@ -2,7 +2,7 @@
 
 If the kernels of a function were never compiled on this machine, a thread compiles those of its module, which is said in one
 line, and plain torch computes the results meanwhile. They are equal up to the last digits. The environment variable
-PHRASEMODELS_KERNELS=wait makes the call wait instead, so that all results of a process come from the same code; the commands of
+STRUCTS_KERNELS=wait makes the call wait instead, so that all results of a process come from the same code; the commands of
 the project set it.
 """
 
@@ -68,7 +68,7 @@ def waiting() -> Iterator[None]:
 
 
 def _falls_back() -> bool:
-    return not getattr(_waits, "on", False) and os.environ.get("PHRASEMODELS_KERNELS") != "wait"
+    return not getattr(_waits, "on", False) and os.environ.get("STRUCTS_KERNELS") != "wait"
 
 
 def _compile(module: str) -> None:

@@ -103,7 +103,8 @@ def _can_be_cached() -> bool:
     package = Path(__file__).parents[2]
     folders = (package / name for name in ("structs/kernels", "layers", "tasks/prepare"))
     files = [str(folder / "__init__.py") for folder in folders if folder.is_dir()]  # the library may be there alone
-    return all(any(place.from_function(announce, file) for place in CacheImpl._locator_classes) for file in files)
+    places: Any = CacheImpl._locator_classes
+    return all(any(place.from_function(announce, file) for place in places) for file in files)
 
 
 CACHED = _can_be_cached()
