@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from torch._C._dynamo import eval_frame
 
 from phrasemodels.structs import kernels
-from phrasemodels.structs.kernels.compilation import LOG, MissingKernelError, may_be_missing
+from phrasemodels.structs.kernels.compilation import LOG, MissingKernelError, may_be_missing, quiet
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _compiling: dict[str, threading.Thread] = {}
@@ -82,6 +82,7 @@ def _compile(module: str) -> None:
 def _warm(module: str) -> None:
     from phrasemodels.structs.warming import warm
 
+    quiet.set(True)
     try:
         warm(only=module)
     finally:
