@@ -89,7 +89,8 @@ class Graph:
 
         edges = derivations.Edges(
             np.concatenate([[0], first, [len(head)]]),
-            *(number(x[by_head]) for x in (left, right)),
+            number(left[by_head]),
+            number(right[by_head]),
             part[by_head].astype(np.int32),
             size[by_head].astype(np.int32),
         )
