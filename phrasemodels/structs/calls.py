@@ -51,10 +51,11 @@ def eager(function: Function) -> Function:
                 return function(*args, **kw)
 
     skip = eval_frame._FrameAction.SKIP
-    for code in (function.__code__, call.__code__):
+    given: Any = call
+    for code in (function.__code__, given.__code__):
         eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, skip))
-    call._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return call  # type: ignore[return-value]
+    given._torchdynamo_disable = True
+    return given
 
 
 @contextmanager
