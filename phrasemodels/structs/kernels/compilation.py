@@ -53,6 +53,7 @@ class MissingKernelError(Exception):
     """A kernel is not compiled yet, and the caller can do without."""
 
 
+quiet: ContextVar[bool] = ContextVar("quiet", default=False)  # whether kernels are compiled without a word
 _falls_back: ContextVar[Callable[[], bool]] = ContextVar("falls_back", default=lambda: False)
 
 
@@ -77,7 +78,8 @@ def announce(kernel: Any) -> None:
         if _falls_back.get()():
             raise MissingKernelError
         name = f"{kernel.py_func.__module__.split('.')[-1]}.{kernel.__name__.lstrip('_')}"
-        LOG.warning("compiling %s, %s", name, ONCE if CACHED else EACH_TIME)
+        if not quiet.get():
+            LOG.warning("compiling %s, %s", name, ONCE if CACHED else EACH_TIME)
     _announced.add(kernel)
 
 
