@@ -17,7 +17,8 @@ from phrasemodels.flows.cli.sql import _completed
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.names import divided, file_name
-from phrasemodels.flows.report.table import conclusion, write_report
+from phrasemodels.flows.report.page import write_report
+from phrasemodels.flows.report.table import conclusion
 from phrasemodels.flows.report.templates import templates
 from phrasemodels.flows.results.columns import VIEWS
 from phrasemodels.flows.results.lineage import Lineage
