@@ -2,7 +2,7 @@
 PYTHON ?= python3
 STAMP := .venv/.installed
 
-.PHONY: install reproduce test slow check audit docs clean
+.PHONY: install reproduce test slow fire check audit docs clean
 
 install: $(STAMP)
 
@@ -22,12 +22,20 @@ check: $(STAMP)
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
-# Two files of tests at a time; those of one file share what they start.
+# Two files of tests at a time, the longest first (tests/conftest.py); those of one file share what they start.
 test: check
-	.venv/bin/python -m pytest --numprocesses 2 --dist loadfile
+	.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 slow: $(STAMP)
 	.venv/bin/python -m pytest -m slow
+
+# All that is done to the system on purpose: kills at every point, a cluster, deployments, mutants of the code, a simulated
+# day. Prints a dated result; results/under-fire.md keeps what it printed.
+FIRE = tests/test_fire.py tests/test_infra.py tests/test_matrix.py tests/test_cluster.py tests/test_deployment.py tests/test_mutants.py tests/test_day.py
+fire: $(STAMP)
+	@date -u +"under fire: began %F %R UTC, commit $$(git rev-parse --short HEAD)"
+	@.venv/bin/python -m pytest -m slow -s -v $(FIRE); status=$$?; \
+	  date -u +"under fire: ended %F %R UTC, commit $$(git rev-parse --short HEAD), status $$status"; exit $$status
 
 # The documentation: its chapters run their experiments and ask the kept results. Read build/docs/index.html, without a network.
 docs: .venv/.docs

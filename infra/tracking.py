@@ -104,6 +104,10 @@ class Tracker:
         if new:
             client.log_batch(run_id, params=new)
 
+    def is_finished(self, run_id: str) -> bool:
+        """Whether a run has all of its metrics and files."""
+        return bool(self.client().get_run(run_id).info.status == "FINISHED")
+
     def finish(self, run_id: str, metrics: Mapping[str, float], files: list[Path], tags: Mapping[str, str]) -> None:
         """Log final metrics, artifacts and tags, and mark the run as finished; a finished run stays as it is."""
         client = self.client()

@@ -29,6 +29,9 @@ CORPORA = Path(os.environ.get("PHRASEMODELS_MIRROR", PROJECT.parent / "shared" /
 PARSERS = Path(os.environ.get("PHRASEMODELS_PARSERS", PROJECT.parent / "shared" / "models"))
 
 
+# files that take longest, longest first: begun first, so that no worker is alone with one of them at the end
+LONGEST = ("reproduce", "deployment", "answers", "cli", "train", "remote", "fire", "forms", "compiled_answering",
+           "structs_gradients", "outside", "ngram", "tracking", "structured_attention", "infra", "paper_003")  # fmt: skip
 FOLDERS = ("phrasemodels", "data", "tasks", "flows", "infra")
 
 
@@ -40,7 +43,10 @@ def copy_project(to: Path, *others: str) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `needs_mirror`, which need CORPORA, or `needs_mirror("parsers")`, if the folder is missing."""
+    """Put the files that take longest first, and skip tests marked `needs_mirror`, which need CORPORA, or
+    `needs_mirror("parsers")`, if the folder is missing."""
+    rank = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
     folders = {"corpora": CORPORA, "parsers": PARSERS / "stanza"}
     for item in items:
         for marker in item.iter_markers("needs_mirror"):

@@ -349,6 +349,7 @@ RECORD = json.dumps({"id": "a", "title": "t", "started": "2026", "state": "runni
 OUTSIDE = {
     "brackets": Reader([TREE * 2, b"( (S (NP (-NONE- *)) (VP (VB go))))"], corpus("treebank", "brackets")),
     "conllu": Reader([CONLLU * 2], corpus("treebank", "conllu")),
+    "arcs": Reader([b"They\tPRP\t2\nsleep\tVBP\t0\n\nGo\tVB\t0\n"], corpus("treebank", "arcs")),
     "babi": Reader([STORY], corpus("babi", "stories")),
     "bitext": Reader([b"a cat\na dog\n", "é\r\nü\r\n".encode()], corpus("bitext", "en", "de")),
     "columns": Reader([b"a cat\ta dog\tkind\n", b"x\ty\n"], corpus("columns", "pairs")),

@@ -1,4 +1,7 @@
-"""Tables that are run in the test's own process, without Prefect and Ray."""
+"""Tables that are run in the test's own process, without Prefect and Ray; and the memory of processes."""
+
+import resource
+from pathlib import Path
 
 from phrasemodels.data.store.step import Executor
 from phrasemodels.flows.experiments.catalogue import Request
@@ -17,3 +20,12 @@ def executed(execution: Execution) -> Execution:
     for step in execution.plan.steps:
         execution.store.run(step, Executor(sources=execution.sources))
     return execution
+
+
+def resident(process: int) -> int:
+    """Return the bytes of memory of a process and of all that it started."""
+    started = [
+        int(child) for path in Path(f"/proc/{process}/task").glob("*/children") for child in path.read_text().split()
+    ]
+    own = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
+    return own + sum(map(resident, started))

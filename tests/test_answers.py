@@ -10,18 +10,19 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from browser import chromium
 from conftest import PROJECT
-from running import executed, prepared
+from running import executed, prepared, resident
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of
 from phrasemodels.data.store.step import digest_of
+from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.report.attention import attention_figures, write_attention
@@ -34,10 +35,14 @@ from phrasemodels.flows.results.kept_tests import FILE, key_of
 from phrasemodels.flows.results.lineage import Lineage, difference
 from phrasemodels.flows.results.models import champion, find, load
 from phrasemodels.flows.results.query import query
+from phrasemodels.flows.results.records import COMPLETED, records
+from phrasemodels.flows.results.records import write as write_record
 from phrasemodels.flows.results.results import all_results, kept_results, stored_results, tested
 from phrasemodels.flows.results.saved_configuration import restored
 from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.flows.run.again import found_again
 from phrasemodels.flows.run.execute import Execution
+from phrasemodels.flows.run.outline import outlined
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention import MultiHeadAttention
@@ -123,6 +128,23 @@ def test_tests_beside_kept_results_are_those_of_the_data_and_code(tmp_path):
     smallest = min(folders, key=lambda folder: sum(file.stat().st_size for file in folder.glob("*.arrow")) or math.inf)
     kept = json.loads((smallest / FILE).read_text())
     assert differences(tested(smallest / "result.json")[1]()) == kept["against"] != [None] * len(kept["against"])
+
+
+def test_a_run_without_misses_shows_the_recorded_one_and_starts_nothing(session, monkeypatch):
+    settings = Settings(store=session.store.root)
+    asked = {"paper": "000", "table": "1", "profile": "sample", "seeds": 2, "set": list(SMALL),
+             "rows": ["transformer", "phrase-k2"]}  # fmt: skip
+    outline = outlined(asked, settings)
+    assert [step.key for step in outline.steps] == [step.key for step in session.plan.steps]
+    assert found_again(asked, outline, session.store, settings) is None, "no run was completed"
+    report = write_report(session.finished())
+    key = session.plan.comparison.key
+    before = {"id": str(uuid4()), "title": "", "started": "", "state": COMPLETED, "verdicts": key}
+    write_record(session.store, before, "")
+    monkeypatch.setattr(Store, "run", None)  # no step is run again
+    shown = found_again(asked, outline, session.store, settings)
+    assert shown["report"] == str(report) and shown["rows"] == session.store.find(session.plan.comparison).meta["rows"]
+    assert [Path(record["report"]).read_text() for record in records(session.store)][-1] == report.read_text()
 
 
 def test_a_changed_row_answers_only_if_no_other_row_does(session):
@@ -430,11 +452,18 @@ def test_the_champion_is_served(session, tmp_path):
         with ThreadPoolExecutor(100) as clients:
             found = list(clients.map(lambda words: ask(port, "box " * words), sizes))
         assert [bool(row["error"]) for row in found] == [words > 200 for words in sizes]
-        started = psutil.Process(server.pid)
-        assert sum(p.memory_info().rss for p in (started, *started.children(recursive=True))) < 4 << 30
+        assert resident(server.pid) < 4 << 30
     finally:
         server.terminate()
         server.wait(30)
+
+
+def resident(process: int) -> int:
+    """Return the resident memory (bytes) of a process and of those that it started."""
+    folder = Path("/proc", str(process))
+    own = int(re.search(r"VmRSS:\s+(\d+) kB", (folder / "status").read_text())[1]) * 1024
+    children = (child for task in folder.glob("task/*/children") for child in task.read_text().split())
+    return own + sum(resident(int(child)) for child in children)
 
 
 def ask(port: int, text: str) -> dict[str, str]:

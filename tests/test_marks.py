@@ -53,7 +53,7 @@ def test_a_row_is_comparable_as_long_as_no_setting_differs(assignment: str, reas
 
 def test_what_the_paper_leaves_open_is_said_beside_the_verdict() -> None:
     chosen = experiment(BINARY)
-    assert chosen.comparable and chosen.caveat.startswith("the paper leaves open, and ours is: 5 settings")
+    assert chosen.comparable and chosen.caveat.startswith("the paper leaves open, and ours is: 6 settings")
     assert any("bAbI v1.2" in words for words in chosen.marks["data"].open)
     assert experiment("003/tablebabi/laptop/binary-qa02").unlike.startswith(
         "not the paper's model, training and tuning: "

@@ -114,6 +114,6 @@ def test_a_sentence_that_is_too_long_is_refused_before_it_is_computed(monkeypatc
         fact_weights(HopsConfig(2, 6, 5, 9).build(), words, "where?", (many[:, None], many))
     with pytest.raises(ValueError, match=message):
         soft_parents(SoftParentsConfig(6, 3, TreeWeights).build(), torch.randn(MOST_WORDS + 2, 6), words)
-    monkeypatch.setattr(parse, "_parser", lambda name: (experiment("004/table1/sample/2").recipe, None))
+    monkeypatch.setattr(parse, "_trained", lambda name: (experiment("004/table1/sample/2").recipe, None))
     with pytest.raises(ValueError, match=message):
         parse.labels("lal", " ".join(words))

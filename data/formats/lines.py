@@ -1,5 +1,6 @@
 """Text files line by line: LF or CRLF, with or without a byte order mark, in any encoding."""
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -50,12 +51,12 @@ def lines_with_replacements(path: Path, warn: Callable[[str], None]) -> Iterator
     """Return the lines of a file in UTF-8, or of stdin, as they arrive, if the path is -. A byte that is not UTF-8 becomes
     U+FFFD, and `warn` is told the first line that has one."""
     told = False
-    first = True
-    with open(sys.stdin.fileno() if str(path) == "-" else path, "rb", closefd=str(path) != "-") as file:
-        for number, raw in enumerate(file, 1):
-            raw = raw.removeprefix(BOM) if first else raw
-            text, first = raw.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r"), False
-            if not told and "\ufffd" in text and "\ufffd".encode() not in raw:
+    with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
+        first = file.readline().removeprefix(BOM)
+        raws = (raw for part in chain((first,), file) for raw in part.splitlines())
+        for number, raw in enumerate(raws, 1):
+            text = raw.decode("utf-8", "replace")
+            if not told and text.encode() != raw:
                 told = True
                 warn(f"line {number} is not UTF-8: wrong bytes are read as \ufffd; convert the text")
             yield Line(number, text)

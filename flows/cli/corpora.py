@@ -64,17 +64,20 @@ def fetch(names: Names = None) -> None:
 @app.command()
 def verify(names: Names = None) -> None:
     """Read every split of fetched corpora, compare it with the manifest, and count the test records that are also in train."""
+    from phrasemodels.flows.results.verified import verified
+
     manifests, broken = _loaded(names)
     store, sources, failed = _store(), _sources(), bool(broken)
+    fetched = []
     for manifest in manifests:
-        artifact = store.find(_step(manifest, sources))
-        if artifact is None:
-            print(
-                f"{manifest.name}: not fetched, or damaged: phrasemodels corpora fetch {manifest.name}", file=sys.stderr
-            )
-            failed = failed or bool(names)
+        if (artifact := store.find(_step(manifest, sources))) is not None:
+            fetched.append((manifest, artifact))
             continue
-        failed = not _verify(manifest, artifact) or failed
+        print(f"{manifest.name}: not fetched, or damaged: phrasemodels corpora fetch {manifest.name}", file=sys.stderr)
+        failed = failed or bool(names)
+    for lines, whole in verified(fetched):
+        print("".join(f"{line}\n" for line in lines), end="", flush=True)
+        failed = failed or not whole
     if failed:
         raise typer.Exit(1)
 
@@ -174,32 +177,6 @@ def _details(manifest: "Manifest") -> dict[str, Any]:
         "by_hand_instructions": [f"{source.name}: {source.instructions}" for source in manifest.sources],
         "splits": splits,
     }
-
-
-def _verify(manifest: "Manifest", artifact: "Artifact") -> bool:
-    """Print a line for each split; return whether all splits match the manifest."""
-    from phrasemodels.data.corpora.leakage import leakage
-    from phrasemodels.data.corpora.readers import reasons
-
-    tables: dict[str, pa.Table] = {}
-    whole = True
-    for name, split in manifest.splits.items():
-        if not all((artifact.path / file).exists() for file in split.files.values()):
-            print(f"{manifest.name}\t{name}\tnot put in by hand")
-            continue
-        try:
-            table = tables[name] = _table(artifact, manifest, name)
-        except ValueError as error:
-            whole = False
-            print(f"{manifest.name}\t{name}\t{error}")
-            continue
-        line = f"{manifest.name}\t{name}\t{table.num_rows} rows"
-        line += "".join(f", {count}: {reason}" for reason, count in reasons(table).items())
-        train = f"{name.rpartition('.')[0]}.train".removeprefix(".")
-        if name.rpartition(".")[2] in ("dev", "test") and train in tables and tables[train].schema == table.schema:
-            line += f", {leakage(tables[train], table)}"
-        print(line, flush=True)
-    return whole
 
 
 def _table(artifact: "Artifact", manifest: "Manifest", split: str) -> "pa.Table":

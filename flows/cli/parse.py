@@ -145,9 +145,9 @@ def blocks(lines: "Iterable[Line]") -> "Iterator[Line]":
 
 def _reported(answers: Iterable[Answer]) -> Iterator[Answer]:
     """Yield answers; report their number and rate on stderr, if this takes long."""
-    started = last = time.monotonic()
-    count = 0
+    count, started, last = 0, time.monotonic(), 0.0
     for answer in answers:
+        last = last or time.monotonic()  # not while the first answers are waited for
         yield answer
         count += len(answer.parses)
         if time.monotonic() - last > BETWEEN_REPORTS:

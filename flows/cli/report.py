@@ -12,4 +12,5 @@ def report() -> None:
     """Write one page over all papers: verdicts in the papers' own layout, systems across papers, kept results."""
     from phrasemodels.flows.report.overview import write_overview
 
-    print(write_overview(*opened()))
+    store, tracker = opened()
+    print(write_overview(store.open(), tracker))

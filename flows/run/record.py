@@ -73,6 +73,8 @@ class Record:
         """Log final metrics with the digest of their test set, configuration, predictions and learning curve."""
         from phrasemodels.flows.report.plots import learning_curve
 
+        if self.tracker.is_finished(run_id := self.training_run(pipeline)):
+            return
         trained, predicted = self.store.find(pipeline.trained), self.store.find(pipeline.predicted)
         assert trained is not None and predicted is not None, "a score depends on weights and predictions"
         metrics = {f"test/{name}": score["value"] for name, score in scored.meta["scores"].items()}
@@ -91,7 +93,6 @@ class Record:
         with tempfile.TemporaryDirectory() as folder:
             files.append(Path(folder) / "learning-curve.png")
             learning_curve(history(trained), files[-1])
-            run_id = self.training_run(pipeline)
             StepMetrics(self.tracker, run_id, self.attempt)(history(trained))  # if another attempt had the run before
             self.tracker.finish(run_id, metrics, files, tags)
 

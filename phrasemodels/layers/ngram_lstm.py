@@ -19,7 +19,7 @@ def bilstm_over_windows(
     states (L, R, w); size s; input_weights, recurrent (2, 4w, w); bias (2, 4w); gates i, f, g, o. The first direction
     reads from left to right.
     """
-    if states.dtype == torch.float32 and usable(states, input_weights, recurrent, bias):
+    if states.dtype == torch.float32 and usable(None, states, input_weights, recurrent, bias):
         return BiLSTMOverWindows.apply(states, size, input_weights, recurrent, bias)
     return reference(states, size, input_weights, recurrent, bias)
 

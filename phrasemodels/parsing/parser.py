@@ -19,6 +19,7 @@ from phrasemodels.parsing.numbers import Divide, Ids, no_pieces
 from phrasemodels.parsing.parse import Parse
 from phrasemodels.parsing.saved import ENGLISH, load
 from phrasemodels.parsing.words import Sentences, Word, sentences, undivided
+from phrasemodels.structs.calls import waiting
 
 BOTH_TAGS = "/"  # a Penn tag and a universal tag as one tag: VBZ/AUX
 APART = "more than {} words: phrases and heads were decoded apart, and may contradict each other"
@@ -158,7 +159,8 @@ class Parser:
         for rows in batches([len(part) for part in short], self.limits):
             some = [short[row] for row in rows]
             decode = bounded(self.decode, max(map(len, some)), self.limits)
-            trees = self.model.parse(self._batch(some), decode)
+            with waiting():  # for kernels: what serves meanwhile takes memory in n⁴
+                trees = self.model.parse(self._batch(some), decode)
             cpu = ParsedTrees(*(x.cpu() for x in trees))
             note = "" if decode is self.decode else APART.format(self.limits.jointly)
             found |= {row: replace(self.names.parse(some[k], k, cpu), note=note) for k, row in enumerate(rows)}

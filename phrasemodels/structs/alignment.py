@@ -44,8 +44,8 @@ def _graph(n: int, m: int, moves: Moves, ends: int, stepped: bool) -> Graph:
         step = (j * len(moves) + number)[at] if stepped else NONE
         families.append(edges(at, (cell - 2 * m * down - right)[at], step))
     if stepped:
-        columns, number = np.meshgrid(range(m), range(len(moves)), indexing="ij")
-        one = columns * len(moves) + number
+        columns, which = np.meshgrid(range(m), range(len(moves)), indexing="ij")
+        one = columns * len(moves) + which
         families.append(Edges(one, part=n * m + one, size=(0, columns + 1)))
     for back in range(ends):
         at = j >= back

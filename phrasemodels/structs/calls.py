@@ -2,7 +2,7 @@
 
 If the kernels of a function were never compiled on this machine, a thread compiles those of its module, which is said in one
 line, and plain torch computes the results meanwhile. They are equal up to the last digits. The environment variable
-PHRASEMODELS_KERNELS=wait makes the call wait instead, so that all results of a process come from the same code; the commands of
+STRUCTS_KERNELS=wait makes the call wait instead, so that all results of a process come from the same code; the commands of
 the project set it.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from torch._C._dynamo import eval_frame
 
 from phrasemodels.structs import kernels
-from phrasemodels.structs.kernels.compilation import LOG, MissingKernelError, may_be_missing
+from phrasemodels.structs.kernels.compilation import LOG, MissingKernelError, may_be_missing, quiet
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _compiling: dict[str, threading.Thread] = {}
@@ -51,10 +51,11 @@ def eager(function: Function) -> Function:
                 return function(*args, **kw)
 
     skip = eval_frame._FrameAction.SKIP
-    for code in (function.__code__, call.__code__):
+    given: Any = call
+    for code in (function.__code__, given.__code__):
         eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, skip))
-    call._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return call  # type: ignore[return-value]
+    given._torchdynamo_disable = True
+    return given
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def waiting() -> Iterator[None]:
 
 
 def _falls_back() -> bool:
-    return not getattr(_waits, "on", False) and os.environ.get("PHRASEMODELS_KERNELS") != "wait"
+    return not getattr(_waits, "on", False) and os.environ.get("STRUCTS_KERNELS") != "wait"
 
 
 def _compile(module: str) -> None:
@@ -82,6 +83,7 @@ def _compile(module: str) -> None:
 def _warm(module: str) -> None:
     from phrasemodels.structs.warming import warm
 
+    quiet.set(True)
     try:
         warm(only=module)
     finally:

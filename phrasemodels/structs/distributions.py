@@ -133,7 +133,8 @@ class LinearChain(Structured):
         return chain.score_tags(unary, pairwise, value)
 
     def parts(self) -> tuple[Tensor, ...]:
-        return self.marginals, chain.pair_marginals(*self.scores, lengths=self.lengths)
+        unary, pairwise = self.scores
+        return self.marginals, chain.pair_marginals(unary, pairwise, self.lengths)
 
 
 class HiddenMarkov(LinearChain):

@@ -70,17 +70,18 @@ class Graph:
         goals = np.asarray(goals)
         columns = [_columns(family, goals.ndim, len(down)) for family in families]
         head, left, right, part, size, row = (np.concatenate(x) for x in zip(*columns, strict=True))
-        made = np.zeros(0, bool)
-        while not made.all() or not len(made):
+        while True:
             nodes = np.append(np.unique(head), NONE)
             made = np.isin(left, nodes) & np.isin(right, nodes)
+            if made.all():
+                break
             head, left, right, part, size, row = (x[made] for x in (head, left, right, part, size, row))
         never = head.max(initial=0) + 1  # a node whose edge has the score P, which is -inf
         goals = np.where(np.isin(goals, nodes), goals, never)
         head, left, right, part = (
             np.append(x, y) for x, y in zip((head, left, right, part), (never, NONE, NONE, scores), strict=True)
         )
-        size, row = np.append(size, 0 * size[:1], 0), np.append(row, np.full_like(row[:1], NONE), 0)
+        size, row = np.append(size, np.zeros((1, goals.ndim)), 0), np.append(row, np.full((1, len(down)), NONE), 0)
         by_head = np.argsort(head, kind="stable")
         nodes, first = np.unique(head[by_head], return_index=True)
 
@@ -89,11 +90,12 @@ class Graph:
 
         edges = derivations.Edges(
             np.concatenate([[0], first, [len(head)]]),
-            *(number(x[by_head]) for x in (left, right)),
+            number(left[by_head]),
+            number(right[by_head]),
             part[by_head].astype(np.int32),
             size[by_head].astype(np.int32),
         )
-        rows = row[by_head]
+        rows = row[by_head].astype(np.int64)
         turned = rows * np.asarray(down)
         turned = turned - turned.min(0, initial=0)
         order = np.ravel_multi_index(tuple(turned.T), tuple(turned.max(0, initial=0) + 1))

@@ -1,7 +1,11 @@
 """Options of the numba compiler, and a cache of compiled kernels that notices changes in other files.
 
 numba's cache on disk compares only the file of a kernel, although kernels of other files are compiled into it. So the stamp
-changes, the kernel is compiled again and overwritten.
+of a cached kernel also contains the digest of the files that its file imports; if that changes, the kernel is compiled again
+and overwritten.
+
+The cache is in the folder that NUMBA_CACHE_DIR names, beside the code, or in the user's folder of caches. Where none of them
+can be written to, as in a container of another user, every process compiles the kernels that it calls.
 """
 
 import hashlib
@@ -49,6 +53,7 @@ class MissingKernelError(Exception):
     """A kernel is not compiled yet, and the caller can do without."""
 
 
+quiet: ContextVar[bool] = ContextVar("quiet", default=False)  # whether kernels are compiled without a word
 _falls_back: ContextVar[Callable[[], bool]] = ContextVar("falls_back", default=lambda: False)
 
 
@@ -73,7 +78,8 @@ def announce(kernel: Any) -> None:
         if _falls_back.get()():
             raise MissingKernelError
         name = f"{kernel.py_func.__module__.split('.')[-1]}.{kernel.__name__.lstrip('_')}"
-        LOG.warning("compiling %s, %s", name, ONCE if CACHED else EACH_TIME)
+        if not quiet.get():
+            LOG.warning("compiling %s, %s", name, ONCE if CACHED else EACH_TIME)
     _announced.add(kernel)
 
 
