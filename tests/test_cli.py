@@ -17,7 +17,7 @@ from phrasemodels.flows.cli import predict
 from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.cli.terminal import CONTROL
 from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.flows.experiments.experiment import file_name
+from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.run.local import train_prepared
 
 MISTAKES = (
