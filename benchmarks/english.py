@@ -20,7 +20,7 @@ from phrasemodels.data.store.step import Executor, Job, Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.english import FREE_GENRES
 from phrasemodels.flows.results.stores import open_store
-from phrasemodels.flows.run.preflight import sources_of
+from phrasemodels.flows.run.sources import sources_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.parsing import Parse, Parser
 from phrasemodels.parsing.saved import ENGLISH
