@@ -46,3 +46,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
     parts = re.split(r"(^```.*?^```)", text, flags=re.S | re.M)  # code is left as it is
     return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Return a page that loads nothing from other places. Without this script, which the theme takes from a server, the search
+    works only where the site is served, as by `python -m http.server`."""
+    return re.sub(r'<script src="https?://[^"]*"></script>', "", output)
