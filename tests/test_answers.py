@@ -458,14 +458,6 @@ def test_the_champion_is_served(session, tmp_path):
         server.wait(30)
 
 
-def resident(process: int) -> int:
-    """Return the resident memory (bytes) of a process and of those that it started."""
-    folder = Path("/proc", str(process))
-    own = int(re.search(r"VmRSS:\s+(\d+) kB", (folder / "status").read_text())[1]) * 1024
-    children = (child for task in folder.glob("task/*/children") for child in task.read_text().split())
-    return own + sum(resident(int(child)) for child in children)
-
-
 def ask(port: int, text: str) -> dict[str, str]:
     """Return what a served model says of a text."""
     import httpx

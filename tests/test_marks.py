@@ -5,9 +5,10 @@ from fnmatch import fnmatchcase
 import pytest
 
 from phrasemodels.flows.experiments.catalogue import experiment, experiments
-from phrasemodels.flows.experiments.experiment import Experiment, published_results
+from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.marks import ASPECTS, OURS, THEIRS, UNLIKE, published_settings, value_at
 from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.results.needs import needs
 from phrasemodels.flows.results.verdicts import verdicts
 
