@@ -145,10 +145,11 @@ class Problem:
         """The inside pass, one step for all nodes of the same depth; given (B, E): edges that are not forbidden."""
         device = scores.device
         part = torch.as_tensor(self.graph.edges.part, device=device).long()
-        own = torch.where(self.exists() & (part >= 0), scores[:, part.clamp(min=0)], 0)
+        scored = self.exists() & (part >= 0)
+        lifted = semiring.lift(torch.where(scored, scores[:, part.clamp(min=0)], 0))
+        lifted = torch.where(scored, lifted, semiring.one_like(lifted))
         if given is not None:
-            own = torch.where(given, own, -torch.inf)
-        lifted = semiring.lift(own)
+            lifted = torch.where(given, lifted, semiring.zero_like(lifted))
         lifted = torch.cat([lifted, semiring.zero_like(lifted[..., :1])], -1)
         nodes = semiring.one_like(lifted[..., :1])
         for left, right, edge in self.graph.levels:
