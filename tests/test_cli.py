@@ -209,6 +209,9 @@ class Echo:
     def answers(self, lines):
         return [(line, "") for line in lines]
 
+    def unknown_words(self, lines):
+        return []
+
 
 @pytest.mark.parametrize("place", ["file", "-"])
 @pytest.mark.parametrize(
