@@ -33,11 +33,6 @@ CORPORA = {
 
 # Numbers that no table computes, by paper and metric.
 OTHERS = {
-    (
-        "001",
-        "memory_reduction_at_least",
-    ): "a ratio of memories of two programs; benchmarks/phrase_attention.py measures "
-    "time and memory of one phrase-level and one whole-sentence training step",
     ("002", "share_of_errors"): "shares of errors that the authors sorted by hand; the page of `reproduce --paper 002 "
     "--table 2` sorts ours by kind",
 }

@@ -70,7 +70,7 @@ def _answered(printed: str, best: Result) -> dict[str, Any]:
     """Return what a result says of a printed number; it is judged by the digits of that number."""
     metric, exact = best.row["metric"], best.answer.exact
     values = best.row["values"][metric]
-    unlike = best.row["reason_not"] or best.experiment.reason_not(best.answer)  # then, or by what is known of it today
+    unlike = best.experiment.reason_not(best.answer) or best.row["reason_not"]  # by what is known of it today, or then
     why_not, caveat = reason_not(best.row["stand_in"], unlike), "" if exact else best.experiment.caveat
     verdict = qualified(judge(printed, seed_group(values), why_not, exact), caveat)
     judged = verdict.verdict in JUDGED
