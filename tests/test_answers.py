@@ -37,7 +37,8 @@ from phrasemodels.flows.results.models import champion, find, load
 from phrasemodels.flows.results.query import query
 from phrasemodels.flows.results.records import COMPLETED, records
 from phrasemodels.flows.results.records import write as write_record
-from phrasemodels.flows.results.results import all_results, kept_results, stored_results, tested
+from phrasemodels.flows.results.results import all_results, kept_results, stored_results
+from phrasemodels.flows.results.results import tested as with_tests
 from phrasemodels.flows.results.saved_configuration import restored
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.again import found_again
@@ -124,10 +125,10 @@ def test_tests_beside_kept_results_are_those_of_the_data_and_code(tmp_path):
     folders = [path.parent for path in KEPT.glob("*/result.json")]
     for folder in folders:
         kept = json.loads((folder / FILE).read_text())
-        assert kept["key"] == key_of(folder, tested(folder / "result.json")[0]), folder.name
+        assert kept["key"] == key_of(folder, with_tests(folder / "result.json")[0]), folder.name
     smallest = min(folders, key=lambda folder: sum(file.stat().st_size for file in folder.glob("*.arrow")) or math.inf)
     kept = json.loads((smallest / FILE).read_text())
-    assert differences(tested(smallest / "result.json")[1]()) == kept["against"] != [None] * len(kept["against"])
+    assert differences(with_tests(smallest / "result.json")[1]()) == kept["against"] != [None] * len(kept["against"])
 
 
 def test_a_run_without_misses_shows_the_recorded_one_and_starts_nothing(session, monkeypatch):

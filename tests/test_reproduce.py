@@ -209,14 +209,14 @@ QUESTIONS = re.findall(r'^phrasemodels sql "(.*)"$', PAGE, re.MULTILINE)
 @pytest.mark.parametrize(
     ("place", "columns", "rows"),
     [
-        (0, {"system", "variant", "published", "ours", "half_width", "verdict"}, None),
-        (1, {"metric", "step", "mean"}, 3),
-        (2, {"grp", "exact", "n"}, 2),
-        (3, {"label", "tokens", "phrases", "longest"}, 6),
-        (4, {"licences", "redistributable", "stand_in", "rows"}, 1),
-        (5, {"experiment", "seed", "status", "seconds", "run_id"}, 2),
-        (6, {"experiment", "n", "mean", "deviation", "half_width", "warning"}, 2),
-        (7, {"label", "rests_on", "content"}, 6),
+        (0, {"system", "variant", "published", "ours", "half_width", "verdict"}, range(100, 1000)),
+        (1, {"metric", "step", "mean"}, [3]),
+        (2, {"grp", "exact", "n"}, [2]),
+        (3, {"label", "tokens", "phrases", "longest"}, [6]),
+        (4, {"licences", "redistributable", "stand_in", "rows"}, [1]),
+        (5, {"experiment", "seed", "status", "seconds", "run_id"}, [2]),
+        (6, {"experiment", "n", "mean", "deviation", "half_width", "warning"}, range(2, 1000)),
+        (7, {"label", "rests_on", "content"}, [6]),
     ],
 )
 def test_the_questions_of_the_documentation_have_answers(world, place, columns, rows):
@@ -226,7 +226,7 @@ def test_the_questions_of_the_documentation_have_answers(world, place, columns, 
         for view in VIEWS.keys() - {"levels", "leaks", "published", "compared"}
     )
     found = asked(world, QUESTIONS[place])
-    assert len(found) == rows if rows else len(found) > 100
+    assert len(found) in rows  # of seeds and verdicts, kept results are there, too
     assert set(found[0]) == columns
     assert all(v is not None for row in found for name, v in row.items() if name not in ("half_width", "deviation"))
 

@@ -40,14 +40,10 @@ def sql(
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.data.formats.shards import write_parquet
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.query import IN_MLFLOW, query
-    from phrasemodels.infra.services import start_mlflow
-    from phrasemodels.infra.settings import Settings
+    from phrasemodels.flows.results.query import query
 
     if to is not None and to.suffix != ".parquet":
         raise ValueError(f"{to}: answers are written as Parquet; name a file that ends with .parquet")
-    if any(view in question for view in IN_MLFLOW):
-        start_mlflow(Settings())
     columns, rows = query(*opened(), question)
     answer = [dict(zip(columns, row, strict=True)) for row in rows]
     if to is not None:

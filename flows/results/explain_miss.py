@@ -1,5 +1,6 @@
 """Steps of a plan in the store: which are hits, and which part of a key changed where they are not."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -7,7 +8,10 @@ from typing import Any
 
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.names import CHANGE
 from phrasemodels.infra.tracking import flatten
+
+_OVERRIDES = re.compile(rf"{re.escape(CHANGE)}(?:recipe|model|train)\.\S*")
 
 
 @dataclass(frozen=True)
@@ -26,24 +30,30 @@ class OutlinedStep:
 
 def explain(store: Store, steps: Sequence[OutlinedStep]) -> Iterator[tuple[bool, str]]:
     """Yield for each step whether it is in the store and, if not, why: which parts of its key differ from the newest artifact
-    with its label."""
+    with its label, or else with its label but for overrides."""
 
     @cache
     def newest(name: str) -> dict[str, Artifact]:
         """The newest artifact of each label, of a step that is read once."""
         found = [store.load(path.parent, verify=False) for path in store.root.glob(f"objects/{name}/*/{MANIFEST}")]
         ordered = sorted((a for a in found if a is not None), key=lambda artifact: artifact.manifest["finished"])
-        return {artifact.manifest["label"]: artifact for artifact in ordered}
+        exact = {artifact.manifest["label"]: artifact for artifact in ordered}
+        return {as_defined(label): artifact for label, artifact in exact.items()} | exact
 
     for step in steps:
         if step.find(store) is not None:
             yield True, ""
         elif store.load(store.where(step.name, step.key), verify=False) is not None:
             yield False, "a file of the result is missing or damaged"
-        elif (before := newest(step.name).get(step.label)) is not None:
+        elif before := newest(step.name).get(step.label) or newest(step.name).get(as_defined(step.label)):
             yield False, _difference(before.manifest["parts"], step.parts)
         else:
             yield False, "never made"
+
+
+def as_defined(label: str) -> str:
+    """Return the label of a step without the overrides that it names."""
+    return _OVERRIDES.sub("", label)
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

@@ -11,8 +11,6 @@ from phrasemodels.flows.results.columns import VIEWS
 from phrasemodels.flows.results.tables import schema_of
 from phrasemodels.infra.tracking import Tracker
 
-IN_MLFLOW = ("runs", "metrics")  # the views that are read from MLflow
-
 # SQL: phrases per sentence and words per phrase at each level, beside those that Table 1 of paper 001 prints for the corpus
 TABLE_1 = r"""
 with ours as (
