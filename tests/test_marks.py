@@ -6,7 +6,7 @@ import pytest
 
 from phrasemodels.flows.experiments.catalogue import experiment, experiments
 from phrasemodels.flows.experiments.experiment import Experiment
-from phrasemodels.flows.experiments.marks import ASPECTS, OURS, THEIRS, UNLIKE, published_settings, value_at
+from phrasemodels.flows.experiments.marks import ASPECTS, OURS, THEIRS, UNLIKE, kind_of, published_settings, value_at
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.results.needs import needs
@@ -82,3 +82,12 @@ def test_both_schedules_of_paper_000_are_rows_and_the_converged_one_answers() ->
         assert long.answers[0].cell and not short.answers[0].cell and short.baseline == "transformer-10-epochs"
         assert long.comparable and any("converged reading" in words for words in long.marks["training"].open)
         assert (long.model, long.recipe) == (short.model, short.recipe)
+
+
+def test_reasons_are_counted_without_their_details() -> None:
+    data = "a stand-in, not the paper's data"
+    assert (
+        kind_of(f"{data}; not the paper's size and model: 5 settings (phrasemodels marks a)")
+        == f"{data}; not the paper's size and model"
+    )
+    assert kind_of(data) == data

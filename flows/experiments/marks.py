@@ -5,6 +5,7 @@ a table. An experiment is compared with these lines; it is comparable with the p
 """
 
 import csv
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -113,7 +114,7 @@ def reason(marks: Mapping[str, Mark], name: str) -> str:
 
 def kind_of(reason: str) -> str:
     """Return a reason without its details: which aspects are not the paper's; another reason as it is."""
-    return reason.partition(": ")[0] if reason.startswith(NOT) else reason
+    return re.sub(f"({NOT}[^:;]*): .*", r"\1", reason)
 
 
 def caveat(marks: Mapping[str, Mark], name: str) -> str:
