@@ -293,7 +293,7 @@ def test_the_difference_of_two_seeds_is_the_seed(session):
     ("question", "answer"),
     [
         (
-            "select count(*), min(n), max(warning) from seeds where metric = 'bleu' and contains(experiment, '/sample/')",
+            "select count(*), min(n), max(warning) from seeds where metric = 'bleu' and contains(experiment, '/table1/sample/')",
             (2, 2, "2 seeds; a verdict needs 3"),
         ),
         (
@@ -319,7 +319,7 @@ def test_the_view_of_verdicts_is_the_command_and_has_the_key_of_other_views(sess
     assert ask("select paper, table_, verdict, reason from verdicts order by number") == expected
     assert ask("select count(*) from verdicts natural join published where printed::double = value") == [(442,)]
     ((joined, answered),) = ask(
-        "select (select count(*) from verdicts natural join seeds), count(*) from verdicts where metric is not null"
+        "select (select count(*) from verdicts join seeds using (experiment, metric)), count(*) from verdicts where metric is not null"
     )
     assert joined == answered > 100
 
