@@ -289,6 +289,7 @@ def started(root: Path, *arguments: str) -> Iterator[subprocess.Popen]:
             process.wait()
 
 
+@pytest.mark.slow
 def test_a_run_whose_worker_and_driver_were_killed_ends_with_the_same_bits_and_rows(tmp_path):
     more = (*TINY[:2], "--set", "train.steps=400", *TINY[4:], "--row", "phrase-k2")
     root = tmp_path / "store"
