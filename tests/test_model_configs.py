@@ -108,7 +108,7 @@ WRONG = [
             "initial": (0,),
         },
     ),
-    (BeamSearch(), {"beam": (0,), "length_penalty": (-1,), "growth": (-1,), "extra": (-1,)}),
+    (BeamSearch(), {"beam": (0,), "length_penalty": (-1,), "growth": (-1,), "extra": (-1,), "reach": (-1,)}),
     (
         SentencePairConfig(PsanConfig()),
         {"encoder": None, "words": (-1,), "vectors": None, "classes": (0,), "hidden": (0,), "dropout": (1,)},

@@ -273,7 +273,7 @@ def test_a_corpus_of_the_users_own_needs_a_manifest_alone(tmp_path, monkeypatch)
     rows = executed(made).finished().comparison.meta["rows"]
     assert {row["published"] for row in rows} == {None}
     (reason,) = {row["reason"] for row in rows}
-    assert reason == f"the paper prints no such number; changed: {', '.join(sets)}"
+    assert reason == f"the paper prints no such number; changed: {', '.join(sorted(sets))}"
     assert made.plan.table.title == "Paper 002, Table 2, profile laptop, recipe.corpus.name=mine"
     monkeypatch.undo()  # results are read without the manifest
     results = list(stored_results(made.store, {}))

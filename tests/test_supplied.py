@@ -68,7 +68,7 @@ CASES = {  # corpus, experiment, overrides, rows of train and dev
     ),
     "joint sample of NLTK": (
         "nltk_treebank",
-        "004/table1/paper/2-ff-drop",
+        "004/parser/paper/lal",
         ("recipe.corpus.name=nltk_treebank",),
         (213, 391),
     ),
