@@ -274,7 +274,7 @@ def test_a_corpus_of_the_users_own_needs_a_manifest_alone(tmp_path, monkeypatch)
     assert {row["published"] for row in rows} == {None}
     (reason,) = {row["reason"] for row in rows}
     assert reason == f"the paper prints no such number; changed: {', '.join(sorted(sets))}"
-    assert made.plan.table.title == "Paper 002, Table 2, profile laptop, recipe.corpus.name=mine"
+    assert made.plan.table.title == f"Paper 002, Table 2, profile laptop, {', '.join(sorted(sets))}"
     monkeypatch.undo()  # results are read without the manifest
     results = list(stored_results(made.store, {}))
     assert not any(row["seeds"] for row in verdicts(results, "002"))
