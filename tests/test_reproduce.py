@@ -82,8 +82,9 @@ for arguments in json.loads(sys.argv[1]):
     assert done.exit_code == 0, (arguments, done.exception)
     print(len(done.stdout))
 """
-READERS = (("sql", "select count(*) from runs, seeds", "--json"), ("trace", "000/table1/sample/phrase-k2 seed 0"),
-           ("store", "du"), ("store", "runs"), ("store", "verify"), ("verdicts", "--paper", "000"))  # fmt: skip
+TRACED = f"000/table1/sample/phrase-k2+{'+'.join(sorted(OVERRIDES))} seed 0"
+READERS = (("sql", "select count(*) from runs, seeds", "--json"), ("trace", TRACED), ("store", "du"), ("store", "runs"),
+           ("store", "verify"), ("verdicts", "--paper", "000"))  # fmt: skip
 
 
 @pytest.mark.skipif(not ISOLATED, reason="needs a mount namespace")
