@@ -138,13 +138,13 @@ class _InsidePass:
         read = word[:, None, :] & torch.ones(n, n, dtype=torch.bool, device=labels.device).triu()
         labels = semiring.lift(torch.where(read[..., None], labels, 0))
         real, any_label = semiring.sum(labels[..., 1:], -1), semiring.sum(labels, -1)
-        both = word[:, :, None] & word[:, None, :]
+        own = torch.eye(n, dtype=torch.bool, device=labels.device)
+        both = word[:, :, None] & word[:, None, :] & ~own  # no word is its own head
         between = semiring.lift(torch.where(both, arcs[:, 1:, 1:], 0))
         root = semiring.lift(torch.where(word, arcs[:, 0, 1:], 0))
 
         if n == 0:
             return labels.sum((2, 3, 4)) + arcs.sum((1, 2)) * 0  # one tree, the empty one
-        own = torch.eye(n, dtype=torch.bool, device=labels.device)
         single = any_label.diagonal(0, 2, 3)[..., None].expand(*any_label.shape[:3], n)
         head = torch.where(own, single, semiring.zero_like(single))  # (S, B, i, h)
         tops = [head[:, :, 0]]
