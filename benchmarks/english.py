@@ -22,7 +22,8 @@ from phrasemodels.flows.experiments.english import FREE_GENRES
 from phrasemodels.flows.results.stores import open_store
 from phrasemodels.flows.run.sources import sources_of
 from phrasemodels.infra.settings import Settings
-from phrasemodels.parsing import Parse, Parser
+from phrasemodels.parsing.parse import Parse
+from phrasemodels.parsing.parser import Parser
 from phrasemodels.parsing.saved import ENGLISH
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards

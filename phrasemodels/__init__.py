@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from phrasemodels.parsing import Parser
+    from phrasemodels.parsing.parser import Parser
 
 __all__ = ["Parser"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "Parser":  # imported when it is asked for, as it needs torch
-        from phrasemodels.parsing import Parser
+        from phrasemodels.parsing.parser import Parser
 
         return Parser
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

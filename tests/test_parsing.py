@@ -23,8 +23,7 @@ from phrasemodels.flows.cli.parse import answers, blocks, recognised
 from phrasemodels.flows.run.page_server import server
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.models.parser import Jointly, ParserConfig, phrases_alone
-from phrasemodels.parsing import Parser
-from phrasemodels.parsing.parser import Limits, batches, parts
+from phrasemodels.parsing.parser import Limits, Parser, batches, parts
 from phrasemodels.parsing.saved import ABOUT, ENGLISH, WEIGHTS, Saved, load, save
 from phrasemodels.parsing.words import sentences, universal_sentences
 

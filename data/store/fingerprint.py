@@ -29,11 +29,15 @@ Name = tuple[str, str]  # module, top-level name
 
 
 class Module:
-    """The top-level names of one file: its definitions, with all bindings of a name, and its imports."""
+    """The top-level names of one file: its definitions, with all bindings of a name, and its imports.
+
+    `imports` has those inside of functions too; `imported` only those that run when the file itself is imported.
+    """
 
     def __init__(self, name: str, tree: ast.Module) -> None:
         self.definitions: dict[str, ast.AST] = {}
-        self.imports: dict[str, Name] = {}
+        self.imports = _imports(ast.walk(tree))
+        self.imported = frozenset(_imports(_run_with_the_module(tree)).values())
         bindings: dict[str, list[ast.stmt]] = {}
         for statement in tree.body:
             for bound in _bound_names(statement):
@@ -42,14 +46,29 @@ class Module:
             self.definitions[bound] = ast.Module([first, *others], []) if others else first
         if run := [statement for statement in tree.body if _runs_code(statement)]:
             self.definitions[IMPORT_TIME] = ast.Module(run, [])
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    top = alias.asname or alias.name.split(".")[0]
-                    self.imports[top] = (alias.name if alias.asname else top, "")
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                for alias in node.names:
-                    self.imports[alias.asname or alias.name] = (node.module, alias.name)
+
+
+def _imports(nodes: Iterable[ast.AST]) -> dict[str, Name]:
+    """Return what the import statements among nodes bind: {name: (module, name in it, or "" for the module itself)}."""
+    bound: dict[str, Name] = {}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.asname or alias.name.split(".")[0]
+                bound[top] = (alias.name if alias.asname else top, "")
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                bound[alias.asname or alias.name] = (node.module, alias.name)
+    return bound
+
+
+def _run_with_the_module(node: ast.AST) -> Iterable[ast.AST]:
+    """Yield the nodes of a file that run when it is imported: all but bodies of functions and of `if TYPE_CHECKING`."""
+    for child in ast.iter_child_nodes(node):
+        checked = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+        if not checked and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from _run_with_the_module(child)
 
 
 def _bound_names(node: ast.stmt) -> list[str]:
@@ -199,7 +218,7 @@ def _run_at_import(module: str) -> frozenset[Name]:
     parts = module.split(".")
     packages = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
     found = _module(module)
-    imported = (name for target, attribute in (found.imports.values() if found else ())
+    imported = (name for target, attribute in (found.imported if found else ())
                 for name in (target, f"{target}.{attribute}"))  # fmt: skip
     return frozenset((name, IMPORT_TIME) for name in (*packages, *imported) if _module(name) is not None)
 

@@ -14,7 +14,8 @@ from phrasemodels.flows.cli.terminal import clean
 
 if TYPE_CHECKING:
     from phrasemodels.data.formats.lines import Line
-    from phrasemodels.parsing import Parse, Parser
+    from phrasemodels.parsing.parse import Parse
+    from phrasemodels.parsing.parser import Parser
     from phrasemodels.tasks.problems.parsing.predict import TreeParser
     from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
 
@@ -161,7 +162,7 @@ def _warn(text: str) -> None:
 
 def reader(model: list[str]) -> "Parser":
     """Return the parser of the package, of a folder that `pack` made, or of a trained model."""
-    from phrasemodels.parsing import Parser
+    from phrasemodels.parsing.parser import Parser
     from phrasemodels.parsing.saved import ABOUT
 
     if not model:

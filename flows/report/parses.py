@@ -8,7 +8,8 @@ from markupsafe import Markup, escape
 
 from phrasemodels.data.formats.trees import Span
 from phrasemodels.flows.report.templates import readable, render
-from phrasemodels.parsing import Parse, Parser
+from phrasemodels.parsing.parse import Parse
+from phrasemodels.parsing.parser import Parser
 
 LETTER, GAP, STEP, LINE = (
     8.5,

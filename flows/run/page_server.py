@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from phrasemodels.flows.report.parses import page
-from phrasemodels.parsing import Parser
+from phrasemodels.parsing.parser import Parser
 
 MOST_BYTES = 200_000
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'"

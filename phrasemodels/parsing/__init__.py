@@ -1,7 +1,2 @@
 """A trained parser for use: text to sentences, words, trees, heads, relations and tags. Needs torch, numpy, numba and
-safetensors alone."""
-
-from phrasemodels.parsing.parse import Parse
-from phrasemodels.parsing.parser import Parser
-
-__all__ = ["Parse", "Parser"]
+safetensors alone. `phrasemodels.Parser` is the way in; this package imports nothing, as `words` serves without torch."""
