@@ -4,6 +4,7 @@ A page whose front matter says `include: infra/README.md` is that file. A link t
 in the site; one to a file without a page becomes its name.
 """
 
+import logging
 import re
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ PAGES = {
     "results/README.md": "results.md",
     "benchmarks/README.md": "benchmarks.md",
 }
+SCRIPT = re.compile(r'<script src="https?://[^"]*"></script>')
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -51,4 +53,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Return a page that loads nothing from other places. Without this script, which the theme takes from a server, the search
     works only where the site is served, as by `python -m http.server`."""
-    return re.sub(r'<script src="https?://[^"]*"></script>', "", output)
+    return SCRIPT.sub("", output)
+
+
+def on_post_template(output: str, template_name: str, config: Any) -> str:
+    """Return a page that has no text of its own, such as 404.html, without scripts of other places."""
+    return SCRIPT.sub("", output)
+
+
+def on_post_build(config: Any) -> None:
+    """Add the parser that runs in the browser. Without npm the site is built without it, and says so."""
+    from browser.build import build
+
+    if reason := build(Path(config.site_dir), PROJECT / "build" / "browser"):
+        logging.getLogger("mkdocs.hooks").info(reason)
+        print(reason, file=sys.stderr)
