@@ -1,9 +1,10 @@
 """Hooks of MkDocs: pages that are files of the project, and links between them.
 
-A page whose front matter says `include: infra/README.md` is that file. A link to a file of the project leads to its page
+A page whose front matter says `include: infra/README.md` is that file; a notebook is run. A link to a file of the project leads to its page
 in the site; one to a file without a page becomes its name.
 """
 
+import json
 import logging
 import re
 import sys
@@ -34,7 +35,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Return the text of a page: an included file, with its links as those of the site."""
     where = page.file.src_uri
     source = page.meta.get("include", f"docs/{where}")
-    text = (PROJECT / source).read_text(encoding="utf-8") if "include" in page.meta else markdown
+    text = markdown
+    if "include" in page.meta:
+        text = (PROJECT / source).read_text(encoding="utf-8")
+        text = notebook(text, source) if source.endswith(".ipynb") else text
     known = {file.src_uri for file in files}
 
     def moved(link: re.Match[str]) -> str:
@@ -48,6 +52,17 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
     parts = re.split(r"(^```.*?^```)", text, flags=re.S | re.M)  # code is left as it is
     return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)
+
+
+def notebook(text: str, source: str) -> str:
+    """Return a notebook as Markdown whose code is executed, in one session, when the page is built."""
+    parts = []
+    for cell in json.loads(text)["cells"]:
+        own = "".join(cell["source"])
+        code = f'```python exec="on" source="above" result="text" session="{source}"\n{own}\n```'
+        parts.append(code if cell["cell_type"] == "code" else own)
+    parts.append(f"*This page is the notebook `{source}`, as it ran when the page was built.*")
+    return "\n\n".join(parts) + "\n"
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
