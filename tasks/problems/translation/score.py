@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.step import Job
 from phrasemodels.tasks.metrics.accuracy import by_group
