@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from phrasemodels.flows.cli import (
+    bench,
     corpora,
     doctor,
     experiments,
@@ -49,7 +50,7 @@ PANELS: dict[str, tuple[ModuleType, ...]] = {
     "Run": (reproduce, train, selftest),
     "Ask what came out": (verdicts, report, sql, trace, experiments, marks),
     "Use a trained model": (predict, parse, serve),
-    "Data and machine": (corpora, parsers, store, doctor, warm),
+    "Data and machine": (corpora, parsers, store, doctor, warm, bench),
 }
 GROUPS: dict[ModuleType, str] = {corpora: "corpora", parsers: "parsers", store: "store", selftest: "selftest"}
 for panel, modules in PANELS.items():
