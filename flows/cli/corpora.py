@@ -93,9 +93,9 @@ def show(
 
     Example: phrasemodels corpora show gum --split test --head 2
     """
-    from phrasemodels.data.download.manifest import load
+    from phrasemodels.data.download.corpora import find
 
-    manifest = load(name)
+    manifest = find(name)
     description = _summary(manifest) | _details(manifest)
     if head or split:
         chosen = split or next(iter(manifest.splits))
@@ -124,10 +124,10 @@ def export(
 
     Example: phrasemodels corpora export gum gum-parquet && duckdb -c "select count(*) from 'gum-parquet/*.parquet'"
     """
-    from phrasemodels.data.download.manifest import load
+    from phrasemodels.data.download.corpora import find
     from phrasemodels.data.formats.shards import write_parquet
 
-    manifest = load(name)
+    manifest = find(name)
     artifact = _artifact(_store(), manifest, _sources())
     to.mkdir(parents=True, exist_ok=True)
     for chosen in split or list(manifest.splits):
@@ -140,9 +140,9 @@ def export(
 @app.command()
 def where(name: Name) -> None:
     """Print the folder of the store that holds a corpus."""
-    from phrasemodels.data.download.manifest import load
+    from phrasemodels.data.download.corpora import find
 
-    artifact = _store().find(_step(load(name), _sources()), verify=False)
+    artifact = _store().find(_step(find(name), _sources()), verify=False)
     if artifact is None:
         raise OSError(f"{name} has not been fetched: phrasemodels corpora fetch {name}")
     print(artifact.path)
@@ -188,21 +188,20 @@ def _table(artifact: "Artifact", manifest: "Manifest", split: str) -> "pa.Table"
 def _step(manifest: "Manifest", sources: "Sources") -> "Step":
     """Return the step that fetches a corpus; digests of user files are part of its key."""
     from phrasemodels.data.download.user_files import digests
-    from phrasemodels.data.store.step import Step
-    from phrasemodels.tasks.prepare.corpora import FetchCorpus, fetch_corpus
+    from phrasemodels.tasks.prepare.corpora import fetched
 
-    return Step(fetch_corpus, f"fetch {manifest.name}", FetchCorpus(manifest.name, digests(manifest, sources)))
+    return fetched(manifest.name, digests(manifest, sources))
 
 
 def _loaded(names: list[str] | None) -> tuple[list["Manifest"], list[str]]:
     """Return the manifests of some corpora, or of all, and the names of those that cannot be read; print why they cannot."""
-    from phrasemodels.data.download.manifest import load
-    from phrasemodels.data.download.manifest import names as all_names
+    from phrasemodels.data.download.corpora import find
+    from phrasemodels.data.download.corpora import names as all_names
 
     manifests, failed = [], []
     for name in names or all_names():
         try:
-            manifests.append(load(name))
+            manifests.append(find(name))
         except ValueError as error:
             failed.append(name)
             print(error, file=sys.stderr)

@@ -67,9 +67,9 @@ SERVICES = {"mlflow": "MLflow", "httpx": "Prefect", "prefect": "Prefect"}
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        import phrasemodels
 
-        print(version("phrasemodels"))
+        print(phrasemodels.__version__)
         raise typer.Exit
 
 
