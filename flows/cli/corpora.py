@@ -1,4 +1,4 @@
-"""`phrasemodels corpora`: list, fetch, verify, show and export corpora."""
+"""`phrasemodels corpora`: list, add, fetch, verify, show and export corpora."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from phrasemodels.data.store.step import Step
     from phrasemodels.data.store.store import Store
 
-app = typer.Typer(help="The corpora: list, fetch, verify, show, export, where.", no_args_is_help=True)
+app = typer.Typer(help="The corpora: list, add, fetch, verify, show, export, where.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A corpus, as `phrasemodels corpora list` names it.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Corpora; without names, all.")]
@@ -40,6 +40,36 @@ def list_corpora(as_json: Json = False) -> None:
             print(f"{row['name']:20} {row['schema']:9} {sizes:>21}  {', '.join([terms, *marks])}")
     if failed:
         raise typer.Exit(1)
+
+
+@app.command()
+def add(
+    file: Annotated[Path, typer.Argument(help="A file; its rows are divided into train, dev and test.")],
+    reader: Annotated[str, typer.Option(help="How it is read, like columns: source, tab, target.")] = "columns",
+    name: Annotated[str, typer.Option(help="The name of the corpus; by default that of the file.")] = "",
+    schema: Annotated[str, typer.Option(help="Its record type.")] = "bitext",
+    option: Annotated[
+        list[str] | None, typer.Option(help="An option of the reader, as NAME=VALUE; repeatable.")
+    ] = None,
+    languages: Annotated[str, typer.Option(help="Source and target of parallel text, like en-de.")] = "",
+    tokeniser: Annotated[str, typer.Option(help="Of parallel text: moses, spaces or characters.")] = "spaces",
+) -> None:
+    """Add a file to the corpora of the project folder: copy it to corpora/NAME/, and write corpora/NAME.toml with its digest.
+
+    Example: phrasemodels corpora add pairs.txt --reader columns --option "separator= OUT: " --languages en-zxx
+    """
+    from phrasemodels import project
+    from phrasemodels.data.corpora.added import Added
+    from phrasemodels.data.corpora.added import add as add_to
+
+    if (folder := project.folder()) is None:
+        raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
+    pair = tuple(languages.split("-")) if languages else ()
+    if len(pair) not in (0, 2):
+        raise ValueError(f"--languages {languages}: name two, like en-de")
+    given = dict(one.partition("=")[::2] for one in option or [])
+    about = Added(name or file.stem.lower(), reader, schema, given, pair, tokeniser)
+    print(add_to(file, about, folder / project.CORPORA))
 
 
 @app.command()

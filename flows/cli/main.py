@@ -15,6 +15,7 @@ from phrasemodels.flows.cli import (
     corpora,
     doctor,
     experiments,
+    init,
     marks,
     parse,
     parsers,
@@ -49,7 +50,7 @@ PANELS: dict[str, tuple[ModuleType, ...]] = {
     "Run": (reproduce, train, selftest),
     "Ask what came out": (verdicts, report, sql, trace, experiments, marks),
     "Use a trained model": (predict, parse, serve),
-    "Data and machine": (corpora, parsers, store, doctor, warm),
+    "Data and machine": (init, corpora, parsers, store, doctor, warm),
 }
 GROUPS: dict[ModuleType, str] = {corpora: "corpora", parsers: "parsers", store: "store", selftest: "selftest"}
 for panel, modules in PANELS.items():
