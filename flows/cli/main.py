@@ -104,6 +104,8 @@ def main() -> None:
         sys.exit(clean(f"phrasemodels: {error}" + (f" ({'; '.join(notes)})" if notes else "")))
     except Exception as error:
         service = SERVICES.get(type(error).__module__.split(".")[0])
+        if str(error).startswith("Failed to reach API"):  # a RuntimeError of Prefect's client
+            service = "Prefect"
         if service is None or os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         first = (str(error).splitlines() or [type(error).__name__])[0]
