@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
 from phrasemodels.tasks.metrics.score import Score
-from phrasemodels.tasks.metrics.significance import Array, Statistic
+from phrasemodels.verdicts.significance import Array, Statistic
 
 
 def tokenised_bleu() -> BLEU:
