@@ -24,7 +24,6 @@ from phrasemodels.flows.results.repeated import REPEATS, original, same_numbers
 from phrasemodels.flows.results.results import Result, kept_results, stored_results
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.plan import Plan
-from phrasemodels.tasks.metrics.printed import prints_as
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.levels import Levels, none
 from phrasemodels.tasks.prepare.sharded import write_shards
@@ -35,6 +34,7 @@ from phrasemodels.tasks.problems.entailment.data import SentenceText
 from phrasemodels.tasks.problems.entailment.recipe import TransferTask
 from phrasemodels.tasks.problems.entailment.transfer import NESTED
 from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.verdicts.printed import prints_as
 
 GIRL = (
     "(ROOT (S (NP (NP (DT A) (JJ little) (NN girl)) (VP (VBG wearing) (NP (DT a) (JJ green) (NN dress))"

@@ -29,8 +29,8 @@ from phrasemodels.infra.registry import ALIAS, DEV_LOSS, SETTING, _better
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics import compare
-from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.tokenise import moses_lower
+from phrasemodels.verdicts.significance import Statistic
 
 ROW = "000/table1/sample/transformer"
 SMALL = (

@@ -10,10 +10,10 @@ from phrasemodels.data.store.step import Step
 from phrasemodels.flows.experiments.marks import Mark, caveat, marks_of, reason
 from phrasemodels.flows.experiments.names import CHANGE
 from phrasemodels.flows.experiments.published import published_results
-from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import leaks
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
 from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.verdicts.significance import Statistic
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """Printed numbers that cannot be what the paper says they are, each with its arithmetic.
 
-What is known of the papers is data here; tasks/metrics/printed.py has the arithmetic. No published value is changed.
+What is known of the papers is data here; phrasemodels/verdicts/printed.py has the arithmetic. No published value is changed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from phrasemodels.tasks.metrics.printed import base_of, exchanged, no_mean, no_product, no_share, no_sum, product_below
+from phrasemodels.verdicts.printed import base_of, exchanged, no_mean, no_product, no_share, no_sum, product_below
 
 Line = Mapping[str, Any]  # a printed number: columns of data/published_results.csv, with `printed` and `exact`
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrasemodels.tasks.metrics.score import Score
-from phrasemodels.tasks.metrics.significance import Array, Statistic
+from phrasemodels.verdicts.significance import Array, Statistic
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
