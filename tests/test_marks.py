@@ -9,6 +9,7 @@ from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.marks import ASPECTS, OURS, THEIRS, UNLIKE, kind_of, published_settings, value_at
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.report.conclusion import needed
 from phrasemodels.flows.results.needs import needs
 from phrasemodels.flows.results.verdicts import verdicts
 
@@ -91,3 +92,14 @@ def test_reasons_are_counted_without_their_details() -> None:
         == f"{data}; not the paper's size and model"
     )
     assert kind_of(data) == data
+
+
+def test_rows_share_a_reason_that_names_each_of_them() -> None:
+    rows = [
+        {
+            "verdict": "not comparable",
+            "reason": f"a stand-in; not the paper's size: 5 settings (phrasemodels marks {name})",
+        }
+        for name in ("000/table1/sample/a", "000/table1/sample/b+train.steps=2")
+    ]
+    assert needed(rows) == ["a stand-in", "not the paper's size: 5 settings (phrasemodels marks ROW)"]
