@@ -13,7 +13,7 @@ from phrasemodels.flows.results.stores import open_store
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.count import count
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.metrics.significance import seed_group
+from phrasemodels.verdicts.significance import seed_group
 
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 CLAIMS = {

@@ -286,5 +286,9 @@ def _version(package: str) -> dict[str, str]:
     """Return {distribution: version} of an imported package; an empty dictionary for the standard library."""
     if package in sys.stdlib_module_names:
         return {}
-    names = _distributions().get(package, [])
-    return {name: importlib.metadata.version(name).split("+")[0] for name in names[:1]}
+    try:  # most packages have their distribution's name; to read all distributions takes half a second
+        found = importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        names = _distributions().get(package, [])
+        return {name: importlib.metadata.version(name).split("+")[0] for name in names[:1]}
+    return {found.metadata["Name"]: found.version.split("+")[0]}

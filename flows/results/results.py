@@ -18,7 +18,7 @@ from phrasemodels.flows.results.folder import kept_files
 from phrasemodels.flows.results.kept_tests import tests_of, write_tests
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.metrics.compare import TestedRow, finite
-from phrasemodels.tasks.metrics.significance import seed_group
+from phrasemodels.verdicts.significance import seed_group
 
 TRAININGS = ("train", "train_restarts")  # steps that make weights
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
@@ -34,7 +35,7 @@ class Mine(nn.Module):
 
 
 @dataclass(frozen=True)
-class MineConfig(TransformerEncoderConfig):
+class MineConfig(EncoderConfig):
     """The layer at a size: d, heads, layers, d_ff and dropout, which the decoder reads too."""
 
     def build(self) -> Mine:
@@ -60,7 +61,7 @@ PROFILES = {
 }
 
 
-def translator(encoder: TransformerEncoderConfig) -> TranslationConfig:
+def translator(encoder: EncoderConfig) -> TranslationConfig:
     """An encoder with a Transformer decoder of its sizes; numbers of words are set from the data."""
     return TranslationConfig(encoder, 0, 0, encoder.layers, encoder.d_ff)
 
