@@ -37,25 +37,27 @@ def run(*arguments):
 run("init", "colours")
 Path("colours/below").mkdir()
 os.chdir("colours/below")
-listed = json.loads(run("experiments", "--json"))
 planned = json.loads(run("plan", "--paper", "colours", "--json"))
 run("corpora", "fetch", "commands")
 verified = run("corpora", "verify", "commands")
 
 from phrasemodels.data.store import fingerprint
-from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.experiments.catalogue import Request
+
+def rows(paper, *changes):
+    return Request(paper, set=changes).resolve().experiments
 
 def keys(*edit):
     file = Path("../study.py")
     file.write_text(file.read_text().replace(*edit) if edit else file.read_text())
     fingerprint.forget()
-    return {name: step.key for name, step in experiment("colours/table1/sample/mine").steps(0).stages.items()}
+    return {name: step.key for name, step in rows("colours")[1].steps(0).stages.items()}
 
 made = [keys(), keys('"colours"  #', '"colours"  # edited:'), keys("return 100 *", "return 50 * 2 *"), keys("return x +", "return 2 * x +")]
-other = experiment("000/table1/sample/transformer", ["model.encoder=mine", "recipe.metrics=their_metric"])
+other = rows("000", "model.encoder=mine", "recipe.metrics=their_metric")[0]
 source = other.steps(0).stages["scores"].parts["source"]
-own = [row for row in listed if row["paper"] == "colours"]
-print(json.dumps({"listed": [row["experiment"] for row in own], "published": [row["published"] for row in own],
+own = [(row.name, answer.cell and answer.cell.published) for row in rows("colours") for answer in row.answers]
+print(json.dumps({"own": own,
     "planned": [step["label"] for step in planned], "verified": verified, "keys": made, "name": other.name,
     "source": list(source), "store": [p.name for p in Path("..").iterdir()]}))
 """
@@ -82,8 +84,9 @@ def test_a_study_and_a_package_are_listed_planned_and_fingerprinted_like_our_own
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
-    assert {"colours/table1/sample/transformer", "colours/table1/sample/mine"} <= set(said["listed"])
-    assert said["published"] == [80.0, None, 90.0, None]
+    mine = "colours/table1/sample/mine"
+    assert said["own"] == [[mine.replace("mine", "transformer"), 80.0], [mine.replace("mine", "transformer"), None],
+                           [mine, 90.0], [mine, None]]  # fmt: skip
     assert {"fetch commands", "train colours/table1/sample/mine seed 0"} <= set(said["planned"])
     assert "commands" in said["verified"] and ".phrasemodels" in said["store"]
     plain, comment, metric, layer = said["keys"]
@@ -144,12 +147,16 @@ def test_a_file_of_a_configuration_stays_in_the_folder(tmp_path: Path) -> None:
     assert inside["config"]["arguments"][0] == [{"file": "vocabulary/x.npy"}]
 
 
-def test_a_plain_duckdb_opens_what_sql_writes(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow  # judges all printed numbers
+def test_a_plain_duckdb_opens_what_sql_writes(tmp_path: Path, store: Store) -> None:
     file = write_database(store, Tracker(f"sqlite:///{tmp_path}/none.db"), tmp_path / "out.duckdb")
     with duckdb.connect(file, read_only=True) as connection:
         assert connection.execute("select count(*), sum(numbers) from counts").fetchone()[1] == 442  # type: ignore[index]
         for view in VIEWS_OF_TABLES:
             connection.execute(f"select * from {view}").fetchall()
+
+
+def test_results_are_a_data_frame(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHRASEMODELS_STORE", str(store.root))
     frame = phrasemodels.results(
         "select paper, sum(value::int) as n, 1 as n from published group by all", kind="pandas"
