@@ -2,13 +2,16 @@
 # The wheel of this commit as users install it, in two environments with nothing of the checkout on the path.
 #   tests/wheels.sh light    the library: torch, numpy, numba and safetensors, installed from the index
 #   tests/wheels.sh full     the pipeline: the packages are those of .venv, the wheel is installed beside them
+# PYTHON=python3.14 tests/wheels.sh light    with another Python, and the newest versions of these packages
 set -euo pipefail
 checkout=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 unset PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK=1 OMP_NUM_THREADS=1
-python="$checkout/.venv/bin/python"
+python=${PYTHON:-$checkout/.venv/bin/python}
+pins=()
+[ -n "${PYTHON:-}" ] || pins=(--constraint "$checkout/constraints.txt")
 
 git clone --quiet "$checkout" "$folder/source" # so that nothing which git does not know gets into the wheel
 "$python" -m pip wheel --quiet --no-deps --wheel-dir "$folder" "$folder/source"
@@ -19,7 +22,7 @@ mkdir -p "$folder/here/data" # a folder `data` beside a user's script hides noth
 cd "$folder/here"
 
 light() {
-    "$folder/venv/bin/pip" install --quiet --constraint "$checkout/constraints.txt" "$wheel"
+    "$folder/venv/bin/pip" install --quiet ${pins[@]+"${pins[@]}"} "$wheel"
     "$folder/venv/bin/python" - <<'PYTHON'
 import sys
 
