@@ -15,12 +15,14 @@ from phrasemodels.flows.cli import (
     corpora,
     doctor,
     experiments,
+    judge,
     marks,
     parse,
     parsers,
     predict,
     report,
     reproduce,
+    scores,
     selftest,
     serve,
     sql,
@@ -47,7 +49,7 @@ app = typer.Typer(
 # Commands and groups of commands, by what one wants to do.
 PANELS: dict[str, tuple[ModuleType, ...]] = {
     "Run": (reproduce, train, selftest),
-    "Ask what came out": (verdicts, report, sql, trace, experiments, marks),
+    "Ask what came out": (verdicts, judge, report, scores, sql, trace, experiments, marks),
     "Use a trained model": (predict, parse, serve),
     "Data and machine": (corpora, parsers, store, doctor, warm),
 }
