@@ -27,10 +27,11 @@ def read_scores(sources: list[str]) -> list[Scores]:
 
     ValueError: one of them cannot be read, or seeds have different items.
     """
-    return collected(chain.from_iterable(map(_read, sources)))
+    return collected(chain.from_iterable(map(observations, sources)))
 
 
-def _read(source: str) -> Iterator[Observation]:
+def observations(source: str) -> Iterator[Observation]:
+    """Return the scores in a file, a folder, or MLflow's runs. ValueError: it cannot be read."""
     if uri := _tracking(source):
         return from_mlflow(uri)
     return read(Path(source), {**READERS, "*.parquet": from_parquet})
@@ -58,7 +59,7 @@ def from_parquet(path: Path) -> Iterator[Observation]:
 
     try:
         yield from from_rows(rows(), str(path), path.stem)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         raise ValueError(f"{path}: no Parquet ({str(error).splitlines()[0][:100]})") from error
 
 

@@ -3,6 +3,7 @@ ValueError of one line that names the file."""
 
 import csv
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatch
@@ -107,14 +108,17 @@ def from_inspect(path: Path) -> Iterator[Observation]:
     if not is_inspect(log):
         raise ValueError(f"{path}: no log of inspect_ai: it has no eval and samples")
     if log.get("status") != "success":
-        raise ValueError(f"{path}: the run ended with {log.get('status')!r}; run it again, or take the file away")
+        raise ValueError(
+            f"{path}: the run ended with {_text(log.get('status'))!r}; run it again, or take the file away"
+        )
     about, run = log["eval"], path.stem
     for place, sample in enumerate(log["samples"]):
+        where = f"{path}, sample {place + 1}"
         if not isinstance(sample, dict) or not isinstance(scores := sample.get("scores"), dict):
-            raise ValueError(f"{path}, sample {place + 1}: it has no scores")
-        seed, item = f"{run} epoch {sample.get('epoch', 1)}", _text(sample.get("id", place))
+            raise ValueError(f"{where}: it has no scores")
+        seed, item = f"{run} epoch {_text(sample.get('epoch', 1))}", _text(sample.get("id", place))
         for scorer, score in scores.items():
-            for metric, value in _values(scorer, score.get("value") if isinstance(score, dict) else None):
+            for metric, value in _values(scorer, score.get("value") if isinstance(score, dict) else None, where):
                 yield Observation(_text(about.get("model")), _text(about.get("task")), _text(metric), seed, item, value)
 
 
@@ -123,16 +127,16 @@ def is_inspect(log: Any) -> bool:
     return isinstance(log, dict) and isinstance(log.get("eval"), dict) and isinstance(log.get("samples"), list)
 
 
-def _values(scorer: str, value: Any) -> Iterator[tuple[str, float]]:
+def _values(scorer: str, value: Any, where: str) -> Iterator[tuple[str, float]]:
     """Yield name and value of each number in a score of inspect_ai."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if not isinstance(inner, dict):
-                yield from _values(f"{scorer}/{name}", inner)
+                yield from _values(f"{scorer}/{name}", inner, where)
     elif isinstance(value, str) and value in LETTERS:
         yield scorer, LETTERS[value]
     elif isinstance(value, int | float):
-        yield scorer, _number(value, scorer[:MOST_TEXT])
+        yield scorer, _number(value, where)
 
 
 def _from_json(path: Path) -> Iterator[Observation]:
@@ -206,6 +210,9 @@ def _text(value: Any) -> str:
 
 def _number(value: Any, where: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{where}: {str(value)[:40]!r} is no number") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{where}: {number} is no finite number")
+    return number
