@@ -31,7 +31,8 @@ from phrasemodels.infra import environment
 from phrasemodels.infra.embedded_ray import new_token, on_loopback, read_token, remove_folder, start_embedded
 from phrasemodels.infra.settings import Settings
 
-PATIENCE = 180.0  # seconds to wait for a service to answer
+PATIENCE = 180.0  # seconds to wait for a service that has been started here to answer
+RESTART = 60.0  # seconds to wait for one that others run: it may be starting again
 
 
 @contextlib.contextmanager
@@ -41,9 +42,13 @@ def services(settings: Settings) -> Iterator[None]:
         url = settings.prefect_api_url
         if not url and (url := os.environ.get("PREFECT_API_URL")):
             Settings(prefect_api_url=url)  # the rules of settings hold for Prefect's own variable, too
-        server = Server(url) if url else stack.enter_context(prefect_server(settings.root / "prefect"))
+        server = (
+            Server(url.rstrip("/").removesuffix("/api"))
+            if url
+            else stack.enter_context(prefect_server(settings.root / "prefect"))
+        )
         with ThreadPoolExecutor(2) as pool:
-            others = [pool.submit(start_mlflow, settings), *([] if url else [pool.submit(wait_for, server)])]
+            others = [pool.submit(start_mlflow, settings), pool.submit(wait_for, server)]
             if start_ray(settings):  # in this thread: Ray's processes end with the thread that started them
                 stack.callback(stop_ray)
             with naming_full_disk(settings.root):
@@ -117,7 +122,7 @@ def send_logs() -> None:
 def die_with_parent() -> None:
     """Call this in a child before exec: it ends when the thread that started it ends (on Linux only)."""
     if sys.platform == "linux":
-        ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def free_port() -> int:
@@ -133,25 +138,37 @@ def free_port() -> int:
 
 
 def wait_for(server: Server) -> None:
-    """Wait until a Prefect server answers. OSError: its process has ended, or PATIENCE seconds are over."""
-    until = time.monotonic() + PATIENCE
+    """Wait until a Prefect server answers; a refusal, as without a password, is an answer.
+
+    OSError: its process has ended, or it did not answer within PATIENCE seconds, or RESTART if it is not ours.
+    """
+    patience = RESTART if server.process is None else PATIENCE
+    until = time.monotonic() + patience
     while time.monotonic() < until:
         if server.process is not None and (code := server.process.poll()) is not None:
             log = server.log.read_text(errors="replace").splitlines()[-50:]
             why = next((f" ({line.strip()})" for line in reversed(log) if "disk" in line), "")
             raise OSError(f"the Prefect server ended with status {code}{why}: see server.log in the store")
-        try:
-            with urllib.request.urlopen(f"{server.url}/api/admin/version", timeout=2) as answer:
-                json.load(answer)
+        if _answers(server.url):
             if server.first is not None:
                 _made(server.log.parent).touch()
                 server.first.release()
             return
-        except (urllib.error.URLError, ConnectionError, TimeoutError, ValueError):
-            time.sleep(0.2)
-    raise OSError(
-        f"the Prefect server at {server.url} did not answer within {PATIENCE:.0f} s: see server.log in the store"
-    )
+        time.sleep(0.2)
+    mend = "is PHRASEMODELS_PREFECT_API_URL right?" if server.process is None else "see server.log in the store"
+    raise OSError(f"the Prefect server at {server.url} did not answer within {patience:.0f} s: {mend}")
+
+
+def _answers(url: str) -> bool:
+    """Return whether a Prefect server answers, if only to refuse."""
+    try:
+        with urllib.request.urlopen(f"{url}/api/admin/version", timeout=2) as answer:
+            json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code < 500  # a refusal, or a service that is Prefect's own
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def start_ray(settings: Settings) -> bool:

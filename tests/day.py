@@ -1,25 +1,31 @@
 """A simulated day: a table each quarter of an hour, while its processes are killed, the disk fills and the clock jumps.
 
-    python tests/day.py FOLDER QUARTERS SEED
+    python tests/day.py FOLDER [QUARTERS] [SEED]
 
-Prefect (a server that stays), Ray and MLflow (started by each run) are real; the time between two runs is left out. FOLDER
-should be a file system of its own, which is filled at times. Prints a line for each quarter, and ends with an error if
-anything is lost or there twice, or if disk or memory grow without bound.
+A Prefect server, an MLflow server and a Ray node stay all day, as in a deployment, unless they are killed; the time between
+two runs is left out. FOLDER should be a file system of its own, which is filled at times. Each hour has its table, which is
+trained in its first quarter and must be found in the others. Six tables take turns, each time with another distance of
+checkpoints, so that all are trained anew; garbage is collected every three hours. Prints a line for each quarter, and ends
+with an error if anything is lost or there twice, or if disk or memory grow without bound.
 """
 
 import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from running import resident
+from cluster import Place, below, until
+from running import own_memory
 
 from phrasemodels.data.store.gc import damage, folder_bytes
 from phrasemodels.data.store.store import Store
@@ -27,149 +33,288 @@ from phrasemodels.flows.results.records import records
 from phrasemodels.infra.services import free_port
 from phrasemodels.infra.tracking import KEY, Tracker
 
-EVENTS = ("nothing", "nothing", "run killed", "server killed", "disk full", "clock jumps")
 SIZE = ("recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10", "train.batch_tokens=600",
-        "train.evaluate_every=4", "train.checkpoint_every=2")  # fmt: skip
+        "train.evaluate_every=4")  # fmt: skip
+TIMES, TABLES = 4, 6  # each table is asked for so many times; so many take turns
+ROUND = TIMES * TABLES  # quarters
+# The clock that our own code reads, and time.time for all of Python; a class in place of datetime breaks libraries in C.
 JUMP = """
-import os, time
-real, offset = time.time, float(os.environ["PM_JUMP"])
-time.time = lambda: real() + offset
+import builtins, datetime, os, time, types
+real, began, offset, after = time.time, time.monotonic(), float(os.environ["PM_JUMP"]), float(os.environ["PM_AFTER"])
+def now():
+    return real() + (offset if time.monotonic() - began > after else 0.0)
+class Moved(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.datetime.fromtimestamp(now(), tz)
+moved, plain = types.ModuleType("datetime"), builtins.__import__
+moved.__dict__.update(datetime.__dict__, datetime=Moved)
+def ours(name, globals=None, *rest, **named):
+    if name == "datetime" and globals and str(globals.get("__name__")).startswith("phrasemodels"):
+        return moved
+    return plain(name, globals, *rest, **named)
+time.time, builtins.__import__ = now, ours
 """
 PATIENCE = 900.0  # seconds for one run
+RAY = ("gcs_server", "raylet")
+
+
+RECORDS = ("MLflow's", "Prefect's", "other records")  # for which people choose what to keep
+
+
+def bytes_of(path: Path) -> int:
+    """Return the bytes of a file or of a folder."""
+    return path.stat().st_size if path.is_file() else folder_bytes(path)
+
+
+class Services(Place):
+    """The servers of the day, and the environment of its runs. FOLDER/ray leads to a folder with a short path."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.ray = Path(tempfile.mkdtemp(prefix="pm-day-", dir="/tmp"))
+        prefect, mlflow, gcs = (free_port() for _ in range(3))
+        self.environment |= {
+            "PHRASEMODELS_STORE": str(folder / "store"), "PHRASEMODELS_RAY_ADDRESS": f"127.0.0.1:{gcs}",
+            "PHRASEMODELS_MLFLOW_URI": f"http://127.0.0.1:{mlflow}", "PREFECT_HOME": str(folder / "prefect"),
+            "PREFECT_API_URL": f"http://127.0.0.1:{prefect}/api", "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "7" * 32, "TMPDIR": str(folder / "tmp"),
+        }  # fmt: skip
+        (folder / "tmp").mkdir()
+        python = (sys.executable, "-m")
+        self.start("prefect", *python, "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(prefect),
+                   "--no-ui")  # fmt: skip
+        self.start("mlflow", *python, "mlflow", "server", "--host", "127.0.0.1", "--port", str(mlflow), "--workers", "1",
+                   "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination",
+                   str(folder / "artifacts"))  # fmt: skip
+        self.start("ray", str(Path(sys.executable).parent / "ray"), "start", "--head", f"--port={gcs}", "--num-cpus=2",
+                   f"--temp-dir={self.ray}", "--include-dashboard=false", "--node-ip-address=127.0.0.1",
+                   "--object-store-memory=200000000", "--disable-usage-stats", "--block")  # fmt: skip
+        self.healthy = {
+            "prefect": f"http://127.0.0.1:{prefect}/api/health",
+            "mlflow": f"http://127.0.0.1:{mlflow}/health",
+        }
+        for name in self.started:
+            self.wait(name)
+
+    def say(self, *command: str) -> None:
+        """Commands are not printed, as they are the same all day."""
+
+    def wait(self, name: str) -> None:
+        """Wait until a service answers."""
+        if name == "ray":
+            until(lambda: "runtime started" in (self.folder / "ray.log").read_text(), 300)
+        else:
+            until(lambda: urllib.request.urlopen(self.healthy[name], timeout=2).close() is None, 300)
+
+    def lose(self, name: str) -> None:
+        """Kill a service with all its processes, and start it again."""
+        command, _, process = self.started[name]
+        for pid in below(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        (self.folder / f"{name}.log").unlink()
+        self.start(name, *command)
+        self.wait(name)
+
+    def disk(self) -> dict[str, int]:
+        """Return the MiB on disk of artifacts; of records: MLflow's, Prefect's, and all others with logs."""
+        parts = {"artifacts": ["store/objects"], "MLflow's": ["artifacts", "mlflow.db"], "Prefect's": ["prefect"]}
+        found = {what: sum(bytes_of(self.folder / name) for name in names) for what, names in parts.items()}
+        found["other records"] = folder_bytes(self.folder) - sum(found.values())
+        return {what: size >> 20 for what, size in found.items()}
+
+    def memory(self) -> dict[str, int]:
+        """Return the MiB of memory of each service; of Ray's, without its workers and agents."""
+        found = {}
+        for name, (*_, process) in self.started.items():
+            pids = [p for p in below(process.pid) if name != "ray" or Path(f"/proc/{p}/exe").resolve().name in RAY]
+            found[f"{name}'s memory"] = sum(map(own_memory, pids)) >> 20
+        return found
 
 
 class Day:
-    """The folder of the day, its Prefect server, and the runs."""
+    """The services, the runs, and what there must be after each of them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port, self.log = folder, free_port(), (folder / "log").open("ab")
-        self.environment = os.environ | {
-            "PHRASEMODELS_STORE": str(folder / "store"),
-            "PHRASEMODELS_CPUS": "2",
-            "PREFECT_HOME": str(folder / "prefect"),
-            "PREFECT_API_URL": f"http://127.0.0.1:{self.port}/api",
-            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        }
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.folder, self.chance, self.here = folder, chance, Services(folder)
+        self.store, self.tables = Store(folder / "store"), list[tuple[int, int]]()
+        self.found = False  # whether the table has been trained in an earlier quarter
         (folder / "clock").mkdir()
         (folder / "clock" / "sitecustomize.py").write_text(JUMP)
-        self.server = self.start_server()
 
-    def start_server(self) -> subprocess.Popen[bytes]:
-        """Start the Prefect server and wait until it answers."""
-        command = [
-            sys.executable,
-            "-m",
-            "prefect",
-            "server",
-            "start",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(self.port),
-            "--no-ui",
+    def command(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+        with (self.folder / "runs.log").open("ab") as log:
+            return subprocess.Popen([sys.executable, "-m", "phrasemodels.flows.cli", *arguments], stdout=log, stderr=log,
+                                    env=self.here.environment | variables, cwd=self.folder)  # fmt: skip
+
+    def run(self, **variables: str) -> subprocess.Popen[bytes]:
+        """Start the run of the newest table, which has one row."""
+        steps, every = self.tables[-1]
+        values = (*SIZE, f"train.steps={steps}", f"train.checkpoint_every={every}")
+        overrides = (word for value in values for word in ("--set", value))
+        return self.command("reproduce", "--seeds", "1", "--row", "transformer", *overrides, **variables)
+
+    def working(self) -> list[int]:
+        """Return the ids of Ray workers that do something."""
+        found = []
+        for pid in below(self.here.started["ray"][-1].pid):
+            with contextlib.suppress(OSError):
+                name = Path(f"/proc/{pid}/cmdline").read_text()
+                if name.startswith(("ray::step", "ray::train", "ray::_RayTrainWorker", "ray::RayTrainWorker")):
+                    found.append(pid)
+        return found
+
+    def delay(self) -> float:
+        """Return after how many seconds of a run something happens; a table that is found takes a few seconds."""
+        return self.chance.uniform(0.5, 4 if self.found else 20)
+
+    def nothing(self) -> list[int]:
+        return []
+
+    def run_killed(self) -> list[int]:
+        run = self.run()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.wait(self.delay())
+        run.kill()
+        return [run.wait()]
+
+    def _while_running(self, happens: Callable[[], None]) -> list[int]:
+        """Let something happen at a random time of a run; return how the run ended."""
+        run = self.run()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.wait(self.delay())
+        if run.poll() is None:
+            happens()
+        return [run.wait(PATIENCE)]
+
+    def worker_killed(self) -> list[int]:
+        def kill() -> None:
+            with contextlib.suppress(TimeoutError):
+                os.kill(self.chance.choice(until(self.working, 20)), signal.SIGKILL)
+
+        return self._while_running(kill)
+
+    def prefect_killed(self) -> list[int]:
+        return self._while_running(lambda: self.here.lose("prefect"))
+
+    def mlflow_killed(self) -> list[int]:
+        return self._while_running(lambda: self.here.lose("mlflow"))
+
+    def ray_killed(self) -> list[int]:
+        return self._while_running(lambda: self.here.lose("ray"))
+
+    def disk_full(self) -> list[int]:
+        """Fill the disk at a random time of a run, until it has ended."""
+        filler = self.folder / "filler"
+
+        def fill() -> None:
+            with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(1 << 20))
+
+        try:
+            return self._while_running(fill)
+        finally:
+            filler.unlink(missing_ok=True)
+
+    def clock_jumps(self) -> list[int]:
+        """Let the clock of a run move by a day, from its start or at a random time."""
+        path = f"{self.folder / 'clock'}:{self.here.environment['PYTHONPATH']}"
+        after = self.chance.choice((0.0, self.delay()))
+        return [
+            self.run(PM_JUMP=str(self.chance.choice((-86400, 86400))), PM_AFTER=str(after), PYTHONPATH=path).wait(
+                PATIENCE
+            )
         ]
-        server = subprocess.Popen(command, env=self.environment, stdout=self.log, stderr=self.log)
-        for _ in range(1200):
-            with (
-                contextlib.suppress(OSError),
-                urllib.request.urlopen(f"{self.environment['PREFECT_API_URL']}/health", timeout=2),
-            ):
-                return server
-            assert server.poll() is None, "the Prefect server ended"
-            time.sleep(0.25)
-        raise OSError("the Prefect server does not answer")
 
-    def run(self, steps: int, **variables: str) -> subprocess.Popen[bytes]:
-        """Start the run of a table of one row with so many updates."""
-        overrides = (word for value in (*SIZE, f"train.steps={steps}") for word in ("--set", value))
-        command = [
-            sys.executable,
-            "-m",
-            "phrasemodels.flows.cli",
-            "reproduce",
-            "--seeds",
-            "1",
-            "--row",
-            "transformer",
-            *overrides,
-        ]
-        return subprocess.Popen(
-            command, env=self.environment | variables, stdout=self.log, stderr=self.log, cwd=self.folder
-        )
-
-    def fill(self) -> Path:
-        """Fill the disk; return the file that fills it."""
-        path = self.folder / "filler"
-        with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(1 << 20))
-        return path
-
-    def quarter(self, steps: int, event: str, chance: random.Random) -> str:
+    def quarter(self, number: int, fault: Callable[["Day"], list[int]]) -> list[int]:
         """Run a table while something happens, then again until it is there; return how the runs ended."""
-        ended = []
-        if event == "disk full":
-            filler = self.fill()
-            ended.append(self.run(steps).wait(PATIENCE))
-            filler.unlink()
-        elif event != "nothing":
-            away = {
-                "PM_JUMP": str(chance.choice((-86400, 86400))),
-                "PYTHONPATH": f"{self.folder / 'clock'}:{os.environ['PYTHONPATH']}",
-            }
-            run = self.run(steps, **(away if event == "clock jumps" else {}))
-            if event != "clock jumps":
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    run.wait(chance.uniform(5, 40))
-                (run if event == "run killed" else self.server).send_signal(signal.SIGKILL)
-            if event == "server killed":
-                self.server.wait()
-                self.server = self.start_server()
-            ended.append(run.wait(PATIENCE))
+        made, again = divmod(number, TIMES)
+        self.found = again > 0
+        if not self.found:
+            self.tables.append((4 + made % TABLES, 2 + made // TABLES))
+        ended = fault(self)
         while not ended or (ended[-1] != 0 and len(ended) < 4):
-            ended.append(self.run(steps).wait(PATIENCE))
-        assert ended[-1] == 0, f"the table of {steps} updates did not come: {ended}"
-        return " ".join(map(str, ended))
+            ended.append(self.run().wait(PATIENCE))
+        return ended
 
-    def check(self, tables: set[int]) -> None:
-        """Check that every table is there once, whole, and once in MLflow."""
-        store = Store(self.folder / "store")
-        assert damage(store) == [], "an artifact is damaged"
-        trained = [
-            a.manifest["parts"]["settings"]["config"]["steps"]
-            for a in store.artifacts()
-            if a.manifest["step"] == "train"
+    def trained(self) -> list[tuple[int, int]]:
+        """Return the updates and the distance of checkpoints of each training in the store."""
+        configs = [
+            a.manifest["parts"]["settings"]["config"] for a in self.store.artifacts() if a.manifest["step"] == "train"
         ]
-        assert Counter(trained) == Counter(tables), "a training is lost, or there twice"
-        runs = Tracker(f"sqlite:///{self.folder / 'store' / 'mlflow' / 'mlflow.db'}").runs()
-        assert max(Counter(run.data.tags.get(KEY) for run in runs).values()) == 1, "a row is in MLflow twice"
-        assert not any(
-            run.info.status == "RUNNING" for run in runs if run.data.tags.get("phrasemodels.kind") == "training"
-        )
-        assert sum(record["state"] == "completed" for record in records(store)) >= len(tables)
-        assert not list(store.root.glob("work/*")), "unfinished work is left"
+        return [(config["steps"], config["checkpoint_every"]) for config in configs]
+
+    def problems(self, made: int) -> Iterator[str]:
+        """Yield what is wrong: each of the tables made must be there once, whole, and once in MLflow, and no work be left."""
+        yield from (f"damaged: {found.problem}" for found in damage(self.store))
+        if (trained := Counter(self.trained())) != Counter(self.tables):
+            yield f"lost {Counter(self.tables) - trained}, or too many {trained - Counter(self.tables)}"
+        runs = Tracker(self.here.environment["PHRASEMODELS_MLFLOW_URI"]).runs()
+        if twice := [key for key, count in Counter(run.data.tags.get(KEY) for run in runs).items() if count > 1]:
+            yield f"in MLflow twice: {twice}"
+        kinds = Counter((run.data.tags["phrasemodels.kind"], run.info.status) for run in runs)
+        if kinds != {("table", "FINISHED"): made, ("training", "FINISHED"): made}:
+            yield f"in MLflow: {kinds}"
+        states = Counter(record["state"] for record in records(self.store))
+        if states["completed"] < len(self.tables) or states["running"] or states["damaged"]:
+            yield f"records: {states}"
+        if left := sorted(map(str, self.store.root.glob("work/**/*"))):
+            yield f"unfinished work is left: {left}"
+
+    def collect(self) -> None:
+        """Collect garbage as the deployment `gc/store` does: of each table the newest verdict stays, and what it rests on."""
+        assert self.command("store", "gc", "--days", "0", "--verdicts", "1").wait(PATIENCE) == 0
+        before, self.tables = {steps for steps, _ in self.tables}, self.trained()
+        assert {steps for steps, _ in self.tables} == before, "the newest verdict of each table stays"
 
 
-def main(folder: str, quarters: str, seed: str = "0") -> None:
-    chance, day, tables = random.Random(int(seed)), Day(Path(folder).absolute()), set[int]()
-    disk, memory = [], []
+FAULTS = (Day.nothing, Day.run_killed, Day.worker_killed, Day.prefect_killed, Day.disk_full, Day.clock_jumps, Day.mlflow_killed,
+          Day.ray_killed)  # fmt: skip
+OF_FOUND = (Day.nothing, Day.nothing, Day.run_killed, Day.disk_full, Day.clock_jumps)  # such a run starts no service
+
+
+def main(folder: str, quarters: str = "96", seed: str = "0") -> None:
+    chance = random.Random(int(seed))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    print(f"{quarters} quarters of an hour, seed {seed}", flush=True)
+    day, log, faults, wrong = Day(Path(folder).absolute(), chance), list[dict[str, int]](), Counter[str](), list[str]()
+    left = list[Callable[[Day], list[int]]]()
     try:
-        for quarter in range(int(quarters)):
-            event = EVENTS[quarter % len(EVENTS)] if quarter < len(EVENTS) else chance.choice(EVENTS)
-            steps = 4 + quarter % 12  # after twelve quarters a table comes again, and is found
-            ended = day.quarter(steps, event, chance)
-            tables.add(steps)
-            day.check(tables)
-            disk.append(folder_bytes(day.folder / "store") >> 20)
-            memory.append(resident(day.server.pid) >> 20)
-            print(f"{quarter // 4:02d}:{quarter % 4 * 15:02d}  {event:<14} ended {ended:<10} store {disk[-1]:>4} MiB  "
-                  f"Prefect server {memory[-1]:>4} MiB", flush=True)  # fmt: skip
+        for number in range(int(quarters)):
+            left = left or chance.sample(FAULTS, len(FAULTS))  # each of them comes before one comes again
+            fault = chance.choice(OF_FOUND) if number % TIMES else left.pop()
+            began = time.monotonic()
+            ended = day.quarter(number, fault)
+            found = [f"the table did not come: {ended}"] * (ended[-1] != 0) + list(day.problems(number // TIMES + 1))
+            if number % 12 == 11:
+                day.collect()
+            name = fault.__name__.replace("_", " ")
+            faults[name] += 1
+            log.append(day.here.disk() | day.here.memory())
+            print(f"{number // 4:02d}:{number % 4 * 15:02d}  {name:<14} ended {' '.join(map(str, ended)):<8} "
+                  f"{time.monotonic() - began:4.0f} s  MiB: " + ", ".join(f"{what} {size}" for what, size in log[-1].items()),
+                  *found, sep="\n       ", flush=True)  # fmt: skip
+            wrong += found
     finally:
-        day.server.terminate()
-    if len(disk) >= 48:  # four rounds of the twelve tables
-        assert disk[-1] < 2 * disk[23], f"the store grows without bound: {disk}"
-        assert max(memory[-12:]) < 1.5 * max(memory[12:24]), f"the server's memory grows: {memory}"
-    print(json.dumps({"quarters": len(disk), "tables": len(tables), "MiB": disk[-1], "server MiB": memory[-1]}))
+        day.here.ended()
+        shutil.rmtree(day.here.ray, ignore_errors=True)
+    print(json.dumps({"quarters": len(log), "faults": faults, "first": log[0], "last": log[-1]}))
+    assert wrong == [], wrong
+    if len(log) >= 3 * ROUND:
+        bounded(log)
+
+
+def bounded(log: list[dict[str, int]]) -> None:
+    """Check that memory and the store stay as they are in the second of the rounds of tables, and that records grow evenly."""
+    for what in log[0]:
+        first, last = (max(row[what] for row in rows) for rows in (log[ROUND : 2 * ROUND], log[-ROUND:]))
+        grown = (log[-1][what] - log[ROUND][what]) / (len(log) - ROUND)
+        assert grown < 4.0 if what in RECORDS else last < 1.25 * first + 8, (
+            f"{what} grows: {[row[what] for row in log]}"
+        )
 
 
 if __name__ == "__main__":

@@ -27,5 +27,9 @@ def resident(process: int) -> int:
     started = [
         int(child) for path in Path(f"/proc/{process}/task").glob("*/children") for child in path.read_text().split()
     ]
-    own = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
-    return own + sum(map(resident, started))
+    return own_memory(process) + sum(map(resident, started))
+
+
+def own_memory(process: int) -> int:
+    """Return the bytes of memory of a process alone."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()

@@ -23,6 +23,7 @@ from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.run.everything import chosen, everything
 from phrasemodels.flows.run.gc import gc
 from phrasemodels.flows.run.reproduce import reproduce
+from phrasemodels.infra import services as infra_services
 from phrasemodels.infra.runner import TorchTrainerLaunch, bundles_on
 from phrasemodels.infra.services import Server, services, start_ray, stop_ray, wait_for
 from phrasemodels.infra.settings import PASSWORDS, Settings
@@ -282,6 +283,24 @@ def test_waiting_for_a_server_stops_when_its_process_ends(tmp_path: Path) -> Non
         wait_for(Server("http://127.0.0.1:9", gone, tmp_path / "log"))
     with pytest.raises(OSError, match="server ended with status 7: see"):
         wait_for(Server("http://127.0.0.1:9", gone))
+
+
+class Refuses(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_error(401)
+
+
+def test_a_server_of_others_is_waited_for_while_it_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refuses, bind_and_activate=False) as server:
+        server.server_bind()  # it has its port, but does not listen yet
+        url = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr(infra_services, "RESTART", 0.3)
+        with pytest.raises(OSError, match=r"did not answer within 0 s: is PHRASEMODELS_PREFECT_API_URL right\?"):
+            wait_for(Server(url))
+        monkeypatch.setattr(infra_services, "RESTART", 30.0)
+        threading.Timer(0.5, lambda: (server.server_activate(), server.serve_forever())).start()
+        wait_for(Server(url))
+        server.shutdown()
 
 
 FIRST_START = """

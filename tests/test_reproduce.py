@@ -268,16 +268,21 @@ def until_step(root: Path, step: int, process: subprocess.Popen) -> dict:
 
 
 def until_ended(root: Path) -> None:
-    """Wait until no process has this store in its environment; pytest's timeout ends an endless wait."""
+    """Wait until no process has this store in its environment; pytest's timeout ends an endless wait.
+
+    Ray's two agents, which never see the store, may live for a minute longer: when their raylet dies, they try so long to
+    report its death to a server that has died too (`report_raylet_error_logs` in ray/_private/process_watcher.py).
+    """
     while any(f"PHRASEMODELS_STORE={root}\0".encode() in environment for environment in environments()):
         time.sleep(0.1)
 
 
 def environments() -> Iterator[bytes]:
-    """Yield the environment of each process of this machine."""
-    for path in Path("/proc").glob("[0-9]*/environ"):
+    """Yield the environment of each process of this machine but Ray's agents."""
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
-            yield path.read_bytes()
+            if not (path / "cmdline").read_bytes().startswith((b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")):
+                yield (path / "environ").read_bytes()
 
 
 @contextlib.contextmanager

@@ -133,6 +133,7 @@ def test_views_are_listed_with_their_columns(smoke):
         ("runs", "seeds", None),
         ("runs", "compared", 1),
         ("predictions", "seeds", None),
+        ("verdicts", "seeds", None),
     ],
 )
 def test_views_have_one_key(smoke, one, other, rows):

@@ -12,9 +12,11 @@ from typing import Annotated
 import typer
 
 from phrasemodels.flows.cli import (
+    bench,
     corpora,
     doctor,
     experiments,
+    init,
     judge,
     marks,
     parse,
@@ -51,7 +53,7 @@ PANELS: dict[str, tuple[ModuleType, ...]] = {
     "Run": (reproduce, train, selftest),
     "Ask what came out": (verdicts, judge, report, scores, sql, trace, experiments, marks),
     "Use a trained model": (predict, parse, serve),
-    "Data and machine": (corpora, parsers, store, doctor, warm),
+    "Data and machine": (init, corpora, parsers, store, doctor, warm, bench),
 }
 GROUPS: dict[ModuleType, str] = {corpora: "corpora", parsers: "parsers", store: "store", selftest: "selftest"}
 for panel, modules in PANELS.items():
@@ -69,9 +71,9 @@ SERVICES = {"mlflow": "MLflow", "httpx": "Prefect", "prefect": "Prefect"}
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        import phrasemodels
 
-        print(version("phrasemodels"))
+        print(phrasemodels.__version__)
         raise typer.Exit
 
 
@@ -104,6 +106,8 @@ def main() -> None:
         sys.exit(clean(f"phrasemodels: {error}" + (f" ({'; '.join(notes)})" if notes else "")))
     except Exception as error:
         service = SERVICES.get(type(error).__module__.split(".")[0])
+        if str(error).startswith("Failed to reach API"):  # a RuntimeError of Prefect's client
+            service = "Prefect"
         if service is None or os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         first = (str(error).splitlines() or [type(error).__name__])[0]

@@ -132,7 +132,7 @@ class Experiment:
 
     def reason_not(self, answer: Answer) -> str:
         """Return why the printed number cannot be compared with ours; empty if it can."""
-        reasons = [answer.why_not or self.unlike] if answer.cell else []
+        reasons = [answer.why_not, self.unlike] if answer.cell else []
         changed = ["changed: " + ", ".join(self.changed)] if self.changed else []
         return "; ".join(filter(None, reasons + changed))
 
