@@ -12,7 +12,7 @@ from sacrebleu.significance import PairedTest
 from scipy import stats
 
 from phrasemodels.tasks.metrics.bleu import bleu_counts, bleu_of, tokenised_bleu
-from phrasemodels.tasks.metrics.significance import approximate_randomisation, difference, two_level_bootstrap
+from phrasemodels.verdicts.significance import approximate_randomisation, difference, two_level_bootstrap
 
 
 def seconds(function, times=5):

@@ -1,9 +1,11 @@
 """Hooks of MkDocs: pages that are files of the project, and links between them.
 
-A page whose front matter says `include: infra/README.md` is that file. A link to a file of the project leads to its page
+A page whose front matter says `include: infra/README.md` is that file; a notebook is run. A link to a file of the project leads to its page
 in the site; one to a file without a page becomes its name.
 """
 
+import json
+import logging
 import re
 import sys
 from pathlib import Path
@@ -19,6 +21,7 @@ PAGES = {
     "results/README.md": "results.md",
     "benchmarks/README.md": "benchmarks.md",
 }
+SCRIPT = re.compile(r'<script src="https?://[^"]*"></script>')
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -32,7 +35,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Return the text of a page: an included file, with its links as those of the site."""
     where = page.file.src_uri
     source = page.meta.get("include", f"docs/{where}")
-    text = (PROJECT / source).read_text(encoding="utf-8") if "include" in page.meta else markdown
+    text = markdown
+    if "include" in page.meta:
+        text = (PROJECT / source).read_text(encoding="utf-8")
+        text = notebook(text, source) if source.endswith(".ipynb") else text
     known = {file.src_uri for file in files}
 
     def moved(link: re.Match[str]) -> str:
@@ -48,7 +54,32 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)
 
 
+def notebook(text: str, source: str) -> str:
+    """Return a notebook as Markdown whose code is executed, in one session, when the page is built."""
+    parts = []
+    for cell in json.loads(text)["cells"]:
+        own = "".join(cell["source"])
+        code = f'```python exec="on" source="above" result="text" session="{source}"\n{own}\n```'
+        parts.append(code if cell["cell_type"] == "code" else own)
+    parts.append(f"*This page is the notebook `{source}`, as it ran when the page was built.*")
+    return "\n\n".join(parts) + "\n"
+
+
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Return a page that loads nothing from other places. Without this script, which the theme takes from a server, the search
     works only where the site is served, as by `python -m http.server`."""
-    return re.sub(r'<script src="https?://[^"]*"></script>', "", output)
+    return SCRIPT.sub("", output)
+
+
+def on_post_template(output: str, template_name: str, config: Any) -> str:
+    """Return a page that has no text of its own, such as 404.html, without scripts of other places."""
+    return SCRIPT.sub("", output)
+
+
+def on_post_build(config: Any) -> None:
+    """Add the parser that runs in the browser. Without npm the site is built without it, and says so."""
+    from browser.build import build
+
+    if reason := build(Path(config.site_dir), PROJECT / "build" / "browser"):
+        logging.getLogger("mkdocs.hooks").info(reason)
+        print(reason, file=sys.stderr)

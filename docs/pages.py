@@ -132,7 +132,7 @@ def settings() -> str:
         (
             f"`PHRASEMODELS_{name.upper()}`",
             field.description or "",
-            f"`{field.default}`" if field.default not in (None, "") else "",
+            f"`{default}`" if (default := field.get_default(call_default_factory=True)) not in (None, "") else "",
         )
         for name, field in Settings.model_fields.items()
     ]

@@ -122,7 +122,7 @@ def send_logs() -> None:
 def die_with_parent() -> None:
     """Call this in a child before exec: it ends when the thread that started it ends (on Linux only)."""
     if sys.platform == "linux":
-        ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def free_port() -> int:

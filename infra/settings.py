@@ -15,9 +15,11 @@ from urllib.parse import urlparse
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from phrasemodels import project
+
 PREFIX = "PHRASEMODELS_"
 FILE = f"{PREFIX}SETTINGS"  # the variable with the path of the TOML file
-OTHERS = {FILE, f"{PREFIX}DEBUG", f"{PREFIX}KERNELS"}  # variables that are not settings
+OTHERS = {FILE, f"{PREFIX}DEBUG", f"{PREFIX}KERNELS", project.VARIABLE}  # variables that are not settings
 SCHEMES = {
     "prefect_api_url": ("http", "https"),
     "mlflow_uri": ("http", "https", "sqlite", "postgresql"),
@@ -43,8 +45,10 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", hide_input_in_errors=True)
 
-    store: str = Field(".phrasemodels", description="folder or URL (file://, s3://) of the store")
-    cache: Path = Field(Path(".phrasemodels"), description="this node's folder, if the store is a URL")
+    store: str = Field(
+        default_factory=lambda: str(_own_folder()), description="folder or URL (file://, s3://) of the store"
+    )
+    cache: Path = Field(default_factory=lambda: _own_folder(), description="this node's folder, if the store is a URL")
     cache_gib: float = Field(50.0, gt=0, le=1e9, description="size limit of `cache`")
     mirror: Path | None = Field(None, description="folder of corpora, which is searched before their URLs")
     supplied: Path | None = Field(None, description="folder of user files: a folder for each corpus, and glove")
@@ -128,10 +132,12 @@ class Settings(BaseSettings):
 
     @property
     def mirrors(self) -> tuple[Path, ...]:
-        """The folders that are searched for files before any URL."""
+        """The folders that are searched for files before any URL; the last one is that of the project folder."""
+        own = project.folder()
         models = self.parsers and self.parsers.expanduser()
         models = models.parent if models and (models / "resources.json").is_file() else models
-        return tuple(folder.expanduser().absolute() for folder in (self.supplied, self.mirror, models) if folder)
+        folders = (self.supplied, self.mirror, models, own and own / project.CORPORA)
+        return tuple(folder.expanduser().absolute() for folder in folders if folder)
 
     @property
     def root(self) -> Path:
@@ -148,6 +154,11 @@ class Settings(BaseSettings):
     def artifact_location(self) -> str | None:
         """The artifact location of new MLflow experiments; None: the server's own."""
         return None if self.mlflow_uri else (self.root / "mlflow" / "artifacts").as_uri()
+
+
+def _own_folder() -> Path:
+    """Return the folder of the store where none is set: in the project folder, or else where the command runs."""
+    return (project.folder() or Path()) / ".phrasemodels"
 
 
 def _here(host: str | None) -> bool:

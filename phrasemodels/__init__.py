@@ -1,16 +1,44 @@
-"""Layers, encoders and models that attend to phrases: tensors in, tensors out; and `Parser`, a trained parser for text."""
+"""Layers, encoders and models that attend to phrases: tensors in, tensors out; and `Parser`, a trained parser for text.
+
+`phrasemodels.load(folder)` reads an exported model, `phrasemodels.results()` what was run. The subpackages `structs`,
+`layers`, `encoders` and `models` are imported when they are asked for. All but `results` needs torch, numpy, numba and
+safetensors alone.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from phrasemodels.parsing.parser import Parser
 
-__all__ = ["Parser"]
+__all__ = ["Parser", "__version__", "encoders", "layers", "load", "models", "results", "structs"]
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Parser":  # imported when it is asked for, as it needs torch
-        from phrasemodels.parsing.parser import Parser
+    import importlib
 
-        return Parser
+    if name == "Parser":  # imported when it is asked for, as it needs torch
+        return importlib.import_module("phrasemodels.parsing.parser").Parser
+    if name in ("encoders", "layers", "models", "structs"):
+        return importlib.import_module(f"phrasemodels.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def load(folder: Any, *parts: type) -> Any:
+    """Load a folder: the `Parser` of a packed parser, or the `LoadedModel` of a model that `phrasemodels export` wrote.
+
+    parts: classes of one's own that the model's configuration names. ValueError: it is neither, or damaged.
+    """
+    from phrasemodels.saved import load_folder
+
+    return load_folder(folder, *parts)
+
+
+def results(question: str = "verdicts", kind: str = "") -> Any:
+    """Return what was run here and the kept results as a DataFrame: a view of `phrasemodels sql`, or the answer to a query.
+
+    kind: polars, pandas or arrow; by default the first of them that is installed. Needs phrasemodels[pipeline].
+    """
+    from phrasemodels.flows.results.frames import frame
+
+    return frame(question, kind)

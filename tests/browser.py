@@ -59,7 +59,7 @@ class Browser:
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
     def press(self, key: str) -> None:
-        code, text = {"Tab": (9, ""), "Enter": (13, "\r")}[key]
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r"), "ArrowDown": (40, "")}[key]
         for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
 

@@ -30,7 +30,7 @@ MODULES = {
     "data/store/fingerprint.py": "test_store.py test_truth.py",
     "tasks/metrics/bleu.py": "test_scores.py",
     "tasks/metrics/compare.py": "test_scores.py test_significance.py test_answers.py",
-    "tasks/metrics/significance.py": "test_significance.py",
+    "phrasemodels/verdicts/significance.py": "test_significance.py",
     "tasks/train/checkpoints.py": "test_train.py test_weights.py test_outside.py",
     "phrasemodels/structs/chain.py": "test_structs_enumeration.py test_structs_gradients.py",
     "phrasemodels/structs/eisner.py": "test_structs_enumeration.py test_structs_gradients.py",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phrasemodels.tasks.metrics.printed import (
+from phrasemodels.verdicts.printed import (
     base_of,
     counts_of,
     exchanged,

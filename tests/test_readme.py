@@ -8,14 +8,13 @@ import pytest
 import yaml
 from conftest import PROJECT
 
-from phrasemodels.flows.results.folder import KEPT
 from phrasemodels.flows.results.glance import VERDICTS, summary
 from phrasemodels.flows.results.results import kept_values
 from phrasemodels.flows.results.stores import open_store
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.count import count
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.metrics.significance import seed_group
+from phrasemodels.verdicts.significance import seed_group
 
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 CLAIMS = {
@@ -68,7 +67,7 @@ def test_the_counts_of_verdicts_are_those_of_the_results(tmp_path, monkeypatch):
     settings = Settings(store=tmp_path / "store")
     for _ in count(settings, corpora=False):
         pass
-    counts = summary(verdicts([*stored_results(open_store(settings), {}), *kept_results(KEPT)]))
+    counts = summary(verdicts([*stored_results(open_store(settings), {}), *kept_results()]))
     of = {verdict: sum(paper.get(verdict, 0) for paper in counts.values()) for verdict in VERDICTS}
     said = {verdict: int(n) for n, verdict in re.findall(rf"\*\*(\d+)\*\*\s+are\s+({'|'.join(VERDICTS)})", README)}
     assert said == of and sum(of.values()) == 442

@@ -10,8 +10,8 @@ from phrasemodels.flows.experiments.catalogue import Request, experiments
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, tokenised_bleu
-from phrasemodels.tasks.metrics.compare import judge
-from phrasemodels.tasks.metrics.significance import seed_group
+from phrasemodels.verdicts.judgement import judge
+from phrasemodels.verdicts.significance import seed_group
 
 
 def test_bleu_of_a_hand_computed_case() -> None:

@@ -11,7 +11,7 @@ from phrasemodels.tasks.metrics.accuracy import accuracy_of
 from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, bleu_of, tokenised_bleu
 from phrasemodels.tasks.metrics.correlation import correlation_of, correlation_statistics
 from phrasemodels.tasks.metrics.parseval import f1_of
-from phrasemodels.tasks.metrics.significance import (
+from phrasemodels.verdicts.significance import (
     approximate_randomisation,
     difference,
     holm,

@@ -29,8 +29,8 @@ from phrasemodels.infra.registry import ALIAS, DEV_LOSS, SETTING, _better
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics import compare
-from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.tokenise import moses_lower
+from phrasemodels.verdicts.significance import Statistic
 
 ROW = "000/table1/sample/transformer"
 SMALL = (
@@ -133,6 +133,7 @@ def test_views_are_listed_with_their_columns(smoke):
         ("runs", "seeds", None),
         ("runs", "compared", 1),
         ("predictions", "seeds", None),
+        ("verdicts", "seeds", None),
     ],
 )
 def test_views_have_one_key(smoke, one, other, rows):

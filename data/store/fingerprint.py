@@ -18,8 +18,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-PROJECT = "phrasemodels"
-NOT_FINGERPRINTED = tuple(f"phrasemodels.data.store.{name}" for name in ("store", "step", "fingerprint"))
+from phrasemodels.project import modules as added_modules
+
+PROJECT = "phrasemodels"  # beside it the modules that users add (project.py) count
+STORE = tuple(f"phrasemodels.data.store.{name}" for name in ("store", "step", "fingerprint"))
+NOT_FINGERPRINTED = (*STORE, "phrasemodels.project")  # how parts are found is not what they do
 ENVIRONMENT = "phrasemodels.infra.environment"  # sets variables before anything else runs
 PARSE_ATTEMPTS = 20
 PYTHON = ".".join(map(str, sys.version_info[:2]))
@@ -34,10 +37,14 @@ class Module:
     `imports` has those inside of functions too; `imported` only those that run when the file itself is imported.
     """
 
-    def __init__(self, name: str, tree: ast.Module) -> None:
+    def __init__(self, name: str, tree: ast.Module, package: str) -> None:
         self.definitions: dict[str, ast.AST] = {}
-        self.imports = _imports(ast.walk(tree))
-        self.imported = frozenset(_imports(_run_with_the_module(tree)).values())
+        self.imports = _imports(ast.walk(tree), package)
+        self.imported = frozenset(_imports(_run_with_the_module(tree), package).values())
+        if "*" in self.imports and _is_ours(self.imports["*"][0]):
+            raise ValueError(
+                f"{name}: `from {self.imports['*'][0]} import *` hides what a step reaches; name what you import"
+            )
         bindings: dict[str, list[ast.stmt]] = {}
         for statement in tree.body:
             for bound in _bound_names(statement):
@@ -48,17 +55,22 @@ class Module:
             self.definitions[IMPORT_TIME] = ast.Module(run, [])
 
 
-def _imports(nodes: Iterable[ast.AST]) -> dict[str, Name]:
-    """Return what the import statements among nodes bind: {name: (module, name in it, or "" for the module itself)}."""
+def _imports(nodes: Iterable[ast.AST], package: str) -> dict[str, Name]:
+    """Return what the import statements among nodes bind: {name: (module, name in it, or "" for the module itself)}.
+
+    package: that of the file, from which relative imports start.
+    """
     bound: dict[str, Name] = {}
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.asname or alias.name.split(".")[0]
                 bound[top] = (alias.name if alias.asname else top, "")
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
             for alias in node.names:
-                bound[alias.asname or alias.name] = (node.module, alias.name)
+                bound[alias.asname or alias.name] = (module, alias.name)
     return bound
 
 
@@ -86,10 +98,16 @@ def _runs_code(node: ast.stmt) -> bool:
     return not isinstance(node, ast.Import | ast.ImportFrom) and not _bound_names(node) and not _bare_string(node)
 
 
+def _is_ours(module: str) -> bool:
+    """Return whether a module is of this project, or one that users add."""
+    top = module.split(".")[0]
+    return top == PROJECT or top in added_modules()
+
+
 @cache
 def _module(name: str) -> Module | None:
     """Return a module of the project by name; None if it does not exist or is one of NOT_FINGERPRINTED."""
-    if name.split(".")[0] != PROJECT or name in NOT_FINGERPRINTED:
+    if not _is_ours(name) or name in NOT_FINGERPRINTED:
         return None
     try:
         spec = importlib.util.find_spec(name)
@@ -97,7 +115,8 @@ def _module(name: str) -> Module | None:
         return None
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         return None
-    return Module(name, _parsed(Path(spec.origin)))
+    package = name if spec.submodule_search_locations else name.rpartition(".")[0]
+    return Module(name, _parsed(Path(spec.origin)), package)
 
 
 def _parsed(path: Path) -> ast.Module:
@@ -164,7 +183,7 @@ def _resolve(module: str, parts: list[str]) -> Name | None:
         return None
     target, attribute = here.imports[head]
     path = [*target.split("."), *([attribute] if attribute else []), *rest]
-    if path[0] != PROJECT:
+    if not _is_ours(path[0]):
         return (path[0], "")
     for cut in range(len(path), 0, -1):
         if (found := _module(".".join(path[:cut]))) is not None:
@@ -178,7 +197,7 @@ def _resolve(module: str, parts: list[str]) -> Name | None:
 def _roots(value: Any) -> Iterable[Name]:
     """Yield the functions and classes of the project in a value, also in the fields of dataclasses and in containers."""
     if callable(value) and hasattr(value, "__qualname__"):
-        if value.__module__.split(".")[0] == PROJECT:
+        if _is_ours(value.__module__):
             yield (value.__module__, value.__qualname__.split(".")[0])
     elif isinstance(value, partial):
         yield from _roots([value.func, value.args, value.keywords])
@@ -267,5 +286,9 @@ def _version(package: str) -> dict[str, str]:
     """Return {distribution: version} of an imported package; an empty dictionary for the standard library."""
     if package in sys.stdlib_module_names:
         return {}
-    names = _distributions().get(package, [])
-    return {name: importlib.metadata.version(name).split("+")[0] for name in names[:1]}
+    try:  # most packages have their distribution's name; to read all distributions takes half a second
+        found = importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        names = _distributions().get(package, [])
+        return {name: importlib.metadata.version(name).split("+")[0] for name in names[:1]}
+    return {found.metadata["Name"]: found.version.split("+")[0]}

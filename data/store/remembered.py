@@ -16,10 +16,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from phrasemodels import project
 from phrasemodels.data.store.artifacts import sha256_of, write_durably
 from phrasemodels.data.store.step import digest_of
 
-PACKAGE = Path(__file__).parents[2]
+PACKAGE = Path(project.__file__).parent
 SUFFIXES = (".py", ".toml", ".csv", ".jinja")
 FOLDER = Path(importlib.util.cache_from_source(__file__)).parent / "answers"
 MOST = 100  # answers that are kept
@@ -44,9 +45,11 @@ def remembered(name: str, question: Any, make: Callable[[], Any]) -> Any:
 
 @cache
 def project_digest() -> str:
-    """Return the digest of the contents of the project's files, of the versions of libraries, and of Python's."""
+    """Return the digest of the contents of the project's files and of those that users add, of the versions of libraries, and
+    of Python's."""
+    added = {str(path): sha256_of(path) for path in project.files()}
     installed = (entry for folder in sys.path for entry in _names(folder) if entry.endswith(".dist-info"))
-    return digest_of([sys.version, sorted(installed), contents(PACKAGE, SUFFIXES)])
+    return digest_of([sys.version, sorted(installed), contents(PACKAGE, SUFFIXES), added])
 
 
 def contents(folder: Path, suffixes: tuple[str, ...] = ("",)) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`phrasemodels corpora`: list, fetch, verify, show and export corpora."""
+"""`phrasemodels corpora`: list, add, fetch, verify, show and export corpora."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from phrasemodels.data.store.step import Step
     from phrasemodels.data.store.store import Store
 
-app = typer.Typer(help="The corpora: list, fetch, verify, show, export, where.", no_args_is_help=True)
+app = typer.Typer(help="The corpora: list, add, fetch, verify, show, export, where.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A corpus, as `phrasemodels corpora list` names it.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Corpora; without names, all.")]
@@ -40,6 +40,36 @@ def list_corpora(as_json: Json = False) -> None:
             print(f"{row['name']:20} {row['schema']:9} {sizes:>21}  {', '.join([terms, *marks])}")
     if failed:
         raise typer.Exit(1)
+
+
+@app.command()
+def add(
+    file: Annotated[Path, typer.Argument(help="A file; its rows are divided into train, dev and test.")],
+    reader: Annotated[str, typer.Option(help="How it is read, like columns: source, tab, target.")] = "columns",
+    name: Annotated[str, typer.Option(help="The name of the corpus; by default that of the file.")] = "",
+    schema: Annotated[str, typer.Option(help="Its record type.")] = "bitext",
+    option: Annotated[
+        list[str] | None, typer.Option(help="An option of the reader, as NAME=VALUE; repeatable.")
+    ] = None,
+    languages: Annotated[str, typer.Option(help="Source and target of parallel text, like en-de.")] = "",
+    tokeniser: Annotated[str, typer.Option(help="Of parallel text: moses, spaces or characters.")] = "spaces",
+) -> None:
+    """Add a file to the corpora of the project folder: copy it to corpora/NAME/, and write corpora/NAME.toml with its digest.
+
+    Example: phrasemodels corpora add pairs.txt --reader columns --option "separator= OUT: " --languages en-zxx
+    """
+    from phrasemodels import project
+    from phrasemodels.data.corpora.added import Added
+    from phrasemodels.data.corpora.added import add as add_to
+
+    if (folder := project.folder()) is None:
+        raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
+    pair = tuple(languages.split("-")) if languages else ()
+    if len(pair) not in (0, 2):
+        raise ValueError(f"--languages {languages}: name two, like en-de")
+    given = dict(one.partition("=")[::2] for one in option or [])
+    about = Added(name or file.stem.lower(), reader, schema, given, pair, tokeniser)
+    print(add_to(file, about, folder / project.CORPORA))
 
 
 @app.command()
@@ -93,9 +123,9 @@ def show(
 
     Example: phrasemodels corpora show gum --split test --head 2
     """
-    from phrasemodels.data.download.manifest import load
+    from phrasemodels.data.download.corpora import find
 
-    manifest = load(name)
+    manifest = find(name)
     description = _summary(manifest) | _details(manifest)
     if head or split:
         chosen = split or next(iter(manifest.splits))
@@ -124,10 +154,10 @@ def export(
 
     Example: phrasemodels corpora export gum gum-parquet && duckdb -c "select count(*) from 'gum-parquet/*.parquet'"
     """
-    from phrasemodels.data.download.manifest import load
+    from phrasemodels.data.download.corpora import find
     from phrasemodels.data.formats.shards import write_parquet
 
-    manifest = load(name)
+    manifest = find(name)
     artifact = _artifact(_store(), manifest, _sources())
     to.mkdir(parents=True, exist_ok=True)
     for chosen in split or list(manifest.splits):
@@ -140,9 +170,9 @@ def export(
 @app.command()
 def where(name: Name) -> None:
     """Print the folder of the store that holds a corpus."""
-    from phrasemodels.data.download.manifest import load
+    from phrasemodels.data.download.corpora import find
 
-    artifact = _store().find(_step(load(name), _sources()), verify=False)
+    artifact = _store().find(_step(find(name), _sources()), verify=False)
     if artifact is None:
         raise OSError(f"{name} has not been fetched: phrasemodels corpora fetch {name}")
     print(artifact.path)
@@ -188,21 +218,20 @@ def _table(artifact: "Artifact", manifest: "Manifest", split: str) -> "pa.Table"
 def _step(manifest: "Manifest", sources: "Sources") -> "Step":
     """Return the step that fetches a corpus; digests of user files are part of its key."""
     from phrasemodels.data.download.user_files import digests
-    from phrasemodels.data.store.step import Step
-    from phrasemodels.tasks.prepare.corpora import FetchCorpus, fetch_corpus
+    from phrasemodels.tasks.prepare.corpora import fetched
 
-    return Step(fetch_corpus, f"fetch {manifest.name}", FetchCorpus(manifest.name, digests(manifest, sources)))
+    return fetched(manifest.name, digests(manifest, sources))
 
 
 def _loaded(names: list[str] | None) -> tuple[list["Manifest"], list[str]]:
     """Return the manifests of some corpora, or of all, and the names of those that cannot be read; print why they cannot."""
-    from phrasemodels.data.download.manifest import load
-    from phrasemodels.data.download.manifest import names as all_names
+    from phrasemodels.data.download.corpora import find
+    from phrasemodels.data.download.corpora import names as all_names
 
     manifests, failed = [], []
     for name in names or all_names():
         try:
-            manifests.append(load(name))
+            manifests.append(find(name))
         except ValueError as error:
             failed.append(name)
             print(error, file=sys.stderr)

@@ -138,11 +138,11 @@ def _prefect(settings: "Settings") -> str:
 
 
 def _corpora() -> str:
-    from phrasemodels.data.download.manifest import load, names
+    from phrasemodels.data.download.corpora import find, names
     from phrasemodels.infra.settings import Settings
 
     mirror = Settings().mirror
-    known = {name: load(name) for name in names()}
+    known = {name: find(name) for name in names()}
     mirrored = [
         n for n, m in known.items() if mirror and m.files and all((mirror / f.mirror).is_file() for f in m.files)
     ]

@@ -12,9 +12,11 @@ from typing import Annotated
 import typer
 
 from phrasemodels.flows.cli import (
+    bench,
     corpora,
     doctor,
     experiments,
+    init,
     marks,
     parse,
     parsers,
@@ -49,7 +51,7 @@ PANELS: dict[str, tuple[ModuleType, ...]] = {
     "Run": (reproduce, train, selftest),
     "Ask what came out": (verdicts, report, sql, trace, experiments, marks),
     "Use a trained model": (predict, parse, serve),
-    "Data and machine": (corpora, parsers, store, doctor, warm),
+    "Data and machine": (init, corpora, parsers, store, doctor, warm, bench),
 }
 GROUPS: dict[ModuleType, str] = {corpora: "corpora", parsers: "parsers", store: "store", selftest: "selftest"}
 for panel, modules in PANELS.items():
@@ -67,9 +69,9 @@ SERVICES = {"mlflow": "MLflow", "httpx": "Prefect", "prefect": "Prefect"}
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        import phrasemodels
 
-        print(version("phrasemodels"))
+        print(phrasemodels.__version__)
         raise typer.Exit
 
 

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
 def opened() -> tuple["Store", "Tracker"]:
     """Return the store and the tracker, for reading alone: neither is made, locked or written to."""
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.results.stores import store_of
-    from phrasemodels.infra.settings import Settings
-    from phrasemodels.infra.tracking import Tracker, readable
+    from phrasemodels.flows.results.stores import opened_to_read
 
-    settings = Settings()
-    return store_of(settings), Tracker(readable(settings.tracking_uri))
+    return opened_to_read()

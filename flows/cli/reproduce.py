@@ -158,10 +158,12 @@ def keep(
     """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.experiments.catalogue import Request
-    from phrasemodels.flows.results.folder import KEPT
+    from phrasemodels.flows.results.folder import KEPT, own
     from phrasemodels.flows.results.keep import keep as write
     from phrasemodels.flows.run.preflight import planned
     from phrasemodels.infra.settings import Settings
 
+    if own() != KEPT and (KEPT / name).exists():
+        raise ValueError(f"{name}: a result that came with this package is called so; choose another name")
     made, store = planned(Request(paper, table, profile, seeds, set or [], row or []), Settings())
-    print(write(store, made.table, made.pipelines, made.comparison, KEPT / name, note))
+    print(write(store, made.table, made.pipelines, made.comparison, own() / name, note))

@@ -26,24 +26,32 @@ def sql(
     question: Annotated[
         str,
         typer.Argument(help="A query of DuckDB; `show tables` lists the views.", autocompletion=_completed),
-    ],
+    ] = "",
     to: Annotated[Path | None, typer.Option(help="Write the answer to this Parquet file.")] = None,
+    database: Annotated[
+        Path | None, typer.Option(help="Write all views to this file, which any DuckDB opens.", metavar="FILE.duckdb")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Query runs, metrics, predictions, shards and verdicts with SQL. `show tables` lists the views, `describe verdicts` the
     columns of one; views with a column of the same name can be joined by it, as in `runs natural join seeds`.
 
-    Example: phrasemodels sql "select system, ours, half_width, verdict from verdicts where ours is not null order by ours desc"
+    Examples: phrasemodels sql --database results.duckdb
+    phrasemodels sql "select system, ours, half_width, verdict from verdicts where ours is not null order by ours desc"
     """
     import pyarrow as pa
 
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.data.formats.shards import write_parquet
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.query import query
+    from phrasemodels.flows.results.query import query, write_database
 
     if to is not None and to.suffix != ".parquet":
         raise ValueError(f"{to}: answers are written as Parquet; name a file that ends with .parquet")
+    if database is not None:
+        print(write_database(*opened(), database))
+        if not question:
+            return
     columns, rows = query(*opened(), question)
     answer = [dict(zip(columns, row, strict=True)) for row in rows]
     if to is not None:

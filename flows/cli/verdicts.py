@@ -38,10 +38,10 @@ def verdicts(
 
 
 def _keep_tests() -> None:
-    from phrasemodels.flows.results.folder import KEPT
+    from phrasemodels.flows.results.folder import own
     from phrasemodels.flows.results.results import keep_tests
 
-    for path in sorted(KEPT.glob("*/result.json")):
+    for path in sorted(own().glob("*/result.json")):
         keep_tests(path)
 
 

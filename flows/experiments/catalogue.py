@@ -1,8 +1,9 @@
 """The catalogue: every table that can be run, by paper and number."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from phrasemodels import project
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments import (
     across,
@@ -41,9 +42,24 @@ FILES = (
     english,
     across,
 )
+
+
+def _added(name: str) -> Mapping[str, Callable[[str], list[Experiment]]]:
+    """Return the tables of a paper that a user adds. ValueError: its module is no such paper."""
+    module = project.part("papers", name)
+    if getattr(module, "PAPER", None) != name or not isinstance(getattr(module, "TABLES", None), Mapping):
+        raise ValueError(
+            f"{module.__file__}: a paper has PAPER = {name!r} and TABLES = {{number: function of a profile}}"
+        )
+    if name in {file.PAPER for file in FILES}:
+        raise ValueError(f"{module.__file__}: there is a paper {name!r} already; choose another name")
+    tables: Mapping[str, Callable[[str], list[Experiment]]] = module.TABLES
+    return tables
+
+
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
     (file.PAPER, number): make for file in FILES for number, make in file.TABLES.items()
-}
+} | {(name, number): make for name in project.parts("papers") for number, make in _added(name).items()}
 # Tables that are counted and not trained, by whether they read corpora. They have one size and need one run.
 COUNTED = {
     (file.PAPER, number): any(experiment.recipe.data() for experiment in make(counting.PROFILE))
@@ -105,6 +121,8 @@ class Request:
         if not 1 <= self.seeds <= MOST_SEEDS:
             raise ValueError(f"{self.seeds} seeds: must be from 1 to {MOST_SEEDS}")
         experiments = TABLES[self.paper, self.table](self.profile)
+        if not experiments:
+            raise ValueError(f"table {self.table!r} of paper {self.paper} has no rows at profile {self.profile!r}")
         known = [experiment.row for experiment in experiments]
         if unknown := [row for row in self.rows if row not in known]:
             raise ValueError(f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}")

@@ -10,10 +10,10 @@ from phrasemodels.data.store.step import Step
 from phrasemodels.flows.experiments.marks import Mark, caveat, marks_of, reason
 from phrasemodels.flows.experiments.names import CHANGE
 from phrasemodels.flows.experiments.published import published_results
-from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import leaks
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
 from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.verdicts.significance import Statistic
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Experiment:
 
     def reason_not(self, answer: Answer) -> str:
         """Return why the printed number cannot be compared with ours; empty if it can."""
-        reasons = [answer.why_not or self.unlike] if answer.cell else []
+        reasons = [answer.why_not, self.unlike] if answer.cell else []
         changed = ["changed: " + ", ".join(self.changed)] if self.changed else []
         return "; ".join(filter(None, reasons + changed))
 

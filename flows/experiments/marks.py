@@ -13,9 +13,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from phrasemodels import project
+
 ASPECTS = ("data", "size", "model", "training", "tuning")
 THEIRS = ("paper", "code", "cited")  # who says a setting: the paper, its released code, or the work that it follows
 OURS, UNLIKE = "ours", "unlike"  # the paper leaves it open and this is our choice; known to be unlike the paper's
+SETTINGS = "settings.csv"  # beside the module of a paper that a user adds, in place of published_settings/PAPER.csv
 SHOWN = 2  # so many settings are named in a reason; of more their number
 NOT = "not the paper's "
 
@@ -44,8 +47,11 @@ def published_settings(paper: str) -> list[dict[str, str]]:
     experiment with another value differs), ours (the paper leaves it open), unlike (known to differ); source: where it is said,
     or why it was chosen. Of several lines on one setting the last one counts.
     """
-    path = files("phrasemodels.data") / "published_settings" / f"{paper}.csv"
-    if not path.is_file():
+    added = paper in project.parts("papers")
+    path = (
+        project.beside(paper, SETTINGS) if added else files("phrasemodels.data") / "published_settings" / f"{paper}.csv"
+    )
+    if path is None or not path.is_file():
         return []
     with path.open(encoding="utf-8") as file:
         return list(csv.DictReader(file))

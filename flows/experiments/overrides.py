@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, get_args, get_origin
 
 from phrasemodels.data.download.manifest import closest
+from phrasemodels.flows.experiments.added_parts import added, name_of
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 
@@ -61,7 +62,9 @@ def as_text(value: Any) -> str:
     """Return a value as an override writes it, so that equal settings have equal names: 2e-3 is 0.002."""
     if isinstance(value, tuple):
         return ",".join(map(as_text, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool | int | float | str):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    return name_of(value) or str(value)
 
 
 def _replaced(value: Any, tree: dict[str, Any], prefix: str) -> Any:
@@ -77,7 +80,8 @@ def _replaced(value: Any, tree: dict[str, Any], prefix: str) -> Any:
         if isinstance(branch, dict):
             new[name] = _replaced(getattr(value, name), branch, f"{whole}.")
         else:
-            new[name] = _parsed(branch, type(value), name, whole)
+            part = added(getattr(value, name), name, branch)
+            new[name] = _parsed(branch, type(value), name, whole) if part is None else part
     try:
         return dataclasses.replace(value, **new)
     except ValueError as error:  # a configuration checks itself, and names its own field

@@ -24,7 +24,6 @@ from phrasemodels.flows.experiments.paper_001_systems import (
 )
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.tasks.metrics.accuracy import accuracy_of
-from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.parsers.stanza_models import by_stanza
 from phrasemodels.tasks.prepare.corpora import Corpus, as_they_are
 from phrasemodels.tasks.problems.entailment.data import VectorFile
@@ -35,6 +34,7 @@ from phrasemodels.tasks.problems.parsing.our_parser import ByOurParser
 from phrasemodels.tasks.train.batches import at_random
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.optimisers import adadelta, constant, linear_decay
+from phrasemodels.verdicts.significance import Statistic
 
 PAPER = "001"
 GLOVE = "glove/glove.42B.300d.txt"

@@ -26,11 +26,11 @@ from phrasemodels.flows.experiments.paper_002_systems import (
 from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
 from phrasemodels.layers.ngrams import NgramBiRNN
 from phrasemodels.tasks.metrics.accuracy import accuracy_of
-from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.problems.semantic_parsing.recipe import SAME
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.optimisers import linear_decay
+from phrasemodels.verdicts.significance import Statistic
 
 PAPER = "002"
 METRICS = {"exact": "exact match", "logic": "logic match"}

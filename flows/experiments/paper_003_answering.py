@@ -19,13 +19,13 @@ from phrasemodels.models.fact_potentials import (
 )
 from phrasemodels.models.memory import ChainConfig, EmbedSentence, HopsConfig, bag_of_words, by_position
 from phrasemodels.tasks.metrics.accuracy import accuracy_of
-from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import AnyCorpus, Corpus, HeldOut, SampleCorpus
 from phrasemodels.tasks.problems.answering.compiled import train_compiled
 from phrasemodels.tasks.problems.answering.recipe import AnsweringRecipe
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.loop import train
 from phrasemodels.tasks.train.optimisers import adam, halved_thrice, sgd
+from phrasemodels.verdicts.significance import Statistic
 
 TASKS = ("02", "03", "11", "13", "14", "15", "16", "17", "18", "19")
 THREE_FACTS = ("03", "16")

@@ -13,7 +13,6 @@ from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbeddin
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.search import BeamSearch
 from phrasemodels.tasks.metrics.accuracy import accuracy_of
-from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.parsers.stanza_models import by_stanza
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
@@ -25,6 +24,7 @@ from phrasemodels.tasks.problems.transduction.recipe import TransductionRecipe
 from phrasemodels.tasks.problems.translation.objective import SentenceTranslationObjective
 from phrasemodels.tasks.problems.translation.recipe import TranslationText
 from phrasemodels.tasks.train.optimisers import adagrad, constant, halved_after_rise, linear_decay, sgd
+from phrasemodels.verdicts.significance import Statistic
 
 RIGHT = Statistic("right", accuracy_of)
 DECOMPOSABLE = "Decomposable attention"

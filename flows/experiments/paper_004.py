@@ -18,7 +18,6 @@ from phrasemodels.models.parser_start import as_released
 from phrasemodels.parsing.numbers import no_pieces
 from phrasemodels.tasks.metrics.accuracy import accuracy_of
 from phrasemodels.tasks.metrics.parseval import f1_of
-from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.problems.parsing.data import TreebankVocabulary
@@ -27,6 +26,7 @@ from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
 from phrasemodels.tasks.train.batches import at_random
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.optimisers import halved_on_plateau, linear_decay, linear_warmup
+from phrasemodels.verdicts.significance import Statistic
 
 PAPER = "004"
 LAL = "LAL parser + XLNet"

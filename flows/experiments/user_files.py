@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import phrasemodels.infra.environment  # noqa: F401  before transformers
-from phrasemodels.data.download.manifest import load
+from phrasemodels.data.download.corpora import find
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.download.user_files import digests
 from phrasemodels.encoders.inputs import PretrainedConfig, content_of, load_pretrained
@@ -82,7 +82,7 @@ def _corpus(corpus: Corpus, sources: Sources) -> Corpus:
 @cache
 def _digests(corpus: str, sources: Sources) -> dict[str, str]:
     """Digests of the files that the user supplied for a corpus."""
-    manifest = load(corpus)
+    manifest = find(corpus)
     known = {file.name for file in manifest.files}
     return {name: digest for name, digest in digests(manifest, sources).items() if name not in known}
 

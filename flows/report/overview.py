@@ -5,12 +5,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from phrasemodels import project
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.report.table import conclusion, difference_plots, tested
 from phrasemodels.flows.report.templates import render
 from phrasemodels.flows.results.comparison import comparisons
-from phrasemodels.flows.results.folder import KEPT
+from phrasemodels.flows.results.folder import place_of
 from phrasemodels.flows.results.glance import needed, reasons, summary
 from phrasemodels.flows.results.not_run import DATA
 from phrasemodels.flows.results.origins import origins
@@ -40,7 +41,7 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
     }
     page = render(
         "overview.html.jinja",
-        papers=PAPERS,
+        papers=PAPERS | {name: name for name in project.parts("papers")},
         total=len(rows),
         counts=(counts := summary(rows)),
         totals={verdict: sum(of.get(verdict, 0) for of in counts.values()) for verdict in MARKS},
@@ -78,7 +79,7 @@ def _tests(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def _kept(source: str, results: list[Result]) -> dict[str, Any]:
     """Return a kept result: title, commit, note, rows and their tests."""
     rows = [{**r.row, "source": source} for r in results if r.source == source]
-    result = json.loads((KEPT / source.removeprefix("results/") / "result.json").read_text(encoding="utf-8"))
+    result = json.loads((place_of(source.removeprefix("results/")) / "result.json").read_text(encoding="utf-8"))
     about = {name: result[name] for name in ("title", "commit", "note")}
     return {**about, "source": source, "rows": rows, **_tests(rows)}
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from phrasemodels.flows.report.templates import readable
-from phrasemodels.tasks.metrics.significance import seed_group
+from phrasemodels.verdicts.significance import seed_group
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 matplotlib.rcParams["text.parse_math"] = False  # text between two dollar signs is no formula

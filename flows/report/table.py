@@ -17,11 +17,11 @@ from phrasemodels.flows.report.sections import paper_sections
 from phrasemodels.flows.report.templates import is_sure, render, row_name
 from phrasemodels.flows.results.commit import commit
 from phrasemodels.flows.results.finished import FinishedTable
-from phrasemodels.tasks.metrics.significance import seed_group
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.recipe import PARTS
 from phrasemodels.tasks.problems.report import Outcome, Section
 from phrasemodels.tasks.train.loop import history
+from phrasemodels.verdicts.significance import seed_group
 
 EXAMPLES = 8
 UNITS = ("%", "M", "K")

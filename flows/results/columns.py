@@ -53,7 +53,7 @@ VIEWS = {
     ),
     "seeds": View(
         "a metric over n seeds, of the newest settings in the store, or of a kept result: 95 % interval [low, high]",
-        {**_of(TEXT, "experiment metric"), **_of(NUMBER, "mean deviation half_width"), "n": WHOLE}
+        {**_of(TEXT, "experiment metric"), **_of(NUMBER, "mean deviation"), "n": WHOLE}
         | {**_of(NUMBER, "low high"), "warning": TEXT},
     ),
     "predictions": View(

@@ -2,18 +2,28 @@
 
 import subprocess
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
+
+import phrasemodels
+from phrasemodels import project
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @cache
 def commit() -> str:
-    """Return the commit of the code, marked `-dirty` if files were changed since; of an installed package its version."""
-    command = ["git", "-C", str(CHECKOUT), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
-    if not (CHECKOUT / ".git").exists():
-        return f"version {version('phrasemodels')}"
+    """Return the commit of the code, marked `-dirty` if files were changed since; of an installed package its version. In a
+    project folder that of the project comes first."""
+    own, ours = project.folder(), _commit(CHECKOUT) or f"version {phrasemodels.__version__}"
+    mine = _commit(own) if own else ""
+    return f"{mine} with {ours}" if mine else ours
+
+
+def _commit(folder: Path) -> str:
+    """Return the commit of a folder; empty if it is no checkout."""
+    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    if not (folder / ".git").exists():
+        return ""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:  # there is no git

@@ -6,8 +6,9 @@ from typing import Any
 
 from phrasemodels.flows.experiments.experiment import Cell
 from phrasemodels.flows.results.results import Result
-from phrasemodels.tasks.metrics.compare import judge, reason_not
-from phrasemodels.tasks.metrics.significance import seed_group
+from phrasemodels.tasks.metrics.compare import reason_not
+from phrasemodels.verdicts.judgement import judge
+from phrasemodels.verdicts.significance import seed_group
 
 
 def percent(value: float, base: float) -> float:

@@ -1,13 +1,13 @@
 """Printed numbers that cannot be what the paper says they are, each with its arithmetic.
 
-What is known of the papers is data here; tasks/metrics/printed.py has the arithmetic. No published value is changed.
+What is known of the papers is data here; phrasemodels/verdicts/printed.py has the arithmetic. No published value is changed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from phrasemodels.tasks.metrics.printed import base_of, exchanged, no_mean, no_product, no_share, no_sum, product_below
+from phrasemodels.verdicts.printed import base_of, exchanged, no_mean, no_product, no_share, no_sum, product_below
 
 Line = Mapping[str, Any]  # a printed number: columns of data/published_results.csv, with `printed` and `exact`
 
@@ -43,14 +43,13 @@ LITERATURE = "literature"  # the variant of a row that a paper repeats from othe
 
 
 def not_a_share(line: Line, lines: Sequence[Line]) -> str:
-    """Say why an accuracy is no share of its test set. Means over runs, which have a deviation, may be any number."""
+    """Say why an accuracy is no share of its test set. Means over runs, which have a deviation, may be any number, and rows
+    that are repeated from others may be of other questions."""
     known = [t for t in TEST_SETS if t.paper == line["paper"] and line["dataset"] in t.datasets]
     sets = [t for t in known if t.split == line["split"]]
-    if not sets or line["metric"] not in SHARES or line["stdev"]:
+    if not sets or line["metric"] not in SHARES or line["stdev"] or line["variant"] == LITERATURE:
         return ""
     said = no_share(line["printed"], sets[0].n)
-    if line["variant"] == LITERATURE:
-        return said and f"{said} ({sets[0].source}); a row of others may be of other questions"
     return said and f"{said} ({sets[0].source}); a mean over runs could be, and the paper speaks of none"
 
 

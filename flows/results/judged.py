@@ -5,7 +5,7 @@ from typing import Any
 from phrasemodels.data.store.artifacts import MANIFEST
 from phrasemodels.data.store.remembered import contents, remembered
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results.folder import KEPT
+from phrasemodels.flows.results.folder import folders
 from phrasemodels.infra.tracking import Tracker
 
 
@@ -20,7 +20,7 @@ def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, An
         return verdicts([*stored_results(store, run_ids), *kept_results()], paper)
 
     present = sorted(str(path.parent.relative_to(store.root)) for path in store.root.glob(f"objects/*/*/{MANIFEST}"))
-    return list(remembered("verdicts", [paper, run_ids, present, contents(KEPT)], make))
+    return list(remembered("verdicts", [paper, run_ids, present, _kept()], make))
 
 
 def remembered_values() -> list[tuple[str, dict[str, list[float]]]]:
@@ -31,4 +31,8 @@ def remembered_values() -> list[tuple[str, dict[str, list[float]]]]:
 
         return list(kept_values())
 
-    return [(name, values) for name, values in remembered("kept values", contents(KEPT), make)]
+    return [(name, values) for name, values in remembered("kept values", _kept(), make)]
+
+
+def _kept() -> list[dict[str, str]]:
+    return [contents(folder) for folder in folders()]

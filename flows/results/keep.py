@@ -1,4 +1,5 @@
-"""Keep the results of long runs: results/NAME/result.json, and the statistics of each sentence without its text."""
+"""Keep the results of long runs and of counts of corpora: results/NAME/result.json, and the statistics of each sentence
+without its text."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Table
-from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
+from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.results.commit import commit
 from phrasemodels.flows.results.results import keep_tests
 
@@ -23,24 +24,19 @@ DERIVED = {"against", "intervals"}  # of a row, computed again from the rest
 
 
 def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: Step, folder: Path, note: str) -> Path:
-    """Write the results of a table's trainings in the store into a folder: scores, seeds, configurations, commit, library
-    versions, and the per-sentence statistics that tests need. ValueError: a training is not in the store."""
-    if not all(pipeline.trains for pipeline in pipelines):
-        raise ValueError(
-            f"{table.title}: only trainings are kept; what is counted is counted again with `phrasemodels count`"
-        )
-    scored: dict[str, list[tuple[int, Artifact, Artifact]]] = {}
+    """Write the results of a table in the store into a folder: scores, seeds, configurations, commit, library versions, and
+    the per-sentence statistics that tests need. ValueError: a result is not in the store."""
+    seeds: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
-        name, score = pipeline.experiment.name, store.find(pipeline.scored)
-        if score is None:
+        name = pipeline.experiment.name
+        if store.find(pipeline.scored) is None:
+            command = f"train {name} --seed {pipeline.seed} --local" if pipeline.trains else "count --corpora"
             raise ValueError(
-                f"{name} seed {pipeline.seed} is not in the store: `phrasemodels train {name} --seed {pipeline.seed} "
-                "--local`, or leave it out by --row or --seeds"
+                f"{name} seed {pipeline.seed} is not in the store: `phrasemodels {command}`, or leave it out by --row or --seeds"
             )
-        scored.setdefault(name, []).append((pipeline.seed, store.run(pipeline.trained), score))
+        seeds.setdefault(name, []).append(pipeline)
     folder.mkdir(parents=True, exist_ok=True)
-    by_name = {experiment.name: experiment for experiment in table.experiments}
-    parts = {name: _training(folder, by_name[name], seeds) for name, seeds in scored.items()}
+    parts = {name: _parts(store, folder, of) for name, of in seeds.items()}
     rows = [
         {name: value for name, value in row.items() if name not in DERIVED} | parts[row["experiment"]]
         for row in store.run(comparison).meta["rows"]
@@ -51,27 +47,33 @@ def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: 
     return folder / "result.json"
 
 
-def _training(folder: Path, experiment: Experiment, seeds: list[tuple[int, Artifact, Artifact]]) -> dict[str, Any]:
+def _parts(store: Store, folder: Path, seeds: Sequence[Pipeline]) -> dict[str, Any]:
     """Return what all seeds of a row share, and write a file of statistics for each seed."""
-    _, trained, score = seeds[0]
+    experiment, scores = seeds[0].experiment, [store.run(pipeline.scored) for pipeline in seeds]
     columns = {answer.statistic.column for answer in experiment.answers if answer.statistic}
     files = []
-    for seed, _, scores in seeds if columns else []:
-        files.append(f"{experiment.row}-s{seed}.sentences.arrow")
-        table = read_shard(scores.file("sentences.arrow")).select(["id", "group", *sorted(columns)])
+    for pipeline, score in zip(seeds, scores, strict=True) if columns else []:
+        files.append(f"{experiment.row}-s{pipeline.seed}.sentences.arrow")
+        table = read_shard(score.file("sentences.arrow")).select(["id", "group", *sorted(columns)])
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with (
             pa.OSFile(str(folder / files[-1]), "wb") as sink,
             pa.ipc.new_file(sink, table.schema, options=options) as to,
         ):
             to.write_table(table)
-    settings = {name: value for name, value in trained.manifest["parts"]["settings"].items() if name != "seed"}
+    models = [store.run(pipeline.trained) for pipeline in seeds if pipeline.trains]
+    parts = (models or scores)[0].manifest["parts"]
     return {
-        "training": {name: trained.meta[name] for name in SAME}
-        | {name: fmean(model.meta[name] for _, model, _ in seeds) for name in MEANS},
-        "settings": settings,
-        "libraries": trained.manifest["parts"]["libraries"],
-        "test_set": score.meta["test_set"],
-        "licences": score.manifest["meta"]["licences"],
+        "training": _training(models) if models else {},
+        "settings": {name: value for name, value in parts["settings"].items() if name != "seed"},
+        "libraries": parts["libraries"],
+        "test_set": scores[0].meta["test_set"],
+        "licences": scores[0].manifest["meta"]["licences"],
         "sentences": files,
     }
+
+
+def _training(models: Sequence[Artifact]) -> dict[str, Any]:
+    """Return what the trainings of all seeds share, and the means of what they do not."""
+    same = {name: models[0].meta[name] for name in SAME}
+    return same | {name: fmean(model.meta[name] for model in models) for name in MEANS}

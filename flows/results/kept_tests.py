@@ -12,7 +12,7 @@ from phrasemodels.data.store.fingerprint import closure
 from phrasemodels.data.store.remembered import contents, remembered
 from phrasemodels.data.store.step import digest_of
 from phrasemodels.tasks.metrics.compare import TestedRow, differences
-from phrasemodels.tasks.metrics.significance import difference
+from phrasemodels.verdicts.significance import difference
 
 FILE = "tests.json"
 

@@ -10,6 +10,7 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.infra.tracking import flatten
 
 FEWEST_DIGITS = 6
+FETCHES = ("fetch_corpus", "fetch_added_corpus")  # steps whose files came from outside
 
 
 class Lineage:
@@ -82,7 +83,7 @@ def described(artifact: Artifact | str) -> str:
         return f"{artifact}  (no longer in the store)"
     scores = ", ".join(f"{name} {score['value']:.2f}" for name, score in artifact.meta.get("scores", {}).items())
     licences = "" if artifact.manifest["parts"]["inputs"] else ", ".join(artifact.meta.get("licences", []))
-    files = artifact.manifest["files"] if artifact.manifest["step"] == "fetch_corpus" else {}
+    files = artifact.manifest["files"] if artifact.manifest["step"] in FETCHES else {}
     digests = ", ".join(f"{name} sha256 {file['sha256']}" for name, file in files.items())
     details = "; ".join(part for part in (scores, licences, digests) if part)
     return f"{artifact.manifest['label']}  [{artifact.key}]" + (f"  {details}" if details else "")

@@ -26,6 +26,7 @@ from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.flows.results.saved_configuration import restored
 from phrasemodels.layers.weights import check_header
+from phrasemodels.saved import LIBRARY, describe
 from phrasemodels.tasks.prepare.user_text import too_long, user_texts
 from phrasemodels.tasks.problems.recipe import PARTS
 
@@ -142,7 +143,8 @@ class Model:
         raise ValueError(f"{self.name}: the store has no answers of this model to its test set; train it here")
 
     def export(self, to: Path) -> Path:
-        """Write a folder that `load` reads: weights and vocabulary with their manifests, and a card.
+        """Write a folder that `load`, and `phrasemodels.load` with torch alone, read: weights and vocabulary with their
+        manifests, a card, and the whole configuration.
 
         It replaces an exported model. ValueError: something else is there, or the model's own artifacts are.
         """
@@ -157,6 +159,8 @@ class Model:
             for name, artifact in self.artifacts.items():
                 shutil.copytree(artifact.path, new / name)
             write_durably(new / CARD, json.dumps(self.card(), indent=1))
+            parts = {name: artifact.path for name, artifact in self.artifacts.items()}
+            write_durably(new / LIBRARY, json.dumps(describe(self.configured, parts), indent=1))
             if place.exists():
                 os.replace(place, old)
             os.replace(new, place)
@@ -169,14 +173,19 @@ class Model:
         training = {name: meta[name] for name in ("parameters", "dev_loss", "steps", "train_seconds")}
         return {**known, **training, **{name: meta[name] for name in ("licences", "redistributable", "stand_in")}}
 
+    @property
+    def configured(self) -> Any:
+        """The model's configuration with the sizes of its vocabulary. ValueError: the vocabulary's manifest lacks one."""
+        stages = self.experiment.recipe.stages(self.config, self.experiment.train, self.seed)
+        try:
+            return stages["model"].settings.objective.configure(self.config, self.vocabulary)
+        except KeyError as error:
+            raise ValueError(f"{self.vocabulary.path}: its manifest lacks {error}; make the model again") from error
+
     def check(self) -> None:
         """Check that card, vocabulary and weights can be read. ValueError: the vocabulary's manifest lacks a value."""
         self.card()
-        stages = self.experiment.recipe.stages(self.config, self.experiment.train, self.seed)
-        try:
-            config = stages["model"].settings.objective.configure(self.config, self.vocabulary)
-        except KeyError as error:
-            raise ValueError(f"{self.vocabulary.path}: its manifest lacks {error}; make the model again") from error
+        config = self.configured
         for file in self.weights.path.glob("*.safetensors"):
             check_header(config.build, file)
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from phrasemodels.data.download.manifest import load
+from phrasemodels.data.download.corpora import find
 from phrasemodels.encoders.inputs import PretrainedConfig
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.marks import NOT, kind_of
@@ -42,7 +42,7 @@ def _parts(value: Any) -> Iterator[Any]:
 def _by_hand(part: Any) -> bool:
     """Return whether a part has files that no command fetches."""
     if isinstance(part, Corpus):
-        manifest = load(part.name)
+        manifest = find(part.name)
         splits = [split for name, split in manifest.splits.items() if name.startswith(part.part)]
         return not {file for split in splits for file in split.files.values()} <= {file.name for file in manifest.files}
     return isinstance(part, VectorFile)

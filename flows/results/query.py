@@ -1,15 +1,21 @@
 """SQL over runs, artifacts and verdicts, in a DuckDB that can read nothing else and write nothing."""
 
 import re
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from phrasemodels.data.download.manifest import closest
+from phrasemodels.data.store.artifacts import atomic_replace
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.columns import VIEWS
 from phrasemodels.flows.results.tables import schema_of
 from phrasemodels.infra.tracking import Tracker
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 # SQL: phrases per sentence and words per phrase at each level, beside those that Table 1 of paper 001 prints for the corpus
 TABLE_1 = r"""
@@ -27,11 +33,47 @@ from ours left join paper on paper.level = ours.level and regexp_matches(label, 
 order by label, ours.level
 """
 
+# SQL: views of the file that `write_database` writes
+VIEWS_OF_TABLES = {
+    "counts": "select paper, verdict, count(*) as numbers from verdicts group by all order by all",
+    "answers": "select paper, table_, system, variant, dataset, metric, printed, ours, half_width, seeds, verdict, reason "
+    "from verdicts where ours is not null order by number",
+    "levels_of_corpora": TABLE_1,
+}
+EMPTY = "the question is empty: ask one, like select * from verdicts"
+T = TypeVar("T")
+
 
 def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the columns and rows of a question. ValueError: the question is wrong; the message names the nearest name.
 
-    Columns have unique names: the second `key` is `key_1`. The connection reads and writes no files, loads no extensions,
+    Columns have unique names: the second `key` is `key_1`."""
+    return answered(store, tracker, sql, _rows_of)
+
+
+def _rows_of(connection: "DuckDBPyConnection", sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    connection.execute(sql)
+    if connection.description is None:
+        raise ValueError(EMPTY)
+    return _unique([column[0] for column in connection.description]), connection.fetchall()
+
+
+def arrow_of(connection: "DuckDBPyConnection", sql: str) -> pa.Table:
+    """Return the answer to a question as an Arrow table; whole numbers of any size are int64."""
+    if (relation := connection.sql(sql)) is None:
+        raise ValueError(EMPTY)
+    found = relation.to_arrow_table()
+    wide = [pa.types.is_decimal(field.type) and field.type.scale == 0 for field in found.schema]
+    types = [pa.int64() if whole else field.type for field, whole in zip(found.schema, wide, strict=True)]
+    return found.cast(pa.schema(zip(found.column_names, types, strict=True))).rename_columns(
+        _unique(found.column_names)
+    )
+
+
+def answered(store: Store, tracker: Tracker, sql: str, ask: Callable[["DuckDBPyConnection", str], T]) -> T:
+    """Return what `ask` makes of a question. ValueError: the question is wrong.
+
+    The connection reads and writes no files, loads no extensions,
     and cannot be reconfigured. All views are there, so that they can be listed; those that the question does not name are
     empty, because to build them takes time.
     """
@@ -42,13 +84,13 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
     named = [name for name in VIEWS if name in sql.lower()]
     empty = {name: schema_of(name).empty_table() for name in VIEWS}
     try:
-        _answer(empty, sql)  # a mistake is found at once: to build a view may take seconds
-        return _answer(empty | {name: _rows(name, store, tracker) for name in named}, sql)
+        _answer(empty, sql, ask)  # a mistake is found at once: to build a view may take seconds
+        return _answer(empty | {name: _rows(name, store, tracker) for name in named}, sql, ask)
     except duckdb.Error as error:
         raise ValueError(explained(str(error), named)) from error
 
 
-def _answer(tables: dict[str, pa.Table], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+def _answer(tables: dict[str, pa.Table], sql: str, ask: Callable[["DuckDBPyConnection", str], T]) -> T:
     import duckdb
 
     closed: dict[str, Any] = {
@@ -64,10 +106,22 @@ def _answer(tables: dict[str, pa.Table], sql: str) -> tuple[list[str], list[tupl
         connection.execute("set python_enable_replacements = false")
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
-        connection.execute(sql)
-        if connection.description is None:
-            raise ValueError("the question is empty: ask one, like select * from verdicts")
-        return _unique([column[0] for column in connection.description]), connection.fetchall()
+        return ask(connection, sql)
+
+
+def write_database(store: Store, tracker: Tracker, to: Path) -> Path:
+    """Write all views as the tables of a DuckDB file, and the questions of VIEWS_OF_TABLES as its views; return its path."""
+    import duckdb
+
+    with atomic_replace(to) as path, duckdb.connect(path) as connection:
+        for name, view in VIEWS.items():
+            connection.register(f"_{name}", _rows(name, store, tracker))
+            connection.execute(f"create table {name} as select * from _{name}")
+            connection.unregister(f"_{name}")
+            connection.execute(f"comment on table {name} is '{view.row.replace(chr(39), chr(39) * 2)}'")
+        for name, question in VIEWS_OF_TABLES.items():
+            connection.execute(f"create view {name} as {question}")
+    return to
 
 
 def _rows(view: str, store: Store, tracker: Tracker) -> pa.Table:

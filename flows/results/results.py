@@ -14,11 +14,11 @@ from phrasemodels.flows.experiments.catalogue import PROFILES, experiments
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.overrides import overridden
-from phrasemodels.flows.results.folder import KEPT
+from phrasemodels.flows.results.folder import kept_files
 from phrasemodels.flows.results.kept_tests import tests_of, write_tests
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.metrics.compare import TestedRow, finite
-from phrasemodels.tasks.metrics.significance import seed_group
+from phrasemodels.verdicts.significance import seed_group
 
 TRAININGS = ("train", "train_restarts")  # steps that make weights
 
@@ -100,15 +100,15 @@ def _run(
     return {"score": score, "train": "", "run": ""}
 
 
-def kept_results(folder: Path = KEPT) -> Iterator[Result]:
-    """Yield the rows of kept results: folder/NAME/result.json, with the per-sentence statistics beside it."""
-    for path in sorted(folder.glob("*/result.json")):
+def kept_results() -> Iterator[Result]:
+    """Yield the rows of kept results: NAME/result.json, with the per-sentence statistics beside it."""
+    for path in kept_files():
         yield from _kept(path, path.stat().st_mtime_ns)
 
 
-def kept_values(folder: Path = KEPT) -> Iterator[tuple[str, Mapping[str, list[float]]]]:
+def kept_values() -> Iterator[tuple[str, Mapping[str, list[float]]]]:
     """Yield the experiment and the values by seed, by metric, of each row of kept results, without its tests."""
-    for path in sorted(folder.glob("*/result.json")):
+    for path in kept_files():
         for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
             if (answer := _answer(row)) is not None:
                 yield answer[0].name, row["values"]

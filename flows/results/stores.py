@@ -10,6 +10,7 @@ from phrasemodels.data.store.step import Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.records import remove_old
 from phrasemodels.infra.settings import Settings
+from phrasemodels.infra.tracking import Tracker, readable
 
 
 def store_of(settings: Settings) -> Store:
@@ -19,6 +20,12 @@ def store_of(settings: Settings) -> Store:
     from phrasemodels.data.store.object_storage import ObjectStorage
 
     return Store(settings.root, ObjectStorage(url))
+
+
+def opened_to_read() -> tuple[Store, Tracker]:
+    """Return the store and the tracker that the settings name, for reading alone: neither is made, locked or written to."""
+    settings = Settings()
+    return store_of(settings), Tracker(readable(settings.tracking_uri))
 
 
 def open_store(settings: Settings) -> Store:

@@ -14,8 +14,9 @@ from phrasemodels.flows.results.needs import needs
 from phrasemodels.flows.results.not_run import answers, asked, not_run
 from phrasemodels.flows.results.repeated import same_numbers
 from phrasemodels.flows.results.results import Result
-from phrasemodels.tasks.metrics.compare import judge, qualified, reason_not
-from phrasemodels.tasks.metrics.significance import seed_group
+from phrasemodels.tasks.metrics.compare import reason_not
+from phrasemodels.verdicts.judgement import judge, qualified
+from phrasemodels.verdicts.significance import seed_group
 
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric")
 TRAINED, EXACT = "over the seeds of a training", "counted, by the printed digits"  # kinds of judgement

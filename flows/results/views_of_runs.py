@@ -17,7 +17,7 @@ from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.flows.results.tables import of_step, schema_of, table
 from phrasemodels.infra.tracking import KEY, Tracker
 from phrasemodels.tasks.metrics.compare import finite
-from phrasemodels.tasks.metrics.significance import seed_group
+from phrasemodels.verdicts.significance import seed_group
 
 TESTED = "test."  # begins the names of test metrics in MLflow; elsewhere they are named without it
 

@@ -99,7 +99,7 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
         again = f"phrasemodels prepare {experiment.name} --to {data}"
         raise ValueError(f"{data} was not prepared for this: make the folder again with `{again}` and the same --set")
     store = Store(out)
-    stages = experiment.recipe.bare().stages(experiment.model, experiment.train, seed)
+    stages = experiment.recipe.bare().measured_stages(experiment.model, experiment.train, seed)
     names = {name for stage in stages.values() for name in stage.inputs.values()} - stages.keys()
     known = {name: _load(store, data / name) for name in sorted(names)}
     key = digest_of([experiment.model, experiment.train, seed, {name: a.key for name, a in known.items()}])[:32]

@@ -1,7 +1,7 @@
 """Preparation of a run: read the request once, and report every mistake in it before anything starts."""
 
+from phrasemodels.data.download.corpora import find
 from phrasemodels.data.download.fetch import missing
-from phrasemodels.data.download.manifest import load
 from phrasemodels.data.download.parser_manifest import load as load_parser
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request
@@ -11,7 +11,7 @@ from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.sources import sources_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.parsers.stanza_models import fetch_parser
-from phrasemodels.tasks.prepare.corpora import fetch_corpus
+from phrasemodels.tasks.prepare.corpora import fetch_added_corpus, fetch_corpus
 
 
 def planned(request: Request, settings: Settings) -> tuple[Plan, Store]:
@@ -32,12 +32,16 @@ def missing_files(plan: Plan, store: Store, settings: Settings) -> list[str]:
     """Return the files that no mirror has and that may not be downloaded, each with the place where it can be put."""
     if not settings.offline:
         return []
-    absent = [step for step in plan.steps if step.make in (fetch_corpus, fetch_parser) and not store.find(step)]
+    absent = [
+        step
+        for step in plan.steps
+        if step.make in (fetch_corpus, fetch_added_corpus, fetch_parser) and not store.find(step)
+    ]
     sources = sources_of(settings)
     mirror = settings.mirror or "<the folder that PHRASEMODELS_MIRROR names>"
     models = settings.parsers or "<the folder that PHRASEMODELS_PARSERS names>"
     supplied = settings.supplied or "<the folder that PHRASEMODELS_SUPPLIED names>"
-    corpora = [file for step in absent if step.make is fetch_corpus for file in load(step.settings.corpus).files]
+    corpora = [file for step in absent if step.make is not fetch_parser for file in find(step.settings.corpus).files]
     parsers = [file for step in absent if step.make is fetch_parser for file in load_parser(step.settings.name).files]
     files = [(mirror, file) for file in missing(corpora, sources)] + [
         (models, file) for file in missing(parsers, sources)

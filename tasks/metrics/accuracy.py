@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrasemodels.tasks.metrics.score import Score
-from phrasemodels.tasks.metrics.significance import Array
+from phrasemodels.verdicts.significance import Array
 
 
 def accuracy(right: NDArray[np.bool_], signature: str) -> Score:

@@ -1,19 +1,25 @@
 """BLEU (Papineni et al. 2002), from the counts of n-grams of each sentence."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics.bleu import BLEU
 
 from phrasemodels.tasks.metrics.score import Score
-from phrasemodels.tasks.metrics.significance import Array, Statistic
+from phrasemodels.verdicts.significance import Array, Statistic
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
 
 
-def tokenised_bleu() -> BLEU:
+def tokenised_bleu() -> "BLEU":
     """BLEU as Moses' multi-bleu computes it: tokens as they are, lower case, no smoothing, 0 to 100."""
+    from sacrebleu.metrics.bleu import BLEU
+
     return BLEU(tokenize="none", lowercase=True, smooth_method="none", force=True)
 
 
-def bleu(metric: BLEU, hypotheses: list[str], references: list[str]) -> Score:
+def bleu(metric: "BLEU", hypotheses: list[str], references: list[str]) -> Score:
     """Return corpus BLEU against one reference a sentence."""
     result = metric.corpus_score(hypotheses, [references])
     return Score(float(result.score), str(metric.get_signature()), len(hypotheses))

@@ -12,70 +12,16 @@ import pyarrow.compute as pc
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job
-from phrasemodels.tasks.metrics.printed import half_unit, prints_as
-from phrasemodels.tasks.metrics.significance import (
+from phrasemodels.verdicts.judgement import judge, qualified
+from phrasemodels.verdicts.significance import (
     Array,
     Difference,
-    SeedGroup,
     Statistic,
     difference,
     few_seeds,
     holm,
     seed_group,
 )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The verdict on a published number: not run, not comparable, reproduced, higher or lower; and its reason."""
-
-    verdict: str
-    reason: str
-
-
-def judge(printed: str, ours: SeedGroup | None, reason_not: str, exact: bool = False) -> Verdict:
-    """Return the verdict on a number as it is printed (empty: the paper has none) by our seeds (None: there is no run).
-
-    A printed number stands for every value that rounds to it, so half a unit of its last digit belongs to the interval.
-    reason_not: why the numbers cannot be compared, such as stand-in data or a smaller size; empty if they can be.
-    exact: the value does not vary by seed, like a count: one run is enough, and it has to print the same.
-    """
-    if ours is None:
-        return Verdict("not run", "no run of this experiment is in the store")
-    if not printed:
-        return Verdict("not comparable", "; ".join(filter(None, ("the paper prints no such number", reason_not))))
-    if reason_not:
-        return Verdict("not comparable", reason_not)
-    if exact and not ours.deviation > 0:  # NaN of one run
-        return _exactly(printed, ours.mean)
-    if ours.warning:
-        return Verdict("not comparable", ours.warning)
-    if abs(float(printed) - ours.mean) <= ours.half_width + half_unit(printed):
-        return Verdict("reproduced", f"the published value lies in our 95 % interval over {ours.n} seeds")
-    direction = "higher" if ours.mean > float(printed) else "lower"
-    return Verdict(direction, f"our mean is {abs(ours.mean - float(printed)):.2f} {direction} than the published value")
-
-
-def qualified(verdict: Verdict, caveat: str) -> Verdict:
-    """Return a verdict on compared numbers with a caveat in its reason; other verdicts, or without a caveat, as they are."""
-    if not caveat or verdict.verdict in ("not comparable", "not run"):
-        return verdict
-    return Verdict(verdict.verdict, f"{verdict.reason}; but {caveat}")
-
-
-def _exactly(printed: str, value: float) -> Verdict:
-    """Judge a value that does not vary by seed by the digits that are printed."""
-    said = _plain(value)
-    if prints_as(printed, value):
-        return Verdict("reproduced", f"{said}, which prints as {printed}" if said != printed else f"it is {said}")
-    direction = "higher" if value > float(printed) else "lower"
-    return Verdict(
-        direction, f"it is {said}, which is {_plain(abs(value - float(printed)))} {direction} than {printed}"
-    )
-
-
-def _plain(value: float) -> str:
-    return f"{round(value, 4):.10g}"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from phrasemodels.tasks.metrics.significance import Array
+from phrasemodels.verdicts.significance import Array
 
 
 def pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:

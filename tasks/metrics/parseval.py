@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from phrasemodels.data.formats.trees import Span, Tree
-from phrasemodels.tasks.metrics.significance import Array
+from phrasemodels.verdicts.significance import Array
 
 DELETED = frozenset(["TOP", "ROOT", "S1", "-NONE-", ",", ":", "``", "''", ".", "?", "!"])  # labels, and tags of words
 EQUAL = {"PRT": "ADVP"}

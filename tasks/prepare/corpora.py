@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from phrasemodels.data.corpora import readers
 from phrasemodels.data.corpora.leakage import leakage
 from phrasemodels.data.corpora.readers import Reader, take
+from phrasemodels.data.download.corpora import find, is_added
 from phrasemodels.data.download.manifest import Languages, Part, Split, load
 from phrasemodels.data.samples.records import Records, Translations
 from phrasemodels.data.store.artifacts import sha256_of
@@ -44,6 +45,25 @@ def fetch_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
         "from": {name: origin if "://" in origin else "a folder" for name, origin in origins.items()},
         **_terms(manifest.licence, manifest.redistributable, manifest.stand_in),
     }
+
+
+def fetch_added_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
+    """Do as `fetch_corpus` for a corpus that users add. A function of its own, so that the keys of other corpora do not
+    depend on how such a corpus is found. OSError: a file cannot be had. ValueError: a file has changed."""
+    from phrasemodels.data.download.user_files import obtain
+
+    manifest = find(settings.corpus)
+    origins = obtain(manifest, job.out, job.executor.sources)
+    for name, origin in origins.items():
+        if sha256_of(job.out / name) != settings.digests.get(name):
+            raise ValueError(f"{origin}: {name} of {manifest.name} has changed since the run was planned; start again")
+    return {"corpus": manifest.name, **_terms(manifest.licence, manifest.redistributable, manifest.stand_in)}
+
+
+def fetched(corpus: str, digests: Mapping[str, str]) -> Step:
+    """Return the step that fetches a corpus; digests: of its files, by name."""
+    make = fetch_added_corpus if is_added(corpus) else fetch_corpus
+    return Step(make, f"fetch {corpus}", FetchCorpus(corpus, digests))
 
 
 def _terms(licence: str, redistributable: bool, stand_in: bool) -> dict[str, Any]:
@@ -111,7 +131,7 @@ class Corpus:
 
     def has(self, split: str) -> bool:
         """Return whether the corpus has a split: some have no dev set."""
-        return (f"{self.part}.{split}" if self.part else split) in load(self.name).splits
+        return (f"{self.part}.{split}" if self.part else split) in find(self.name).splits
 
 
 @dataclass(frozen=True)
@@ -130,7 +150,7 @@ class BitextCorpus:
 
     def split(self, split: str) -> Step:
         """Return the step that yields the records of train, dev or test. ValueError: one file has both sides, in one order."""
-        manifest, languages = load(self.name), self.languages
+        manifest, languages = find(self.name), self.languages
         if (manifest.split(split).reader or manifest.reader) == "bitext":
             return _read(self.name, split, {"source": languages.source, "target": languages.target}, {})
         if self.reverse:
@@ -141,7 +161,7 @@ class BitextCorpus:
 
 
 def _languages(corpus: str) -> Languages:
-    if (found := load(corpus).languages) is None:
+    if (found := find(corpus).languages) is None:
         say = 'languages = { source = "en", target = "fr" }'
         raise ValueError(f"{corpus}: its manifest names no languages; write `{say}` above its files")
     return found
@@ -149,7 +169,7 @@ def _languages(corpus: str) -> Languages:
 
 def _read(corpus: str, split: str, options: Mapping[str, str], supplied: Mapping[str, str]) -> Step:
     """Return the step that reads a split. ValueError: the user has to provide one of its files, and has not."""
-    manifest = load(corpus)
+    manifest = find(corpus)
     division = readers.complete(manifest, split)
     digests = {file.name: file.sha256 for file in manifest.files} | dict(supplied)
     for file in division.files.values():
@@ -160,8 +180,7 @@ def _read(corpus: str, split: str, options: Mapping[str, str], supplied: Mapping
     settings = ReadSplit(
         readers.reader(manifest, division), f"{corpus} {split}", entry, manifest.max_words, (*manifest.terms(split),)
     )
-    fetched = Step(fetch_corpus, f"fetch {corpus}", FetchCorpus(corpus, digests))
-    return Step(read_split, f"read {corpus} {split}", settings, {"corpus": fetched})
+    return Step(read_split, f"read {corpus} {split}", settings, {"corpus": fetched(corpus, digests)})
 
 
 @dataclass(frozen=True)

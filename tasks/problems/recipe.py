@@ -1,12 +1,14 @@
 """The base of all recipes, and the steps that a recipe becomes."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import HasKey, Job, Step
+from phrasemodels.tasks.metrics.own import Metric, OwnScoring, score_with_own
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.report import Figure, Outcome, Section, TrainedModel
 from phrasemodels.tasks.train.config import TrainConfig
@@ -37,6 +39,7 @@ class Recipe(ABC):
     """
 
     corpus: Any
+    metrics: tuple[Metric, ...] = field(default=(), kw_only=True)  # of one's own, beside those of the problem
 
     slug: ClassVar[str] = ""  # the problem in `name`
     answer_columns: ClassVar[tuple[str, str] | None] = None  # of predictions.arrow: gold answer, predicted answer
@@ -57,6 +60,17 @@ class Recipe(ABC):
     def stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
         """Return `model`, `predictions`, `scores` and perhaps others, each after the stages that it needs; only `scores` if
         nothing is trained."""
+
+    def measured_stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        """Return the stages, whose scores also have the metrics of one's own. ValueError: the answers are no columns."""
+        stages = self.stages(model, config, seed)
+        if not self.metrics:
+            return stages
+        if self.answer_columns is None:
+            raise ValueError(f"{self.name}: this problem has no answers as text, which metrics of one's own need")
+        scores = stages["scores"]
+        settings = OwnScoring(scores.make, scores.settings, self.answer_columns, self.metrics)
+        return stages | {"scores": dataclasses.replace(scores, make=score_with_own, settings=settings)}
 
     def bare(self) -> Self:
         """Return the recipe for a machine with torch, pyarrow and sacrebleu alone (`train --local --data`): what needs other
@@ -137,7 +151,7 @@ def steps_of(
     about: what the manifests say of it, beside experiment and seed.
     """
     known = recipe.data()
-    stages = recipe.stages(model, config, seed)
+    stages = recipe.measured_stages(model, config, seed)
     identity = {"experiment": name, "seed": seed, **(about or {})}
     for stage_name, stage in stages.items():
         inputs = {ours: known[theirs] for ours, theirs in stage.inputs.items()}

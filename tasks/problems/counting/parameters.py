@@ -13,7 +13,7 @@ from phrasemodels.tasks.problems.recipe import Stage
 from phrasemodels.tasks.problems.translation.objective import TranslationObjective
 from phrasemodels.tasks.train.config import TrainConfig
 
-NO_SENTENCES = pa.table({"id": pa.array([], pa.int32()), "group": pa.array([], pa.string())})
+NO_SENTENCES = pa.schema({"id": pa.int32(), "group": pa.string()}).empty_table()
 
 NO_DATA = {"licences": [], "redistributable": True, "stand_in": False}  # the terms of what is made of no data
 

@@ -11,13 +11,13 @@ from phrasemodels.data.store.step import Job
 from phrasemodels.layers.ids import SPECIAL
 from phrasemodels.tasks.metrics.accuracy import accuracy_of, by_group
 from phrasemodels.tasks.metrics.score import Score, write_scores
-from phrasemodels.tasks.metrics.significance import Statistic
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.sequences import write_predictions
 from phrasemodels.tasks.problems.tagging.objective import TagColumn
 from phrasemodels.tasks.train.batches import in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
+from phrasemodels.verdicts.significance import Statistic
 
 
 @torch.inference_mode()

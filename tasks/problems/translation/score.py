@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sacrebleu.metrics.bleu import BLEU
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.step import Job
@@ -37,6 +36,8 @@ def score_translations(job: Job, settings: TranslationScoring) -> dict[str, Any]
     scores = {"bleu": bleu(tokenised_bleu(), hypotheses, references)}
     if settings.detokenise:
         text = [settings.detokenise(tokens, settings.language) for tokens in table["hypothesis"].to_pylist()]
+        from sacrebleu.metrics.bleu import BLEU
+
         scores["sacrebleu"] = bleu(BLEU(force=True), text, raw)
         scores["sacrebleu_lc"] = bleu(BLEU(lowercase=True, force=True), text, raw)
     for suffix, mask in by_group(table["group"].to_pylist()).items():

@@ -1,0 +1,146 @@
+"""What users add to the system: parts that a project folder or an installed package offers, by group and name.
+
+A project folder has a file phrasemodels.toml with a table for each group, as in `[papers]` and `my-study = "study"`; a
+package has entry points of the same groups (`phrasemodels.papers`). Both name `module` or `module:attribute`. The project
+folder is the nearest one with that file from the working directory upwards, or the one that PHRASEMODELS_PROJECT names.
+
+papers: modules with PAPER and TABLES, with printed.csv and settings.csv beside them. corpora: packages with manifests
+(*.toml); those of a project folder are in its folder `corpora`. encoders: classes of configurations. metrics: functions.
+parsers: back ends of the step that parses.
+"""
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FILE, VARIABLE = "phrasemodels.toml", "PHRASEMODELS_PROJECT"
+GROUPS = ("papers", "corpora", "encoders", "metrics", "parsers")
+CORPORA = "corpora"  # the folder of a project with manifests and files of corpora
+BESIDE = ("printed.csv", "settings.csv")  # what a paper's module may have beside it
+
+
+@cache
+def folder() -> Path | None:
+    """Return the project folder, whose modules can be imported from now on, here and in processes that this one starts; None:
+    there is none. ValueError: PHRASEMODELS_PROJECT names another folder, or one of its modules hides a library's."""
+    here = Path.cwd()
+    named = os.environ.get(VARIABLE)
+    candidates = [Path(named).expanduser().absolute()] if named else [here, *here.parents]
+    found = next((place for place in candidates if (place / FILE).is_file()), None)
+    if named and not found:
+        raise ValueError(f"{VARIABLE} names {named}, which has no {FILE}: `phrasemodels init` makes a project folder")
+    if found:
+        os.environ[VARIABLE] = str(found)
+        if str(found) not in sys.path:
+            sys.path.append(str(found))
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, [*paths, str(found)])))
+    return found
+
+
+@cache
+def _own_parts() -> dict[str, dict[str, str]]:
+    """Return the tables of the project's file. ValueError: it is not TOML, or has another table."""
+    if (place := folder()) is None:
+        return {}
+    try:
+        tables = tomllib.loads((place / FILE).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{place / FILE}: {error}") from None
+    for group, named in tables.items():
+        if (
+            group not in GROUPS
+            or not isinstance(named, dict)
+            or not all(isinstance(part, str) for part in named.values())
+        ):
+            raise ValueError(
+                f'{place / FILE}: {group}: tables are {", ".join(GROUPS)}, with lines like name = "module:part"'
+            )
+    return tables
+
+
+@cache
+def parts(group: str) -> dict[str, str]:
+    """Return what a group offers: {name: "module" or "module:attribute"}. ValueError: two offer the same name."""
+    found = dict(_own_parts().get(group, {}))
+    for entry in importlib.metadata.entry_points(group=f"phrasemodels.{group}"):
+        if found.setdefault(entry.name, entry.value) != entry.value:
+            raise ValueError(f"{group}: {found[entry.name]} and {entry.value} are both called {entry.name}; rename one")
+    return found
+
+
+def part(group: str, name: str) -> Any:
+    """Import a part by name. ValueError: it cannot be imported, or is another module of that name."""
+    module, _, attribute = parts(group)[name].partition(":")
+    try:
+        made = importlib.import_module(module)
+        return getattr(made, attribute) if attribute else made
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{group}: {name} = {parts(group)[name]!r} cannot be imported: {error}") from error
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Return the modules and packages that users add, by top-level name: a file, or a package's folder.
+
+    They are those that parts name and, in the project folder, all others. ValueError: a part's module of the folder has
+    the name of an installed one.
+    """
+    place = folder()
+    own = _python_in(place) if place else {}
+    named = {value.partition(":")[0].partition(".")[0] for group in GROUPS for value in parts(group).values()}
+    found = {}
+    for name in sorted({*own, *named} - {"phrasemodels"}):
+        spec = importlib.util.find_spec(name)
+        origin = Path(spec.origin) if spec and spec.origin and spec.has_location else None
+        path = origin.parent if origin and origin.name == "__init__.py" else origin
+        if name in own and path != own[name]:
+            if name in named:
+                raise ValueError(f"{own[name]}: another module is called {name}, too: {path}; rename yours")
+        elif path is not None:
+            found[name] = path
+    return found
+
+
+def _python_in(place: Path) -> dict[str, Path]:
+    """Return the modules and packages of a folder, by name."""
+    files = {path.stem: path for path in place.glob("*.py") if path.stem.isidentifier() and path.stem != "__main__"}
+    return files | {path.parent.name: path.parent for path in place.glob("*/__init__.py")}
+
+
+def beside(paper: str, file: str) -> Path | None:
+    """Return a file beside the module of a paper, which is not imported; None: it has none."""
+    module = parts("papers")[paper].partition(":")[0]
+    top, *inner = module.split(".")
+    if (path := modules().get(top)) is None:
+        raise ValueError(f"papers: {paper}: there is no module {module}")
+    place = path if path.is_dir() else path.parent
+    place = place.joinpath(*inner[: None if place.joinpath(*inner).is_dir() else -1])
+    return place / file if (place / file).is_file() else None
+
+
+@cache
+def manifests() -> dict[str, Path]:
+    """Return the manifests of corpora that users add, by the names of their files."""
+    packages = (modules().get(value.partition(".")[0], Path("-")).joinpath(*value.split(".")[1:])
+                for value in parts("corpora").values())  # fmt: skip
+    places = [*packages, *([place / CORPORA] if (place := folder()) else [])]
+    return {path.stem: path for place in places for path in sorted(place.glob("*.toml"))}
+
+
+def files() -> Iterator[Path]:
+    """Yield all files that decide what users add: source, printed numbers, settings, manifests and the project's file."""
+    for path in modules().values():
+        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    for paper in parts("papers"):
+        yield from filter(None, (beside(paper, name) for name in BESIDE))
+    yield from manifests().values()
+    if place := folder():
+        yield place / FILE

@@ -1,0 +1,46 @@
+"""Metrics that users add: functions of references and answers, whose values stand beside the scores of a problem."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.store.artifacts import write_durably
+from phrasemodels.data.store.step import Job
+from phrasemodels.tasks.metrics.score import Score
+
+Metric = Callable[
+    [Sequence[str], Sequence[str]], float
+]  # references, answers, as text -> a value, named as the function
+
+
+@dataclass(frozen=True)
+class OwnScoring:
+    """The step that scores a problem with its settings, the columns of its predictions (reference, answer), and metrics."""
+
+    make: Callable[[Job, Any], dict[str, Any]]
+    settings: Any
+    columns: tuple[str, str]
+    metrics: tuple[Metric, ...]
+
+
+def score_with_own(job: Job, settings: OwnScoring) -> dict[str, Any]:
+    """Score job.inputs["predictions"] as the problem does, then by each metric. ValueError: a name is taken."""
+    meta = settings.make(job, settings.settings)
+    table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
+    references, answers = ([_text(value) for value in table[name].to_pylist()] for name in settings.columns)
+    own = {metric.__name__: _score(metric, references, answers) for metric in settings.metrics}
+    if taken := sorted(own.keys() & meta["scores"].keys()):
+        raise ValueError(f"metric {taken[0]!r}: the problem has one of this name; rename the function")
+    scores: Mapping[str, Any] = {**meta["scores"], **{name: asdict(score) for name, score in own.items()}}
+    write_durably(job.out / "scores.json", json.dumps(scores, indent=1))
+    return {**meta, "scores": scores}
+
+
+def _score(metric: Metric, references: Sequence[str], answers: Sequence[str]) -> Score:
+    return Score(float(metric(references, answers)), f"{metric.__module__}:{metric.__name__}", len(answers))
+
+
+def _text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
