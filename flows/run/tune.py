@@ -197,5 +197,5 @@ def write(searches: Sequence[Search], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, json.dumps(rows, indent=1) + "\n")
     points = {name: list(enumerate(curve.mean.tolist(), 1)) for name, curve in curves.items()}
-    halves = {name: ((curve.high - curve.low) / 2).tolist() for name, curve in curves.items()}
-    write_durably(path.with_suffix(".svg"), lines(points, "trials", "expected best dev loss", halves))
+    bands = {name: list(zip(curve.low, curve.high, strict=True)) for name, curve in curves.items()}
+    write_durably(path.with_suffix(".svg"), lines(points, "trials", "expected best dev loss", bands))
