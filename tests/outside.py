@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import safetensors.torch
 import torch
 
@@ -36,6 +37,7 @@ from phrasemodels.data.store.object_storage import ObjectStorage
 from phrasemodels.data.store.step import Step, digest_of, jsonable
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.results.foreign import observations as scores_of
 from phrasemodels.flows.results.models import CARD, load
 from phrasemodels.flows.results.records import records
 from phrasemodels.infra.settings import Settings
@@ -44,6 +46,7 @@ from phrasemodels.saved import LIBRARY
 from phrasemodels.saved import describe as describe_model
 from phrasemodels.tasks.problems.entailment.data import VectorFile
 from phrasemodels.tasks.train.checkpoints import Progress, resume, save, tensors
+from phrasemodels.verdicts.paper import read_printed
 
 Read = Callable[[Path], Any]  # read the file GIVEN in a folder
 
@@ -367,6 +370,28 @@ def resumed(name: str, signed: bool) -> Read:
     return read
 
 
+PRINTED = b"paper,table,row,dataset,metric,value,n,arithmetic\np,1,a,d,m,87.1%,500,\np,1,b,d,m,0.5,,mean of a\n"
+SAMPLE = b'{"doc_id": 3, "filter": "strict", "metrics": ["acc"], "acc": 1.0, "f1": [1, 0]}\n'
+INSPECT = b"""{"eval": {"model": "m", "task": "t"}, "status": "success", "samples": [
+{"id": 1, "epoch": 1, "scores": {"match": {"value": "C"}, "rubric": {"value": {"a": 0.5, "b": true}}}}]}"""
+
+
+def foreign(name: str) -> Read:
+    """Return the reading of scores from a file of this name."""
+
+    def read(folder: Path) -> None:
+        (folder / GIVEN).rename(folder / name)
+        list(scores_of(str(folder / name)))
+
+    return read
+
+
+def parquet() -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"seed": [0, 1], "item": ["a", "a"], "score": [1.0, 0.5]}), out)
+    return out.getvalue()
+
+
 RECORD = json.dumps({"id": "a", "title": "t", "started": "2026", "state": "running"}).encode()
 OUTSIDE = {
     "brackets": Reader([TREE * 2, b"( (S (NP (-NONE- *)) (VP (VB go))))"], corpus("treebank", "brackets")),
@@ -403,6 +428,11 @@ OUTSIDE = {
     "manifest in object storage": Reader([manifest()], shared),
     "shard": Reader([shard()], lambda folder: read_shard(folder / GIVEN).to_pylist()),
     "record of a run": Reader([RECORD], recorded),
+    "printed numbers": Reader([PRINTED], lambda folder: read_printed(folder / GIVEN)),
+    "scores": Reader([b"seed,item,score,total\n0,a,1,2\n1,a,0,\n"], foreign("scores.csv")),
+    "samples of lm-evaluation-harness": Reader([SAMPLE], foreign("samples_x_2026-11-23T02-33-21.5.jsonl")),
+    "log of inspect_ai": Reader([INSPECT], foreign("x.json")),
+    "Parquet of scores": Reader([parquet()], foreign("x.parquet")),
     "lease": Reader([b'["a", "b"]'], lease_of_this_node),
     "lease in object storage": Reader([b'{"keys": ["a", "b"], "until": 9999999999.5}'], lease_of_other_node),
     "state of a checkpoint": Reader([checkpoint("state.json")], resumed("state.json", False)),
