@@ -67,6 +67,10 @@ def bytes_of(path: Path) -> int:
     return path.stat().st_size if path.is_file() else folder_bytes(path)
 
 
+HEAD = "       fault           ended   seconds" + "".join(f"{name:>9}" for name in (
+    "artifacts", "MLflow's", "Prefect's", "others", "Prefect", "MLflow", "Ray"))  # fmt: skip
+
+
 class Services(Place):
     """The servers of the day, and the environment of its runs. FOLDER/ray leads to a folder with a short path."""
 
@@ -141,13 +145,15 @@ class Day:
         self.folder, self.chance, self.here = folder, chance, Services(folder)
         self.store, self.tables = Store(folder / "store"), list[tuple[int, int]]()
         self.found = False  # whether the table has been trained in an earlier quarter
+        self.seconds = {False: 30.0, True: 2.0}  # of the last undisturbed run of either kind
         (folder / "clock").mkdir()
         (folder / "clock" / "sitecustomize.py").write_text(JUMP)
 
     def command(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
         with (self.folder / "runs.log").open("ab") as log:
-            return subprocess.Popen([sys.executable, "-m", "phrasemodels.flows.cli", *arguments], stdout=log, stderr=log,
-                                    env=self.here.environment | variables, cwd=self.folder)  # fmt: skip
+            self.last = subprocess.Popen([sys.executable, "-m", "phrasemodels.flows.cli", *arguments], stdout=log, stderr=log,
+                                         env=self.here.environment | variables, cwd=self.folder)  # fmt: skip
+        return self.last
 
     def run(self, **variables: str) -> subprocess.Popen[bytes]:
         """Start the run of the newest table, which has one row."""
@@ -167,8 +173,8 @@ class Day:
         return found
 
     def delay(self) -> float:
-        """Return after how many seconds of a run something happens; a table that is found takes a few seconds."""
-        return self.chance.uniform(0.5, 4 if self.found else 20)
+        """Return after how many seconds of a run something happens: at any time of one like the last of its kind."""
+        return self.chance.uniform(0, self.seconds[self.found])
 
     def nothing(self) -> list[int]:
         return []
@@ -237,7 +243,9 @@ class Day:
             self.tables.append((4 + made % TABLES, 2 + made // TABLES))
         ended = fault(self)
         while not ended or (ended[-1] != 0 and len(ended) < 4):
+            began = time.monotonic()
             ended.append(self.run().wait(PATIENCE))
+            self.seconds[self.found] = time.monotonic() - began
         return ended
 
     def trained(self) -> list[tuple[int, int]]:
@@ -279,7 +287,7 @@ OF_FOUND = (Day.nothing, Day.nothing, Day.run_killed, Day.disk_full, Day.clock_j
 def main(folder: str, quarters: str = "96", seed: str = "0") -> None:
     chance = random.Random(int(seed))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    print(f"{quarters} quarters of an hour, seed {seed}", flush=True)
+    print(f"{quarters} quarters of an hour, seed {seed}\n{HEAD}", flush=True)
     day, log, faults, wrong = Day(Path(folder).absolute(), chance), list[dict[str, int]](), Counter[str](), list[str]()
     left = list[Callable[[Day], list[int]]]()
     try:
@@ -294,11 +302,12 @@ def main(folder: str, quarters: str = "96", seed: str = "0") -> None:
             name = fault.__name__.replace("_", " ")
             faults[name] += 1
             log.append(day.here.disk() | day.here.memory())
-            print(f"{number // 4:02d}:{number % 4 * 15:02d}  {name:<14} ended {' '.join(map(str, ended)):<8} "
-                  f"{time.monotonic() - began:4.0f} s  MiB: " + ", ".join(f"{what} {size}" for what, size in log[-1].items()),
-                  *found, sep="\n       ", flush=True)  # fmt: skip
+            row = "".join(f"{size:>9}" for size in log[-1].values())
+            print(f"{number // 4:02d}:{number % 4 * 15:02d}  {name:<14}  {' '.join(map(str, ended)):<8}"
+                  f"{time.monotonic() - began:>5.0f}{row}", *found, sep="\n       ", flush=True)  # fmt: skip
             wrong += found
     finally:
+        day.last.kill()
         day.here.ended()
         shutil.rmtree(day.here.ray, ignore_errors=True)
     print(json.dumps({"quarters": len(log), "faults": faults, "first": log[0], "last": log[-1]}))
