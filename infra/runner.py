@@ -133,7 +133,7 @@ def actor_map(
     named = type(
         f"ActorWorker_{_title(function).removeprefix('step:')}", (ActorWorker,), {}
     )  # Ray lists actors by class
-    worker = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(named)
+    worker: Any = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(named)
     actors: list[Any] = [worker.remote() for _ in range(count)]
     results: dict[int, Any] = {}
     busy: dict[Any, tuple[int, Any]] = {}

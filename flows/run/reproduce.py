@@ -12,7 +12,8 @@ from typing import Any
 from prefect import flow, runtime, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.states import Completed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
