@@ -1,10 +1,12 @@
-"""Speed and error rates of the significance tests: `python benchmarks/significance.py`.
+"""Speed, agreement and error rates of the significance tests: `python benchmarks/significance.py [SIMULATIONS]`.
 
-Prints the seconds of a BLEU comparison (1,000 sentences, 1,000 resamples, bootstrap and randomisation) beside sacreBLEU's,
-and how often each test calls systems that differ by chance alone different at α = 0.05: the two-level bootstrap, plain
-resampling of seeds and sentences, and randomisation, which resamples sentences alone.
+Prints the seconds of a BLEU comparison (1,000 sentences, 1,000 resamples, bootstrap and randomisation) beside sacreBLEU's; p and
+intervals beside those of scipy and sacreBLEU on the same data; and how often each test calls systems that differ by chance
+alone different at α = 0.05: the two-level bootstrap, plain resampling of seeds and sentences, Welch's t over the means of
+seeds, and randomisation, which resamples sentences alone.
 """
 
+import sys
 import time
 
 import numpy as np
@@ -54,13 +56,44 @@ def plain(ours, base, resamples, rng):
     return not low <= 0 <= high
 
 
+def agreement():
+    """Print p values of ours beside those of scipy and sacreBLEU on the same data, as a table of Markdown."""
+    rng = np.random.default_rng(1)
+    print("\n| data | ours | theirs | which |\n|---|---|---|---|")
+    for gap in (0.05, 0.1, 0.2):
+        base = rng.normal(size=(1, 400))
+        ours = base + rng.normal(gap, 1, size=(1, 400))
+        found = difference(*(np.stack([x, np.ones_like(x)], -1) for x in (ours, base)), mean_of, 10_000)
+        theirs = stats.ttest_rel(ours[0], base[0]).pvalue
+        print(f"| 400 items, one seed, gap {gap} | {found.p:.4f} | {theirs:.4f} | scipy's paired t |")
+    for gap in (0.2, 1.0, 2.0):
+        ours, base = rng.normal(gap, 1, size=(4, 1)), rng.normal(0, 1, size=(3, 1))
+        pair = (np.stack([np.repeat(x, 50, 1), np.ones((len(x), 50))], -1) for x in (ours, base))
+        theirs = stats.ttest_ind(ours[:, 0], base[:, 0], equal_var=False).pvalue
+        print(f"| 4 and 3 seeds, no noise of items, gap {gap} | {difference(*pair, mean_of, 20_000).p:.4f} | {theirs:.4f} | "
+              "Welch's t of scipy |")  # fmt: skip
+    words = np.array([f"w{i}" for i in range(200)])
+    references = [" ".join(words[rng.integers(0, 200, 12)]) for _ in range(300)]
+    systems = {
+        share: [" ".join(np.where(rng.random(12) < share, rng.choice(words), r.split())) for r in references]
+        for share in (0.32, 0.30, 0.25)
+    }
+    base = systems.pop(0.32)
+    for share, ours in systems.items():
+        found = difference(*(bleu_counts(h, references)[None].astype(float) for h in (ours, base)), bleu_of, 4000)
+        test = PairedTest([("base", base), ("ours", ours)], {"BLEU": tokenised_bleu()}, [references], "ar", 4000)
+        theirs = test()[1]["BLEU"][1].p_value
+        print(f"| BLEU, 300 sentences, {share} words wrong against 0.32 | {found.p:.4f}, randomised {found.p_randomisation:.4f} | "
+              f"{theirs:.4f} | sacreBLEU's randomisation |", flush=True)  # fmt: skip
+
+
 def errors(simulations=2000, n=150, resamples=300):
     rng = np.random.default_rng(0)
-    print("\nshare of identical systems called different, α = 0.05")
-    print(f"{'seeds':>6} {'sd of seeds':>12} {'two-level':>10} {'plain':>8} {'randomisation':>14}")
+    print(f"\nShare of {simulations} pairs of identical systems that are called different, α = 0.05\n")
+    print("| seeds | sd of seeds | two-level | plain | Welch | randomisation |\n|---|---|---|---|---|---|")
     for seeds in (1, 2, 3, 5, 10):
         for between in (0.0, 0.05, 0.5) if seeds > 1 else (0.0,):
-            counts = np.zeros(3)
+            counts = np.zeros(4)
             for _ in range(simulations):
                 hard = rng.normal(size=n)
                 ours, base = (
@@ -75,10 +108,13 @@ def errors(simulations=2000, n=150, resamples=300):
                 counts += (
                     2 * stats.t.sf(abs(value) / error, freedom) < 0.05,
                     plain(ours, base, resamples, rng),
+                    seeds > 1 and stats.ttest_ind(ours.mean(1), base.mean(1), equal_var=False).pvalue < 0.05,
                     approximate_randomisation(a, b, mean_of, resamples, rng) < 0.05,
                 )
             rates = counts / simulations
-            print(f"{seeds:>6} {between:>12} {rates[0]:>10.3f} {rates[1]:>8.3f} {rates[2]:>14.3f}", flush=True)
+            shown = [f"{rate:.3f}" for rate in rates]
+            shown[2] = shown[2] if seeds > 1 else "–"
+            print(f"| {seeds} | {between} | {' | '.join(shown)} |", flush=True)
 
 
 def mean_of(sums):
@@ -87,4 +123,5 @@ def mean_of(sums):
 
 if __name__ == "__main__":
     speed()
-    errors()
+    agreement()
+    errors(*map(int, sys.argv[1:2]))

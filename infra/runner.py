@@ -3,13 +3,12 @@
 import collections
 import contextlib
 import logging
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from phrasemodels.infra.embedded_ray import private_folder
+from phrasemodels.infra.embedded_ray import scratch_folder
 from phrasemodels.infra.error_location import noting_error_line
 
 
@@ -52,12 +51,19 @@ class ProcessorSlots:
 SLOTS = ProcessorSlots()
 
 
-def run_on_ray(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a Ray worker with one processor, and wait. A ValueError or OSError there is raised here."""
+class ClusterError(OSError):
+    """Ray lost a process or a node."""
+
+
+def run_on_ray(function: Callable[..., Any], *arguments: Any, label: str = "") -> Any:
+    """Call a function in a Ray worker with one processor, and wait. A ValueError or OSError there is raised here.
+
+    label: what Ray lists it as, in place of the name of the function.
+    """
     import ray
 
     with _plain_errors(), SLOTS.hold(1):
-        return ray.get(_task(function).remote(function, *arguments))
+        return ray.get(_task(function, label).remote(function, *arguments))
 
 
 @contextlib.contextmanager
@@ -71,7 +77,7 @@ def _plain_errors() -> Iterator[None]:
         raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
     except RayError as error:
         message = str(error).split("\n")[0]
-        raise OSError(f"Ray lost a process or a node ({message}); start again: finished steps are kept") from error
+        raise ClusterError(f"Ray lost a process or a node ({message}); start again: finished steps are kept") from error
 
 
 OnProgress = Callable[[int, int], None]  # (items done, items started so far)
@@ -124,7 +130,10 @@ def actor_map(
     left = iter(enumerate(work))
     count = min(len(work), max(1, int(ray.cluster_resources().get("CPU", 1))))
     environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
-    worker = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(ActorWorker)
+    named = type(
+        f"ActorWorker_{_title(function).removeprefix('step:')}", (ActorWorker,), {}
+    )  # Ray lists actors by class
+    worker: Any = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(named)
     actors: list[Any] = [worker.remote() for _ in range(count)]
     results: dict[int, Any] = {}
     busy: dict[Any, tuple[int, Any]] = {}
@@ -164,16 +173,16 @@ def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
 
 
-def _task(function: Callable[..., Any]) -> Any:
-    """Return a Ray task with one processor that calls a function and is listed under its name."""
+def _task(function: Callable[..., Any], label: str = "") -> Any:
+    """Return a Ray task with one processor that calls a function and is listed under a label, or else its name."""
     import ray
 
-    return ray.remote(num_cpus=1, max_retries=3)(call_in_worker).options(name=_title(function))
+    return ray.remote(num_cpus=1, max_retries=3)(call_in_worker).options(name=_title(function, label))
 
 
-def _title(function: Callable[..., Any]) -> str:
+def _title(function: Callable[..., Any], label: str = "") -> str:
     """Return the name under which Ray lists a call of a function, also in the list of processes."""
-    return f"step:{getattr(function, '__name__', type(function).__name__)}"
+    return f"step:{label or getattr(function, '__name__', type(function).__name__)}"
 
 
 def bundles_on(node: dict[str, float], bundle: dict[str, float]) -> int:
@@ -216,18 +225,17 @@ class TorchTrainerLaunch:
 
         logging.getLogger("ray.train").setLevel(logging.ERROR)
         # Ray's own snapshots get a new folder: a truncated one would stop every later run of this name
-        folder = tempfile.TemporaryDirectory(prefix="pm-train-", dir=private_folder())
-        with SLOTS.hold(self.workers * self.threads), folder as storage:
+        with SLOTS.hold(self.workers * self.threads), scratch_folder() as storage:
             trainer = TorchTrainer(
                 train_worker,
                 train_loop_config={"function": function, "arguments": arguments},
                 scaling_config=ScalingConfig(
                     num_workers=self.workers, use_gpu=self.gpus > 0, resources_per_worker=self.bundle
                 ),
-                torch_config=config(storage),
+                torch_config=config(str(storage)),
                 run_config=RunConfig(
                     name=self.name,
-                    storage_path=storage,
+                    storage_path=str(storage),
                     failure_config=FailureConfig(max_failures=self.failures, controller_failure_limit=1),  # type: ignore[call-arg]
                 ),
             )

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import safetensors.torch
 import torch
 
+import phrasemodels
 from phrasemodels.data.corpora.readers import READERS as CORPORA
 from phrasemodels.data.download.archives import unpack
 from phrasemodels.data.download.fetch import fetch
@@ -35,12 +37,16 @@ from phrasemodels.data.store.object_storage import ObjectStorage
 from phrasemodels.data.store.step import Step, digest_of, jsonable
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.results.foreign import observations as scores_of
 from phrasemodels.flows.results.models import CARD, load
 from phrasemodels.flows.results.records import records
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.ids import SPECIAL
+from phrasemodels.saved import LIBRARY
+from phrasemodels.saved import describe as describe_model
 from phrasemodels.tasks.problems.entailment.data import VectorFile
 from phrasemodels.tasks.train.checkpoints import Progress, resume, save, tensors
+from phrasemodels.verdicts.paper import read_printed
 
 Read = Callable[[Path], Any]  # read the file GIVEN in a folder
 
@@ -284,8 +290,26 @@ def words_of_export() -> bytes:
     return "".join(f"{word}\n" for word in WORDS).encode()
 
 
-def exporting(part: str) -> Read:
-    """Return the loading of an exported model, in which this part is the given one, and its answer to a text.
+def library() -> bytes:
+    """The whole configuration of a model that was exported."""
+    config = replace(small()[0], source_vocabulary=len(WORDS), target_vocabulary=len(WORDS))
+    return json.dumps(describe_model(config, {})).encode()
+
+
+def answer(folder: Path) -> None:
+    """Ask an exported model with the pipeline."""
+    load(folder).predict(["the red house"])
+
+
+def score(folder: Path) -> None:
+    """Ask an exported model with torch alone."""
+    model = phrasemodels.load(folder)
+    ids = torch.tensor([model.ids(["the", "red", "house"])])
+    model.module(ids, torch.tensor([3]), torch.full((1, 1, 2), -1), ids)
+
+
+def exporting(part: str, use: Read = answer) -> Read:
+    """Return the loading of an exported model, in which this part is the given one, and its use.
 
     The digests in the manifests are right, so the content is read.
     """
@@ -293,7 +317,7 @@ def exporting(part: str) -> Read:
     def read(folder: Path) -> None:
         given = (folder / GIVEN).read_bytes()
         parts = {"model": trained(), "vocabulary": vocabulary(), "card": CARD_OF_EXPORT, "words": words_of_export()}
-        parts |= {"weights": small()[1]} | {part: given}
+        parts |= {"weights": small()[1], "library": library()} | {part: given}
         for name, files in (("model", {"model.safetensors": parts["weights"]}),
                             ("vocabulary", dict.fromkeys(("source.txt", "target.txt"), parts["words"]))):  # fmt: skip
             (folder / name).mkdir()
@@ -304,7 +328,8 @@ def exporting(part: str) -> Read:
                 known = json.dumps(json.loads(known) | {"files": manifest_of(files)["files"]}).encode()
             (folder / name / MANIFEST).write_bytes(known)
         (folder / CARD).write_bytes(parts["card"])
-        load(folder).predict(["the red house"])
+        (folder / LIBRARY).write_bytes(parts["library"])
+        use(folder)
 
     return read
 
@@ -345,6 +370,28 @@ def resumed(name: str, signed: bool) -> Read:
     return read
 
 
+PRINTED = b"paper,table,row,dataset,metric,value,n,arithmetic\np,1,a,d,m,87.1%,500,\np,1,b,d,m,0.5,,mean of a\n"
+SAMPLE = b'{"doc_id": 3, "filter": "strict", "metrics": ["acc"], "acc": 1.0, "f1": [1, 0]}\n'
+INSPECT = b"""{"eval": {"model": "m", "task": "t"}, "status": "success", "samples": [
+{"id": 1, "epoch": 1, "scores": {"match": {"value": "C"}, "rubric": {"value": {"a": 0.5, "b": true}}}}]}"""
+
+
+def foreign(name: str) -> Read:
+    """Return the reading of scores from a file of this name."""
+
+    def read(folder: Path) -> None:
+        (folder / GIVEN).rename(folder / name)
+        list(scores_of(str(folder / name)))
+
+    return read
+
+
+def parquet() -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"seed": [0, 1], "item": ["a", "a"], "score": [1.0, 0.5]}), out)
+    return out.getvalue()
+
+
 RECORD = json.dumps({"id": "a", "title": "t", "started": "2026", "state": "running"}).encode()
 OUTSIDE = {
     "brackets": Reader([TREE * 2, b"( (S (NP (-NONE- *)) (VP (VB go))))"], corpus("treebank", "brackets")),
@@ -374,12 +421,18 @@ OUTSIDE = {
     "vocabulary of an exported model": Reader([vocabulary()], exporting("vocabulary")),
     "words of an exported model": Reader([words_of_export()], exporting("words")),
     "card of an exported model": Reader([CARD_OF_EXPORT], exporting("card")),
+    "configuration of an exported model": Reader([library()], exporting("library", score)),
     "weights of an exported model": Reader([small()[1]], exporting("weights")),
     "settings": Reader([b'store = "s3://bucket/x"\ncache_gib = 2.5\ncpus = 3\noffline = true\n'], settings),
     "manifest in the store": Reader([manifest()], stored),
     "manifest in object storage": Reader([manifest()], shared),
     "shard": Reader([shard()], lambda folder: read_shard(folder / GIVEN).to_pylist()),
     "record of a run": Reader([RECORD], recorded),
+    "printed numbers": Reader([PRINTED], lambda folder: read_printed(folder / GIVEN)),
+    "scores": Reader([b"seed,item,score,total\n0,a,1,2\n1,a,0,\n"], foreign("scores.csv")),
+    "samples of lm-evaluation-harness": Reader([SAMPLE], foreign("samples_x_2026-11-23T02-33-21.5.jsonl")),
+    "log of inspect_ai": Reader([INSPECT], foreign("x.json")),
+    "Parquet of scores": Reader([parquet()], foreign("x.parquet")),
     "lease": Reader([b'["a", "b"]'], lease_of_this_node),
     "lease in object storage": Reader([b'{"keys": ["a", "b"], "until": 9999999999.5}'], lease_of_other_node),
     "state of a checkpoint": Reader([checkpoint("state.json")], resumed("state.json", False)),

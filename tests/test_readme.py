@@ -5,14 +5,12 @@ import io
 import re
 
 import pytest
+import yaml
 from conftest import PROJECT
 
 from phrasemodels.flows.results.glance import VERDICTS, summary
-from phrasemodels.flows.results.results import kept_values
-from phrasemodels.flows.results.stores import open_store
-from phrasemodels.flows.results.verdicts import verdicts
-from phrasemodels.flows.run.count import count
-from phrasemodels.infra.settings import Settings
+from phrasemodels.flows.results.results import kept_results, kept_values
+from phrasemodels.flows.results.verdicts import EXACT, verdicts
 from phrasemodels.verdicts.significance import seed_group
 
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
@@ -47,14 +45,22 @@ def test_the_links_lead_to_files():
     assert len(links) > 15 and all((PROJECT / link).exists() for link in links)
 
 
-@pytest.mark.slow
-def test_the_counts_of_verdicts_are_those_of_the_results(tmp_path, monkeypatch):
-    from phrasemodels.flows.results.results import kept_results, stored_results
+def test_the_workflows_run_the_two_commands_and_what_the_makefile_has():
+    targets = set(re.findall(r"^([a-z]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    commands = set(re.findall(r"^make (\w+) +#", README, re.MULTILINE))
+    ci, fire = (
+        yaml.safe_load((PROJECT / f".github/workflows/{name}.yml").read_text())["jobs"] for name in ("ci", "fire")
+    )
+    assert set(ci["commands"]["strategy"]["matrix"]["command"]) == commands == {"reproduce", "test"}
+    assert [step["run"] for step in ci["commands"]["steps"] if "run" in step] == ["make ${{ matrix.command }}"]
+    called = re.findall(r"\bmake (\w+)", " ".join(step.get("run", "") for step in fire["fire"]["steps"]))
+    assert called == ["fire", "audit"] and {*called, *commands} <= targets
 
-    settings = Settings(store=tmp_path / "store")
-    for _ in count(settings, corpora=False):
-        pass
-    counts = summary(verdicts([*stored_results(open_store(settings), {}), *kept_results()]))
+
+def test_the_counts_of_verdicts_are_those_of_the_results():
+    lines = verdicts(kept_results())
+    counts = summary(lines)
     of = {verdict: sum(paper.get(verdict, 0) for paper in counts.values()) for verdict in VERDICTS}
     said = {verdict: int(n) for n, verdict in re.findall(rf"\*\*(\d+)\*\*\s+are\s+({'|'.join(VERDICTS)})", README)}
     assert said == of and sum(of.values()) == 442
+    assert f" {sum(line['kind'] == EXACT for line in lines)} were counted" in README

@@ -17,12 +17,14 @@ from phrasemodels.flows.cli import (
     doctor,
     experiments,
     init,
+    judge,
     marks,
     parse,
     parsers,
     predict,
     report,
     reproduce,
+    scores,
     selftest,
     serve,
     sql,
@@ -49,7 +51,7 @@ app = typer.Typer(
 # Commands and groups of commands, by what one wants to do.
 PANELS: dict[str, tuple[ModuleType, ...]] = {
     "Run": (reproduce, train, selftest),
-    "Ask what came out": (verdicts, report, sql, trace, experiments, marks),
+    "Ask what came out": (verdicts, judge, report, scores, sql, trace, experiments, marks),
     "Use a trained model": (predict, parse, serve),
     "Data and machine": (init, corpora, parsers, store, doctor, warm, bench),
 }

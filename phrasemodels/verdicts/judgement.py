@@ -6,7 +6,7 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
-from phrasemodels.verdicts.printed import half_unit, prints_as
+from phrasemodels.verdicts.printed import digits, half_unit, prints_as
 from phrasemodels.verdicts.significance import SeedGroup, seed_group
 
 
@@ -41,7 +41,8 @@ def judge(printed: str, ours: SeedGroup | Sequence[float] | None, reason_not: st
     if abs(published - group.mean) <= group.half_width + half_unit(printed):
         return Verdict("reproduced", f"the published value lies in our 95 % interval over {group.n} seeds")
     direction = "higher" if group.mean > published else "lower"
-    return Verdict(direction, f"our mean is {abs(group.mean - published):.2f} {direction} than the published value")
+    apart = f"{abs(group.mean - published):.{max(2, digits(printed))}f}"
+    return Verdict(direction, f"our mean is {apart} {direction} than the published value")
 
 
 def qualified(verdict: Verdict, caveat: str) -> Verdict:

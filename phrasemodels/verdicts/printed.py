@@ -30,7 +30,7 @@ def no_share(percent: str, n: int) -> str:
     if counts_of(percent, n):
         return ""
     below = math.floor(float(percent) * n / 100)
-    shares = ", ".join(f"{k} of {n} is {100 * k / n:.{_digits(percent) + 1}f}" for k in (below, below + 1) if k <= n)
+    shares = ", ".join(f"{k} of {n} is {100 * k / n:.{digits(percent) + 1}f}" for k in (below, below + 1) if k <= n)
     cut = [k for k in _near(percent, n) if _percent(k, n, percent, ROUND_DOWN) == Decimal(percent)]
     said = f"{percent} % is no share of {n}: {shares}"
     return said + (f"; {cut[0]} of {n} cut off instead of rounded gives it" if cut else "")
@@ -43,6 +43,36 @@ def no_mean(printed: str, values: Sequence[str]) -> str:
     if abs(float(printed) - mean) <= slack * (1 + 1e-9):
         return ""
     return f"{printed} is not the mean of the {len(values)} values that it stands below: they give {mean:.2f}"
+
+
+def no_total(printed: str, weights: Sequence[float], values: Sequence[str]) -> str:
+    """Say why a printed number is not the weighted total of printed values; empty if it may be, whatever their rounding hid.
+
+    weights: one for each value, such as 1, -1 for a difference.
+    """
+    total = math.fsum(weight * float(text) for weight, text in zip(weights, values, strict=True))
+    slack = math.fsum(abs(weight) * half_unit(text) for weight, text in zip(weights, values, strict=True))
+    if _reaches(printed, total, slack):
+        return ""
+    terms = "".join(f" {'+-'[weight < 0]} {text}" for weight, text in zip(weights, values, strict=True))
+    return f"{printed} is not {terms.removeprefix(' + ').strip()}, which is {total:.{digits(printed) + 1}f}"
+
+
+def no_f1(printed: str, precision: str, recall: str) -> str:
+    """Say why a printed F1 is not that of a printed precision and recall; empty if it may be, whatever their rounding hid."""
+    low, middle, high = (
+        _harmonic(*(max(0.0, float(text) + sign * half_unit(text)) for text in (precision, recall)))
+        for sign in (-1, 0, 1)
+    )
+    slack = half_unit(printed) * (1 + 1e-9)
+    if low - slack <= float(printed) <= high + slack:
+        return ""
+    return f"precision {precision} and recall {recall} have F1 {middle:.{digits(printed) + 1}f}, not {printed}"
+
+
+def _harmonic(one: float, other: float) -> float:
+    """Return the harmonic mean of two numbers; 0 if both are 0."""
+    return 2 * one * other / (one + other) if one + other else 0.0
 
 
 def no_product(factors: Sequence[tuple[str, str]]) -> str:
@@ -102,7 +132,8 @@ def _reaches(printed: str, value: float, slack: float) -> bool:
     return abs(float(printed) - value) <= (half_unit(printed) + slack) * (1 + 1e-9)
 
 
-def _digits(printed: str) -> int:
+def digits(printed: str) -> int:
+    """Return the digits behind the decimal point."""
     exponent = Decimal(printed).as_tuple().exponent
     return max(0, -exponent) if isinstance(exponent, int) else 0
 
@@ -115,4 +146,4 @@ def _near(percent: str, n: int) -> range:
 
 
 def _percent(k: int, n: int, printed: str, rounding: str) -> Decimal:
-    return (Decimal(100 * k) / n).quantize(Decimal(1).scaleb(-_digits(printed)), rounding)
+    return (Decimal(100 * k) / n).quantize(Decimal(1).scaleb(-digits(printed)), rounding)

@@ -1,0 +1,80 @@
+"""The HTML page of a foreign paper: verdicts on its printed numbers, tests, plots. It is one file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from phrasemodels.data.store.artifacts import write_durably
+from phrasemodels.flows.report.plots import differences, intervals
+from phrasemodels.flows.report.templates import render
+from phrasemodels.verdicts.scores import Scores
+from phrasemodels.verdicts.table import Judged, plain
+
+ORDER = ("reproduced", "higher", "lower", "impossible", "not comparable", "not run")
+MOST_ROWS = 40  # of a plot
+Group = tuple[str, str, str, str]  # paper, table, data set, metric
+
+
+def write_judgement(judged: Sequence[Judged], left: Sequence[Scores], to: Path) -> Path:
+    """Write the page of judged numbers. left: scores that answer none."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(to, judgement_text(judged, left))
+    return to
+
+
+def judgement_text(judged: Sequence[Judged], left: Sequence[Scores] = ()) -> str:
+    """Return the page of judged numbers."""
+    rows: list[dict[str, Any]] = [plain(one) for one in judged]
+    groups: dict[Group, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["paper"], row["table"], row["dataset"], row["metric"]), []).append(row)
+    for found in groups.values():
+        shown = max(map(_digits, found))
+        for row in found:
+            row["digits"] = shown
+    counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in ORDER}
+    return render(
+        "judged.html.jinja",
+        papers=list(dict.fromkeys(row["paper"] for row in rows)),
+        rows=rows,
+        counts={verdict: count for verdict, count in counts.items() if count},
+        reasons=list(dict.fromkeys(row["reason"] for row in rows)),
+        plots={_title(group): plot for group, found in groups.items() if (plot := _intervals(group, found))},
+        differences={_title(group): plot for group, found in groups.items() if (plot := _differences(found))},
+        tested=[row for row in rows if row["test"]],
+        left=left,
+    )
+
+
+def _digits(row: dict[str, Any]) -> int:
+    """Return how many digits values beside a printed number are shown with: one more than it has, at least 2."""
+    return max(2, len(str(row["value"]).removesuffix("%").strip().partition(".")[2]) + 1)
+
+
+def _title(group: Group) -> str:
+    paper, table, dataset, metric = group
+    return ", ".join(part for part in (paper, f"table {table}" if table else "", dataset, metric) if part)
+
+
+def _intervals(group: Group, rows: Sequence[dict[str, Any]]) -> Markup | None:
+    """Return the plot of published numbers and of ours; None if there is none of ours."""
+    shown = [
+        {
+            "name": row["row"],
+            "values": row["values"],
+            "published": float(row["value"].replace("−", "-").removesuffix("%")) if row["value"] else None,
+            "mean": row["ours"]["mean"],
+            "half_width": row["ours"]["half_width"],
+        }
+        for row in rows
+        if row["ours"]
+    ]
+    return Markup(intervals(shown[:MOST_ROWS], group[3] or "score")) if shown else None
+
+
+def _differences(rows: Sequence[dict[str, Any]]) -> Markup | None:
+    """Return the plot of the differences from the baseline; None if no row was tested."""
+    found = {row["row"]: {row["metric"]: row["test"]} for row in rows if row["test"] and "difference" in row["test"]}
+    return Markup(differences(dict(list(found.items())[:MOST_ROWS]))) if found else None

@@ -1,0 +1,217 @@
+"""Readers of scores: tables of seed × item × score, and the logs of evaluation tools. Files are untrusted: a mistake is a
+ValueError of one line that names the file."""
+
+import csv
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from phrasemodels.verdicts.scores import Observation
+
+Reader = Callable[[Path], Iterator[Observation]]
+
+NEEDED = ("seed", "item", "score")
+MOST_FILES = 10_000
+MOST_BYTES = 1 << 30  # of one file
+MOST_TEXT = 300  # characters of a name
+# Fields of a line of lm-evaluation-harness' samples that are no metrics.
+NO_METRICS = frozenset(
+    "doc_id doc target arguments resps filtered_resps filter metrics doc_hash prompt_hash target_hash schema_version".split()
+)
+LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # inspect_ai: correct, incorrect, partial, no answer
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]], where: str, row_name: str) -> Iterator[Observation]:
+    """Yield the scores of a table with the columns seed, item and score, and optionally total, row, dataset and metric.
+
+    row_name: the row of a table that has no such column. ValueError: a column is missing, or a score is no number.
+    """
+    for number, row in enumerate(rows, 1):
+        place = f"{where}, row {number}"
+        if lacking := [name for name in NEEDED if row.get(name) in (None, "")]:
+            raise ValueError(f"{place}: no {lacking[0]}; a table of scores has the columns {', '.join(NEEDED)}")
+        total = row.get("total")
+        yield Observation(
+            _text(row.get("row", row_name)),
+            _text(row.get("dataset", "")),
+            _text(row.get("metric", "")),
+            _text(row["seed"]),
+            _text(row["item"]),
+            _number(row["score"], place),
+            1.0 if total in (None, "") else _number(total, place),
+        )
+
+
+def from_csv(path: Path) -> Iterator[Observation]:
+    """Yield the scores of a CSV; see `from_rows`."""
+    yield from from_rows(csv_rows(path), str(path), path.stem)
+
+
+def csv_rows(path: Path) -> Iterator[dict[str, str]]:
+    """Yield the rows of a CSV in UTF-8 by the names of its columns. ValueError: the file is not such a CSV."""
+    with _opened(path).open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, strict=True)
+        try:
+            columns = [name.strip() for name in next(reader, [])]
+            if len(set(columns)) < len(columns):
+                raise ValueError(f"{path}: two columns have one name")
+            for cells in reader:
+                if cells and len(cells) != len(columns):
+                    raise ValueError(f"{path}, line {reader.line_num}: {len(cells)} cells, but {len(columns)} columns")
+                if cells:
+                    yield dict(zip(columns, map(str.strip, cells), strict=True))
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}, line {reader.line_num + 1}: no CSV in UTF-8 ({error})") from error
+
+
+def from_lm_eval(path: Path) -> Iterator[Observation]:
+    """Yield the scores of samples_TASK_DATE.jsonl, which lm-evaluation-harness writes with --log_samples (0.4.13).
+
+    The row is the name of the model, in results_DATE.json beside it, or else the folder; a file is a seed. A metric that is no
+    number for each sample, such as a perplexity, is left out.
+    """
+    found = re.fullmatch(r"samples_(.+)_(\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl", path.name)
+    task, date = found.groups() if found else (path.stem.removeprefix("samples_"), path.stem)
+    model = _model_of(path.with_name(f"results_{date}.json")) or path.resolve().parent.name
+    with _opened(path).open("rb") as file:
+        for number, line in enumerate(file, 1):
+            sample = _json(line, f"{path}, line {number}")
+            if not isinstance(sample, dict) or "doc_id" not in sample:
+                raise ValueError(f"{path}, line {number}: no sample of lm-evaluation-harness: it has no doc_id")
+            kept = "" if (kind := sample.get("filter", "none")) == "none" else f",{kind}"
+            for name in sorted(sample.keys() - NO_METRICS):
+                if isinstance(value := sample[name], int | float):
+                    score = _number(value, f"{path}, line {number}")
+                    yield Observation(model, task, _text(name + kept), date, _text(sample["doc_id"]), score)
+
+
+def _model_of(path: Path) -> str:
+    """Return the name of the model in lm-evaluation-harness' results; empty if there is no such file."""
+    if not path.is_file():
+        return ""
+    results = _json(_opened(path).read_bytes(), str(path))
+    return _text(results.get("model_name") or "") if isinstance(results, dict) else ""
+
+
+def from_inspect(path: Path) -> Iterator[Observation]:
+    """Yield the scores of a JSON log of inspect_ai (0.3; `inspect eval --log-format json`).
+
+    The row is the model, the data set the task, the metric the scorer; an epoch of a run is a seed. ValueError: the run did
+    not succeed.
+    """
+    log = _json(_opened(path).read_bytes(), str(path))
+    if not is_inspect(log):
+        raise ValueError(f"{path}: no log of inspect_ai: it has no eval and samples")
+    if log.get("status") != "success":
+        raise ValueError(
+            f"{path}: the run ended with {_text(log.get('status'))!r}; run it again, or take the file away"
+        )
+    about, run = log["eval"], path.stem
+    for place, sample in enumerate(log["samples"]):
+        where = f"{path}, sample {place + 1}"
+        if not isinstance(sample, dict) or not isinstance(scores := sample.get("scores"), dict):
+            raise ValueError(f"{where}: it has no scores")
+        seed, item = f"{run} epoch {_text(sample.get('epoch', 1))}", _text(sample.get("id", place))
+        for scorer, score in scores.items():
+            for metric, value in _values(scorer, score.get("value") if isinstance(score, dict) else None, where):
+                yield Observation(_text(about.get("model")), _text(about.get("task")), _text(metric), seed, item, value)
+
+
+def is_inspect(log: Any) -> bool:
+    """Return whether JSON is a log of inspect_ai with its samples."""
+    return isinstance(log, dict) and isinstance(log.get("eval"), dict) and isinstance(log.get("samples"), list)
+
+
+def _values(scorer: str, value: Any, where: str) -> Iterator[tuple[str, float]]:
+    """Yield name and value of each number in a score of inspect_ai."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if not isinstance(inner, dict):
+                yield from _values(f"{scorer}/{name}", inner, where)
+    elif isinstance(value, str) and value in LETTERS:
+        yield scorer, LETTERS[value]
+    elif isinstance(value, int | float):
+        yield scorer, _number(value, where)
+
+
+def _from_json(path: Path) -> Iterator[Observation]:
+    """Yield the scores of a JSON file in a folder: a log of inspect_ai, or nothing."""
+    if is_inspect(_json(_opened(path).read_bytes(), str(path))):
+        yield from from_inspect(path)
+
+
+def _compressed(path: Path) -> Iterator[Observation]:
+    raise ValueError(
+        f"{path}: compressed; `inspect log convert {path.name} --to json --output-dir json` makes JSON of it"
+    )
+
+
+READERS: Mapping[str, Reader] = {
+    "*.csv": from_csv,
+    "samples_*.jsonl": from_lm_eval,
+    "results_*.json": lambda path: iter(()),  # read with the samples beside it
+    "*.json": _from_json,
+    "*.eval": _compressed,
+}
+
+
+def read(path: Path, readers: Mapping[str, Reader] = READERS) -> Iterator[Observation]:
+    """Yield the scores of a file, or of all files of a folder that a reader knows by their names.
+
+    ValueError: no file has scores, or there are too many.
+    """
+    files = [path] if path.is_file() else _files(path)
+    some = False
+    for file in files:
+        reader = next((one for pattern, one in readers.items() if fnmatch(file.name, pattern)), None)
+        for one in reader(file) if reader else ():
+            some = True
+            yield one
+    if not some:
+        raise ValueError(f"{path}: no scores; files that are read: {', '.join(readers)}")
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such file or folder")
+    found = []
+    for place, path in enumerate(folder.rglob("*")):
+        if place >= MOST_FILES:
+            raise ValueError(f"{folder}: more than {MOST_FILES} files; name a folder with fewer")
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            found.append(path)
+    return sorted(found)
+
+
+def _opened(path: Path) -> Path:
+    """Return the path of a file. ValueError: it is too large."""
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise ValueError(f"{path}: {size} bytes, at most {MOST_BYTES} are read; divide it")
+    return path
+
+
+def _json(content: bytes, where: str) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        said = (str(error).splitlines() or [""])[0][:100]
+        raise ValueError(f"{where}: no JSON ({said})") from error
+
+
+def _text(value: Any) -> str:
+    """Return a name that can be printed: of bounded length, without lone surrogates."""
+    return str(value)[:MOST_TEXT].encode("utf-8", "replace").decode()
+
+
+def _number(value: Any, where: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{where}: {str(value)[:40]!r} is no number") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{where}: {number} is no finite number")
+    return number

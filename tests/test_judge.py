@@ -1,0 +1,258 @@
+"""The verdicts of `phrasemodels judge` on papers of others: readers against real logs, statistics, the page."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import PROJECT
+from scipy import stats
+from typer.testing import CliRunner
+
+from phrasemodels.data.store.artifacts import sha256_of
+from phrasemodels.flows.cli.main import app
+from phrasemodels.flows.report.judgement import judgement_text
+from phrasemodels.flows.results.crate import write_crate
+from phrasemodels.flows.results.export_scores import export_scores
+from phrasemodels.flows.results.foreign import read_scores
+from phrasemodels.flows.results.results import kept_results
+from phrasemodels.verdicts import Observation, Printed, collected, judge, judge_table, read, read_printed
+from phrasemodels.verdicts.paper import impossible
+
+LOGS = PROJECT / "examples" / "judge"
+
+
+def number(value: str, row: str = "ours", **more: object) -> Printed:
+    return Printed("p", "1", row, more.pop("dataset", "d"), more.pop("metric", "m"), value, **more)  # type: ignore[arg-type]
+
+
+def runs(means: list[float], n: int = 1000, row: str = "ours") -> list[Observation]:
+    """Seeds with these shares of n right items."""
+    return [
+        Observation(row, "d", "m", str(seed), f"{item:04}", float(item < round(mean * n)))
+        for seed, mean in enumerate(means)
+        for item in range(n)
+    ]
+
+
+def test_verdicts_need_numpy_and_scipy_alone() -> None:
+    code = "import sys; import phrasemodels.verdicts as v; print(v.judge('87.1', [86.9, 87.3, 87.0]).verdict); "
+    code += "print({n.split('.')[0] for n in sys.modules} & {'torch', 'pyarrow', 'pydantic', 'matplotlib', 'ray', 'mlflow'})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PROJECT, check=True)
+    assert done.stdout.split("\n")[:2] == ["reproduced", "set()"]
+
+
+def test_a_number_is_judged_by_its_digits_and_the_interval() -> None:
+    half = stats.t.ppf(0.975, 2) * np.std([0.86, 0.87, 0.88], ddof=1) / math.sqrt(3)
+    for value, verdict in (
+        ("0.870", "reproduced"),
+        (f"{0.87 + half + 0.0004:.3f}", "reproduced"),
+        (f"{0.87 + half + 0.0020:.3f}", "lower"),
+        ("0.8", "reproduced"),  # it may be 0.85
+        ("0.82", "higher"),
+        ("87%", "reproduced"),
+        ("87.0", "reproduced"),
+    ):
+        (found,) = judge_table([number(value)], collected(runs([0.86, 0.87, 0.88])))
+        assert found.verdict == verdict, (value, found)
+    assert judge("87.1", [87.0]).reason == "1 seed; a verdict needs 3"
+    assert judge("0.8710", [0.88, 0.88, 0.88]).reason == "our mean is 0.0090 higher than the published value"
+    with pytest.raises(ValueError, match="finite numbers"):
+        judge("87.1", [87.0, math.nan, 87.0])
+
+
+def test_numbers_that_cannot_be_are_found_with_their_arithmetic() -> None:
+    table = [number("80.0", "a"), number("70.0", "b"), number("75.3", "mean", arithmetic="mean of a; b")]
+    assert impossible(table[2], table).startswith("75.3 is not the mean of the 2 values")
+    assert impossible(number("75.0", "mean", arithmetic="mean of a; b"), table) == ""
+    gain = number("9.0", "gain", arithmetic="difference of a; b")
+    assert impossible(gain, table) == "9.0 is not 80.0 - 70.0, which is 10.00"
+    scores = [
+        number("80.0", metric="P"),
+        number("60.0", metric="R"),
+        number("70.0", metric="F", arithmetic="f1 of P; R"),
+    ]
+    assert impossible(scores[2], scores) == "precision 80.0 and recall 60.0 have F1 68.57, not 70.0"
+    assert impossible(number("68.6", metric="F", arithmetic="f1 of P; R"), scores) == ""
+    assert impossible(number("0.871", n=500), []).startswith("87.1 % is no share of 500")
+    assert impossible(number("0.871", n=500, runs=2), []) == "" == impossible(number("0.872", n=500), [])
+    with pytest.raises(ValueError, match="names no other data sets"):
+        impossible(number("1", arithmetic="mean of x"), table)
+
+
+def test_rows_are_tested_on_the_same_items_as_by_scipy_and_corrected() -> None:
+    rng = np.random.default_rng(0)
+    values = {"base": rng.normal(size=(1, 300)), "better": rng.normal(0.2, 1, size=(1, 300))}
+    seen = [
+        Observation(row, "d", "m", str(s), f"{i:03}", float(x))
+        for row, v in values.items()
+        for (s, i), x in np.ndenumerate(v)
+    ]
+    printed = [number("0.0", "base"), number("0.2", "better")]
+    test = judge_table(printed, collected(seen))[1].test
+    assert test is not None and test.tested is not None and test.p_holm is None, "one seed says nothing of others"
+    assert test.tested.p == pytest.approx(stats.ttest_rel(values["better"][0], values["base"][0]).pvalue, abs=0.01)
+    alone = [Observation(r, "d", "m", str(s), "", x) for r, xs in (("base", (1.0, 1.1, 1.3)), ("better", (2, 2.2, 2.1)))
+             for s, x in enumerate(xs)]  # fmt: skip
+    test = judge_table(printed, collected(alone))[1].test
+    expected = stats.ttest_ind((2, 2.2, 2.1), (1.0, 1.1, 1.3), equal_var=False).pvalue
+    assert test is not None and test.p_holm == pytest.approx(expected, abs=0.003), "without items it is Welch's test"
+    others = judge_table(printed, collected([*runs([0.5], 3, "base"), *runs([0.5], 4, "better")]))
+    assert others[1].test is not None and others[1].test.note == "not tested: 3 items in common, of 4 and 3"
+
+
+def test_real_logs_of_lm_evaluation_harness_have_its_own_means() -> None:
+    """Written by lm_eval 0.4.13 with its model `dummy`; results_*.json has its means."""
+    found = {(s.dataset, s.metric): s for s in read_scores([str(LOGS / "lm-eval")])}
+    theirs = [json.loads(p.read_text())["results"]["even"] for p in sorted((LOGS / "lm-eval").rglob("results_*.json"))]
+    assert set(found) == {("even", "acc"), ("even", "acc_norm")}
+    for (_, metric), scores in found.items():
+        assert scores.row == "dummy" and scores.sums.shape == (3, 16, 2)
+        assert scores.values() == pytest.approx([one[f"{metric},none"] for one in theirs])
+
+
+def test_real_logs_of_inspect_have_its_own_means() -> None:
+    """Written by inspect_ai 0.3.285 with its model `mockllm`, three epochs; without messages and events."""
+    scores = collected(read(LOGS / "inspect"))
+    theirs = json.loads(next((LOGS / "inspect").glob("*.json")).read_text())["results"]["scores"]
+    assert {s.metric for s in scores} == {one["name"] for one in theirs}
+    for one in scores:
+        assert (one.row, one.dataset, len(one.seeds), len(one.items)) == ("mockllm/model", "even", 3, 12)
+        mean = next(t["metrics"]["accuracy"]["value"] for t in theirs if t["name"] == one.metric)
+        assert np.mean(one.values()) == pytest.approx(mean)
+
+
+def test_runs_in_mlflow_are_seeds(tmp_path: Path) -> None:
+    import mlflow
+
+    client = mlflow.MlflowClient(uri := f"sqlite:///{tmp_path / 'mlflow.db'}")
+    where = client.create_experiment("x")
+    for seed, value in enumerate((0.91, 0.93, 0.92)):
+        run = client.create_run(where).info.run_id
+        for name, text in (("model", "forest"), ("seed", seed), ("dataset", "digits")):
+            client.log_param(run, name, text)
+        client.log_metric(run, "accuracy", value)
+        client.set_terminated(run)
+    client.log_metric(client.create_run(where).info.run_id, "accuracy", 0.1)  # still running
+    for source in (uri, str(tmp_path), str(tmp_path / "mlflow.db")):
+        (found,) = read_scores([source])
+        assert (found.row, found.dataset, found.metric) == ("forest", "digits", "accuracy")
+        assert sorted(found.values()) == [0.91, 0.92, 0.93]
+
+
+@pytest.mark.parametrize("name", ["003-tablebabi-paper-task14", "002-rates-laptop", "004-table3-laptop"])
+def test_results_of_this_project_are_exported_and_read_back_equal(name: str, tmp_path: Path) -> None:
+    printed, scores = export_scores(name, tmp_path)
+    known = {
+        (r.experiment.name, r.answer.metric): r
+        for r in kept_results()
+        if r.source == f"results/{name}" and r.answer.statistic
+    }
+    judged = judge_table(read_printed(printed), read_scores([str(scores)]))
+    assert len(judged) == len(known)
+    for one in judged:
+        result = known[one.printed.row, one.printed.metric]
+        unit = 1.0 if any(value > 1 for value in one.values) else 100.0  # a metric without printed numbers has no unit
+        assert np.multiply(unit, one.values) == pytest.approx(result.row["values"][one.printed.metric])
+        if result.answer.cell and result.answer.cell.printed:
+            assert (one.verdict == "not comparable") == (result.row["verdict"] == "not comparable")
+        if against := result.row["against"]:
+            theirs = against["differences"][one.printed.metric]
+            assert one.test is not None and one.test.tested is not None and one.test.baseline == against["baseline"]
+            assert unit * one.test.tested.difference == pytest.approx(theirs["difference"])
+            assert one.test.tested.p == pytest.approx(theirs["p"], abs=1e-9)
+            assert one.test.p_holm == pytest.approx(theirs["p_holm"], abs=1e-9)
+
+
+def test_the_command_writes_a_page_that_needs_no_other_file(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(
+        app, ["judge", str(LOGS / "lm-eval.csv"), str(LOGS / "lm-eval"), "--page", str(page), "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)
+    assert [row["verdict"] for row in rows] == ["reproduced", "reproduced", "impossible"]
+    text = page.read_text()
+    assert "52.6 % is no share of 48" in text and text.count("<svg") == 1
+    assert not re.search(r'src=|<script|url\(http|rel="stylesheet', text)
+
+
+def test_names_of_a_paper_cannot_break_its_page() -> None:
+    row = '<script>alert("x")</script>\x1b]0;evil\x07'
+    judged = judge_table([number("50.0%", row)], collected(runs([0.5, 0.5, 0.51], 100, row)))
+    text = judgement_text(judged)
+    assert "<script" not in text and "\x1b" not in text
+
+
+BROKEN = {
+    "printed.csv": (
+        (b"paper,table\np,1\n", "no column row"),
+        (b"paper,table,row,dataset,metric,value\np,1,r,d,m,1e400\n", "is no printed number"),
+        (b"paper,table,row,dataset,metric,value,n\np,1,r,d,m,1,-3\n", "is no whole number"),
+        (b"paper,table,row,dataset,metric,value\np,1,r,d,m,1\np,1,r,d,m,2\n", "stands there twice"),
+        (b"paper,table,row,dataset,metric,value,n,arithmetic\np,1,r,d,m,1,,sum\n", "arithmetic 'sum': must be"),
+        (b"\xff\xfe\x00", "no CSV in UTF-8"),
+    ),
+    "scores.csv": (
+        (b"seed,item\n0,1\n", "no score"),
+        (b"seed,item,score\n0,1,nan\n", "no finite number"),
+        (b"seed,item,score\n0,1,x\n", "'x' is no number"),
+        (b"seed,item,score\n0,1,1\n0,1,1\n", "has two scores"),
+        (b"seed,item,score\n0,1,1\n1,2,1\n", "1 of 2 items have no score"),
+        (b"seed,item,score\n", "no scores; files that are read"),
+    ),
+    "samples_x_2026-11-23T02-33-21.568376.jsonl": (
+        (b"{}\n", "it has no doc_id"),
+        (b'{"doc_id": 1, "acc": 1' + b"0" * 5000 + b"}\n", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+    ),
+    "x.eval": ((b"PK", "inspect log convert x.eval"),),
+    "x.parquet": ((b"PAR1", "no Parquet"),),
+    "x.json": ((b'{"eval": {}, "samples": [], "status": "error"}', "ended with 'error'"),),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "said"), [(n, *pair) for n, pairs in BROKEN.items() for pair in pairs])
+def test_a_broken_file_is_one_line_that_names_it(name: str, content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(said)) as error:
+        read_printed(path) if name == "printed.csv" else read_scores([str(path)])
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kept result with its descriptions."""
+    folder = tmp_path_factory.mktemp("crate")
+    export_scores("003-tablebabi-paper-task14", folder)
+    write_crate("003-tablebabi-paper-task14", folder)
+    return folder
+
+
+def test_a_crate_names_its_files_with_digests_and_what_made_them(described: Path) -> None:
+    graph = {one["@id"]: one for one in json.loads((described / "ro-crate-metadata.json").read_text())["@graph"]}
+    files = {name: one for name, one in graph.items() if one["@type"] == "File"}
+    assert set(files) == {path.name for path in described.iterdir()} - {"ro-crate-metadata.json"}
+    assert all(one["sha256"] == sha256_of(described / name) for name, one in files.items())
+    (action,) = (one for one in graph.values() if one["@type"] == "CreateAction")
+    for target in (*action["object"], *action["result"], action["instrument"], *graph["./"]["hasPart"]):
+        assert target["@id"] in graph
+    assert graph["#phrasemodels"]["softwareRequirements"] and graph["./"]["license"]["@id"] in graph
+
+
+@pytest.mark.slow
+def test_tools_of_croissant_and_rocrate_read_the_descriptions(described: Path) -> None:
+    croissant, rocrate = pytest.importorskip("mlcroissant"), pytest.importorskip("rocrate.rocrate")
+    dataset = croissant.Dataset(jsonld=str(described / "croissant.json"))
+    assert not dataset.metadata.issues.errors
+    rows = list(dataset.records(record_set="scores"))
+    assert len(rows) == sum(
+        one.sums.shape[0] * one.sums.shape[1] for one in read_scores([str(described / "scores.parquet")])
+    )
+    crate = rocrate.ROCrate(str(described))
+    assert {one.id for one in crate.root_dataset["hasPart"]} == {"printed.csv", "scores.parquet", "croissant.json"}
