@@ -56,13 +56,14 @@ def keys(*edit):
 made = [keys(), keys('"colours"  #', '"colours"  # edited:'), keys("return 100 *", "return 50 * 2 *"), keys("return x +", "return 2 * x +")]
 # a worker elsewhere gets a step by the names of its parts
 WORKER = "import pickle, sys; print(type(pickle.load(sys.stdin.buffer).settings.model.encoder).__module__)"
-step = pickle.dumps(rows("colours")[1].steps(0)["model"])
+step = pickle.dumps(rows("colours")[1].steps(0).trained)
 worker = subprocess.run([sys.executable, "-c", WORKER], input=step, cwd="/", capture_output=True)
 other = rows("000", "model.encoder=mine", "recipe.metrics=their_metric")[0]
 source = other.steps(0).stages["scores"].parts["source"]
 own = [(row.name, answer.cell and answer.cell.published) for row in rows("colours") for answer in row.answers]
 print(json.dumps({"own": own,
-    "worker": worker.stdout.decode().strip() or worker.stderr.decode(), "planned": [step["label"] for step in planned], "verified": verified, "keys": made, "name": other.name,
+    "worker": worker.stdout.decode().strip() or worker.stderr.decode(), "planned": [step["label"] for step in planned],
+    "verified": verified, "keys": made, "name": other.name,
     "source": list(source), "store": [p.name for p in Path("..").iterdir()]}))
 """
 FILES = {
