@@ -3,6 +3,7 @@
 import tempfile
 import warnings
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from phrasemodels.infra.tracking import KEY, Tracker, quoted
 
 ALIAS = "champion"
 ARTIFACT = "served"
+EXAMPLE = "The red house has a door ."  # an input of a served model
+REQUIREMENTS = ("mlflow", "pandas", "torch", "numpy", "numba", "safetensors", "pyarrow", "scipy")  # of a served model
 SETTING, DEV_LOSS = "phrasemodels.setting", "phrasemodels.dev_loss"  # tags of a version
 
 
@@ -56,18 +59,21 @@ def _better(client: Any, name: str, tags: Mapping[str, str]) -> bool:
 
 def _served(exported: Path, code: Path, to: Path) -> Path:
     """Write an MLflow model folder, whose model maps sentences to answers."""
+    import pandas as pd
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, Schema
 
     source, answer = (Schema([ColSpec("string", c) for c in columns]) for columns in (["source"], ["answer", "error"]))
-    with warnings.catch_warnings():  # MLflow warns that there is no example input
+    with warnings.catch_warnings():  # MLflow warns of requirements that it would infer otherwise
         warnings.simplefilter("ignore")
         pyfunc.save_model(
             str(to),
             python_model=str(code),
             artifacts={"exported": str(exported)},
             signature=ModelSignature(inputs=source, outputs=answer),
-            pip_requirements=[],  # the project is installed where it is served; the index may hold another package of this name
+            input_example=pd.DataFrame({"source": [EXAMPLE]}),
+            # Not the project, which is installed where it is served: an index may hold another package of its name.
+            pip_requirements=[f"{name}=={version(name).split('+')[0]}" for name in REQUIREMENTS],
         )
     return to

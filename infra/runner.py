@@ -51,12 +51,19 @@ class ProcessorSlots:
 SLOTS = ProcessorSlots()
 
 
-def run_on_ray(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a Ray worker with one processor, and wait. A ValueError or OSError there is raised here."""
+class ClusterError(OSError):
+    """Ray lost a process or a node."""
+
+
+def run_on_ray(function: Callable[..., Any], *arguments: Any, label: str = "") -> Any:
+    """Call a function in a Ray worker with one processor, and wait. A ValueError or OSError there is raised here.
+
+    label: what Ray lists it as, in place of the name of the function.
+    """
     import ray
 
     with _plain_errors(), SLOTS.hold(1):
-        return ray.get(_task(function).remote(function, *arguments))
+        return ray.get(_task(function, label).remote(function, *arguments))
 
 
 @contextlib.contextmanager
@@ -70,7 +77,7 @@ def _plain_errors() -> Iterator[None]:
         raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
     except RayError as error:
         message = str(error).split("\n")[0]
-        raise OSError(f"Ray lost a process or a node ({message}); start again: finished steps are kept") from error
+        raise ClusterError(f"Ray lost a process or a node ({message}); start again: finished steps are kept") from error
 
 
 OnProgress = Callable[[int, int], None]  # (items done, items started so far)
@@ -123,7 +130,10 @@ def actor_map(
     left = iter(enumerate(work))
     count = min(len(work), max(1, int(ray.cluster_resources().get("CPU", 1))))
     environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
-    worker = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(ActorWorker)
+    named = type(
+        f"ActorWorker_{_title(function).removeprefix('step:')}", (ActorWorker,), {}
+    )  # Ray lists actors by class
+    worker: Any = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(named)
     actors: list[Any] = [worker.remote() for _ in range(count)]
     results: dict[int, Any] = {}
     busy: dict[Any, tuple[int, Any]] = {}
@@ -163,16 +173,16 @@ def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
 
 
-def _task(function: Callable[..., Any]) -> Any:
-    """Return a Ray task with one processor that calls a function and is listed under its name."""
+def _task(function: Callable[..., Any], label: str = "") -> Any:
+    """Return a Ray task with one processor that calls a function and is listed under a label, or else its name."""
     import ray
 
-    return ray.remote(num_cpus=1, max_retries=3)(call_in_worker).options(name=_title(function))
+    return ray.remote(num_cpus=1, max_retries=3)(call_in_worker).options(name=_title(function, label))
 
 
-def _title(function: Callable[..., Any]) -> str:
+def _title(function: Callable[..., Any], label: str = "") -> str:
     """Return the name under which Ray lists a call of a function, also in the list of processes."""
-    return f"step:{getattr(function, '__name__', type(function).__name__)}"
+    return f"step:{label or getattr(function, '__name__', type(function).__name__)}"
 
 
 def bundles_on(node: dict[str, float], bundle: dict[str, float]) -> int:

@@ -28,9 +28,11 @@ folder=/tmp/phrasemodels-$SLURM_JOB_ID
 cpus=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}
 steps=()
 
+# Ray gives a node 30 seconds to start, which a busy disk that all nodes share exceeds: it is tried three times.
+START='trap "kill \$ray; wait \$ray; exit 143" TERM
+for try in 1 2 3; do ray start "$@" --disable-usage-stats --block & ray=$!; wait $ray && exit; done; exit 1'
 on_node() { # a node, and a Ray node's options: start it as a step of the job, in the background
-    srun --nodes=1 --ntasks=1 --cpus-per-task="$cpus" --nodelist="$1" \
-        ray start "${@:2}" --num-cpus="$cpus" --disable-usage-stats --block &
+    srun --nodes=1 --ntasks=1 --cpus-per-task="$cpus" --nodelist="$1" bash -c "$START" ray "${@:2}" --num-cpus="$cpus" &
     steps+=($!)
 }
 joined() { # how many nodes: wait until they have; counted in a process of its own, which leaves the cluster again

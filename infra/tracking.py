@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +20,17 @@ KEY = "phrasemodels.key"
 SQLITE = "sqlite:///"
 LONGEST = 250  # characters of a metric's name in MLflow
 ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that last opened the MLflow run
+
+
+@dataclass(frozen=True)
+class UsedData:
+    """Data that a run used. context: what for, such as train. source: where it is from, as JSON. digest: of its content."""
+
+    name: str
+    context: str
+    digest: str
+    source: str
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -103,6 +114,19 @@ class Tracker:
         new = [Param(name, str(value)[:6000]) for name, value in values.items() if name not in have]
         if new:
             client.log_batch(run_id, params=new)
+
+    def datasets(self, run_id: str, used: Iterable[UsedData]) -> None:
+        """Log the data that a run used; the same data is logged once."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        inputs = [
+            DatasetInput(
+                Dataset(one.name, one.digest[:36], "phrasemodels", one.source, profile=json.dumps({"rows": one.rows})),
+                [InputTag("mlflow.data.context", one.context)],
+            )
+            for one in used
+        ]
+        self.client().log_inputs(run_id, inputs)
 
     def is_finished(self, run_id: str) -> bool:
         """Whether a run has all of its metrics and files."""

@@ -13,7 +13,7 @@ from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.step import Executor, Step
 from phrasemodels.data.store.store import Store
-from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, ray_map
+from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, ray_map, run_on_ray
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.parsers.parse import ParseColumn, parse
@@ -53,6 +53,21 @@ def test_actors_load_once(cluster: None) -> None:
     assert [square for square, _, _ in found] == [n * n for n in range(12)]
     processes = {process for _, _, process in found}
     assert len(processes) <= 2 and sum(max(n for _, n, p in found if p == process) for process in processes) == 12
+
+
+def title() -> tuple[str, str]:
+    """Return what Ray lists this call as, and its actor, if it is in one."""
+    import ray
+
+    actors = ray._private.worker.global_worker.actors.values()
+    return ray.get_runtime_context().get_task_name(), "".join(type(actor).__name__ for actor in actors)
+
+
+def test_ray_lists_tasks_and_actors_by_what_they_do(cluster: None) -> None:
+    assert run_on_ray(title)[0] == "step:title"
+    assert run_on_ray(title, label="train x seed 0")[0] == "step:train x seed 0"
+    assert ray_map(title, [()])[0][0] == "step:title"
+    assert actor_map(title, [()]) == [("step:title", "ActorWorker_title")]
 
 
 def test_errors_of_workers_keep_their_type(cluster: None) -> None:

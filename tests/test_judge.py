@@ -13,8 +13,10 @@ from conftest import PROJECT
 from scipy import stats
 from typer.testing import CliRunner
 
+from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.report.judgement import judgement_text
+from phrasemodels.flows.results.crate import write_crate
 from phrasemodels.flows.results.export_scores import export_scores
 from phrasemodels.flows.results.foreign import read_scores
 from phrasemodels.flows.results.results import kept_results
@@ -221,3 +223,36 @@ def test_a_broken_file_is_one_line_that_names_it(name: str, content: bytes, said
     with pytest.raises(ValueError, match=re.escape(said)) as error:
         read_printed(path) if name == "printed.csv" else read_scores([str(path)])
     assert "\n" not in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kept result with its descriptions."""
+    folder = tmp_path_factory.mktemp("crate")
+    export_scores("003-tablebabi-paper-task14", folder)
+    write_crate("003-tablebabi-paper-task14", folder)
+    return folder
+
+
+def test_a_crate_names_its_files_with_digests_and_what_made_them(described: Path) -> None:
+    graph = {one["@id"]: one for one in json.loads((described / "ro-crate-metadata.json").read_text())["@graph"]}
+    files = {name: one for name, one in graph.items() if one["@type"] == "File"}
+    assert set(files) == {path.name for path in described.iterdir()} - {"ro-crate-metadata.json"}
+    assert all(one["sha256"] == sha256_of(described / name) for name, one in files.items())
+    (action,) = (one for one in graph.values() if one["@type"] == "CreateAction")
+    for target in (*action["object"], *action["result"], action["instrument"], *graph["./"]["hasPart"]):
+        assert target["@id"] in graph
+    assert graph["#phrasemodels"]["softwareRequirements"] and graph["./"]["license"]["@id"] in graph
+
+
+@pytest.mark.slow
+def test_tools_of_croissant_and_rocrate_read_the_descriptions(described: Path) -> None:
+    croissant, rocrate = pytest.importorskip("mlcroissant"), pytest.importorskip("rocrate.rocrate")
+    dataset = croissant.Dataset(jsonld=str(described / "croissant.json"))
+    assert not dataset.metadata.issues.errors
+    rows = list(dataset.records(record_set="scores"))
+    assert len(rows) == sum(
+        one.sums.shape[0] * one.sums.shape[1] for one in read_scores([str(described / "scores.parquet")])
+    )
+    crate = rocrate.ROCrate(str(described))
+    assert {one.id for one in crate.root_dataset["hasPart"]} == {"printed.csv", "scores.parquet", "croissant.json"}

@@ -18,6 +18,7 @@ from phrasemodels.flows.experiments.marks import (
 )
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.report.conclusion import needed
 from phrasemodels.flows.results.needs import needs
 from phrasemodels.flows.results.results import kept_results
 from phrasemodels.flows.results.verdicts import verdicts
@@ -114,3 +115,14 @@ def test_a_kept_training_whose_settings_were_changed_since_says_so() -> None:
 def test_what_is_counted_has_no_marks() -> None:
     counted = experiment("002/table4-parameters/paper/layers-1")
     assert counted.marks == {} and counted.comparable and not counted.caveat
+
+
+def test_rows_share_a_reason_that_names_each_of_them() -> None:
+    rows = [
+        {
+            "verdict": "not comparable",
+            "reason": f"a stand-in; not the paper's size: 5 settings (phrasemodels marks {name})",
+        }
+        for name in ("000/table1/sample/a", "000/table1/sample/b+train.steps=2")
+    ]
+    assert needed(rows) == ["a stand-in", "not the paper's size: 5 settings (phrasemodels marks ROW)"]

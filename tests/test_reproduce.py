@@ -145,11 +145,18 @@ def test_mlflow_has_every_run_once_with_its_metrics_and_files(world):
         artifacts = {a.path for a in client.list_artifacts(run.info.run_id)}
         expected = {"config.json", "scores.json", "sentences.arrow", "predictions.arrow", "learning-curve.png"}
         assert expected <= artifacts
+        used = {one.tags[0].value: one.dataset for one in run.inputs.dataset_inputs}
+        assert {name: data.name for name, data in used.items()} == {n: f"sample {n}" for n in ("train", "dev", "test")}
+        assert json.loads(used["train"].profile) == {"rows": 300}
+        if "served" in artifacts:  # the best seed of the row
+            model = {a.path for a in client.list_artifacts(run.info.run_id, "served")}
+            assert {"served/input_example.json", "served/requirements.txt"} <= model
 
 
 def test_prefect_has_the_progress_of_all_steps_and_of_single_ones(world):
     with contextlib.closing(sqlite3.connect(world["store"] / "prefect" / "prefect.db")) as prefect:
         found = dict(prefect.execute("select description, data from artifact where type = 'progress'").fetchall())
+        assert prefect.execute("select name from flow_run").fetchall() == [("paper 000, table 1, sample, 1 seeds",)]
     assert [float(percent) for name, percent in found.items() if re.fullmatch(r"step (\d+) of \1", name)] == [100]
     assert len(found) > 1, "single steps have progress too"
 
@@ -345,8 +352,18 @@ def test_a_run_whose_worker_and_driver_were_killed_ends_with_the_same_bits_and_r
     assert second.with_suffix(".html").read_bytes() == report.read_bytes()
     with contextlib.closing(sqlite3.connect(root / "prefect" / "prefect.db")) as prefect:
         states = dict(prefect.execute("select id, state_type from flow_run").fetchall())
+        names = {name for (name,) in prefect.execute("select name from flow_run")}
+        tasks = prefect.execute(
+            "select task_run.name, task_run.state_name, task_run.tags from task_run join flow_run "
+            "on task_run.flow_run_id = flow_run.id where flow_run.state_type = 'COMPLETED'"
+        ).fetchall()
     assert {str(uuid.UUID(key)): state for key, state in states.items()} == {
         first.stem: "CRASHED", second.stem: "COMPLETED"}  # fmt: skip
+    assert names == {"paper 000, table 1, sample, 1 seeds"}
+    states_of = {name: state for name, state, _ in tasks}
+    assert states_of["train 000/table1/sample/phrase-k2 seed 0"] == "Completed", "it went on from a checkpoint"
+    assert [state for name, state in states_of.items() if name.startswith("vocabulary")] == ["Cached"]
+    assert {"train", "paper 000", "table 1", "sample"} in [set(json.loads(tags)) for _, _, tags in tasks]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 given on this machine. Ray's head, its other node and the run are real."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -54,10 +55,16 @@ def submit(tmp_path: Path):
 
     def run(options, command, **variables):
         environment = inherited | {"PATH": path, "PYTHONPATH": python, "SPOOL": str(tmp_path)} | variables
-        return subprocess.run(
-            ["sbatch", *options, str(SCRIPT), *command],
-            env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=580,
+        job = subprocess.Popen(
+            ["sbatch", *options, str(SCRIPT), *command], env=environment, cwd=tmp_path, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
+        try:
+            out, error = job.communicate(timeout=550)
+        except subprocess.TimeoutExpired:
+            os.killpg(job.pid, signal.SIGKILL)  # all that the job has started
+            raise
+        return subprocess.CompletedProcess(job.args, job.returncode, out, error)
 
     return run
 
@@ -72,10 +79,14 @@ def test_what_cannot_work_is_refused_in_one_line(submit):
 
 @pytest.mark.slow
 def test_a_job_of_two_nodes_runs_a_table_on_a_ray_cluster_of_its_own(submit, tmp_path):
-    command = "reproduce --paper 000 --table 1 --profile sample --row phrase-k2 --seeds 1 --set train.steps=4 --set train.evaluate_every=2"
+    small = (
+        "train.steps=4",
+        "train.evaluate_every=2",
+        *(f"recipe.corpus.{part}=20" for part in ("train", "dev", "test")),
+    )
     done = submit(
         ["--nodes=2", "--cpus-per-task=1", "--time=00:10:00"],
-        command.split(),
+        ["reproduce", "--row", "phrase-k2", "--seeds", "1", *(f"--set={change}" for change in small)],
         PHRASEMODELS_STORE=(tmp_path / "shared").as_uri(),
         PHRASEMODELS_CACHE=str(tmp_path / "cache"),
     )

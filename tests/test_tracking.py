@@ -15,7 +15,7 @@ from mlflow.exceptions import MlflowException
 from phrasemodels.flows.cli.main import main
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
-from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker
+from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, UsedData
 
 START = """
 import sys
@@ -37,6 +37,16 @@ def test_metrics_may_have_any_group_in_their_names(tracker: Tracker) -> None:
     names = ["test/exact/" + "g" * 300, "test/exact/" + "g" * 301, "test/exact/<b>'\"%"]
     tracker.finish(run, dict.fromkeys(names, 1.0), [], {})
     assert len(tracker.client().get_run(run).data.metrics) == 3
+
+
+def test_data_that_a_run_used_is_logged_once(tracker: Tracker) -> None:
+    run = tracker.open_run("x", "run", "key", {})
+    used = [UsedData(f"sample {name}", name, name * 20, '{"corpus": "sample"}', 3) for name in ("train", "test")]
+    for _ in range(2):
+        tracker.datasets(run, used)
+    found = tracker.client().get_run(run).inputs.dataset_inputs
+    assert {(one.dataset.name, one.tags[0].value, one.dataset.profile) for one in found} == {
+        ("sample train", "train", '{"rows": 3}'), ("sample test", "test", '{"rows": 3}')}  # fmt: skip
 
 
 def test_two_nodes_with_one_training_log_each_row_once_to_one_run(tracker: Tracker) -> None:

@@ -1,8 +1,10 @@
 """Export a kept result as what `phrasemodels judge` reads: printed numbers, and scores of each seed and test item."""
 
 import csv
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,11 +34,8 @@ def export_scores(name: str, folder: Path) -> list[Path]:
     Metrics that are no Σ score / Σ total, such as BLEU, are left out. ValueError: there is no such result, or it has no other
     metric.
     """
+    kept(name)
     path = KEPT / name / "result.json"
-    if not path.is_file():
-        raise ValueError(
-            f"no kept result {name!r}: {closest(name, [one.parent.name for one in KEPT.glob('*/result.json')])}"
-        )
     results = [one for one in kept_results() if one.source == f"results/{name}"]
     rows = [
         pair
@@ -85,3 +84,12 @@ def _scores(result: Result, row: TestedRow) -> pa.Table:
             "total": sums[..., 1].ravel(),
         }
     )
+
+
+def kept(name: str) -> dict[str, Any]:
+    """Return result.json of a kept result. ValueError: there is no such result."""
+    path = KEPT / name / "result.json"
+    if not path.is_file():
+        known = [one.parent.name for one in KEPT.glob("*/result.json")]
+        raise ValueError(f"no kept result {name!r}: {closest(name, known)}")
+    return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -17,7 +17,14 @@ from phrasemodels.infra.services import services
 from phrasemodels.infra.settings import Settings
 
 
-@flow(name="everything", persist_result=False)
+def _run_name() -> str:
+    """Return the name of a flow run: its papers, tables, profile and seeds."""
+    asked = runtime.flow_run.parameters
+    papers, tables = (", ".join(asked.get(name) or ["all"]) for name in ("papers", "tables"))
+    return f"papers {papers}, tables {tables}, {asked['profile']}, {asked['seeds']} seeds"
+
+
+@flow(name="everything", flow_run_name=_run_name, persist_result=False)
 def everything(
     papers: list[str] | None = None,
     profile: str = "sample",

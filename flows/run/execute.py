@@ -156,5 +156,5 @@ class Execution:
 
     def _on_ray(self, step: Step, executor: Executor) -> Artifact:
         """Run one step in a Ray task on any node; return its result on this node."""
-        made = run_on_ray(run_on_node, self.store, self.settings.cache_bytes, step, executor)
+        made = run_on_ray(run_on_node, self.store, self.settings.cache_bytes, step, executor, label=step.label)
         return made if self.store.shared is None else self.store.run(step)

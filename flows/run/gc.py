@@ -10,7 +10,7 @@ from phrasemodels.flows.results.stores import collect_garbage, open_store
 from phrasemodels.infra.settings import Settings
 
 
-@flow(name="gc", persist_result=False, log_prints=True)
+@flow(name="gc", flow_run_name="keep {days} days", persist_result=False, log_prints=True)
 def gc(days: Annotated[float, Field(ge=0)] = 7.0, verdicts: Annotated[int, Field(ge=0)] = 0) -> list[str]:
     """Remove what no verdict and no running run depends on, and old interrupted work; return the paths.
 

@@ -1,6 +1,7 @@
 """The record of a table in MLflow: a run of the table, a run of each training below it, and the registered models."""
 
 import contextlib
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.results.commit import commit
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.registry import DEV_LOSS, SETTING, register
-from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, flatten
+from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, UsedData, flatten
 from phrasemodels.tasks.train.loop import history
 
 SERVED = Path(__file__).with_name("served.py")
@@ -94,6 +95,7 @@ class Record:
             files.append(Path(folder) / "learning-curve.png")
             learning_curve(history(trained), files[-1])
             StepMetrics(self.tracker, run_id, self.attempt)(history(trained))  # if another attempt had the run before
+            self.tracker.datasets(run_id, self._used(pipeline, scored))
             self.tracker.finish(run_id, metrics, files, tags)
 
     def stop(self) -> None:
@@ -117,6 +119,16 @@ class Record:
         artifact = self.store.find(train, verify=False) if isinstance(train, Step) else None
         return digest_of([shard["content"] for shard in artifact.meta["shards"]]) if artifact else ""
 
+    def _used(self, pipeline: Pipeline, scored: Artifact) -> Iterator[UsedData]:
+        """Yield the data of a run: what it was trained, chosen and tested on, with the digest of the content."""
+        corpus = pipeline.experiment.recipe.corpus.name
+        for context in ("train", "dev"):
+            step = pipeline.trained.inputs.get(context)
+            artifact = self.store.find(step, verify=False) if isinstance(step, Step) else None
+            if artifact and "shards" in artifact.meta:
+                yield _used_data(corpus, context, artifact.key, artifact.meta["shards"])
+        yield _used_data(corpus, "test", scored.key, scored.meta["test_set"])
+
     def _register(self) -> None:
         """Register the best seed of each row, if models of its problem can answer single inputs."""
         from phrasemodels.flows.results.lineage import Lineage, setting
@@ -139,6 +151,13 @@ class Record:
             with tempfile.TemporaryDirectory() as folder:
                 exported = model.export(Path(folder) / "exported")
                 register(self.tracker, file_name(experiment.name), exported, SERVED, runs[model.weights.key], tags)
+
+
+def _used_data(corpus: str, context: str, key: str, shards: list[dict[str, Any]]) -> UsedData:
+    """Return the data of some shards of a corpus; key: of the artifact that has them, or was made from them."""
+    source = json.dumps({"corpus": corpus, "artifact": key})
+    rows = sum(shard.get("rows", 0) for shard in shards)
+    return UsedData(f"{corpus} {context}", context, digest_of([shard["content"] for shard in shards]), source, rows)
 
 
 def _code() -> dict[str, str]:

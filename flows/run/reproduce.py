@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -11,6 +12,8 @@ from typing import Any
 from prefect import flow, runtime, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
@@ -27,13 +30,19 @@ from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.preflight import planned
 from phrasemodels.flows.run.progress import Watch
 from phrasemodels.flows.run.tune import SHARES, Search, steps_of, told, trials_of, tuned, write
+from phrasemodels.infra.runner import ClusterError
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import Stopped, stoppable
 from phrasemodels.tasks.train.loop import DivergedError
 
+CACHED, LEFT = (
+    "Cached",
+    "Left",
+)  # states of tasks: found in the store; not done, since the time was up or a trial diverged
 OPTIONS: dict[str, Any] = {
     "name": "reproduce",
+    "flow_run_name": "paper {paper}, table {table}, {profile}, {seeds} seeds",
     "task_runner": ThreadPoolTaskRunner(max_workers=12),
     "persist_result": False,
 }
@@ -166,31 +175,57 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
     expected = (OutOfTimeError, DivergedError) if chosen else OutOfTimeError
     left: set[str] = set()
 
-    @task(task_run_name="{label}", cache_policy=NO_CACHE, persist_result=False)
-    def run_step(key: str, label: str) -> None:
+    stopped = threading.Event()
+
+    @task(
+        task_run_name="{label}", cache_policy=NO_CACHE, persist_result=False, retries=1, retry_delay_seconds=5,
+        retry_condition_fn=lambda task, run, state: not stopped.is_set() and _lost_cluster(state),
+    )  # fmt: skip
+    def run_step(key: str, label: str) -> State[None] | None:
         with watch.step(steps[key]):
             if left.intersection(step.key for step in steps[key].inputs.values() if isinstance(step, Step)):
                 left.add(key)
-                return
+                return Completed(name=LEFT, message="the time was up before a step that it depends on was done")
+            hit = execution.store.find(steps[key], verify=False) is not None
             try:
                 execution.run(steps[key])
-            except expected:
+            except expected as error:
                 left.add(key)
+                return Completed(name=LEFT, message=str(error))
+            return Completed(name=CACHED, message=f"in the store: {key}") if hit else None
 
-    submit: Callable[..., Any] = run_step.submit
     futures: dict[str, Any] = {}
     for key, step in steps.items():
         before = [futures[value.key] for value in step.inputs.values() if value.key in futures]
+        named = run_step.with_options(name=step.name, tags=tags_of(execution.plan.table, step))
+        submit: Callable[..., Any] = named.submit
         futures[key] = submit(key=key, label=step.label, wait_for=before)
     with stoppable():
         try:
             failures = [future for future in futures.values() if _failed(future)]
         except Stopped:  # without Ray, the threads that wait for it end at once
+            stopped.set()
             stop_ray()
             raise
     if failures:
         failures[0].result()
     return left
+
+
+def tags_of(table: Table, step: Step) -> set[str]:
+    """Return the tags of a step's task in Prefect: its kind, paper, table and profile."""
+    return {step.name, f"paper {table.paper}", f"table {table.number}", table.profile}
+
+
+def _lost_cluster(state: State[Any]) -> bool:
+    """Return whether a task failed because Ray lost a process or a node; Prefect then runs the task again."""
+    try:
+        state.result()
+    except ClusterError:
+        return True
+    except BaseException:
+        return False
+    return False
 
 
 def _failed(future: Any) -> bool:

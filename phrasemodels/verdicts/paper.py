@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from phrasemodels.verdicts.printed import no_f1, no_mean, no_share, no_total
 from phrasemodels.verdicts.readers import csv_rows
@@ -91,13 +92,13 @@ def read_printed(path: Path) -> list[Printed]:
 
 
 def _printed(row: Mapping[str, str]) -> Printed:
-    counts = {}
+    fields: dict[str, Any] = dict(row)
     for name, default in (("n", 0), ("runs", 1)):
         text = row.get(name, "")
         if text and not re.fullmatch(r"\d{1,9}", text):
             raise ValueError(f"{name}={text[:20]!r} is no whole number")
-        counts[name] = int(text) if text else default
-    return Printed(**{name: text for name, text in row.items() if name not in counts}, **counts)
+        fields[name] = int(text) if text else default
+    return Printed(**fields)
 
 
 def impossible(one: Printed, others: Sequence[Printed]) -> str:

@@ -242,19 +242,26 @@ def _update(
     """Do one update; return this worker's part of the summed loss."""
     config = training.config
     own = rows_of_worker(rows, worker.rank, worker.world)
-    part = own if len(own) else rows[:1]  # a worker without rows takes part in the reduction with weight 0
+    pieces = [rows_of_worker(own, piece, config.pieces) for piece in range(max(1, min(config.pieces, len(own))))]
+    alone = model.no_sync if isinstance(model, nn.parallel.DistributedDataParallel) else nullcontext
     model.train()
     rate = config.learning_rate * config.decay([row["dev_loss"] for row in progress.history])
     for group in optimiser.param_groups:
         group["lr"] = rate * config.schedule(progress.step, config.warmup, config.steps)
-    with _precision(config, worker.device):
-        loss = model(data.batch(part).to(worker.device)) * float(len(own) > 0)
     # DDP averages gradients over workers; this scale makes them those of the mean over the global batch
-    (loss * (worker.world / training.objective.count(data, rows))).backward()
+    scale = worker.world / training.objective.count(data, rows)
+    total = torch.zeros((), device=worker.device)
+    for piece in pieces:
+        part = piece if len(piece) else rows[:1]  # a worker without rows takes part in the reduction with weight 0
+        with nullcontext() if piece is pieces[-1] else alone():
+            with _precision(config, worker.device):
+                loss = model(data.batch(part).to(worker.device)) * float(len(own) > 0)
+            (loss * scale).backward()
+        total = total + loss.detach()
     nn.utils.clip_grad_norm_(model.parameters(), config.clip)
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
-    return loss.detach()
+    return total
 
 
 @torch.inference_mode()
