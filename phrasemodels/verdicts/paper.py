@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from phrasemodels.verdicts.printed import no_f1, no_mean, no_share, no_total
 from phrasemodels.verdicts.readers import csv_rows
@@ -15,6 +16,7 @@ MOST = 100_000  # printed numbers
 MOST_ITEMS = 10_000_000
 VALUE = re.compile(r"[-−]?\d{1,15}(\.\d{1,15})?\s?%?")
 COUNT = "count"
+COUNTS = ("n", "runs")  # columns of whole numbers
 RELATIONS = ("mean of ", "sum of ", "difference of ", "f1 of ")
 
 
@@ -91,13 +93,13 @@ def read_printed(path: Path) -> list[Printed]:
 
 
 def _printed(row: Mapping[str, str]) -> Printed:
-    counts = {}
-    for name, default in (("n", 0), ("runs", 1)):
-        text = row.get(name, "")
-        if text and not re.fullmatch(r"\d{1,9}", text):
-            raise ValueError(f"{name}={text[:20]!r} is no whole number")
-        counts[name] = int(text) if text else default
-    return Printed(**{name: text for name, text in row.items() if name not in counts}, **counts)
+    texts: dict[str, Any] = {name: text for name, text in row.items() if name not in COUNTS}
+    for name in COUNTS:
+        if text := row.get(name, ""):
+            if not re.fullmatch(r"\d{1,9}", text):
+                raise ValueError(f"{name}={text[:20]!r} is no whole number")
+            texts[name] = int(text)
+    return Printed(**texts)
 
 
 def impossible(one: Printed, others: Sequence[Printed]) -> str:

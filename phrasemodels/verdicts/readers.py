@@ -35,11 +35,10 @@ def from_rows(rows: Iterable[Mapping[str, Any]], where: str, row_name: str) -> I
         if lacking := [name for name in NEEDED if row.get(name) in (None, "")]:
             raise ValueError(f"{place}: no {lacking[0]}; a table of scores has the columns {', '.join(NEEDED)}")
         total = row.get("total")
-        named = (
-            _text(row.get(name, default)) for name, default in (("row", row_name), ("dataset", ""), ("metric", ""))
-        )
         yield Observation(
-            *named,
+            _text(row.get("row", row_name)),
+            _text(row.get("dataset", "")),
+            _text(row.get("metric", "")),
             _text(row["seed"]),
             _text(row["item"]),
             _number(row["score"], place),
