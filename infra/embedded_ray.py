@@ -23,6 +23,7 @@ LONGEST = (
 PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # if the folder for temporary files has a longer path
 PREFIX = "pm-ray-"
 YOUNG = 60.0  # seconds in which a new folder may have no lock yet
+OLD = 86400.0  # seconds after which one without a lock is removed: a process of Ray that ended late made it again
 _locks: dict[Path, filelock.BaseFileLock] = {}  # held until the folder is removed, or this process ends
 
 
@@ -91,9 +92,14 @@ def places() -> list[Path]:
     return [Path(place) for place in dict.fromkeys([first, *PLACES]) if len(os.fsencode(place)) <= LONGEST]
 
 
-def private_folder() -> Path | None:
-    """Return the folder of the embedded Ray of this process, which is removed at its end, or by the next run."""
-    return next(iter(_locks), None)
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a private folder for the block. If this process is killed, the next run on this machine removes it."""
+    folder = make_folder()
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
 
 
 def remove_folder(folder: Path) -> None:
@@ -104,12 +110,16 @@ def remove_folder(folder: Path) -> None:
 
 
 def remove_left(place: Path) -> None:
-    """Remove the folders of this user's runs that were killed."""
+    """Remove the folders of this user's runs that were killed, and what Ray made again after a run had removed its own."""
     for folder in place.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             status = folder.lstat()
-            ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
-            if ours and time.time() - status.st_mtime > YOUNG and (folder / "lock").is_file():
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+                continue
+            age, locked = time.time() - status.st_mtime, (folder / "lock").is_file()
+            if age > OLD and not locked:
+                shutil.rmtree(folder, ignore_errors=True)
+            elif age > YOUNG and locked:
                 with filelock.FileLock(folder / "lock").acquire(blocking=False):
                     shutil.rmtree(folder, ignore_errors=True)
 

@@ -4,13 +4,12 @@ import collections
 import contextlib
 import dataclasses
 import logging
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from phrasemodels.infra.embedded_ray import private_folder
+from phrasemodels.infra.embedded_ray import scratch_folder
 from phrasemodels.infra.error_location import noting_error_line
 
 
@@ -135,7 +134,7 @@ def actor_map(
     named = type(
         f"ActorWorker_{_title(function).removeprefix('step:')}", (ActorWorker,), {}
     )  # Ray lists actors by class
-    worker = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(named)
+    worker: Any = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(named)
     actors: list[Any] = [worker.remote() for _ in range(count)]
     results: dict[int, Any] = {}
     busy: dict[Any, tuple[int, Any]] = {}
@@ -231,18 +230,17 @@ class TorchTrainerLaunch:
 
         logging.getLogger("ray.train").setLevel(logging.ERROR)
         # Ray's own snapshots get a new folder: a truncated one would stop every later run of this name
-        folder = tempfile.TemporaryDirectory(prefix="pm-train-", dir=private_folder())
-        with SLOTS.hold(self.workers * self.threads), folder as storage:
+        with SLOTS.hold(self.workers * self.threads), scratch_folder() as storage:
             trainer = TorchTrainer(
                 train_worker,
                 train_loop_config={"function": function, "arguments": arguments},
                 scaling_config=ScalingConfig(
                     num_workers=self.workers, use_gpu=self.gpus > 0, resources_per_worker=self.bundle
                 ),
-                torch_config=config(storage),
+                torch_config=config(str(storage)),
                 run_config=RunConfig(
                     name=self.name,
-                    storage_path=storage,
+                    storage_path=str(storage),
                     failure_config=FailureConfig(max_failures=self.failures, controller_failure_limit=1),  # type: ignore[call-arg]
                 ),
             )

@@ -162,7 +162,7 @@ def wait_for(server: Server) -> None:
 def _answers(url: str) -> bool:
     """Return whether a Prefect server answers, if only to refuse."""
     try:
-        with urllib.request.urlopen(f"{url}/api/admin/version", timeout=2) as answer:
+        with urllib.request.urlopen(f"{url}/api/admin/version", timeout=10) as answer:
             json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code < 500  # a refusal, or a service that is Prefect's own

@@ -20,20 +20,14 @@ from safetensors.torch import load_file
 from torch import nn
 
 from phrasemodels.layers.ids import SPECIAL, UNKNOWN
-from phrasemodels.layers.weights import check_fit, finite
+from phrasemodels.layers.weights import check_header, finite
 
 LIBRARY = "library.json"
 _OURS = re.compile(r"phrasemodels\.(?:models|encoders|layers|structs)(?:\.\w+)*:\w+")
 _DAMAGED = (
-    LookupError,
-    TypeError,
-    AttributeError,
-    ValueError,
-    ArithmeticError,
-    RuntimeError,
-    ImportError,
+    LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, AssertionError, ImportError, OSError,
     SafetensorError,
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -136,22 +130,22 @@ def load_folder(folder: str | Path, *parts: Any) -> Any:
     try:
         about = json.loads((place / LIBRARY).read_text(encoding="utf-8"))
         config = _restored(about["config"], place, {_name(part): part for part in parts})
+        weights = place / "model" / "model.safetensors"
+        check_header(config.build, weights)
         module: nn.Module = config.build()
-        _fill(module, place / "model" / "model.safetensors")
+        _fill(module, weights)
         words = {
             path.stem: path.read_text(encoding="utf-8").split("\n")[:-1]
             for path in sorted((place / "vocabulary").glob("*.txt"))
         }
         card = json.loads((place / "card.json").read_text(encoding="utf-8"))
         return LoadedModel(module.eval(), config, words, card)
-    except (*_DAMAGED, OSError) as error:
+    except _DAMAGED as error:
         raise ValueError(f"{place}: this model cannot be read ({error}); export it again") from error
 
 
 @torch.no_grad()
 def _fill(module: nn.Module, file: Path) -> None:
-    """Copy the weights of a file into a model. ValueError: they are not those of the model."""
-    own, weights = dict(module.named_parameters()), finite(load_file(file))
-    check_fit(own, {name: (tuple(weight.shape), weight.dtype) for name, weight in weights.items()})
-    for name, parameter in own.items():
+    weights = finite(load_file(file))
+    for name, parameter in module.named_parameters():
         parameter.copy_(weights[name])

@@ -17,20 +17,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cluster import Place, below, until
-from running import own_memory
+from cluster import below, until
+from day_services import Services
 
-from phrasemodels.data.store.gc import damage, folder_bytes
+from phrasemodels.data.store.gc import damage
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.records import records
-from phrasemodels.infra.services import free_port
 from phrasemodels.infra.tracking import KEY, Tracker
 
 SIZE = ("recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10", "train.batch_tokens=600",
@@ -56,82 +53,9 @@ def ours(name, globals=None, *rest, **named):
 time.time, builtins.__import__ = now, ours
 """
 PATIENCE = 900.0  # seconds for one run
-RAY = ("gcs_server", "raylet")
-
-
 RECORDS = ("MLflow's", "Prefect's", "other records")  # for which people choose what to keep
-
-
-def bytes_of(path: Path) -> int:
-    """Return the bytes of a file or of a folder."""
-    return path.stat().st_size if path.is_file() else folder_bytes(path)
-
-
-class Services(Place):
-    """The servers of the day, and the environment of its runs. FOLDER/ray leads to a folder with a short path."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.ray = Path(tempfile.mkdtemp(prefix="pm-day-", dir="/tmp"))
-        prefect, mlflow, gcs = (free_port() for _ in range(3))
-        self.environment |= {
-            "PHRASEMODELS_STORE": str(folder / "store"), "PHRASEMODELS_RAY_ADDRESS": f"127.0.0.1:{gcs}",
-            "PHRASEMODELS_MLFLOW_URI": f"http://127.0.0.1:{mlflow}", "PREFECT_HOME": str(folder / "prefect"),
-            "PREFECT_API_URL": f"http://127.0.0.1:{prefect}/api", "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "7" * 32, "TMPDIR": str(folder / "tmp"),
-        }  # fmt: skip
-        (folder / "tmp").mkdir()
-        python = (sys.executable, "-m")
-        self.start("prefect", *python, "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(prefect),
-                   "--no-ui")  # fmt: skip
-        self.start("mlflow", *python, "mlflow", "server", "--host", "127.0.0.1", "--port", str(mlflow), "--workers", "1",
-                   "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination",
-                   str(folder / "artifacts"))  # fmt: skip
-        self.start("ray", str(Path(sys.executable).parent / "ray"), "start", "--head", f"--port={gcs}", "--num-cpus=2",
-                   f"--temp-dir={self.ray}", "--include-dashboard=false", "--node-ip-address=127.0.0.1",
-                   "--object-store-memory=200000000", "--disable-usage-stats", "--block")  # fmt: skip
-        self.healthy = {
-            "prefect": f"http://127.0.0.1:{prefect}/api/health",
-            "mlflow": f"http://127.0.0.1:{mlflow}/health",
-        }
-        for name in self.started:
-            self.wait(name)
-
-    def say(self, *command: str) -> None:
-        """Commands are not printed, as they are the same all day."""
-
-    def wait(self, name: str) -> None:
-        """Wait until a service answers."""
-        if name == "ray":
-            until(lambda: "runtime started" in (self.folder / "ray.log").read_text(), 300)
-        else:
-            until(lambda: urllib.request.urlopen(self.healthy[name], timeout=2).close() is None, 300)
-
-    def lose(self, name: str) -> None:
-        """Kill a service with all its processes, and start it again."""
-        command, _, process = self.started[name]
-        for pid in below(process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.wait()
-        (self.folder / f"{name}.log").unlink()
-        self.start(name, *command)
-        self.wait(name)
-
-    def disk(self) -> dict[str, int]:
-        """Return the MiB on disk of artifacts; of records: MLflow's, Prefect's, and all others with logs."""
-        parts = {"artifacts": ["store/objects"], "MLflow's": ["artifacts", "mlflow.db"], "Prefect's": ["prefect"]}
-        found = {what: sum(bytes_of(self.folder / name) for name in names) for what, names in parts.items()}
-        found["other records"] = folder_bytes(self.folder) - sum(found.values())
-        return {what: size >> 20 for what, size in found.items()}
-
-    def memory(self) -> dict[str, int]:
-        """Return the MiB of memory of each service; of Ray's, without its workers and agents."""
-        found = {}
-        for name, (*_, process) in self.started.items():
-            pids = [p for p in below(process.pid) if name != "ray" or Path(f"/proc/{p}/exe").resolve().name in RAY]
-            found[f"{name}'s memory"] = sum(map(own_memory, pids)) >> 20
-        return found
+HEAD = "       fault           ended   seconds" + "".join(f"{name:>10}" for name in (
+    "artifacts", "MLflow's", "Prefect's", "others", "Prefect", "MLflow", "Ray"))  # fmt: skip
 
 
 class Day:
@@ -141,13 +65,15 @@ class Day:
         self.folder, self.chance, self.here = folder, chance, Services(folder)
         self.store, self.tables = Store(folder / "store"), list[tuple[int, int]]()
         self.found = False  # whether the table has been trained in an earlier quarter
+        self.seconds = {False: 30.0, True: 2.0}  # of the last undisturbed run of either kind
         (folder / "clock").mkdir()
         (folder / "clock" / "sitecustomize.py").write_text(JUMP)
 
     def command(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
         with (self.folder / "runs.log").open("ab") as log:
-            return subprocess.Popen([sys.executable, "-m", "phrasemodels.flows.cli", *arguments], stdout=log, stderr=log,
-                                    env=self.here.environment | variables, cwd=self.folder)  # fmt: skip
+            self.last = subprocess.Popen([sys.executable, "-m", "phrasemodels.flows.cli", *arguments], stdout=log, stderr=log,
+                                         env=self.here.environment | variables, cwd=self.folder)  # fmt: skip
+        return self.last
 
     def run(self, **variables: str) -> subprocess.Popen[bytes]:
         """Start the run of the newest table, which has one row."""
@@ -167,8 +93,8 @@ class Day:
         return found
 
     def delay(self) -> float:
-        """Return after how many seconds of a run something happens; a table that is found takes a few seconds."""
-        return self.chance.uniform(0.5, 4 if self.found else 20)
+        """Return after how many seconds of a run something happens: at any time of one like the last of its kind."""
+        return self.chance.uniform(0, self.seconds[self.found])
 
     def nothing(self) -> list[int]:
         return []
@@ -237,7 +163,9 @@ class Day:
             self.tables.append((4 + made % TABLES, 2 + made // TABLES))
         ended = fault(self)
         while not ended or (ended[-1] != 0 and len(ended) < 4):
+            began = time.monotonic()
             ended.append(self.run().wait(PATIENCE))
+            self.seconds[self.found] = time.monotonic() - began
         return ended
 
     def trained(self) -> list[tuple[int, int]]:
@@ -279,7 +207,7 @@ OF_FOUND = (Day.nothing, Day.nothing, Day.run_killed, Day.disk_full, Day.clock_j
 def main(folder: str, quarters: str = "96", seed: str = "0") -> None:
     chance = random.Random(int(seed))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    print(f"{quarters} quarters of an hour, seed {seed}", flush=True)
+    print(f"{quarters} quarters of an hour, seed {seed}\n{HEAD}", flush=True)
     day, log, faults, wrong = Day(Path(folder).absolute(), chance), list[dict[str, int]](), Counter[str](), list[str]()
     left = list[Callable[[Day], list[int]]]()
     try:
@@ -294,11 +222,12 @@ def main(folder: str, quarters: str = "96", seed: str = "0") -> None:
             name = fault.__name__.replace("_", " ")
             faults[name] += 1
             log.append(day.here.disk() | day.here.memory())
-            print(f"{number // 4:02d}:{number % 4 * 15:02d}  {name:<14} ended {' '.join(map(str, ended)):<8} "
-                  f"{time.monotonic() - began:4.0f} s  MiB: " + ", ".join(f"{what} {size}" for what, size in log[-1].items()),
-                  *found, sep="\n       ", flush=True)  # fmt: skip
+            row = "".join(f"{size:>10}" for size in log[-1].values())
+            print(f"{number // 4:02d}:{number % 4 * 15:02d}  {name:<14}  {' '.join(map(str, ended)):<8}"
+                  f"{time.monotonic() - began:>5.0f}{row}", *found, sep="\n       ", flush=True)  # fmt: skip
             wrong += found
     finally:
+        day.last.kill()
         day.here.ended()
         shutil.rmtree(day.here.ray, ignore_errors=True)
     print(json.dumps({"quarters": len(log), "faults": faults, "first": log[0], "last": log[-1]}))

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import safetensors.torch
 import torch
 
+import phrasemodels
 from phrasemodels.data.corpora.readers import READERS as CORPORA
 from phrasemodels.data.download.archives import unpack
 from phrasemodels.data.download.fetch import fetch
@@ -41,6 +42,8 @@ from phrasemodels.flows.results.models import CARD, load
 from phrasemodels.flows.results.records import records
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.ids import SPECIAL
+from phrasemodels.saved import LIBRARY
+from phrasemodels.saved import describe as describe_model
 from phrasemodels.tasks.problems.entailment.data import VectorFile
 from phrasemodels.tasks.train.checkpoints import Progress, resume, save, tensors
 from phrasemodels.verdicts.paper import read_printed
@@ -287,8 +290,26 @@ def words_of_export() -> bytes:
     return "".join(f"{word}\n" for word in WORDS).encode()
 
 
-def exporting(part: str) -> Read:
-    """Return the loading of an exported model, in which this part is the given one, and its answer to a text.
+def library() -> bytes:
+    """The whole configuration of a model that was exported."""
+    config = replace(small()[0], source_vocabulary=len(WORDS), target_vocabulary=len(WORDS))
+    return json.dumps(describe_model(config, {})).encode()
+
+
+def answer(folder: Path) -> None:
+    """Ask an exported model with the pipeline."""
+    load(folder).predict(["the red house"])
+
+
+def score(folder: Path) -> None:
+    """Ask an exported model with torch alone."""
+    model = phrasemodels.load(folder)
+    ids = torch.tensor([model.ids(["the", "red", "house"])])
+    model.module(ids, torch.tensor([3]), torch.full((1, 1, 2), -1), ids)
+
+
+def exporting(part: str, use: Read = answer) -> Read:
+    """Return the loading of an exported model, in which this part is the given one, and its use.
 
     The digests in the manifests are right, so the content is read.
     """
@@ -296,7 +317,7 @@ def exporting(part: str) -> Read:
     def read(folder: Path) -> None:
         given = (folder / GIVEN).read_bytes()
         parts = {"model": trained(), "vocabulary": vocabulary(), "card": CARD_OF_EXPORT, "words": words_of_export()}
-        parts |= {"weights": small()[1]} | {part: given}
+        parts |= {"weights": small()[1], "library": library()} | {part: given}
         for name, files in (("model", {"model.safetensors": parts["weights"]}),
                             ("vocabulary", dict.fromkeys(("source.txt", "target.txt"), parts["words"]))):  # fmt: skip
             (folder / name).mkdir()
@@ -307,7 +328,8 @@ def exporting(part: str) -> Read:
                 known = json.dumps(json.loads(known) | {"files": manifest_of(files)["files"]}).encode()
             (folder / name / MANIFEST).write_bytes(known)
         (folder / CARD).write_bytes(parts["card"])
-        load(folder).predict(["the red house"])
+        (folder / LIBRARY).write_bytes(parts["library"])
+        use(folder)
 
     return read
 
@@ -399,6 +421,7 @@ OUTSIDE = {
     "vocabulary of an exported model": Reader([vocabulary()], exporting("vocabulary")),
     "words of an exported model": Reader([words_of_export()], exporting("words")),
     "card of an exported model": Reader([CARD_OF_EXPORT], exporting("card")),
+    "configuration of an exported model": Reader([library()], exporting("library", score)),
     "weights of an exported model": Reader([small()[1]], exporting("weights")),
     "settings": Reader([b'store = "s3://bucket/x"\ncache_gib = 2.5\ncpus = 3\noffline = true\n'], settings),
     "manifest in the store": Reader([manifest()], stored),

@@ -70,6 +70,7 @@ def prefect(tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_a_schedule_starts_a_run_with_its_own_parameters(prefect, tmp_path):
     deployments = yaml.safe_load((tmp_path / "prefect.yaml").read_text())
     sample = next(d for d in deployments["deployments"] if d["name"] == "sample")
@@ -78,7 +79,7 @@ def test_a_schedule_starts_a_run_with_its_own_parameters(prefect, tmp_path):
     assert prefect("work-pool", "create", "phrasemodels", "--type", "process").returncode == 0
     assert prefect("deploy", "--name", "sample").returncode == 0
     prefect.start("worker", "start", "--pool", "phrasemodels", "--type", "process")
-    until = time.monotonic() + 240
+    until = time.monotonic() + 1800
     while not (found := completed(tmp_path)) and time.monotonic() < until:
         time.sleep(1)
     assert prefect("deployment", "schedule", "clear", "reproduce/sample", "--accept-yes").returncode == 0

@@ -27,6 +27,12 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+def test_the_folder_of_a_training_is_private_and_goes_with_it(short: Path) -> None:
+    with embedded_ray.scratch_folder() as one, embedded_ray.scratch_folder() as other:
+        assert one != other and {one.parent.stat().st_mode & 0o777} == {0o700}
+    assert not list(short.iterdir())
+
+
 @pytest.mark.parametrize("length", [29, 90])
 def test_a_long_folder_for_temporary_files_is_passed_over(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * length)
@@ -52,6 +58,8 @@ os.kill(os.getpid(), signal.{{}})
     alive = Path(stopped.stdout.readline().strip())  # type: ignore[union-attr]
     try:
         (short / "pm-ray-unlocked").mkdir()
+        (short / "pm-ray-again" / "r").mkdir(parents=True)  # as Ray makes it, if a process of it ends late
+        os.utime(short / "pm-ray-again", (0, 0))
         assert Path(killed.stdout.strip()).is_dir() and alive.is_dir()
         ours = embedded_ray.make_folder()
         assert {path.name for path in short.iterdir()} == {alive.parent.name, ours.parent.name, "pm-ray-unlocked"}

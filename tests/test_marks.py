@@ -6,10 +6,21 @@ import pytest
 
 from phrasemodels.flows.experiments.catalogue import experiment, experiments
 from phrasemodels.flows.experiments.experiment import Experiment
-from phrasemodels.flows.experiments.marks import ASPECTS, OURS, THEIRS, UNLIKE, kind_of, published_settings, value_at
+from phrasemodels.flows.experiments.marks import (
+    ASPECTS,
+    OURS,
+    STATED,
+    THEIRS,
+    UNLIKE,
+    kind_of,
+    published_settings,
+    value_at,
+)
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.report.conclusion import needed
 from phrasemodels.flows.results.needs import needs
+from phrasemodels.flows.results.results import kept_results
 from phrasemodels.flows.results.verdicts import verdicts
 
 BINARY = "003/tablebabi/paper/binary-qa02"
@@ -26,8 +37,10 @@ def test_every_line_is_about_a_setting_of_an_experiment_at_the_papers_size() -> 
     known = [e for e in experiments() if e.profile == "paper" and e.recipe.trains]
     for paper, line in [(name, line) for name in PAPERS for line in published_settings(name)]:
         about = [e for e in known if e.table.paper == paper and matches(e, line)]
-        assert about and line["aspect"] in ASPECTS and line["by"] in (*THEIRS, OURS, UNLIKE) and line["source"], line
-        assert bool(line["setting"]) or line["by"] in (OURS, UNLIKE), line
+        assert (
+            about and line["aspect"] in ASPECTS and line["by"] in (*THEIRS, OURS, STATED, UNLIKE) and line["source"]
+        ), line
+        assert bool(line["setting"]) or line["by"] in (OURS, STATED, UNLIKE), line
         if line["setting"]:
             assert all(value_at(e, line["setting"]) != "none" or line["value"] == "none" for e in about), line
 
@@ -35,7 +48,7 @@ def test_every_line_is_about_a_setting_of_an_experiment_at_the_papers_size() -> 
 def test_of_every_row_that_answers_a_printed_number_all_aspects_are_spoken_of() -> None:
     for e in experiments():
         if e.profile == "paper" and e.recipe.trains and any(answer.cell for answer in e.answers):
-            silent = [aspect for aspect, mark in e.marks.items() if not (mark.agreeing or mark.open or mark.differing)]
+            silent = [aspect for aspect, mark in e.marks.items() if not any(vars(mark).values())]
             assert not silent, (e.name, silent)
 
 
@@ -52,10 +65,10 @@ def test_a_row_is_comparable_as_long_as_no_setting_differs(assignment: str, reas
     assert chosen.unlike == reason and chosen.comparable == (not reason)
 
 
-def test_what_the_paper_leaves_open_is_said_beside_the_verdict() -> None:
+def test_what_is_other_than_published_or_left_open_is_said_beside_the_verdict() -> None:
     chosen = experiment(BINARY)
-    assert chosen.comparable and chosen.caveat.startswith("the paper leaves open, and ours is: 6 settings")
-    assert any("bAbI v1.2" in words for words in chosen.marks["data"].open)
+    assert chosen.comparable and chosen.caveat.startswith("other than published: 7 settings (phrasemodels marks")
+    assert any("bAbI v1.2" in words for words in chosen.marks["data"].stated)
     assert experiment("003/tablebabi/laptop/binary-qa02").unlike.startswith(
         "not the paper's model, training and tuning: "
     )
@@ -91,3 +104,25 @@ def test_reasons_are_counted_without_their_details() -> None:
         == f"{data}; not the paper's size and model"
     )
     assert kind_of(data) == data
+
+
+def test_a_kept_training_whose_settings_were_changed_since_says_so() -> None:
+    lines = [line for line in verdicts(kept_results(), "000") if line["source"] == "results/000-table2-ewt-laptop"]
+    said = "run with earlier settings: train.steps was 300 and is now 600, train.warmup was 60 and is now 100"
+    assert lines and all(said in line["reason"] and line["verdict"] == "not comparable" for line in lines)
+
+
+def test_what_is_counted_has_no_marks() -> None:
+    counted = experiment("002/table4-parameters/paper/layers-1")
+    assert counted.marks == {} and counted.comparable and not counted.caveat
+
+
+def test_rows_share_a_reason_that_names_each_of_them() -> None:
+    rows = [
+        {
+            "verdict": "not comparable",
+            "reason": f"a stand-in; not the paper's size: 5 settings (phrasemodels marks {name})",
+        }
+        for name in ("000/table1/sample/a", "000/table1/sample/b+train.steps=2")
+    ]
+    assert needed(rows) == ["a stand-in", "not the paper's size: 5 settings (phrasemodels marks ROW)"]

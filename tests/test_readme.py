@@ -5,6 +5,7 @@ import io
 import re
 
 import pytest
+import yaml
 from conftest import PROJECT
 
 from phrasemodels.flows.results.glance import VERDICTS, summary
@@ -42,6 +43,18 @@ def test_the_code_gives_the_output_that_is_shown():
 def test_the_links_lead_to_files():
     links = re.findall(r"\]\((?!http)([^)#]+)", README)
     assert len(links) > 15 and all((PROJECT / link).exists() for link in links)
+
+
+def test_the_workflows_run_the_two_commands_and_what_the_makefile_has():
+    targets = set(re.findall(r"^([a-z]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    commands = set(re.findall(r"^make (\w+) +#", README, re.MULTILINE))
+    ci, fire = (
+        yaml.safe_load((PROJECT / f".github/workflows/{name}.yml").read_text())["jobs"] for name in ("ci", "fire")
+    )
+    assert set(ci["commands"]["strategy"]["matrix"]["command"]) == commands == {"reproduce", "test"}
+    assert [step["run"] for step in ci["commands"]["steps"] if "run" in step] == ["make ${{ matrix.command }}"]
+    called = re.findall(r"\bmake (\w+)", " ".join(step.get("run", "") for step in fire["fire"]["steps"]))
+    assert called == ["fire", "audit"] and {*called, *commands} <= targets
 
 
 def test_the_counts_of_verdicts_are_those_of_the_results():

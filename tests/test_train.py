@@ -27,6 +27,7 @@ from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save, tensors
 from phrasemodels.tasks.train.loop import PROGRESS, ModelWithLoss, Training, _dev_loss, training_loop
+from phrasemodels.tasks.train.optimisers import sgd
 from phrasemodels.tasks.train.worker import Worker
 
 SETTINGS = (
@@ -88,6 +89,18 @@ def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(shared, undisturbed,
     assert same(weights(tmp_path / "again"), undisturbed)
     training_loop(dataclasses.replace(again, seed=1, folder=tmp_path / "other"))
     assert not same(weights(tmp_path / "other"), undisturbed)
+
+
+def test_a_batch_in_pieces_has_the_gradient_of_the_whole(shared, tmp_path):
+    still = ("model.encoder.dropout=0", "train.steps=6", "train.evaluate_every=6")
+    for folder, more in (("whole", ()), ("pieces", ("train.pieces=3",))):
+        run = training(shared, tmp_path / folder, *still, *more)
+        training_loop(
+            dataclasses.replace(run, config=dataclasses.replace(run.config, optimiser=sgd))
+        )  # linear in gradients
+    whole, pieces = (weights(tmp_path / folder) for folder in ("whole", "pieces"))
+    for name, weight in whole.items():
+        torch.testing.assert_close(pieces[name], weight, rtol=1e-5, atol=1e-6)
 
 
 def destructive(step: int, warmup: int, steps: int) -> float:

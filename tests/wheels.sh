@@ -2,13 +2,16 @@
 # The wheel of this commit as users install it, in two environments with nothing of the checkout on the path.
 #   tests/wheels.sh light    the library: torch, numpy, numba and safetensors, installed from the index
 #   tests/wheels.sh full     the pipeline: the packages are those of .venv, the wheel is installed beside them
+# PYTHON=python3.14 tests/wheels.sh light    with another Python, and the newest versions of these packages
 set -euo pipefail
 checkout=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 unset PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK=1 OMP_NUM_THREADS=1
-python="$checkout/.venv/bin/python"
+python=${PYTHON:-$checkout/.venv/bin/python}
+pins=()
+[ -n "${PYTHON:-}" ] || pins=(--constraint "$checkout/constraints.txt")
 
 git clone --quiet "$checkout" "$folder/source" # so that nothing which git does not know gets into the wheel
 "$python" -m pip wheel --quiet --no-deps --wheel-dir "$folder" "$folder/source"
@@ -19,7 +22,7 @@ mkdir -p "$folder/here/data" # a folder `data` beside a user's script hides noth
 cd "$folder/here"
 
 light() {
-    "$folder/venv/bin/pip" install --quiet --constraint "$checkout/constraints.txt" "$wheel"
+    "$folder/venv/bin/pip" install --quiet ${pins[@]+"${pins[@]}"} "$wheel"
     "$folder/venv/bin/python" - <<'PYTHON'
 import sys
 
@@ -56,7 +59,12 @@ import phrasemodels; assert phrasemodels.__file__.startswith('$folder/venv'), ph
     "$command" verdicts > verdicts.txt
     grep --quiet "results/000-table1-laptop" verdicts.txt || { echo "no kept result in the verdicts"; exit 1; }
     tail --lines=40 verdicts.txt | grep "^ *all" || true
-    "$command" plan | tail --lines=1
+    "$command" sql --database all.duckdb
+    "$folder/venv/bin/python" -c "
+import duckdb; print(duckdb.connect('all.duckdb', read_only=True).execute('select sum(numbers) from counts').fetchone())"
+    "$command" plan 2>&1 | tail --lines=1
+    "$command" init my-study > /dev/null
+    (cd my-study && "$command" experiments --paper my-study | grep --count my-study/table1/sample)
     "$command" reproduce --seeds 1 --row transformer --row phrase-k2 --set train.steps=4 --set recipe.corpus.train=200 \
         --set recipe.corpus.test=30 > reproduced.txt 2> progress.txt || { cat progress.txt; exit 1; }
     ls store/reports/*.html

@@ -1,12 +1,13 @@
-"""A corpus of one's own: one file whose rows are divided into train, dev and test, described by a manifest."""
+"""A corpus of one's own, described by a manifest: one file whose rows are divided into train, dev and test, or a treebank of
+Universal Dependencies, which has a file for each."""
 
 import json
+import re
 import shutil
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from phrasemodels.data.corpora.readers import read
 from phrasemodels.data.download.manifest import Manifest, explain
@@ -15,6 +16,7 @@ from phrasemodels.data.store.artifacts import sha256_of, write_durably
 
 SHARE = 10  # dev and test have one row of so many each
 PACKED = (".gz", ".xz", ".bz2", ".zip")
+UNKNOWN, HOMEPAGE = "LicenseRef-own", "https://example.org"
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,18 @@ class Added:
     languages: Sequence[str] = ()
     tokeniser: str = "spaces"
     title: str = ""
-    licence: str = "LicenseRef-own"
-    homepage: str = "https://example.org"
+    licence: str = UNKNOWN
+    homepage: str = HOMEPAGE
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split of a manifest: a file, what its reader calls it, its rows, and the first and the last but one that are taken."""
+
+    file: str
+    role: str
+    rows: int = -1
+    part: tuple[int, int | None] | None = None
 
 
 def add(file: Path, about: Added, corpora: Path) -> Path:
@@ -41,36 +53,70 @@ def add(file: Path, about: Added, corpora: Path) -> Path:
         raise OSError(f"{file}: no such file")
     if file.suffix in PACKED:
         raise ValueError(f"{file}: unpack it first: the digest is of its content")
-    path, place = corpora / f"{about.name}.toml", corpora / about.name / file.name
-    if path.exists():
-        raise ValueError(f"{path} exists: change it there, or give another --name")
-    whole = _manifest(file, about, {"train": None})
-    rows = read(whole, "train", file.parent).num_rows
+    split = Split(file.name, "rows")
+    rows = _rows(about, [file], {"train": split})["train"]
     part = max(1, rows // SHARE)
     if rows < 3:
         raise ValueError(f"{file}: {rows} rows cannot be divided into train, dev and test")
     parts = {"train": (2 * part, None), "dev": (0, part), "test": (part, 2 * part)}
-    divided = _manifest(file, about, parts)
-    counts = {split: read(divided, split, file.parent).num_rows for split in parts}
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if place.resolve() != file.resolve():
-        shutil.copyfile(file, place)
-    write_durably(path, text_of(file, about, parts, counts))
+    return _put(about, [file], {name: replace(split, part=own) for name, own in parts.items()}, corpora)
+
+
+def add_treebank(folder: Path, corpora: Path) -> Path:
+    """Copy a treebank of Universal Dependencies, by its folder, into a folder of corpora, and write its manifest beside it;
+    return the manifest's path. UD_German-GSD becomes the corpus ud_german_gsd.
+
+    OSError: the folder has not one file *-ud-SPLIT.conllu for each of train, dev and test. ValueError: one cannot be read.
+    """
+    files = {}
+    for name in ("train", "dev", "test"):
+        found = sorted(folder.glob(f"*-ud-{name}.conllu"))
+        if len(found) != 1:
+            raise OSError(
+                f"{folder}: {len(found)} files *-ud-{name}.conllu; a treebank has one each of train, dev and test"
+            )
+        files[name] = found[0]
+    title = folder.resolve().name
+    name = re.sub(r"\W+", "_", title.lower())
+    text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob("README*")))
+    licence = re.search(r"^License: *([A-Z]+(?:[- ][A-Z0-9.]+)*) *$", text, re.MULTILINE)
+    page = f"https://github.com/UniversalDependencies/{title}" if title.startswith("UD_") else HOMEPAGE
+    known = licence[1].replace(" ", "-") if licence else UNKNOWN
+    about = Added(name, "treebank", "trees", title=title.replace("_", " "), licence=known, homepage=page)
+    splits = {split: Split(file.name, "conllu") for split, file in files.items()}
+    return _put(about, list(files.values()), splits, corpora)
+
+
+def _put(about: Added, files: Sequence[Path], splits: Mapping[str, Split], corpora: Path) -> Path:
+    """Copy files into corpora/NAME and write corpora/NAME.toml; return its path. ValueError: there is one already."""
+    path, place = corpora / f"{about.name}.toml", corpora / about.name
+    if path.exists():
+        raise ValueError(f"{path} exists: change it there, or give another --name")
+    rows = _rows(about, files, splits)
+    place.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        if (copy := place / file.name).resolve() != file.resolve():
+            shutil.copyfile(file, copy)
+    write_durably(
+        path, text_of(about, files, {name: replace(split, rows=rows[name]) for name, split in splits.items()})
+    )
     read_manifest(path)
     return path
 
 
-def _manifest(file: Path, about: Added, parts: Mapping[str, Any]) -> Manifest:
+def _rows(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) -> dict[str, int]:
+    """Return the rows of each split as its reader reads them. ValueError: it cannot, or the manifest would be wrong."""
     from pydantic import ValidationError
 
     try:
-        return Manifest.model_validate(tomllib.loads(text_of(file, about, parts, {})))
+        manifest = Manifest.model_validate(tomllib.loads(text_of(about, files, splits)))
     except ValidationError as error:
         raise ValueError(f"{about.name}: {explain(error)}") from None
+    return {name: read(manifest, name, files[0].parent).num_rows for name in splits}
 
 
-def text_of(file: Path, about: Added, parts: Mapping[str, Any], rows: Mapping[str, int]) -> str:
-    """Return the manifest as TOML. parts: (start, stop) of the rows of each split, or None; rows: how many they are."""
+def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) -> str:
+    """Return a manifest as TOML."""
     line = {
         "name": about.name,
         "title": about.title or about.name,
@@ -86,14 +132,15 @@ def text_of(file: Path, about: Added, parts: Mapping[str, Any], rows: Mapping[st
     if about.languages:
         source, target = about.languages
         top.append(f'languages = {{ source = "{source}", target = "{target}", tokeniser = "{about.tokeniser}" }}')
-    top += ["", "[[files]]", f"name = {json.dumps(file.name)}", f'sha256 = "{sha256_of(file)}"']
-    top += [f"bytes = {file.stat().st_size}", f"mirror = {json.dumps(f'{about.name}/{file.name}')}"]
-    for split, part in parts.items():
-        top += ["", f"[splits.{split}]", f"files = {{ rows = {json.dumps(file.name)} }}"]
-        top += [f"rows = {rows[split]}"] if split in rows else []
+    for file in files:
+        top += ["", "[[files]]", f"name = {json.dumps(file.name)}", f'sha256 = "{sha256_of(file)}"']
+        top += [f"bytes = {file.stat().st_size}", f"mirror = {json.dumps(f'{about.name}/{file.name}')}"]
+    for name, split in splits.items():
+        top += ["", f"[splits.{name}]", f"files = {{ {split.role} = {json.dumps(split.file)} }}"]
+        top += [f"rows = {split.rows}"] if split.rows >= 0 else []
         if about.options:
             top.append("options = { " + ", ".join(f"{k} = {json.dumps(v)}" for k, v in about.options.items()) + " }")
-        if part:
-            start, stop = part
+        if split.part:
+            start, stop = split.part
             top.append(f"part = {{ start = {start}{'' if stop is None else f', stop = {stop}'} }}")
     return "\n".join(top) + "\n"

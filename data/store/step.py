@@ -137,7 +137,8 @@ class Executor:
     map(function, items): call function(*item) for each item and return the results in order.
     launch(function, *arguments): call the function on every training worker, with torch.distributed set up if there are
     several. report(history): receive the metrics measured so far. sources: where downloads come from. until: the time
-    (seconds since 1970) at which a training saves a checkpoint and ends with OutOfTimeError.
+    (seconds since 1970) at which a training saves a checkpoint and ends with OutOfTimeError; stop_at: it does so after these
+    updates, too.
     """
 
     map: Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], list[Any]] = serial_map
@@ -145,6 +146,7 @@ class Executor:
     report: Callable[[list[dict[str, float]]], None] | None = None
     sources: Any = None
     until: float = math.inf
+    stop_at: float = math.inf
 
 
 @dataclass(frozen=True)

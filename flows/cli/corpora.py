@@ -44,7 +44,12 @@ def list_corpora(as_json: Json = False) -> None:
 
 @app.command()
 def add(
-    file: Annotated[Path, typer.Argument(help="A file; its rows are divided into train, dev and test.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A file, whose rows are divided into train, dev and test; or the folder of a treebank of Universal Dependencies."
+        ),
+    ],
     reader: Annotated[str, typer.Option(help="How it is read, like columns: source, tab, target.")] = "columns",
     name: Annotated[str, typer.Option(help="The name of the corpus; by default that of the file.")] = "",
     schema: Annotated[str, typer.Option(help="Its record type.")] = "bitext",
@@ -54,16 +59,20 @@ def add(
     languages: Annotated[str, typer.Option(help="Source and target of parallel text, like en-de.")] = "",
     tokeniser: Annotated[str, typer.Option(help="Of parallel text: moses, spaces or characters.")] = "spaces",
 ) -> None:
-    """Add a file to the corpora of the project folder: copy it to corpora/NAME/, and write corpora/NAME.toml with its digest.
+    """Add a file or a treebank to the corpora of the project folder: copy it to corpora/NAME/, and write corpora/NAME.toml with
+    its digest. A treebank is named like its folder: UD_German-GSD is ud_german_gsd.
 
     Example: phrasemodels corpora add pairs.txt --reader columns --option "separator= OUT: " --languages en-zxx
     """
     from phrasemodels import project
-    from phrasemodels.data.corpora.added import Added
+    from phrasemodels.data.corpora.added import Added, add_treebank
     from phrasemodels.data.corpora.added import add as add_to
 
     if (folder := project.folder()) is None:
         raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
+    if file.is_dir():
+        print(add_treebank(file, folder / project.CORPORA))
+        return
     pair = tuple(languages.split("-")) if languages else ()
     if len(pair) not in (0, 2):
         raise ValueError(f"--languages {languages}: name two, like en-de")

@@ -20,6 +20,13 @@ Overrides = Annotated[
     ),
 ]
 Rows = Annotated[list[str] | None, typer.Option("--row", help="Only this row, like phrase-k2; repeatable.")]
+Tune = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Trials of each row, with settings drawn at random; the table is run with those that are best on dev. 0: none.",
+    ),
+]
 Duration = Annotated[
     str,
     typer.Option(

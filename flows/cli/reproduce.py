@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.options import Duration, Json, Overrides, Paper, Profile, Rows, Seeds, TableNumber
+from phrasemodels.flows.cli.options import Duration, Json, Overrides, Paper, Profile, Rows, Seeds, TableNumber, Tune
 
 if TYPE_CHECKING:
     from phrasemodels.data.store.store import Store
@@ -32,6 +32,7 @@ def reproduce(
         bool, typer.Option("--offline", help="Never fetch from a URL; list at once the files that are missing.")
     ] = False,
     duration: Duration = "",
+    tune: Tune = 0,
     as_json: Json = False,
 ) -> None:
     """Run a table of a paper from raw corpora to verdicts and a report; resumes where it was interrupted.
@@ -49,17 +50,20 @@ def reproduce(
 
     settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row)
     outline = outlined(asked, settings)
-    result = found_again(asked, outline, open_store(settings), settings) or _run(asked, settings, duration)
+    found = None if tune else found_again(asked, outline, open_store(settings), settings)
+    result = found or _run(asked, settings, duration, tune)
     if as_json:
         print(json.dumps(result, indent=1))
         return
+    if result["tuning"]:
+        print_rows("Settings chosen by the lowest dev loss", list(result["tuning"][0]), result["tuning"])
     if result["rows"]:
         print_table(result)
     if result["left"]:
         print_rows("Left when the time was up; the same command goes on", list(result["left"][0]), result["left"])
 
 
-def _run(asked: dict[str, Any], settings: "Settings", duration: str) -> dict[str, Any]:
+def _run(asked: dict[str, Any], settings: "Settings", duration: str, tune: int) -> dict[str, Any]:
     """Start the services and run the steps of a request; return what the command prints."""
     from phrasemodels.flows.run.campaign import seconds_of
     from phrasemodels.infra.services import services
@@ -70,7 +74,7 @@ def _run(asked: dict[str, Any], settings: "Settings", duration: str) -> dict[str
     with services(settings):
         from phrasemodels.flows.run.reproduce import reproduce_plan
 
-        return reproduce_plan(request, plan, store, settings, until)
+        return reproduce_plan(request, plan, store, settings, until, tune)
 
 
 def _planned(asked: dict[str, Any], settings: "Settings") -> tuple["Request", "Plan", "Store"]:

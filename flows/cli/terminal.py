@@ -79,10 +79,10 @@ def print_table(result: dict[str, Any]) -> None:
     shown = [kind for kind in KINDS if any(kind in row for row in rows)]
     rows = [dict.fromkeys(shown, "") | row for row in rows]
     print_rows(result["title"], [name for name in rows[0] if name not in shown] + shown, rows)
-    from phrasemodels.flows.report.conclusion import findings
+    from phrasemodels.flows.report.conclusion import findings, reasons
 
     print("found: " + "\n       ".join(findings(result["rows"])))
-    print("because: " + "; ".join(sorted({row["reason"] for row in result["rows"]})))
+    print("because: " + "; ".join(reasons(result["rows"])))
     if result["leaks"]:
         print("seen in training: " + "; ".join(sorted(set(result["leaks"].values()))))
     stages = ", ".join(

@@ -70,13 +70,17 @@ COUNTED = {
 
 @dataclass(frozen=True)
 class Table:
-    """A result table of a paper at one size, with the seeds of each row."""
+    """A result table of a paper at one size, with the seeds of each row.
+
+    how: what stands in its title in place of the overrides, if each row has its own.
+    """
 
     paper: str
     number: str
     profile: str
     experiments: tuple[Experiment, ...]
     seeds: tuple[int, ...]
+    how: str = ""
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -89,12 +93,16 @@ class Table:
         place = f"Paper {self.paper}, Table {self.number}"
         if self.paper == across.PAPER:
             place = f"Across papers, {self.number}"
-        return ", ".join((place, f"profile {self.profile}", *self.changed))
+        return ", ".join((place, f"profile {self.profile}", *self._how))
 
     @property
     def slug(self) -> str:
         """The name of the table's files, such as its report."""
-        return file_name(CHANGE.join((f"{self.paper}-table{self.number}-{self.profile}", *self.changed)))
+        return file_name(CHANGE.join((f"{self.paper}-table{self.number}-{self.profile}", *self._how)))
+
+    @property
+    def _how(self) -> tuple[str, ...]:
+        return (self.how,) if self.how else self.changed
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,9 @@ class Experiment:
 
     @cached_property
     def marks(self) -> dict[str, Mark]:
-        """How far data, size, model, training and tuning are the paper's."""
+        """How far data, size, model, training and tuning are the paper's; empty if nothing is trained."""
+        if not self.recipe.trains:
+            return {}
         return marks_of(self.table.paper, self.table.folder, self.row, self)
 
     @property
@@ -123,12 +125,12 @@ class Experiment:
     @cached_property
     def unlike(self) -> str:
         """What is not the paper's, in one line; empty if the experiment is comparable."""
-        return reason(self.marks, self.name) if self.recipe.trains else ""
+        return reason(self.marks, self.name)
 
     @cached_property
     def caveat(self) -> str:
         """What the paper leaves open and was chosen here, in one line."""
-        return caveat(self.marks, self.name) if self.recipe.trains else ""
+        return caveat(self.marks, self.name)
 
     def reason_not(self, answer: Answer) -> str:
         """Return why the printed number cannot be compared with ours; empty if it can."""

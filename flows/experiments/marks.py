@@ -18,24 +18,28 @@ from phrasemodels import project
 ASPECTS = ("data", "size", "model", "training", "tuning")
 THEIRS = ("paper", "code", "cited")  # who says a setting: the paper, its released code, or the work that it follows
 OURS, UNLIKE = "ours", "unlike"  # the paper leaves it open and this is our choice; known to be unlike the paper's
+STATED = "stated"  # known to be unlike what is published, and said beside each verdict in place of withholding it
 SETTINGS = "settings.csv"  # beside the module of a paper that a user adds, in place of published_settings/PAPER.csv
 SHOWN = 2  # so many settings are named in a reason; of more their number
 NOT = "not the paper's "
+STATED_FIRST = "other than published: "
 
 
 @dataclass(frozen=True)
 class Mark:
     """One aspect of an experiment. agreeing: how many settings are as said. differing: each setting that is not, in words.
-    open: what the paper leaves open, and what is done here."""
+    open: what the paper leaves open, and what is done here. stated: what is known to be other than published, and is said
+    beside each verdict."""
 
     agreeing: int
     differing: tuple[str, ...]
     open: tuple[str, ...]
+    stated: tuple[str, ...] = ()
 
     @property
     def given(self) -> bool:
         """Whether this aspect is the paper's: something is said of it, and nothing differs."""
-        return not self.differing and bool(self.agreeing or self.open)
+        return not self.differing and bool(self.agreeing or self.open or self.stated)
 
 
 @cache
@@ -44,8 +48,8 @@ def published_settings(paper: str) -> list[dict[str, str]]:
 
     Its columns: table and row, patterns of names (`table2*`); aspect; setting, the place of a field in an experiment
     like train.steps, or empty for what is no field; value, as JSON-like text, or words; by: paper, code or cited (an
-    experiment with another value differs), ours (the paper leaves it open), unlike (known to differ); source: where it is said,
-    or why it was chosen. Of several lines on one setting the last one counts.
+    experiment with another value differs), ours (the paper leaves it open), unlike (known to differ), stated (known to differ, and said
+    beside each verdict); source: where it is said, or why it was chosen. Of several lines on one setting the last one counts.
     """
     added = paper in project.parts("papers")
     path = (
@@ -71,18 +75,19 @@ def _lines(paper: str, folder: str) -> list[dict[str, str]]:
 def _mark(lines: Iterable[dict[str, str]], experiment: Any) -> Mark:
     """Return the mark of one aspect."""
     last = {line["setting"] or line["value"]: line for line in lines}
-    agreeing, differing, left = 0, [], []
+    agreeing, differing = 0, []
+    chosen: dict[str, list[str]] = {OURS: [], STATED: []}
     for line in last.values():
         ours = value_at(experiment, line["setting"]) if line["setting"] else line["value"]
         if line["by"] == UNLIKE:
             differing.append(f"{line['value']} ({line['source']})")
         elif ours != line["value"]:
             differing.append(f"{line['setting']} is {ours}, not {line['value']} ({line['source']})")
-        elif line["by"] == OURS:
-            left.append(f"{line['setting']} {line['value']}".strip() + f" ({line['source']})")
+        elif line["by"] in chosen:
+            chosen[line["by"]].append(f"{line['setting']} {line['value']}".strip() + f" ({line['source']})")
         else:
             agreeing += 1
-    return Mark(agreeing, tuple(differing), tuple(left))
+    return Mark(agreeing, tuple(differing), tuple(chosen[OURS]), tuple(chosen[STATED]))
 
 
 def value_at(experiment: Any, place: str) -> str:
@@ -124,9 +129,15 @@ def kind_of(reason: str) -> str:
 
 
 def caveat(marks: Mapping[str, Mark], name: str) -> str:
-    """Return what was chosen where the paper leaves it open, in one line; empty if it leaves nothing open."""
-    said = [words for mark in marks.values() for words in mark.open]
-    return f"the paper leaves open, and ours is: {_few(said, name)}" if said else ""
+    """Return what is other than published, and what was chosen where the paper leaves it open, in one line; empty if nothing
+    is."""
+    stated = [words for mark in marks.values() for words in mark.stated]
+    left = [words for mark in marks.values() for words in mark.open]
+    said = [
+        f"{STATED_FIRST}{_few(stated, name)}" if stated else "",
+        f"the paper leaves open, and ours is: {_few(left, name)}" if left else "",
+    ]
+    return "; ".join(filter(None, said))
 
 
 def _few(said: list[str], name: str) -> str:

@@ -1,5 +1,6 @@
 """The conclusion of a compared table, in sentences: what phrases gain, on which sentences, and what a verdict would take."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ def findings(rows: Sequence[Row]) -> list[str]:
     few = min(len(row["seeds"]) for row in tested)
     if few < 2:
         said.append("With one seed nothing says what other seeds would do.")
+    elif len(tested) == 1:
+        said.append(f"That is {'more' if sure else 'no more'} than chance.")
     elif sure:
         said.append(
             f"{len(sure)} of {len(tested)} rows differ from their baselines by more than chance: {', '.join(sure)}."
@@ -38,8 +41,17 @@ def findings(rows: Sequence[Row]) -> list[str]:
 
 def needed(rows: Sequence[Row]) -> list[str]:
     """Return what it would take to compare these rows with the paper, or what stands in the way; each reason once."""
-    reasons = (part for row in rows if row["verdict"] == "not comparable" for part in row["reason"].split("; "))
-    return list(dict.fromkeys(reasons))
+    return reasons([row for row in rows if row["verdict"] == "not comparable"])
+
+
+def reasons(rows: Sequence[Row]) -> list[str]:
+    """Return the parts of the reasons of rows, each once."""
+    return list(dict.fromkeys(part for row in rows for part in unnamed(row["reason"]).split("; ")))
+
+
+def unnamed(reason: str) -> str:
+    """Return a reason with ROW for the row that it names, so that the rows of a table share it."""
+    return re.sub(r"\(phrasemodels marks [^()]*\)", "(phrasemodels marks ROW)", reason)
 
 
 def _gain(row: Row, rows: Sequence[Row]) -> str:

@@ -47,23 +47,24 @@ def curves(histories: Mapping[str, Sequence[Sequence[Mapping[str, float]]]], yla
     """Return learning curves as SVG: the dev criterion of each system against updates, mean over seeds with its 95 %
     interval. histories: of each seed of each system; only updates that all seeds were evaluated at are drawn."""
     points: dict[str, list[tuple[float, float]]] = {}
-    halves: dict[str, list[float]] = {}
+    bands: dict[str, list[tuple[float, float]]] = {}
     for name, seeds in histories.items():
         by_seed = [{row["step"]: row["dev_loss"] for row in history} for history in seeds]
         steps = [step for step in by_seed[0] if all(step in losses for losses in by_seed)]
         groups = [seed_group([losses[step] for losses in by_seed]) for step in steps]
         points[name] = [(step, group.mean) for step, group in zip(steps, groups, strict=True)]
-        halves[name] = [group.half_width for group in groups] if len(seeds) > 1 else []
-    return lines(points, "updates", ylabel, halves)
+        if len(seeds) > 1:
+            bands[name] = [(group.mean - group.half_width, group.mean + group.half_width) for group in groups]
+    return lines(points, "updates", ylabel, bands)
 
 
 def lines(
     points: Mapping[str, Sequence[tuple[float, float]]],
     xlabel: str,
     ylabel: str,
-    halves: Mapping[str, Sequence[float]] | None = None,
+    bands: Mapping[str, Sequence[tuple[float, float]]] | None = None,
 ) -> str:
-    """Return a line for each name through its points, as SVG. halves: half the width of the interval at each point."""
+    """Return a line for each name through its points, as SVG. bands: the interval (low, high) at each point."""
     figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
     for index, (name, line) in enumerate(points.items()):
         xs, ys = [x for x, _ in line], [y for _, y in line]
@@ -76,8 +77,8 @@ def lines(
             marker=MARKS[index % len(MARKS)],
             linestyle=LINES[(index + index // len(MARKS)) % len(LINES)],
         )
-        if half := (halves or {}).get(name):
-            low, high = ([y + sign * h for y, h in zip(ys, half, strict=True)] for sign in (-1, 1))
+        if band := (bands or {}).get(name):
+            low, high = zip(*band, strict=True)
             axes.fill_between(xs, low, high, color=drawn.get_color(), alpha=0.15, linewidth=0)
     if lowest := [
         y for line in points.values() for _, y in line

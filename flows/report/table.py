@@ -10,7 +10,7 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.step import digest_of
 from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.report.attention import attention_figures
-from phrasemodels.flows.report.conclusion import findings, needed
+from phrasemodels.flows.report.conclusion import findings, needed, unnamed
 from phrasemodels.flows.report.figures import svg_of
 from phrasemodels.flows.report.plots import curves, differences, groups, intervals, lines
 from phrasemodels.flows.report.sections import paper_sections
@@ -36,7 +36,8 @@ def table_text(finished: FinishedTable) -> str:
         rows=rows,
         findings=findings(rows),
         needed=needed(rows),
-        reasons=list(dict.fromkeys(row["reason"] for row in rows)),
+        reasons=list(dict.fromkeys(unnamed(row["reason"]) for row in rows)),
+        unnamed=unnamed,
         commit=commit(),
         cell=finished.experiments[0].answers[0].cell,
         layout=_layout(rows),

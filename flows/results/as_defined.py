@@ -44,3 +44,18 @@ def _equal(saved: Any, now: Any) -> bool:
     if isinstance(saved, list) and isinstance(now, list):
         return len(saved) == len(now) and all(map(_equal, saved, now))
     return bool((PRESENT_NAME.get(saved, saved) if isinstance(saved, str) else saved) == now)
+
+
+def changed_since(settings: Mapping[str, Any], now: Any) -> str:
+    """Say in which fields a TrainConfig has been changed since a kept training was made; empty if in none.
+
+    settings: those of the training. Fields that it lacks did not exist then.
+    """
+    then, fields = (_bare(config) for config in (settings.get("config", {}), jsonable(now)))
+    differing = [name for name in fields if name in then and name not in PLACEMENT and then[name] != fields[name]]
+    return ", ".join(f"train.{name} was {then[name]} and is now {fields[name]}" for name in differing)
+
+
+def _bare(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with functions and classes by their bare names, which did not change when their modules did."""
+    return {name: value.rpartition(":")[2] if isinstance(value, str) else value for name, value in config.items()}

@@ -45,6 +45,11 @@ class Lineage:
         files = ((a, file) for a in self.artifacts.values() for file in a.manifest["files"].values())
         return list({a.key: a for a, file in files if file["sha256"].startswith(digest)}.values())
 
+    def made_by(self, artifact: Artifact, step: str) -> Artifact | None:
+        """Return the artifact of a step that an artifact was made from, if there is one."""
+        found = (made for _, _, made, _ in self.back(artifact) if isinstance(made, Artifact))
+        return next((made for made in found if made.manifest["step"] == step), None)
+
     def back(self, artifact: Artifact) -> Iterator[tuple[int, str, Artifact | str, bool]]:
         """Yield (depth, role, artifact, seen before) of everything that an artifact depends on; a lost one is its key alone."""
         seen: set[str] = set()

@@ -276,7 +276,7 @@ def stored(lineage: Lineage, trained: Artifact) -> Model:
     key = trained.manifest["parts"]["inputs"].get("vocabulary", "")
     if (vocabulary := lineage.artifacts.get(key)) is None:
         raise ValueError(f"{trained.manifest['label']}: its vocabulary {key} is no longer in the store; train it again")
-    return _model(trained, vocabulary, _made_by(lineage, vocabulary, "learn_bpe"), _corpus(lineage, trained))
+    return _model(trained, vocabulary, lineage.made_by(vocabulary, "learn_bpe"), _corpus(lineage, trained))
 
 
 def _corpus(lineage: Lineage, trained: Artifact) -> str:
@@ -286,12 +286,6 @@ def _corpus(lineage: Lineage, trained: Artifact) -> str:
         inputs = found.manifest["parts"]["inputs"]
         found = lineage.artifacts.get(next((inputs[role] for role in ROWS if role in inputs), ""))
     return "unknown" if found is None else str(found.meta["corpus"])
-
-
-def _made_by(lineage: Lineage, artifact: Artifact, step: str) -> Artifact | None:
-    """Return the artifact of a step that an artifact was made from, if there is one."""
-    found = (a for _, _, a, _ in lineage.back(artifact) if isinstance(a, Artifact))
-    return next((a for a in found if a.manifest["step"] == step), None)
 
 
 def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None, corpus: str) -> Model:

@@ -5,8 +5,9 @@ from statistics import fmean
 from typing import Any
 
 from phrasemodels.data.download.manifest import closest
-from phrasemodels.flows.experiments.marks import kind_of
+from phrasemodels.flows.experiments.marks import STATED_FIRST, kind_of
 from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.results.as_defined import changed_since
 from phrasemodels.flows.results.derived import derive, derived_from
 from phrasemodels.flows.results.glance import JUDGED
 from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, Line, impossible, tasks_of
@@ -20,6 +21,7 @@ from phrasemodels.verdicts.significance import seed_group
 
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric")
 TRAINED, EXACT = "over the seeds of a training", "counted, by the printed digits"  # kinds of judgement
+OTHERWISE = f"{TRAINED} that is other than published in what its reason says"
 
 
 def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]:
@@ -72,6 +74,8 @@ def _answered(printed: str, best: Result) -> dict[str, Any]:
     metric, exact = best.row["metric"], best.answer.exact
     values = best.row["values"][metric]
     unlike = best.experiment.reason_not(best.answer) or best.row["reason_not"]  # by what is known of it today, or then
+    if earlier := changed_since(best.row.get("settings", {}), best.experiment.train):
+        unlike = "; ".join(filter(None, (unlike, f"run with earlier settings: {earlier}")))
     why_not, caveat = reason_not(best.row["stand_in"], unlike), "" if exact else best.experiment.caveat
     verdict = qualified(judge(printed, seed_group(values), why_not, exact), caveat)
     judged = verdict.verdict in JUDGED
@@ -90,7 +94,7 @@ def _answered(printed: str, best: Result) -> dict[str, Any]:
         "caveat": caveat,
         "verdict": verdict.verdict,
         "reason": verdict.reason + how,
-        "kind": (EXACT if exact else TRAINED) if judged else kind_of(verdict.reason),
+        "kind": (EXACT if exact else _trained(caveat)) if judged else kind_of(verdict.reason),
     }
 
 
@@ -113,6 +117,10 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
         }
     group = seed_group([fmean(values) for values in zip(*(task["values"] for task in tasks), strict=False)])
     judged = qualified(judge(line["printed"], group, ""), tasks[0]["caveat"])
-    kind = TRAINED if judged.verdict in JUDGED else judged.reason
+    kind = _trained(tasks[0]["caveat"]) if judged.verdict in JUDGED else judged.reason
     half = {"half_width": None if group.n < 2 else group.half_width}
     return ours | half | {"verdict": judged.verdict, "reason": judged.reason, "kind": kind}
+
+
+def _trained(caveat: str) -> str:
+    return OTHERWISE if caveat.startswith(STATED_FIRST) else TRAINED

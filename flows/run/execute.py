@@ -12,7 +12,7 @@ from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, OutOfTimeError, Step, call_here
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.experiment import Pipeline
+from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.flows.run.nodes import NodeLaunch, NodeMap, run_on_node
@@ -26,12 +26,19 @@ from phrasemodels.tasks.parsers.parse import parse, plant
 from phrasemodels.tasks.train.loop import history, train
 
 
+def stop_at(experiment: Experiment, share: float) -> float:
+    """Return the updates after which a share of a training is done: those of an evaluation; infinity for all of it."""
+    config = experiment.train
+    updates = config.evaluate_every * math.ceil(share * config.steps / config.evaluate_every)
+    return math.inf if updates >= config.steps else updates
+
+
 @dataclass(frozen=True)
 class Execution:
     """Runs the steps of a plan.
 
     shards: for each step under way, by key, the numbers of its finished and of its started shards. until: the time (seconds
-    since 1970) after which no training begins or goes on.
+    since 1970) after which no training begins or goes on. share: of its updates, after which a training stops.
     """
 
     plan: Plan
@@ -41,6 +48,7 @@ class Execution:
     sources: Sources
     shards: dict[str, tuple[int, int]] = field(default_factory=dict)
     until: float = math.inf
+    share: float = 1.0
 
     @classmethod
     def of(
@@ -91,7 +99,9 @@ class Execution:
         launch: Callable[..., None] = group or call_here
         if self.store.shared is not None:
             launch = NodeLaunch(launch, self.store, self.settings.cache_bytes)
-        executor = Executor(launch=launch, report=report, until=self.until)
+        executor = Executor(
+            launch=launch, report=report, until=self.until, stop_at=stop_at(pipeline.experiment, self.share)
+        )
         if group is None:
             return self._on_ray(step, executor)
         group.check()

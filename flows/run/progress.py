@@ -34,11 +34,14 @@ ARTIFACTS_EVERY = 5.0  # seconds between updates of one progress artifact
 
 
 class Watch:
-    """Follows the steps of an execution. Trainings write their progress beside their checkpoints, wherever they run."""
+    """Follows the steps of an execution. Trainings write their progress beside their checkpoints, wherever they run.
 
-    def __init__(self, execution: Execution) -> None:
+    total: how many steps there are; 0: those of the plan.
+    """
+
+    def __init__(self, execution: Execution, total: int = 0) -> None:
         self.execution = execution
-        self.total = len(execution.plan.steps)
+        self.total = total or len(execution.plan.steps)
         self.console = Console(stderr=True)
         self.seconds: dict[str, float] = {}
         self.running: dict[str, Step] = {}

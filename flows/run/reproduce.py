@@ -5,14 +5,15 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from prefect import flow, runtime, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.states import Completed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
@@ -28,12 +29,17 @@ from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.preflight import planned
 from phrasemodels.flows.run.progress import Watch
+from phrasemodels.flows.run.tune import SHARES, Search, steps_of, told, trials_of, tuned, write
 from phrasemodels.infra.runner import ClusterError
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import Stopped, stoppable
+from phrasemodels.tasks.train.loop import DivergedError
 
-CACHED, LEFT = "Cached", "Left"  # states of tasks: found in the store; not done since the time was up
+CACHED, LEFT = (
+    "Cached",
+    "Left",
+)  # states of tasks: found in the store; not done, since the time was up or a trial diverged
 OPTIONS: dict[str, Any] = {
     "name": "reproduce",
     "flow_run_name": "paper {paper}, table {table}, {profile}, {seeds} seeds",
@@ -51,16 +57,18 @@ def reproduce(
     set: list[str] | None = None,
     rows: list[str] | None = None,
     duration: str = "",
+    tune: int = 0,
 ) -> dict[str, Any]:
     """Run a table of a paper from raw corpora to verdicts.
 
     paper, table: which numbers to reproduce. profile: sample, laptop or paper. seeds: how many of each row.
     set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"]. duration: stop
-    the trainings after this time, like "3h", with all that they have done kept for the next run. Empty: run to the end.
+    the trainings after this time, like "3h", with all that they have done kept for the next run. Empty: run to the end. tune:
+    trials of each row before its settings are chosen on dev; 0: as they are defined.
     """
     settings, until = Settings(), end_of(duration)
     request = Request(paper, table, profile, seeds, set or [], rows or [])
-    return run_table(request, *planned(request, settings), settings, until)
+    return run_table(request, *planned(request, settings), settings, until, tune)
 
 
 def end_of(duration: str) -> float:
@@ -69,26 +77,27 @@ def end_of(duration: str) -> float:
 
 
 def reproduce_plan(
-    request: Request, plan: Plan, store: Store, settings: Settings, until: float = math.inf
+    request: Request, plan: Plan, store: Store, settings: Settings, until: float = math.inf, tune: int = 0
 ) -> dict[str, Any]:
     """Run a plan that has been made already as a flow run of `reproduce`, for the command line."""
 
     @flow(**OPTIONS)
     def run(paper: str, table: str, profile: str, seeds: int, set: list[str], rows: list[str]) -> dict[str, Any]:
-        return run_table(request, plan, store, settings, until)
+        return run_table(request, plan, store, settings, until, tune)
 
     return run(**asdict(request))
 
 
 def run_table(
-    request: Request, plan: Plan, store: Store, settings: Settings, until: float = math.inf
+    request: Request, plan: Plan, store: Store, settings: Settings, until: float = math.inf, tune: int = 0
 ) -> dict[str, Any]:
     """Inside a flow run: run all steps of a plan, write the report, and return what the command prints.
 
     until: when trainings stop (seconds since 1970). Rows that are not done by then are listed with how far they are; only
-    the others are compared and reported.
+    the others are compared and reported. tune: trials of each row, whose best setting it is run with.
     """
     started = time.monotonic()
+    plan, trials = _tuned(plan, store, settings, tune) if tune else (plan, [])
     execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""), until)
     record = execution.record
     asked = runtime.flow_run.parameters
@@ -108,6 +117,7 @@ def run_table(
         "title": plan.table.title,
         **made,
         "left": entry.get("left", []),
+        "tuning": trials,
         "stages": watch.stages(),
         "seconds": round(time.monotonic() - started, 1),
         "services_seconds": round(ready, 1),
@@ -115,6 +125,24 @@ def run_table(
     if made["report"]:
         write_durably(Path(made["report"]).with_suffix(".json"), json.dumps(result, indent=1))
     return result
+
+
+def _tuned(plan: Plan, store: Store, settings: Settings, budget: int) -> tuple[Plan, list[dict[str, Any]]]:
+    """Search settings for each row of a plan with a budget of trials; return the plan with the best ones, and what is told
+    of the searches."""
+    searches = [Search.of(experiment, budget) for experiment in plan.table.experiments]
+    with services(settings):
+        for share in SHARES:
+            trials = trials_of(plan.table, searches)
+            execution = replace(Execution.of(trials, store, settings, str(runtime.flow_run.id or "")), share=share)
+            steps = steps_of(trials)
+            with Watch(execution, len(steps)) as watch:
+                run_steps(execution, watch, steps)
+            for search in searches:
+                search.measure(store)
+    best = Plan(tuned(plan.table, searches))
+    write(searches, store.root / "reports" / f"{best.table.slug}-trials.json")
+    return best, told(searches)
 
 
 def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
@@ -133,14 +161,18 @@ def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
     return {"rows": rows, "leaks": finished.leaks, "report": str(report)}
 
 
-def run_steps(execution: Execution, watch: Watch) -> set[str]:
-    """Submit every step as a Prefect task after the steps that it depends on; raise the first failure.
+def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = None) -> set[str]:
+    """Submit every step of a plan, or those that are chosen, as a Prefect task after the steps that it depends on; raise the
+    first failure. Of a tuning's trials those that diverge are no failures.
 
     Return the keys of steps that are left since the time was up: trainings that stopped or had not begun, and what depends
     on them.
     """
-    order = in_order(execution.plan, standings(execution.plan, execution.store))
-    steps = {step.key: step for step in (execution.plan.steps if math.isinf(execution.until) else order)}
+    order = chosen or execution.plan.steps
+    if math.isfinite(execution.until):
+        order = in_order(execution.plan, standings(execution.plan, execution.store))
+    steps = {step.key: step for step in order}
+    expected = (OutOfTimeError, DivergedError) if chosen else OutOfTimeError
     left: set[str] = set()
 
     stopped = threading.Event()
@@ -157,7 +189,7 @@ def run_steps(execution: Execution, watch: Watch) -> set[str]:
             hit = execution.store.find(steps[key], verify=False) is not None
             try:
                 execution.run(steps[key])
-            except OutOfTimeError as error:
+            except expected as error:
                 left.add(key)
                 return Completed(name=LEFT, message=str(error))
             return Completed(name=CACHED, message=f"in the store: {key}") if hit else None

@@ -16,7 +16,6 @@ MOST = 100_000  # printed numbers
 MOST_ITEMS = 10_000_000
 VALUE = re.compile(r"[-−]?\d{1,15}(\.\d{1,15})?\s?%?")
 COUNT = "count"
-COUNTS = ("n", "runs")  # columns of whole numbers
 RELATIONS = ("mean of ", "sum of ", "difference of ", "f1 of ")
 
 
@@ -93,13 +92,13 @@ def read_printed(path: Path) -> list[Printed]:
 
 
 def _printed(row: Mapping[str, str]) -> Printed:
-    texts: dict[str, Any] = {name: text for name, text in row.items() if name not in COUNTS}
-    for name in COUNTS:
-        if text := row.get(name, ""):
-            if not re.fullmatch(r"\d{1,9}", text):
-                raise ValueError(f"{name}={text[:20]!r} is no whole number")
-            texts[name] = int(text)
-    return Printed(**texts)
+    fields: dict[str, Any] = dict(row)
+    for name, default in (("n", 0), ("runs", 1)):
+        text = row.get(name, "")
+        if text and not re.fullmatch(r"\d{1,9}", text):
+            raise ValueError(f"{name}={text[:20]!r} is no whole number")
+        fields[name] = int(text) if text else default
+    return Printed(**fields)
 
 
 def impossible(one: Printed, others: Sequence[Printed]) -> str:

@@ -25,7 +25,8 @@ class TrainConfig:
     clip: largest norm of the gradient. smoothing: of labels.
     precision: dtype of matrix products, by autocast; weights stay float32. workers: processes (0 is one). threads: of
     torch in each worker; they change sums in their last bits. gpus: of each worker; a fraction lets several trainings
-    share one GPU.
+    share one GPU. pieces: into which a worker divides its rows of a batch, to compute one after another and add their
+    gradients: memory is that of one.
     """
 
     steps: int = 1000
@@ -49,9 +50,10 @@ class TrainConfig:
     threads: int = 1
     gpus: float = 0.0
     equal_sides: int = 0
+    pieces: int = 1
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "steps", "batch_tokens", "warmup", "evaluate_every", "checkpoint_every", "threads")
+        at_least(self, 1, "steps", "batch_tokens", "warmup", "evaluate_every", "checkpoint_every", "threads", "pieces")
         at_least(self, 0, "batch_rows", "patience", "workers", "equal_sides")
         not_negative(self, "gpus")
         positive(self, "learning_rate", "epsilon")

@@ -72,7 +72,7 @@ class Training:
 
     train, dev: paths of shards. folder: where checkpoints and progress are written. key: of the step in the store, which
     checkpoints must have. report: called with the history after each evaluation. until: the time (seconds since 1970) at which
-    the training saves a checkpoint and ends.
+    the training saves a checkpoint and ends; stop_at: the updates after which it does.
     """
 
     objective: Objective
@@ -85,6 +85,11 @@ class Training:
     key: str
     report: Callable[[list[dict[str, float]]], None] | None = None
     until: float = math.inf
+    stop_at: float = math.inf
+
+
+class DivergedError(ValueError):
+    """A training came to no finite loss."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +105,8 @@ class TrainSettings:
 def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     """Train one model with one seed on the shards of ids job.inputs["train"] and ["dev"]; also reads ["vocabulary"].
 
-    Writes model.safetensors (the best weights), config.json and history.json. ValueError: the training diverged. OutOfTimeError:
-    it was not done at job.executor.until; it goes on from its checkpoint when it is called again.
+    Writes model.safetensors (the best weights), config.json and history.json. DivergedError: no loss was a finite number.
+    OutOfTimeError: it was not done at job.executor.until, or at its stop_at; called again, it goes on from its checkpoint.
     """
     model = settings.objective.configure(settings.model, job.inputs["vocabulary"])
     train_paths, dev_paths = (tuple(s.path for s in shards(job.inputs[name])) for name in ("train", "dev"))
@@ -116,6 +121,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         job.key,
         job.executor.report,
         job.executor.until,
+        job.executor.stop_at,
     )
     job.executor.launch(training_loop, training)
     found = newest(job.checkpoints, job.key)
@@ -127,7 +133,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
             f"its time was up after {progress.step} of {settings.config.steps} updates, which are kept"
         )
     if not math.isfinite(progress.best):  # the best weights would be those of the start
-        raise ValueError(
+        raise DivergedError(
             "the training diverged: its dev loss never was a finite number; lower train.learning_rate or train.clip"
         )
     weights = load_file(path / "best.safetensors")
@@ -175,15 +181,16 @@ def training_loop(training: Training) -> None:
     for progress.epoch, rows in order:
         if _ended(progress, config):
             break
-        if worker.any(time.time() >= training.until):
+        if progress.step >= training.stop_at or worker.any(time.time() >= training.until):
             if worker.rank == 0:
                 save(training.folder, model, best, optimiser, progress, training.key)
                 _report(training, progress)
+                _tell(training, progress, clock)
             break
         torch.manual_seed(stream(training.seed, "dropout", progress.step, worker.rank))
         loss = _update(ddp, optimiser, training, data, rows, worker, progress)
         if progress.step == 0 and math.isnan(loss):
-            raise ValueError(
+            raise DivergedError(
                 "the loss is not a number before any update: the model itself computes NaN; check its forward pass"
             )
         clock.add(loss, training.objective.count(data, rows))
@@ -235,19 +242,26 @@ def _update(
     """Do one update; return this worker's part of the summed loss."""
     config = training.config
     own = rows_of_worker(rows, worker.rank, worker.world)
-    part = own if len(own) else rows[:1]  # a worker without rows takes part in the reduction with weight 0
+    pieces = [rows_of_worker(own, piece, config.pieces) for piece in range(max(1, min(config.pieces, len(own))))]
+    alone = model.no_sync if isinstance(model, nn.parallel.DistributedDataParallel) else nullcontext
     model.train()
     rate = config.learning_rate * config.decay([row["dev_loss"] for row in progress.history])
     for group in optimiser.param_groups:
         group["lr"] = rate * config.schedule(progress.step, config.warmup, config.steps)
-    with _precision(config, worker.device):
-        loss = model(data.batch(part).to(worker.device)) * float(len(own) > 0)
     # DDP averages gradients over workers; this scale makes them those of the mean over the global batch
-    (loss * (worker.world / training.objective.count(data, rows))).backward()
+    scale = worker.world / training.objective.count(data, rows)
+    total = torch.zeros((), device=worker.device)
+    for piece in pieces:
+        part = piece if len(piece) else rows[:1]  # a worker without rows takes part in the reduction with weight 0
+        with nullcontext() if piece is pieces[-1] else alone():
+            with _precision(config, worker.device):
+                loss = model(data.batch(part).to(worker.device)) * float(len(own) > 0)
+            (loss * scale).backward()
+        total = total + loss.detach()
     nn.utils.clip_grad_norm_(model.parameters(), config.clip)
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
-    return loss.detach()
+    return total
 
 
 @torch.inference_mode()
@@ -283,17 +297,22 @@ def _save_and_report(
         clock.saved = time.monotonic()
         _report(training, progress)
     if last or progress.step % 10 == 0:
-        training.folder.mkdir(parents=True, exist_ok=True)
-        state = {
-            "step": progress.step,
-            "steps": config.steps,
-            "best": progress.best,
-            "pid": os.getpid(),
-            "seconds": clock.seconds(),
-        }
-        aside = training.folder / f".{PROGRESS}"
-        aside.write_text(json.dumps(state), encoding="utf-8")
-        os.replace(aside, training.folder / PROGRESS)  # atomic: readers never see half of it
+        _tell(training, progress, clock)
+
+
+def _tell(training: Training, progress: Progress, clock: Clock) -> None:
+    """Write progress.json: how far the training is, its best dev criterion so far, and what it took."""
+    training.folder.mkdir(parents=True, exist_ok=True)
+    state = {
+        "step": progress.step,
+        "steps": training.config.steps,
+        "best": progress.best,
+        "pid": os.getpid(),
+        "seconds": clock.seconds(),
+    }
+    aside = training.folder / f".{PROGRESS}"
+    aside.write_text(json.dumps(state), encoding="utf-8")
+    os.replace(aside, training.folder / PROGRESS)  # atomic: readers never see half of it
 
 
 def _report(training: Training, progress: Progress) -> None:

@@ -1,0 +1,164 @@
+"""What users add: a project folder, an installed package, exported models with torch alone, results in other programs."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import duckdb
+import pytest
+import torch
+from conftest import PROJECT
+from safetensors.torch import save_file
+from torch import nn
+
+import phrasemodels
+from phrasemodels.data.store.store import Store
+from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.flows.results.query import VIEWS_OF_TABLES, write_database
+from phrasemodels.infra.tracking import Tracker
+from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.saved import LIBRARY, describe
+
+# In one process: make a study, list and plan it, fetch its corpus; then keys before and after edits of its file.
+STUDY = """
+import contextlib, io, json, os, sys
+from pathlib import Path
+from phrasemodels.flows.cli.main import main
+
+def run(*arguments):
+    sys.argv = ["phrasemodels", *arguments]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        main()
+    return out.getvalue()
+
+run("init", "colours")
+Path("colours/below").mkdir()
+os.chdir("colours/below")
+planned = json.loads(run("plan", "--paper", "colours", "--json"))
+run("corpora", "fetch", "commands")
+verified = run("corpora", "verify", "commands")
+
+from phrasemodels.data.store import fingerprint
+from phrasemodels.flows.experiments.catalogue import Request
+
+def rows(paper, *changes):
+    return Request(paper, set=changes).resolve().experiments
+
+def keys(*edit):
+    file = Path("../study.py")
+    file.write_text(file.read_text().replace(*edit) if edit else file.read_text())
+    fingerprint.forget()
+    return {name: step.key for name, step in rows("colours")[1].steps(0).stages.items()}
+
+made = [keys(), keys('"colours"  #', '"colours"  # edited:'), keys("return 100 *", "return 50 * 2 *"), keys("return x +", "return 2 * x +")]
+other = rows("000", "model.encoder=mine", "recipe.metrics=their_metric")[0]
+source = other.steps(0).stages["scores"].parts["source"]
+own = [(row.name, answer.cell and answer.cell.published) for row in rows("colours") for answer in row.answers]
+print(json.dumps({"own": own,
+    "planned": [step["label"] for step in planned], "verified": verified, "keys": made, "name": other.name,
+    "source": list(source), "store": [p.name for p in Path("..").iterdir()]}))
+"""
+FILES = {
+    "pkg/__init__.py": "",
+    "pkg/paper.py": 'from phrasemodels.flows.experiments.paper_000 import table_1\nPAPER = "theirs"\nTABLES = {"1": lambda profile: []}\n',
+    "pkg/metrics.py": "from .counts import count\n\n\ndef their_metric(references, answers):\n    return count(answers)\n",
+    "pkg/counts.py": "def count(texts):\n    return len(texts)\n",
+    "pkg/printed.csv": "table,system,metric,value\nTable 1,A,accuracy,50.0\n",
+    "pkg-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: pkg\nVersion: 1.0\n",
+    "pkg-1.0.dist-info/entry_points.txt": "[phrasemodels.papers]\ntheirs = pkg.paper\n\n[phrasemodels.metrics]\n"
+    "their_metric = pkg.metrics:their_metric\n",
+}
+
+
+def test_a_study_and_a_package_are_listed_planned_and_fingerprinted_like_our_own_code(tmp_path: Path) -> None:
+    for name, text in FILES.items():
+        (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "site" / name).write_text(text)
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PHRASEMODELS_")}
+    ours["PYTHONPATH"] = os.pathsep.join(map(str, (PROJECT, tmp_path / "site")))
+    done = subprocess.run(
+        [sys.executable, "-c", STUDY], capture_output=True, text=True, cwd=tmp_path, env=ours, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    mine = "colours/table1/sample/mine"
+    assert said["own"] == [[mine.replace("mine", "transformer"), 80.0], [mine.replace("mine", "transformer"), None],
+                           [mine, 90.0], [mine, None]]  # fmt: skip
+    assert {"fetch commands", "train colours/table1/sample/mine seed 0"} <= set(said["planned"])
+    assert "commands" in said["verified"] and ".phrasemodels" in said["store"]
+    plain, comment, metric, layer = said["keys"]
+    assert plain == comment
+    assert [name for name in plain if metric[name] != plain[name]] == ["scores"]
+    assert [name for name in plain if layer[name] != metric[name]] == list(plain)
+    assert said["name"] == "000/table1/sample/transformer+model.encoder=mine+recipe.metrics=their_metric"
+    assert {"pkg.metrics:their_metric", "pkg.counts:count"} <= set(said["source"])
+
+
+class Own(nn.Module):
+    """A linear map."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.map = nn.Linear(d, d)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor, members: torch.Tensor) -> torch.Tensor:
+        mapped: torch.Tensor = self.map(x)
+        return mapped
+
+
+class OwnConfig(TransformerEncoderConfig):
+    def build(self) -> Own:
+        return Own(self.d)
+
+
+def exported(folder: Path, config: TranslationConfig) -> nn.Module:
+    """Write what `export` writes of a translator with these sizes; return the model."""
+    model = config.build()
+    (folder / "model").mkdir(parents=True)
+    (folder / "vocabulary").mkdir()
+    save_file({name: p.detach() for name, p in model.named_parameters()}, folder / "model" / "model.safetensors")
+    (folder / "vocabulary" / "source.txt").write_text("<pad>\n<unk>\n<s>\n</s>\nred\n")
+    (folder / "card.json").write_text('{"experiment": "e"}')
+    (folder / LIBRARY).write_text(json.dumps(describe(config, {"model": folder / "model"})))
+    return model.eval()
+
+
+def test_an_exported_model_is_loaded_without_the_pipeline_and_without_code_that_it_names(tmp_path: Path) -> None:
+    inputs = (torch.tensor([[4, 1]]), torch.tensor([2]), torch.full((1, 1, 2), -1), torch.tensor([[2, 4]]))
+    ours = exported(tmp_path / "ours", TranslationConfig(TransformerEncoderConfig(8, 2, 1, 8), 5, 5, 1, 8))
+    loaded = phrasemodels.load(tmp_path / "ours")
+    assert torch.equal(loaded.module(*inputs), ours(*inputs))
+    assert loaded.ids(["red", "house"]) == [4, 1] and loaded.card["experiment"] == "e"
+    own = exported(tmp_path / "own", TranslationConfig(OwnConfig(8, 2, 1, 8), 5, 5, 1, 8))
+    with pytest.raises(ValueError, match=r"its part .*:OwnConfig is not of this library; pass the class"):
+        phrasemodels.load(tmp_path / "own")
+    assert torch.equal(phrasemodels.load(tmp_path / "own", OwnConfig).module(*inputs), own(*inputs))
+    for name in ("os:system", "phrasemodels.flows.cli.main:main", "phrasemodels.layers.weights:safe_open"):
+        (tmp_path / "ours" / LIBRARY).write_text(json.dumps({"config": {"part": name, "fields": {}}}))
+        with pytest.raises(ValueError, match=r"is not of this library|is not defined there"):
+            phrasemodels.load(tmp_path / "ours")
+
+
+def test_a_file_of_a_configuration_stays_in_the_folder(tmp_path: Path) -> None:
+    inside = describe(partial(print, str(tmp_path / "v" / "x.npy")), {"vocabulary": tmp_path / "v"})
+    assert inside["config"]["arguments"][0] == [{"file": "vocabulary/x.npy"}]
+
+
+@pytest.mark.slow  # judges all printed numbers
+def test_a_plain_duckdb_opens_what_sql_writes(tmp_path: Path, store: Store) -> None:
+    file = write_database(store, Tracker(f"sqlite:///{tmp_path}/none.db"), tmp_path / "out.duckdb")
+    with duckdb.connect(file, read_only=True) as connection:
+        assert connection.execute("select count(*), sum(numbers) from counts").fetchone()[1] == 442  # type: ignore[index]
+        for view in VIEWS_OF_TABLES:
+            connection.execute(f"select * from {view}").fetchall()
+
+
+def test_results_are_a_data_frame(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(store.root))
+    frame = phrasemodels.results(
+        "select paper, sum(value::int) as n, 1 as n from published group by all", kind="pandas"
+    )
+    assert list(frame.columns) == ["paper", "n", "n_1"] and frame["n"].dtype == "int64"

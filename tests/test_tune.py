@@ -1,0 +1,96 @@
+"""Tuning: the same budget for each row, chosen on dev, and what a search of a budget is expected to find."""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import math
+import subprocess
+
+import numpy as np
+import pytest
+from running import prepared
+from test_reproduce import TINY, command, variables
+from test_train import same, shared, training, undisturbed, weights  # noqa: F401  fixtures
+
+from phrasemodels.data.store.step import Executor, OutOfTimeError
+from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.run.execute import stop_at
+from phrasemodels.flows.run.tune import SEED, SHARES, Search, steps_of, trials_of, tuned, write
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.train.checkpoints import newest
+from phrasemodels.tasks.train.loop import training_loop
+from phrasemodels.verdicts.tuning import expected_best
+
+SMALL = Request("000", "1", "sample", 2, TINY[3::2], ("transformer", "phrase-k2"))
+
+
+def test_the_expected_best_is_that_of_all_draws():
+    losses = [3.0, 1.0, 2.5, 7.0]
+    curve = expected_best(losses)
+    for budget in range(1, 5):
+        every = [min(draw) for draw in itertools.product(losses, repeat=budget)]
+        assert curve.mean[budget - 1] == pytest.approx(np.mean(every), abs=1e-12)
+    assert (np.diff(curve.mean) < 0).all() and (curve.low <= curve.mean).all() and (curve.mean <= curve.high).all()
+    assert expected_best([1.0, math.inf, 3.0]).mean.tolist() == expected_best([1.0, 3.0, 3.0]).mean.tolist()
+    with pytest.raises(ValueError, match="no trial has a finite dev loss"):
+        expected_best([math.inf])
+
+
+def test_each_row_has_the_same_budget_and_its_draws_are_the_same_again():
+    rows = SMALL.resolve().experiments
+    searches = [Search.of(row, 5) for row in rows]
+    assert [len(search.trials) for search in searches] == [5, 5]
+    for row, search in zip(rows, searches, strict=True):
+        assert search.trials[0].changed == row.changed and len({t.changed for t in search.trials}) == 5
+        assert [t.changed for t in Search.of(row, 5).trials] == [t.changed for t in search.trials]
+        own = row.train.learning_rate
+        assert all(own / 4 <= t.pipeline.experiment.train.learning_rate <= own * 4 for t in search.trials)
+    plan = trials_of(SMALL.resolve(), searches)
+    assert {p.seed for p in plan.pipelines} == {SEED} and not any(p.experiment.answers for p in plan.pipelines)
+    assert not {"score_translations", "translate"} & {step.name for step in steps_of(plan)}, "test sets are not read"
+
+
+def test_a_training_that_stops_at_updates_goes_on_with_the_same_bits(shared, undisturbed, tmp_path):  # noqa: F811
+    run = training(shared, tmp_path)
+    for stop in (12, 25, math.inf):
+        training_loop(dataclasses.replace(run, stop_at=stop))
+        assert newest(tmp_path, "key")[1]["progress"]["step"] == min(stop, 40)
+    assert same(weights(tmp_path), undisturbed)
+
+
+def test_trials_that_are_behind_are_pruned_and_the_best_on_dev_is_taken(tmp_path):
+    execution = prepared(Settings(store=tmp_path), SMALL)
+    table = dataclasses.replace(execution.plan.table, experiments=execution.plan.table.experiments[:1])
+    search = Search.of(table.experiments[0], 3)
+    for share in SHARES:
+        for pipeline in trials_of(table, [search]).pipelines:
+            executor = Executor(stop_at=stop_at(pipeline.experiment, share))
+            with contextlib.suppress(OutOfTimeError):
+                execution.store.run(pipeline.trained, executor)
+        search.measure(execution.store)
+    assert [len(trial.losses) == len(SHARES) for trial in search.trials if not trial.pruned] and search.best
+    pruned = [trial for trial in search.trials if trial.pruned]
+    assert all(trial.updates < search.row.train.steps for trial in pruned)
+    assert search.best.losses[-1] == min(t.losses[-1] for t in search.trials if not t.pruned)
+    best = tuned(table, [search])
+    assert (
+        best.experiments[0].changed == search.best.changed
+        and best.experiments[0].answers == table.experiments[0].answers
+    )
+    assert best.title.endswith("tuned by 3 trials a row")
+    write([search], tmp_path / "trials.json")
+    (row,) = json.loads((tmp_path / "trials.json").read_text())
+    assert len(row["trials"]) == 3 and len(row["expected best dev loss"]["mean"]) == 3
+
+
+@pytest.mark.slow
+def test_a_tuned_table_is_reproduced_and_a_second_run_finds_all_trials(tmp_path):
+    arguments = [*TINY, "--row", "transformer", "--row", "phrase-k2", "--tune", "3", "--json"]
+    made = [
+        subprocess.run(command("reproduce", *arguments), env=variables(tmp_path), capture_output=True) for _ in range(2)
+    ]
+    first, again = (json.loads(done.stdout) for done in made)
+    assert first["tuning"] == again["tuning"] and [row["trials"] for row in first["tuning"]] == [3, 3]
+    assert first["title"].endswith("tuned by 3 trials a row") and first["rows"] == again["rows"]
+    assert again["stages"].get("train", 0) < first["stages"]["train"] / 4
