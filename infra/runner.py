@@ -304,7 +304,7 @@ def train_worker(config: dict[str, Any]) -> None:
     for value in config["arguments"]:
         if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "report"):
             reports.append(TrainMetrics(value.report))
-            value = dataclasses.replace(value, report=reports[-1])  # type: ignore[call-arg]
+            value = dataclasses.replace(value, report=reports[-1])
         arguments.append(value)
     with noting_error_line():
         config["function"](*arguments)
