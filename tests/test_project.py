@@ -24,7 +24,7 @@ from phrasemodels.saved import LIBRARY, describe
 
 # In one process: make a study, list and plan it, fetch its corpus; then keys before and after edits of its file.
 STUDY = """
-import contextlib, io, json, os, sys
+import contextlib, io, json, os, pickle, subprocess, sys
 from pathlib import Path
 from phrasemodels.flows.cli.main import main
 
@@ -54,11 +54,16 @@ def keys(*edit):
     return {name: step.key for name, step in rows("colours")[1].steps(0).stages.items()}
 
 made = [keys(), keys('"colours"  #', '"colours"  # edited:'), keys("return 100 *", "return 50 * 2 *"), keys("return x +", "return 2 * x +")]
+# a worker elsewhere gets a step by the names of its parts
+WORKER = "import pickle, sys; print(type(pickle.load(sys.stdin.buffer).settings.model.encoder).__module__)"
+step = pickle.dumps(rows("colours")[1].steps(0).trained)
+worker = subprocess.run([sys.executable, "-c", WORKER], input=step, cwd="/", capture_output=True)
 other = rows("000", "model.encoder=mine", "recipe.metrics=their_metric")[0]
 source = other.steps(0).stages["scores"].parts["source"]
 own = [(row.name, answer.cell and answer.cell.published) for row in rows("colours") for answer in row.answers]
 print(json.dumps({"own": own,
-    "planned": [step["label"] for step in planned], "verified": verified, "keys": made, "name": other.name,
+    "worker": worker.stdout.decode().strip() or worker.stderr.decode(), "planned": [step["label"] for step in planned],
+    "verified": verified, "keys": made, "name": other.name,
     "source": list(source), "store": [p.name for p in Path("..").iterdir()]}))
 """
 FILES = {
@@ -87,6 +92,7 @@ def test_a_study_and_a_package_are_listed_planned_and_fingerprinted_like_our_own
     mine = "colours/table1/sample/mine"
     assert said["own"] == [[mine.replace("mine", "transformer"), 80.0], [mine.replace("mine", "transformer"), None],
                            [mine, 90.0], [mine, None]]  # fmt: skip
+    assert said["worker"] == "study"
     assert {"fetch commands", "train colours/table1/sample/mine seed 0"} <= set(said["planned"])
     assert "commands" in said["verified"] and ".phrasemodels" in said["store"]
     plain, comment, metric, layer = said["keys"]
