@@ -200,7 +200,7 @@ class TorchTrainerLaunch:
 
     Each worker has `threads` processors and `gpus` GPUs; with a fraction, several trainings share a GPU. If a worker
     dies, the group starts again, at most `failures` times, and continues from the loop's own checkpoint, which is
-    verified, unlike Ray's snapshots.
+    verified, unlike Ray's snapshots. callbacks: of Ray Train, which get the metrics that the training reports.
     """
 
     name: str
@@ -208,12 +208,9 @@ class TorchTrainerLaunch:
     threads: int = 1
     gpus: float = 0.0
     failures: int = 3
+    callbacks: tuple[Any, ...] = ()
 
     def __call__(self, function: Callable[..., None], *arguments: Any) -> None:
-        self.fit(function, *arguments)
-
-    def fit(self, function: Callable[..., None], *arguments: Any) -> Any:
-        """Run the loop on the workers and return Ray Train's result, whose metrics are those of the last evaluation."""
         import ray
         from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
         from ray.train.torch import TorchConfig, TorchTrainer
@@ -241,12 +238,13 @@ class TorchTrainerLaunch:
                 run_config=RunConfig(
                     name=self.name,
                     storage_path=str(storage),
+                    callbacks=list(self.callbacks),
                     failure_config=FailureConfig(max_failures=self.failures, controller_failure_limit=1),  # type: ignore[call-arg]
                 ),
             )
             try:
                 with _plain_errors():
-                    return trainer.fit()
+                    trainer.fit()
             except TrainingFailedError as error:
                 for cause in getattr(error, "worker_failures", {}).values():
                     if isinstance(root := getattr(cause, "cause", cause), ValueError | OSError):

@@ -1,5 +1,6 @@
 """actor_map on a Ray cluster: order, caching, errors, dead actors, and parsing in actors."""
 
+import json
 import os
 import signal
 import time
@@ -115,9 +116,17 @@ def evaluate(training: Evaluated) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_ray_train_has_the_metrics_of_the_last_evaluation(cluster: None, workers: int) -> None:
-    metrics = TorchTrainerLaunch("metrics", workers).fit(evaluate, Evaluated(print)).metrics
-    assert (metrics["step"], metrics["dev_loss"]) == (2, 1.5)
+def test_ray_train_gets_the_metrics_of_evaluations(cluster: None, workers: int, tmp_path: Path) -> None:
+    from ray.train import UserCallback
+
+    class Written(UserCallback):
+        def after_report(self, run_context: object, metrics: list[dict[str, float]], checkpoint: object) -> None:
+            with (tmp_path / "metrics").open("a") as file:
+                file.write(json.dumps(metrics[0]) + "\n")
+
+    TorchTrainerLaunch("metrics", workers, callbacks=(Written(),))(evaluate, Evaluated(print))
+    found = [json.loads(line)["dev_loss"] for line in (tmp_path / "metrics").read_text().splitlines()]
+    assert found == ([2.0, 1.5, 1.5] if workers == 1 else [1.5])
 
 
 def cut_off() -> None:
