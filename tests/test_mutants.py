@@ -33,8 +33,8 @@ MODULES = {
     "phrasemodels/verdicts/judgement.py": "test_scores.py",
     "phrasemodels/verdicts/significance.py": "test_significance.py",
     "tasks/train/checkpoints.py": "test_weights.py test_train.py",
-    "phrasemodels/structs/chain.py": "test_structs_enumeration.py",
-    "phrasemodels/structs/eisner.py": "test_structs_enumeration.py",
+    "phrasemodels/structs/chain.py": "test_structs_enumeration.py test_structs_distributions.py test_structs_decoding.py",
+    "phrasemodels/structs/eisner.py": "test_structs_enumeration.py test_structs_distributions.py test_structs_decoding.py",
 }
 
 FORKS = """
