@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -209,6 +210,10 @@ class TorchTrainerLaunch:
     failures: int = 3
 
     def __call__(self, function: Callable[..., None], *arguments: Any) -> None:
+        self.fit(function, *arguments)
+
+    def fit(self, function: Callable[..., None], *arguments: Any) -> Any:
+        """Run the loop on the workers and return Ray Train's result, whose metrics are those of the last evaluation."""
         import ray
         from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
         from ray.train.torch import TorchConfig, TorchTrainer
@@ -241,7 +246,7 @@ class TorchTrainerLaunch:
             )
             try:
                 with _plain_errors():
-                    trainer.fit()
+                    return trainer.fit()
             except TrainingFailedError as error:
                 for cause in getattr(error, "worker_failures", {}).values():
                     if isinstance(root := getattr(cause, "cause", cause), ValueError | OSError):
@@ -266,7 +271,42 @@ class TorchTrainerLaunch:
             )
 
 
+class TrainMetrics:
+    """Pass the history of a training on, and report its rows to Ray Train.
+
+    Ray Train waits until all workers have reported, but one worker has the history. So a group of several workers reports at the
+    end alone.
+    """
+
+    def __init__(self, report: Callable[[Any], None] | None) -> None:
+        self.report, self.last = report, dict[str, float]()
+
+    def __call__(self, history: Any) -> None:
+        import ray.train
+
+        if self.report is not None:
+            self.report(history)
+        if history:
+            self.last = {name: float(value) for name, value in history[-1].items()}
+            if ray.train.get_context().get_world_size() == 1:
+                ray.train.report(self.last)
+
+    def end(self) -> None:
+        """Report the last row once more, in every worker."""
+        import ray.train
+
+        ray.train.report(self.last)
+
+
 def train_worker(config: dict[str, Any]) -> None:
-    """Call the training loop; Ray Train runs this in each worker."""
+    """Call the training loop; Ray Train runs this in each worker. An argument with a field `report` reports to Ray Train too."""
+    arguments, reports = [], []
+    for value in config["arguments"]:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "report"):
+            reports.append(TrainMetrics(value.report))
+            value = dataclasses.replace(value, report=reports[-1])
+        arguments.append(value)
     with noting_error_line():
-        config["function"](*config["arguments"])
+        config["function"](*arguments)
+    for one in reports:
+        one.end()

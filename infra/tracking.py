@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -127,6 +127,23 @@ class Tracker:
             for one in used
         ]
         self.client().log_inputs(run_id, inputs)
+
+    @contextlib.contextmanager
+    def monitored(self, run_id: str, interval: float = 10.0) -> Iterator[None]:
+        """In the block, log load, memory and disk of this machine to a run as `system/...`, each `interval` seconds.
+
+        ValueError: psutil, which measures them, is not installed.
+        """
+        try:
+            from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+        except ImportError as error:
+            raise ValueError("system_metrics needs psutil: pip install psutil, or leave the setting out") from error
+        monitor = SystemMetricsMonitor(run_id, interval, resume_logging=True, tracking_uri=self.uri)
+        monitor.start()
+        try:
+            yield
+        finally:
+            monitor.finish()
 
     def is_finished(self, run_id: str) -> bool:
         """Whether a run has all of its metrics and files."""

@@ -3,7 +3,8 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -98,6 +99,25 @@ def test_a_dead_actor_is_started_again(cluster: None, tmp_path: Path) -> None:
     found = actor_map(work, [(n, str(tmp_path)) for n in range(6)])
     assert [square for square, _, _ in found] == [n * n for n in range(6)]
     assert (tmp_path / "died").exists()
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """In place of a training, which has such a field."""
+
+    report: Callable[[list[dict[str, float]]], None]
+
+
+def evaluate(training: Evaluated) -> None:
+    rows = [{"step": 1.0, "dev_loss": 2.0}, {"step": 2.0, "dev_loss": 1.5}]
+    for count in (1, 2):
+        training.report(rows[:count])
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_ray_train_has_the_metrics_of_the_last_evaluation(cluster: None, workers: int) -> None:
+    metrics = TorchTrainerLaunch("metrics", workers).fit(evaluate, Evaluated(print)).metrics
+    assert (metrics["step"], metrics["dev_loss"]) == (2, 1.5)
 
 
 def cut_off() -> None:

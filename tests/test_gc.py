@@ -200,6 +200,7 @@ def test_usage_counts_bytes_and_damage_names_the_verdict(store: Store) -> None:
     first, *_ = chain(store, "table", "a")
     rows = {row["what"]: row for row in usage(store)}
     assert rows["write"]["artifacts"] == rows["write"]["kept"] == 2
+    assert {"locks/", "work/"} <= rows.keys() and "objects/" not in rows, "folders beside the artifacts, from a to z"
     assert damage(store) == []
     store.find(first).file("text").write_text("A")
     ((artifact, what, resting),) = damage(store)

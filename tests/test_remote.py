@@ -186,6 +186,20 @@ def test_special_characters_in_a_file_url_name_the_right_folder(tmp_path: Path, 
     assert (tmp_path / name / "shared" / "manifests").is_dir()
 
 
+def test_a_cache_is_trimmed_once_in_a_pause(folder: ObjectStorage, tmp_path: Path) -> None:
+    store, step = Store(tmp_path / "one", folder).open(), Step(write, "step", Text("abc"))
+    mark, left = store.root / "trimmed", []
+    for last in (None, time.time(), 0.0):  # when the cache was last trimmed
+        store.run(step)
+        age(store)
+        if last is not None:
+            os.utime(mark, (last, last))
+        with trimmed(store, 0, pause=3600.0):
+            assert store.load(store.where(step.name, step.key))
+        left.append(store.load(store.where(step.name, step.key)) is not None)
+    assert left == [False, True, False]
+
+
 def test_a_damaged_lease_of_another_node_fails_no_run(folder: ObjectStorage, tmp_path: Path) -> None:
     store, step = Store(tmp_path / "one", folder).open(), Step(write, "step", Text("abc"))
     folder.files.pipe_file(folder.path("leases", "x.json"), b"{}")

@@ -60,7 +60,7 @@ def submit(tmp_path: Path):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         try:
-            out, error = job.communicate(timeout=550)
+            out, error = job.communicate(timeout=1500)
         except subprocess.TimeoutExpired:
             os.killpg(job.pid, signal.SIGKILL)  # all that the job has started
             raise
@@ -78,6 +78,7 @@ def test_what_cannot_work_is_refused_in_one_line(submit):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1600)
 def test_a_job_of_two_nodes_runs_a_table_on_a_ray_cluster_of_its_own(submit, tmp_path):
     small = (
         "train.steps=4",

@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,20 @@ def test_data_that_a_run_used_is_logged_once(tracker: Tracker) -> None:
     found = tracker.client().get_run(run).inputs.dataset_inputs
     assert {(one.dataset.name, one.tags[0].value, one.dataset.profile) for one in found} == {
         ("sample train", "train", '{"rows": 3}'), ("sample test", "test", '{"rows": 3}')}  # fmt: skip
+
+
+@pytest.mark.skipif(find_spec("psutil") is not None, reason="psutil is installed")
+def test_system_metrics_without_psutil_are_explained(tracker: Tracker) -> None:
+    with pytest.raises(ValueError, match="pip install psutil"), tracker.monitored("run"):
+        pass
+
+
+@pytest.mark.skipif(find_spec("psutil") is None, reason="needs psutil")
+def test_system_metrics_of_a_run_are_logged(tracker: Tracker) -> None:
+    run = tracker.open_run("x", "run", "key", {})
+    with tracker.monitored(run, 0.1):
+        time.sleep(1)
+    assert "system/cpu_utilization_percentage" in tracker.client().get_run(run).data.metrics
 
 
 def test_two_nodes_with_one_training_log_each_row_once_to_one_run(tracker: Tracker) -> None:

@@ -39,7 +39,8 @@ def build(site: Path, work: Path) -> str:
 def _export(target: Path) -> None:
     """Export the English parser without the exporter's remarks."""
     os.environ["TORCH_LOGS"] = "-all"
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    for name in ("torch.onnx", "onnxscript"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from browser.export import export

@@ -81,10 +81,10 @@ def _mark(lines: Iterable[dict[str, str]], experiment: Any) -> Mark:
         ours = value_at(experiment, line["setting"]) if line["setting"] else line["value"]
         if line["by"] == UNLIKE:
             differing.append(f"{line['value']} ({line['source']})")
-        elif ours != line["value"]:
+        elif ours != line["value"] and line["by"] != OURS:  # what the paper leaves open may have any value
             differing.append(f"{line['setting']} is {ours}, not {line['value']} ({line['source']})")
         elif line["by"] in chosen:
-            chosen[line["by"]].append(f"{line['setting']} {line['value']}".strip() + f" ({line['source']})")
+            chosen[line["by"]].append(f"{line['setting']} {ours}".strip() + f" ({line['source']})")
         else:
             agreeing += 1
     return Mark(agreeing, tuple(differing), tuple(chosen[OURS]), tuple(chosen[STATED]))

@@ -39,7 +39,8 @@ CONTEXT: dict[str, Any] = {
         term: f"cr:{term}"
         for term in (
             "citeAs column extract field fileProperty fileObject fileSet format includes isLiveDataset jsonPath key md5 "
-            "parentField path recordSet references regex repeated replace separator source subField transform"
+            "parentField path recordSet references regex repeated replace separator source subField transform "
+            "equivalentProperty samplingRate"
         ).split()
     },
 }
@@ -158,7 +159,7 @@ def croissant(name: str, result: Mapping[str, Any], scores: Path) -> dict[str, A
                 "name": scores.name,
                 "contentUrl": scores.name,
                 "contentSize": f"{scores.stat().st_size} B",
-                "encodingFormat": FORMATS[scores.suffix],
+                "encodingFormat": "application/x-parquet",  # as Croissant names it
                 "sha256": sha256_of(scores),
             }
         ],

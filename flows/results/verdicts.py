@@ -44,6 +44,9 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
     for row, line in zip((r for r in known if not paper or r["paper"] == paper), lines, strict=True):
         line["needs"] = "" if line["verdict"] in (*JUDGED, "impossible") else _needs(row)
         del line["values"], line["caveat"]
+    for line in lines:
+        if line["verdict"] == "not comparable" and (line["paper"], line["metric"]) in LISTED_AVERAGES:
+            line["needs"] = line["needs"] or next((t["needs"] for t in tasks_of(line, lines) if t["needs"]), "")
     return lines
 
 

@@ -56,7 +56,7 @@ class Execution:
     ) -> "Execution":
         """Return the execution of a plan, recorded in the MLflow of the settings; attempt: the id of the Prefect run."""
         tracker = Tracker(settings.tracking_uri, settings.artifact_location)
-        record = Record(plan, store, tracker, attempt)
+        record = Record(plan, store, tracker, attempt, settings.system_metrics)
         return cls(plan, store, record, settings, sources_of(settings), until=until)
 
     def run(self, step: Step) -> Artifact:

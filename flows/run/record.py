@@ -26,12 +26,14 @@ FINAL = ("parameters", "dev_loss", "train_seconds", "peak_memory_mib")  # metric
 
 @dataclass(frozen=True)
 class Record:
-    """Writes a table and its trainings to MLflow; attempt: the id of the Prefect run, if there is one."""
+    """Writes a table and its trainings to MLflow. attempt: the id of the Prefect run, if there is one. system_metrics: also log
+    load and memory of this machine while a training runs."""
 
     plan: Plan
     store: Store
     tracker: Tracker
     attempt: str = ""
+    system_metrics: bool = False
 
     @cached_property
     def table_run(self) -> str:
@@ -63,8 +65,10 @@ class Record:
     def training(self, pipeline: Pipeline) -> Iterator[Callable[[Any], None]]:
         """While a training runs: yield what its metrics are reported to; mark its MLflow run if it fails."""
         run_id = self.training_run(pipeline)
+        monitored = self.tracker.monitored(run_id) if self.system_metrics else contextlib.nullcontext()
         try:
-            yield StepMetrics(self.tracker, run_id, self.attempt)
+            with monitored:
+                yield StepMetrics(self.tracker, run_id, self.attempt)
         except BaseException as error:
             stopped = isinstance(error, OutOfTimeError) or not isinstance(error, Exception)
             self.tracker.fail(run_id, "KILLED" if stopped else "FAILED")
