@@ -11,6 +11,7 @@ from phrasemodels.data.store.artifacts import sha256_of, write_durably
 from phrasemodels.flows.results.export_scores import SCORES, kept
 
 CRATE, CROISSANT = "ro-crate-metadata.json", "croissant.json"
+HERE = "https://example.org/phrasemodels"  # the project has no page yet
 LICENCE = "https://spdx.org/licenses/Apache-2.0"
 FORMATS = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet", ".json": "application/json"}
 TYPES = {"score": "sc:Float", "total": "sc:Float"}  # of columns; others are text
@@ -147,7 +148,7 @@ def croissant(name: str, result: Mapping[str, Any], scores: Path) -> dict[str, A
         "name": f"phrasemodels-{name}",
         "description": f"Scores of {result['title']} by row, metric, seed and test item.",
         "license": LICENCE,
-        "url": "https://github.com/phrasemodels/phrasemodels",
+        "url": HERE,
         "version": version("phrasemodels"),
         "datePublished": datetime.now(UTC).date().isoformat(),
         "citeAs": f"PhraseModels, {result['title']}, commit {result['commit']}",
