@@ -224,7 +224,7 @@ QUESTIONS = re.findall(r'^phrasemodels sql "(.*)"$', PAGE, re.MULTILINE)
         (3, {"label", "tokens", "phrases", "longest"}, [6]),
         (4, {"licences", "redistributable", "stand_in", "rows"}, [1]),
         (5, {"experiment", "seed", "status", "seconds", "run_id"}, [2]),
-        (6, {"experiment", "n", "mean", "deviation", "half_width", "warning"}, range(2, 1000)),
+        (6, {"experiment", "n", "mean", "deviation", "low", "high", "warning"}, range(2, 1000)),
         (7, {"label", "rests_on", "content"}, [6]),
     ],
 )
