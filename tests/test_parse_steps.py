@@ -176,7 +176,7 @@ def test_an_export_is_whole_and_never_overwrites_anything_else(
     (full / "notes").touch()
     assert dataclasses.replace(model, bpe=data["vocabulary"]).export(there) == there and (there / "bpe").exists()
     model.export(there)
-    assert {path.name for path in there.iterdir()} == {"model", "vocabulary", "card.json"}
+    assert {path.name for path in there.iterdir()} == {"model", "vocabulary", "card.json", "library.json"}
     again, within = load(there), {path.name for path in tmp_path.iterdir()}
     for place, said in (
         (there, "itself"),

@@ -291,7 +291,7 @@ def test_numbers_that_cannot_be_compared_have_a_reason():
         ("train.gpus=1.0", "recipe.corpus.name=atis"),
         experiment("002/table2/laptop/atis-transformer").unlike,
     )
-    assert unlike.startswith("not the paper's data, size, model, training and tuning: ")
+    assert unlike.startswith("not the paper's size, model, training and tuning: ")
     for profile in ("paper", "laptop"):
         sets = ("train.steps=9", "train.clip=1")
         (cut,) = Request("002", "2", profile, 1, sets, ("atis-transformer",)).resolve().experiments
