@@ -97,6 +97,8 @@ def run_table(
     the others are compared and reported. tune: trials of each row, whose best setting it is run with.
     """
     started = time.monotonic()
+    if tune and math.isfinite(until):
+        raise ValueError("trials have no time limit yet: run with tune and without a duration")
     plan, trials = _tuned(plan, store, settings, tune) if tune else (plan, [])
     execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""), until)
     record = execution.record

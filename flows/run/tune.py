@@ -20,8 +20,9 @@ from phrasemodels.flows.experiments.catalogue import MOST_SEEDS, Table
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.report.plots import lines
+from phrasemodels.flows.run.nodes import SharedCheckpoints
 from phrasemodels.flows.run.plan import Plan
-from phrasemodels.tasks.train.loop import PROGRESS
+from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.verdicts.tuning import expected_best
 
 if TYPE_CHECKING:
@@ -127,15 +128,15 @@ def _drawn(drawn: "optuna.Trial", row: Experiment, one: Dimension) -> str:
 
 def _dev_loss(store: Store, pipeline: Pipeline) -> tuple[float, int]:
     """Return the lowest dev loss of a training and its updates; infinity if it has diverged."""
-    if made := store.find(pipeline.trained, verify=False):
+    step, folder = pipeline.trained, store.workspace(pipeline.trained.key) / "checkpoints"
+    if made := store.find(step, verify=False):
         return made.meta["dev_loss"], made.meta["steps"]
-    try:
-        state = json.loads(
-            (store.workspace(pipeline.trained.key) / "checkpoints" / PROGRESS).read_text(encoding="utf-8")
-        )
-    except (OSError, ValueError):
+    if store.shared is not None:
+        SharedCheckpoints(store.shared, step.key, folder).pull()
+    if (found := newest(folder, step.key)) is None:
         return math.inf, 0
-    return state["best"], state["step"]
+    _, state = found
+    return state["progress"]["best"], state["progress"]["step"]
 
 
 def trials_of(table: Table, searches: Sequence[Search]) -> Plan:
