@@ -73,6 +73,12 @@ def test_trials_that_are_behind_are_pruned_and_the_best_on_dev_is_taken(tmp_path
     pruned = [trial for trial in search.trials if trial.pruned]
     assert all(trial.updates < search.row.train.steps for trial in pruned)
     assert search.best.losses[-1] == min(t.losses[-1] for t in search.trials if not t.pruned)
+    again = Search.of(table.experiments[0], 3)
+    for _ in SHARES:
+        again.measure(execution.store)
+    assert [(t.losses, t.pruned) for t in again.trials] == [(t.losses, t.pruned) for t in search.trials], (
+        "found, not trained"
+    )
     best = tuned(table, [search])
     assert (
         best.experiments[0].changed == search.best.changed

@@ -77,8 +77,9 @@ def _imports(nodes: Iterable[ast.AST], package: str) -> dict[str, Name]:
 def _run_with_the_module(node: ast.AST) -> Iterable[ast.AST]:
     """Yield the nodes of a file that run when it is imported: all but bodies of functions and of `if TYPE_CHECKING`."""
     for child in ast.iter_child_nodes(node):
-        checked = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
-        if not checked and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if isinstance(child, ast.If) and ast.unparse(child.test).removeprefix("typing.") == "TYPE_CHECKING":
+            yield from _run_with_the_module(ast.Module(child.orelse, []))
+        elif not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield child
             yield from _run_with_the_module(child)
 

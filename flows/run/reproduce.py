@@ -36,10 +36,8 @@ from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import Stopped, stoppable
 from phrasemodels.tasks.train.loop import DivergedError
 
-CACHED, LEFT = (
-    "Cached",
-    "Left",
-)  # states of tasks: found in the store; not done, since the time was up or a trial diverged
+# States of tasks: found in the store; not done, since the time was up or a trial diverged.
+CACHED, LEFT = "Cached", "Left"
 OPTIONS: dict[str, Any] = {
     "name": "reproduce",
     "flow_run_name": "paper {paper}, table {table}, {profile}, {seeds} seeds",

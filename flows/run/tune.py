@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phrasemodels.data.store.artifacts import write_durably
-from phrasemodels.data.store.step import with_dependencies
+from phrasemodels.data.store.step import Step, with_dependencies
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import MOST_SEEDS, Table
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.report.plots import lines
+from phrasemodels.flows.run.execute import stop_at
 from phrasemodels.flows.run.nodes import SharedCheckpoints
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.tasks.train.checkpoints import newest
+from phrasemodels.tasks.train.loop import history
 from phrasemodels.verdicts.tuning import expected_best
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ class Search:
         for trial in self.trials:
             if trial.pruned:
                 continue
-            loss, trial.updates = _dev_loss(store, trial.pipeline)
+            loss, trial.updates = _dev_loss(store, trial.pipeline, SHARES[len(trial.losses)])
             trial.losses.append(loss)
             trial.drawn.report(loss if math.isfinite(loss) else 1e300, len(trial.losses))
             last = len(trial.losses) == len(SHARES)
@@ -123,20 +125,26 @@ def _drawn(drawn: "optuna.Trial", row: Experiment, one: Dimension) -> str:
     if not own:
         return ""
     value = drawn.suggest_float(one.path, own / one.factor, own * one.factor, log=True)
-    return f"{one.path}={round(value) if isinstance(own, int) else float(f'{value:.3g}')}"
+    return f"{one.path}={max(1, round(value)) if isinstance(own, int) else float(f'{value:.3g}')}"
 
 
-def _dev_loss(store: Store, pipeline: Pipeline) -> tuple[float, int]:
-    """Return the lowest dev loss of a training and its updates; infinity if it has diverged."""
-    step, folder = pipeline.trained, store.workspace(pipeline.trained.key) / "checkpoints"
+def _dev_loss(store: Store, pipeline: Pipeline, share: float) -> tuple[float, int]:
+    """Return the lowest dev loss that a training came to within a share of its updates, and the updates of its last
+    evaluation there; infinity if it has diverged. A run that finds more of the training done sees the same."""
+    reached = [row for row in _history(store, pipeline.trained) if row["step"] <= stop_at(pipeline.experiment, share)]
+    losses = [row["dev_loss"] for row in reached if math.isfinite(row["dev_loss"])]
+    return (min(losses), int(reached[-1]["step"])) if losses else (math.inf, 0)
+
+
+def _history(store: Store, step: Step) -> list[dict[str, float]]:
+    """Return the metrics of a training, finished or not, a row for each evaluation."""
     if made := store.find(step, verify=False):
-        return made.meta["dev_loss"], made.meta["steps"]
+        return history(made)
+    folder = store.workspace(step.key) / "checkpoints"
     if store.shared is not None:
         SharedCheckpoints(store.shared, step.key, folder).pull()
-    if (found := newest(folder, step.key)) is None:
-        return math.inf, 0
-    _, state = found
-    return state["progress"]["best"], state["progress"]["step"]
+    found = newest(folder, step.key)
+    return found[1]["progress"]["history"] if found else []
 
 
 def trials_of(table: Table, searches: Sequence[Search]) -> Plan:
@@ -145,7 +153,7 @@ def trials_of(table: Table, searches: Sequence[Search]) -> Plan:
     return Plan(replace(table, experiments=tuple(alive), seeds=(SEED,), how="tuning"))
 
 
-def steps_of(plan: Plan) -> list[Any]:
+def steps_of(plan: Plan) -> list[Step]:
     """Return the steps of the trainings of a plan, inputs first, without tests."""
     return with_dependencies([pipeline.trained for pipeline in plan.pipelines])
 
