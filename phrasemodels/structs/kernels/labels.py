@@ -35,7 +35,7 @@ def _exp(x):
     """Return exp x of a vector of numbers ≤ 0."""
 
 
-@overload(_exp, jit_options=INLINE)
+@overload(_exp, jit_options=INLINE)  # type: ignore[arg-type]
 def _exp_of(x):
     def long(x):
         m, e = exponential(x)
