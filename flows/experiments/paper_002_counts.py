@@ -1,4 +1,5 @@
-"""Paper 002: Table 1, which is counted, and the parameters of Tables 4 and 5, whose models are only built."""
+"""Paper 002: Table 1 and the vocabulary of MSParS, which are counted, and the parameters of Tables 4 and 5, whose models are
+only built."""
 
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.tokenise import spaces
 from phrasemodels.tasks.problems.counting.corpora import CorpusSizeRecipe
 from phrasemodels.tasks.problems.counting.parameters import ModelSizeRecipe
+from phrasemodels.tasks.problems.counting.vocabulary import VocabularyRecipe
 
 SPLITS = ("train", "dev", "test")
 OF_TRAIN = {
@@ -46,6 +48,19 @@ def table_1(profile: str) -> list[Experiment]:
         recipe = CorpusSizeRecipe(Corpus("mspars", part), {split: split for split in splits})
         rows.append(counted(table, f"mspars-{part}", (CORPUS, "MSParS"), recipe, _examples(MSPARS, splits)))
     return rows
+
+
+def vocabulary(profile: str) -> list[Experiment]:
+    """Sections 4.1 and 4.3.1: the words of MSParS before BPE, and how many of them are seen less than four times."""
+    said = "ours is of the questions, and the paper does not say whether it is of these"
+    about = Cell(PAPER, "text 4.1", CORPUS, "original (no BPE)", "vocab_size_thousand_about", "MSParS")
+    share = Cell(
+        PAPER, "text 4.3.1", CORPUS, "words seen fewer than 4 times", "share_of_vocabulary_more_than", "MSParS"
+    )
+    answers = (exact("thousand words", about, said=said), exact("rare", share, said=said))
+    recipe = VocabularyRecipe(Corpus("mspars", "questions"), below=4)
+    table = TableName(PAPER, "1-vocabulary", "table1-vocabulary")
+    return [counted(table, "mspars-questions", (CORPUS, "MSParS"), recipe, answers)]
 
 
 def _model(row: Row, words: int = 0) -> TranslationConfig:
@@ -82,4 +97,4 @@ def layers(profile: str) -> list[Experiment]:
     return rows
 
 
-TABLES = {"1": table_1, "4-parameters": layers, "5-parameters": parameters}
+TABLES = {"1": table_1, "1-vocabulary": vocabulary, "4-parameters": layers, "5-parameters": parameters}
