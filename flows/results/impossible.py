@@ -156,11 +156,11 @@ def not_the_layers(line: Line, lines: Sequence[Line]) -> str:
     return ""
 
 
-# Table 1 of paper 001. Phrases a sentence × words a phrase are the words of a sentence, on every level. WORDS: of a sentence of
-# a corpus, mean: between spaces, and with every mark in a word of its own. Parsers join none, and divide words at marks.
-# The products of the other rows lie between the two. SST-2 is not here: the paper counts phrases of its trees.
+# Table 1 of paper 001. Phrases a sentence × words a phrase are the words of a sentence, on every level. CORPUS_WORDS: of a
+# sentence of the corpus, mean: between spaces, and with every mark apart. Parsers join no words, and divide them at marks;
+# in seven rows every product lies between the two. SST-2 is not here: the paper counts phrases of its trees.
 PHRASES, OF_PHRASE = "phrases_per_sentence", "words_per_phrase"
-WORDS = {
+CORPUS_WORDS = {
     "MR": (21.02, 22.94), "CR": (20.09, 20.74), "MPQA": (3.08, 3.12), "SUBJ": (24.06, 25.73), "SST5": (19.17, 20.64),
     "TREC": (9.98, 10.53), "SICK-E": (9.62, 9.71), "SICK-R": (9.62, 9.71), "STS14": (9.13, 10.72), "MRPC": (18.92, 23.51),
 }  # fmt: skip
@@ -179,7 +179,7 @@ def not_the_words(line: Line, lines: Sequence[Line]) -> str:
     pairs = {variant: (found.get(PHRASES, ""), found.get(OF_PHRASE, "")) for variant, found in levels.items()}
     if not all(all(pair) for pair in pairs.values()):
         return ""
-    if bounds := WORDS.get(line["dataset"]):
+    if bounds := CORPUS_WORDS.get(line["dataset"]):
         said = product_outside(*pairs[line["variant"]], *bounds)
         has = f"{line['dataset']} has {bounds[0]:.2f}, or {bounds[1]:.2f} with every mark apart"
         return said and f"{said} words a sentence, but {has}: one of the two numbers at least is wrong"
