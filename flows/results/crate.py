@@ -99,7 +99,7 @@ def crate(name: str, result: Mapping[str, Any], files: Sequence[Path]) -> dict[s
         "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
     }
     licence = {"@id": LICENCE, "@type": "CreativeWork", "name": "Apache License 2.0", "description": "Of the numbers."}
-    graph = [descriptor, root, *map(_file, files), action, software, AUTHORS, *data, licence]
+    graph: list[dict[str, Any]] = [descriptor, root, *map(_file, files), action, software, AUTHORS, *data, licence]
     return {"@context": CRATE_CONTEXT, "@graph": [_compact(entity) for entity in graph]}
 
 
