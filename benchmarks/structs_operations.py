@@ -155,6 +155,7 @@ def topk_section(peers: Peers) -> None:
         if "supar" in peers:
             runs["supar"] = lambda a=arcs: supar_tree(peers["supar"], a).topk(k)
         compare(f"Eisner {k} best {B}x{n}", runs, 1)
+        compare(f"non-projective {k} best {B}x{n}", {"ours": partial(nonprojective.single_root.topk, arcs, k)}, 1)
 
 
 SECTIONS = {

@@ -1,5 +1,7 @@
 """Numbers that need no training: counts, numbers that cannot be, ratios of ours, and the reason of each number without a run."""
 
+import lzma
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -19,7 +21,7 @@ from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.results.derived import DERIVED, derive
 from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.flows.results.glance import VERDICTS, reasons, summary
-from phrasemodels.flows.results.impossible import KINDS, LAYER_SUMS, impossible
+from phrasemodels.flows.results.impossible import CORPUS_WORDS, KINDS, LAYER_SUMS, impossible
 from phrasemodels.flows.results.repeated import REPEATS, original, same_numbers
 from phrasemodels.flows.results.results import Result, kept_results, stored_results
 from phrasemodels.flows.results.verdicts import verdicts
@@ -30,6 +32,7 @@ from phrasemodels.tasks.prepare.sharded import write_shards
 from phrasemodels.tasks.problems.counting.corpora import CorpusSizeRecipe
 from phrasemodels.tasks.problems.counting.divisions import Division, count_phrases
 from phrasemodels.tasks.problems.counting.memory import ActivationsRecipe, saved_bytes
+from phrasemodels.tasks.problems.counting.vocabulary import Rare, count_words
 from phrasemodels.tasks.problems.entailment.data import SentenceText
 from phrasemodels.tasks.problems.entailment.recipe import TransferTask
 from phrasemodels.tasks.problems.entailment.transfer import NESTED
@@ -92,6 +95,17 @@ def test_the_size_of_a_corpus(store: Store) -> None:
     assert made.meta["stand_in"], "a generated corpus is never the paper's"
 
 
+def test_the_words_of_a_corpus_and_those_that_are_rare(tmp_path) -> None:
+    found = {"text": ["a b a", "a  c", ""], "tree": [""] * 3, "reason": [""] * 3, "label": [""] * 3}
+    terms = {"licences": [], "redistributable": True, "stand_in": True}
+    shards = write_shards(tmp_path, build(SENTENCES, "a test", found, 3))
+    job = Job(
+        tmp_path, tmp_path, {"train": Artifact(tmp_path, {"meta": shards | terms})}, Store(tmp_path), Executor(), ""
+    )
+    values = {name: score["value"] for name, score in count_words(job, Rare(2))["scores"].items()}
+    assert values == {"thousand words": 0.003, "rare": pytest.approx(200 / 3)}
+
+
 def test_models_that_are_only_built_have_the_printed_parameters(store: Store) -> None:
     """Paper 001, section 3: 1,984,203 parameters; paper 002, Table 5."""
     values = {}
@@ -106,7 +120,8 @@ def test_models_that_are_only_built_have_the_printed_parameters(store: Store) ->
         assert page.count("<tr><th scope=") == len(made.meta["rows"]) and "reproduced" in page
     assert values["PSAN", "parameters"]["values"]["parameters"] == [1.984203]
     assert values["PSAN", "parameters"]["verdict"] == values["PSAN", "width"]["verdict"] == "reproduced"
-    assert values["PhraseTransformer", "parameters"]["reason"] == "48.3417, which prints as 48.3"
+    said = "48.3417, which prints as 48.3; but both sides share 5,854 words"
+    assert values["PhraseTransformer", "parameters"]["reason"].startswith(said)
     found = {(r["table"], r["system"], r["metric"]): r for r in lines_of(list(stored_results(store, {}))) if r["exact"]}
     assert found["Table 5", "PhraseTransformer", "parameters"]["verdict"] == "reproduced"
     assert found["text 4.3.1", "PhraseTransformer", "parameter_increase"]["ours"] == pytest.approx(2.5414, abs=1e-4)
@@ -118,7 +133,7 @@ def test_real_corpora_are_counted_and_exchanged_numbers_found(store: Store) -> N
 
     from phrasemodels.data.download.mirrors import Sources
 
-    for paper, number in (("000", "sizes"), ("002", "1"), ("002", "4-parameters")):
+    for paper, number in (("000", "sizes"), ("002", "1"), ("002", "1-vocabulary"), ("002", "4-parameters")):
         store.run(Plan(Request(paper, number).resolve()).comparison, Executor(sources=Sources((CORPORA,), True, False)))
     found = lines_of(list(stored_results(store, {})))
     counted = {(r["dataset"], r["split"], r["metric"]): r for r in found if r["exact"]}
@@ -128,9 +143,25 @@ def test_real_corpora_are_counted_and_exchanged_numbers_found(store: Store) -> N
         assert counted[dataset, "train", "src_avg_length"]["verdict"] == "impossible"
         assert counted[dataset, "train", "tgt_avg_length"]["verdict"] == "reproduced"
     assert "Geo has 120, Atis has 433" in counted["Geo", "train", "src_vocab_size"]["reason"]
+    rare = next(r for r in found if r["metric"] == "share_of_vocabulary_more_than")
+    assert rare["verdict"] == "reproduced" and rare["reason"].startswith("75.4376, which prints as 75; but ours is of")
     layers = [r for r in found if r["table"] == "Table 4" and r["metric"] == "parameters"]
     assert [r["verdict"] for r in layers] == ["reproduced"] * 4 + ["impossible"]
     assert layers[4]["reason"] == "4 layers have 45.10, not 44.9, which 3 have"
+
+
+@pytest.mark.needs_mirror
+def test_words_of_a_question_of_trec_are_those_that_its_levels_are_held_against() -> None:
+    from conftest import CORPORA
+
+    files = [CORPORA / "senteval" / "TREC" / f"TREC.{split}.xz" for split in ("train", "test")]
+    lines = [line for file in files for line in lzma.decompress(file.read_bytes()).decode("latin-1").splitlines()]
+    texts = [line.split(" ", 1)[1] for line in lines]
+    apart = [re.findall(r"[^\W_]+|[^\w\s]|_", text) for text in texts]
+    means = [sum(map(len, words)) / len(texts) for words in (map(str.split, texts), apart)]
+    assert tuple(round(mean, 2) for mean in means) == CORPUS_WORDS["TREC"]
+    first = [r for r in lines_of() if (r["dataset"], r["variant"]) == ("TREC", "layer 1 of phrase division")]
+    assert [r["verdict"] for r in first] == ["not run", "not run"], "10.06 words may be"
 
 
 def test_the_step_of_a_layer_is_that_of_the_model() -> None:
@@ -149,7 +180,7 @@ def test_numbers_that_cannot_be_are_found_by_their_arithmetic() -> None:
     lines = lines_of()
     kinds = Counter(row["kind"] for row in lines if row["verdict"] == "impossible")
     assert kinds == {
-        "phrases × words are not the words of a sentence": 18,
+        "phrases × words are not the words of a sentence": 16,
         "no share of its test set": 8,
         "not the mean of its rows": 1,
         "parameters of other layers": 1,

@@ -17,7 +17,7 @@ from phrasemodels.verdicts.printed import (
     no_share,
     no_sum,
     prints_as,
-    product_below,
+    product_outside,
 )
 
 
@@ -58,8 +58,10 @@ def test_products_that_are_not_one() -> None:
     assert no_product([("2.00", "10.79"), ("2.89", "7.47"), ("6.03", "3.58")]) == "", "21.58, 21.59 and 21.59"
     said = "2.00 × 5.03 is 10.06, 3.73 × 2.98 is 11.12, 5.59 × 1.99 is 11.12"
     assert no_product([("2.00", "5.03"), ("3.73", "2.98"), ("5.59", "1.99")]) == said
-    assert product_below("1.98", "5.61", 24.06) == "1.98 × 5.61 is 11.11"
-    assert product_below("2.00", "5.03", 10.09) == "", "2.005 × 5.035 is 10.095"
+    assert product_outside("1.98", "5.61", 24.06, 25.73) == "1.98 × 5.61 is 11.11"
+    assert product_outside("3.73", "2.98", 9.98, 10.53) == "3.73 × 2.98 is 11.12"
+    assert product_outside("2.00", "5.03", 10.09, 10.53) == "", "2.005 × 5.035 is 10.095"
+    assert product_outside("2.00", "5.03", 9.98, 10.03) == "", "1.995 × 5.025 is 10.025"
 
 
 def test_exchanged_numbers() -> None:

@@ -20,6 +20,7 @@ from phrasemodels.structs.semiring import Log
 KINDS = {
     "chain": (LinearChain, [(2, 4, 2), (2, 2)], [4, 2]),
     "tree": (lambda a, lengths: DependencyTree(a, lengths, eisner.single_root), [(2, 5, 5)], [4, 2]),
+    "crossing": (lambda a, lengths: DependencyTree(a, lengths, nonprojective.multi_root), [(2, 4, 4)], [3, 2]),
     "spans": (LabelledSpans, [(2, 3, 3, 2)], [3, 2]),
     "semi-Markov": (SemiMarkovChain, [(2, 4, 3, 2), (2, 2)], [4, 2]),
     "warping": (lambda c, lengths: MonotoneAlignment(c, lengths=lengths), [(2, 3, 4)], [[3, 4], [2, 2]]),

@@ -64,6 +64,22 @@ def test_inference_equals_enumeration(rule, kind, kernels):
             torch.testing.assert_close(score_heads(arcs[None], best), score)
 
 
+@pytest.mark.parametrize("kind", [1, 1e4, "forbidden"])
+@pytest.mark.parametrize("rule", RULES)
+def test_the_k_best_trees_are_those_of_enumeration(rule, kind):
+    for n in range(1, 6):
+        arcs, total, heads = problem(n, rule, kind)
+        allowed = total[total > -torch.inf].sort(descending=True).values
+        k = len(allowed) + 2 if n < 5 else 40
+        scores, best = RULES[rule].topk(arcs[None], k)
+        found = min(k, len(allowed))
+        torch.testing.assert_close(scores[:found, 0], allowed[:found])
+        assert (scores[found:] == -torch.inf).all() and (best[found:] == -1).all()
+        same = (best[:found, 0, None] == heads).all(2)
+        assert (same.sum(1) == 1).all() and (same.sum(0) <= 1).all()
+        torch.testing.assert_close(total[same.int().argmax(1)][:found], scores[:found, 0])
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_samples_follow_the_distribution(rule):
     k = 5000
@@ -87,6 +103,7 @@ def test_first_and_second_derivatives_equal_finite_differences(rule):
         torch.autograd.gradcheck(lambda a, f=f: f(a, lengths), (arcs,))
         torch.autograd.gradgradcheck(lambda a, f=f: f(a, lengths), (arcs,))
     torch.autograd.gradcheck(lambda a: module.argmax(a, lengths)[0], (arcs,))
+    torch.autograd.gradcheck(lambda a: module.topk(a, 2, lengths)[0], (arcs,))
 
 
 @pytest.mark.parametrize("std", [1, 1e5])

@@ -110,9 +110,25 @@ def draw(
 
 
 @app.command()
-def export(model: Name, to: Annotated[Path, typer.Argument(help="Folder to make.")]) -> None:
-    """Write a model to a folder that `predict` and `attend` read: safetensors, configuration, vocabulary, card."""
-    print(find_model(model).export(to))
+def export(
+    model: Name,
+    to: Annotated[Path, typer.Argument(help="Folder to make.")],
+    ctranslate2: Annotated[
+        bool,
+        typer.Option("--ctranslate2", help="Also write a plain Transformer for CTranslate2, to FOLDER/ctranslate2."),
+    ] = False,
+) -> None:
+    """Write a model to a folder that `predict` and `attend` read: safetensors, configuration, vocabulary, card.
+
+    Example: phrasemodels export 000/table1/sample/transformer exported --ctranslate2
+    """
+    found = find_model(model)
+    if not ctranslate2:
+        print(found.export(to))
+        return
+    from phrasemodels.flows.results.other_formats import as_ctranslate2
+
+    print(found.export(to, [as_ctranslate2]))
 
 
 SHOWN = 20  # unknown words that are named

@@ -20,6 +20,7 @@ THEIRS = ("paper", "code", "cited")  # who says a setting: the paper, its releas
 OURS, UNLIKE = "ours", "unlike"  # the paper leaves it open and this is our choice; known to be unlike the paper's
 STATED = "stated"  # known to be unlike what is published, and said beside each verdict in place of withholding it
 SETTINGS = "settings.csv"  # beside the module of a paper that a user adds, in place of published_settings/PAPER.csv
+PUBLISHED = "paper"  # the profile of the paper's size
 SHOWN = 2  # so many settings are named in a reason; of more their number
 NOT = "not the paper's "
 STATED_FIRST = "other than published: "
@@ -47,9 +48,10 @@ def published_settings(paper: str) -> list[dict[str, str]]:
     """Return the lines of data/published_settings/PAPER.csv; none if there is no such file.
 
     Its columns: table and row, patterns of names (`table2*`); aspect; setting, the place of a field in an experiment
-    like train.steps, or empty for what is no field; value, as JSON-like text, or words; by: paper, code or cited (an
-    experiment with another value differs), ours (the paper leaves it open), unlike (known to differ), stated (known to differ, and said
-    beside each verdict); source: where it is said, or why it was chosen. Of several lines on one setting the last one counts.
+    like train.steps, or empty for what is no field; value, as JSON-like text, or words on the row at the paper's size; by:
+    paper, code or cited (an experiment with another value differs), ours (the paper leaves it open), unlike (known to
+    differ), stated (known to differ, and said beside each verdict); source: where it is said, or why it was chosen. Of
+    several lines on one setting the last one counts.
     """
     added = paper in project.parts("papers")
     path = (
@@ -75,16 +77,18 @@ def _lines(paper: str, folder: str) -> list[dict[str, str]]:
 def _mark(lines: Iterable[dict[str, str]], experiment: Any) -> Mark:
     """Return the mark of one aspect."""
     last = {line["setting"] or line["value"]: line for line in lines}
+    elsewhere = "" if experiment.profile == PUBLISHED else "at the paper's size: "  # of which words are said
     agreeing, differing = 0, []
     chosen: dict[str, list[str]] = {OURS: [], STATED: []}
     for line in last.values():
         ours = value_at(experiment, line["setting"]) if line["setting"] else line["value"]
+        size = elsewhere if line["by"] in (OURS, UNLIKE) and not line["setting"] else ""
         if line["by"] == UNLIKE:
-            differing.append(f"{line['value']} ({line['source']})")
+            differing.append(f"{size}{line['value']} ({line['source']})")
         elif ours != line["value"] and line["by"] != OURS:  # what the paper leaves open may have any value
             differing.append(f"{line['setting']} is {ours}, not {line['value']} ({line['source']})")
         elif line["by"] in chosen:
-            chosen[line["by"]].append(f"{line['setting']} {ours}".strip() + f" ({line['source']})")
+            chosen[line["by"]].append(size + f"{line['setting']} {ours}".strip() + f" ({line['source']})")
         else:
             agreeing += 1
     return Mark(agreeing, tuple(differing), tuple(chosen[OURS]), tuple(chosen[STATED]))

@@ -1,4 +1,5 @@
-"""Paper 002: Table 1, which is counted, and the parameters of Tables 4 and 5, whose models are only built."""
+"""Paper 002: Table 1 and the vocabulary of MSParS, which are counted, and the parameters of Tables 4 and 5, whose models are
+only built."""
 
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.tokenise import spaces
 from phrasemodels.tasks.problems.counting.corpora import CorpusSizeRecipe
 from phrasemodels.tasks.problems.counting.parameters import ModelSizeRecipe
+from phrasemodels.tasks.problems.counting.vocabulary import VocabularyRecipe
 
 SPLITS = ("train", "dev", "test")
 OF_TRAIN = {
@@ -22,7 +24,9 @@ OF_TRAIN = {
     "length target": "tgt_avg_length",
 }
 MSPARS, MSPARS_WORDS = "MSParS (BPE6k)", 5854  # of both sides, as Table 1 prints the target's
+ONE_SIDE = f"both sides share {MSPARS_WORDS:,} words, which Table 1 prints of the target"
 # The authors' scripts leave out words that are seen less than three times; both sides share one vocabulary (section 4.2).
+LEFT_OUT = "words that are seen less than three times are left out, as in the released script"
 ATIS_WORDS = replace(ATIS.recipe, forms=replace(ATIS.recipe.forms, min_count=3, joint=True))
 
 
@@ -48,6 +52,19 @@ def table_1(profile: str) -> list[Experiment]:
     return rows
 
 
+def vocabulary(profile: str) -> list[Experiment]:
+    """Sections 4.1 and 4.3.1: the words of MSParS before BPE, and how many of them are seen less than four times."""
+    said = "ours is of the questions, and the paper does not say whether it is of these"
+    about = Cell(PAPER, "text 4.1", CORPUS, "original (no BPE)", "vocab_size_thousand_about", "MSParS")
+    share = Cell(
+        PAPER, "text 4.3.1", CORPUS, "words seen fewer than 4 times", "share_of_vocabulary_more_than", "MSParS"
+    )
+    answers = (exact("thousand words", about, said=said), exact("rare", share, said=said))
+    recipe = VocabularyRecipe(Corpus("mspars", "questions"), below=4)
+    table = TableName(PAPER, "1-vocabulary", "table1-vocabulary")
+    return [counted(table, "mspars-questions", (CORPUS, "MSParS"), recipe, answers)]
+
+
 def _model(row: Row, words: int = 0) -> TranslationConfig:
     """The model of a row at the paper's size, with a vocabulary of so many words."""
     model: TranslationConfig = changed(row, preset=RELEASED).model(SIZES["paper"])
@@ -60,10 +77,11 @@ def parameters(profile: str) -> list[Experiment]:
     transformer = _model(TRANSFORMER, MSPARS_WORDS)
     for row in (TRANSFORMER, MODELS[3], MODELS[4]):
         answers: tuple[Answer, ...] = (
-            exact("parameters", Cell(PAPER, "Table 5", row.system, row.variant, "parameters", "MSParS")),
+            exact("parameters", Cell(PAPER, "Table 5", row.system, row.variant, "parameters", "MSParS"), said=ONE_SIDE),
         )
         if row is MODELS[3]:
-            answers += (exact("increase", Cell(PAPER, "text 4.3.1", PHRASE, "vs Transformer", "parameter_increase")),)
+            more = Cell(PAPER, "text 4.3.1", PHRASE, "vs Transformer", "parameter_increase")
+            answers += (exact("increase", more, said=ONE_SIDE),)
         recipe = ModelSizeRecipe(other=None if row is TRANSFORMER else transformer)
         model = _model(row, MSPARS_WORDS)
         rows.append(counted(table, row.slug, (row.system, row.variant), recipe, answers, model))
@@ -78,8 +96,9 @@ def layers(profile: str) -> list[Experiment]:
         model = _model(changed(MODELS[3], layers=chosen))
         recipe = ModelSizeRecipe(ATIS_WORDS.corpus, ATIS_WORDS)
         slug = "layers-" + name.strip("[]").replace(" ", "")
-        rows.append(counted(table, slug, (PHRASE, f"layers={name}"), recipe, (exact("parameters", cell),), model))
+        answers = (exact("parameters", cell, said=LEFT_OUT),)
+        rows.append(counted(table, slug, (PHRASE, f"layers={name}"), recipe, answers, model))
     return rows
 
 
-TABLES = {"1": table_1, "4-parameters": layers, "5-parameters": parameters}
+TABLES = {"1": table_1, "1-vocabulary": vocabulary, "4-parameters": layers, "5-parameters": parameters}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from phrasemodels.verdicts.printed import base_of, exchanged, no_mean, no_product, no_share, no_sum, product_below
+from phrasemodels.verdicts.printed import base_of, exchanged, no_mean, no_product, no_share, no_sum, product_outside
 
 Line = Mapping[str, Any]  # a printed number: columns of data/published_results.csv, with `printed` and `exact`
 
@@ -40,6 +40,9 @@ TEST_SETS = (
 )
 SHARES = ("accuracy", "exact match", "logic match", "denotation match")
 LITERATURE = "literature"  # the variant of a row that a paper repeats from others
+COPIED = {
+    ("001", "BiLSTM-Max"): "the row is that of Conneau et al. (2017)"
+}  # all its numbers are; the paper does not say so
 
 
 def not_a_share(line: Line, lines: Sequence[Line]) -> str:
@@ -49,8 +52,9 @@ def not_a_share(line: Line, lines: Sequence[Line]) -> str:
     sets = [t for t in known if t.split == line["split"]]
     if not sets or line["metric"] not in SHARES or line["stdev"] or line["variant"] == LITERATURE:
         return ""
-    said = no_share(line["printed"], sets[0].n)
-    return said and f"{said} ({sets[0].source}); a mean over runs could be, and the paper speaks of none"
+    said, copied = no_share(line["printed"], sets[0].n), COPIED.get((line["paper"], line["system"]))
+    but = f"; {copied}" if copied else ""
+    return said and f"{said} ({sets[0].source}); a mean over runs could be, and the paper speaks of none{but}"
 
 
 # Averages stand in a row whose data set ends with this. Those of bAbI's answers have tasks 7 and 8 in them, which the slides
@@ -152,14 +156,19 @@ def not_the_layers(line: Line, lines: Sequence[Line]) -> str:
     return ""
 
 
-# Table 1 of paper 001. Phrases a sentence × words a phrase are the words of a sentence, on every level; for nine of its data sets
-# they are. WRITTEN: words between spaces of a sentence of a corpus, mean; parsers divide them further, and join none.
+# Table 1 of paper 001. Phrases a sentence × words a phrase are the words of a sentence, on every level. CORPUS_WORDS: of a
+# sentence of the corpus, mean: between spaces, and with every mark apart. Parsers join no words, and divide them at marks;
+# in seven rows every product lies between the two. SST-2 is not here: the paper counts phrases of its trees.
 PHRASES, OF_PHRASE = "phrases_per_sentence", "words_per_phrase"
-WRITTEN = {("001", "SUBJ"): 24.06, ("001", "MRPC"): 18.92}
+CORPUS_WORDS = {
+    "MR": (21.02, 22.94), "CR": (20.09, 20.74), "MPQA": (3.08, 3.12), "SUBJ": (24.06, 25.73), "SST5": (19.17, 20.64),
+    "TREC": (9.98, 10.53), "SICK-E": (9.62, 9.71), "SICK-R": (9.62, 9.71), "STS14": (9.13, 10.72), "MRPC": (18.92, 23.51),
+}  # fmt: skip
 
 
 def not_the_words(line: Line, lines: Sequence[Line]) -> str:
-    """Say why phrases a sentence and words a phrase of one level cannot both be, by the corpus or by the other levels."""
+    """Say why phrases a sentence and words a phrase of one level cannot both be, by the corpus, or by the other levels where
+    the words of the corpus are not known."""
     if line["metric"] not in (PHRASES, OF_PHRASE):
         return ""
     same = [o for o in lines if all(o[name] == line[name] for name in ("paper", "table", "dataset"))]
@@ -170,9 +179,10 @@ def not_the_words(line: Line, lines: Sequence[Line]) -> str:
     pairs = {variant: (found.get(PHRASES, ""), found.get(OF_PHRASE, "")) for variant, found in levels.items()}
     if not all(all(pair) for pair in pairs.values()):
         return ""
-    written = WRITTEN.get((line["paper"], line["dataset"]))
-    if written and (said := product_below(*pairs[line["variant"]], written)):
-        return f"{said} words a sentence, but {line['dataset']} has {written}: one of the two numbers at least is wrong"
+    if bounds := CORPUS_WORDS.get(line["dataset"]):
+        said = product_outside(*pairs[line["variant"]], *bounds)
+        has = f"{line['dataset']} has {bounds[0]:.2f}, or {bounds[1]:.2f} with every mark apart"
+        return said and f"{said} words a sentence, but {has}: one of the two numbers at least is wrong"
     said = no_product(list(pairs.values()))
     return (
         said

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -142,9 +142,9 @@ class Model:
                 return {name: artifacts[key] for name, key in inputs.items()}
         raise ValueError(f"{self.name}: the store has no answers of this model to its test set; train it here")
 
-    def export(self, to: Path) -> Path:
+    def export(self, to: Path, also: Sequence[Callable[["Model", Path], object]] = ()) -> Path:
         """Write a folder that `load`, and `phrasemodels.load` with torch alone, read: weights and vocabulary with their
-        manifests, a card, and the whole configuration.
+        manifests, a card, and the whole configuration; and what the functions `also` write to it, such as `as_ctranslate2`.
 
         It replaces an exported model. ValueError: something else is there, or the model's own artifacts are.
         """
@@ -161,6 +161,8 @@ class Model:
             write_durably(new / CARD, json.dumps(self.card(), indent=1))
             parts = {name: artifact.path for name, artifact in self.artifacts.items()}
             write_durably(new / LIBRARY, json.dumps(describe(self.configured, parts), indent=1))
+            for write in also:
+                write(self, new)
             if place.exists():
                 os.replace(place, old)
             os.replace(new, place)

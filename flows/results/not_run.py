@@ -24,13 +24,16 @@ HARDWARE = {
 }
 
 MSPARS = "no table computes it: it is of BPE over questions and logical forms, and the official forms are not here"
+MSPARS_FORMS = (
+    "no table computes it: it is of the official logical forms, which are not here (those of dev have 14.68 words)"
+)
 
 # Corpora that are not here, by paper and data set.
 CORPORA = {
     ("000", "PTB POS tagging"): "describes the Penn Treebank, which has a licence and is not here",
     ("001", "SNLI"): "describes SNLI's official training set, which users put in by hand",
     ("002", "MSParS (BPE6k)"): MSPARS,
-    ("002", "MSParS"): MSPARS,
+    ("002", "MSParS"): MSPARS_FORMS,
 }
 
 # Numbers that no table computes, by paper and metric.

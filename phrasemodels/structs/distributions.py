@@ -56,7 +56,7 @@ class Structured(Distribution):
         return self.functions.minimum_risk(*self.scores, lengths=self.lengths)[1]
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
-        """Return the log probabilities (k, B) and the k best structures (k, B, event). AttributeError for non-projective trees."""
+        """Return the log probabilities (k, B) and the k best structures (k, B, event)."""
         scores, best = self.functions.topk(*self.scores, k=k, lengths=self.lengths)
         return scores - self.log_partition, best
 

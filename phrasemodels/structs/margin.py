@@ -11,7 +11,8 @@ from torch import Tensor
 
 from phrasemodels.structs import kernels, spans
 from phrasemodels.structs.calls import eager
-from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs.inference import Lengths, check_lengths
+from phrasemodels.structs.kernels import decode
 
 
 @eager
@@ -22,20 +23,20 @@ def margin(labels: Tensor, gold: Tensor, lengths: Lengths = None, cost: float = 
     while trees are decoded; no other thread may read them meanwhile. The gradient is memory that the system gives as 0, of
     which only the cells of two trees are written.
     """
-    if not kernels.usable(None, labels):
-        lowered = labels.detach() - cost * _indicators(labels, gold)
-        best = spans.argmax(lowered, lengths)[1]
-        score = spans.score_cells(labels, best) - spans.score_cells(labels, gold)
-        return score + cost * _wrong(labels, best, gold)
-    flat, right = labels.detach().reshape(-1), _positions(labels, gold)
+    lengths, right = check_lengths(lengths, len(labels), labels.shape[1], labels.device), _positions(labels, gold)
+    if not kernels.usable(lengths, labels):
+        lowered = labels.detach() - cost * _indicators(labels, right)
+        best = _positions(labels, spans.argmax(lowered, lengths)[1])
+        return _scores(labels, best) - _scores(labels, right) + cost * _wrong(best, right)
+    flat = labels.detach().reshape(-1)
     memory, at = flat.numpy(), right[right >= 0].numpy()  # written by numpy, so that autograd sees no change
     kept = memory[at]
     memory[at] = kept - cost
     try:
-        best = spans.argmax(flat.view(labels.shape), lengths)[1]
+        best = _positions(labels, decode.spans(flat.view(labels.shape), lengths)[1])
     finally:
         memory[at] = kept
-    return _Difference.apply(labels, best, gold) + cost * _wrong(labels, best, gold)
+    return _Difference.apply(labels, best, right) + cost * _wrong(best, right)
 
 
 def _positions(labels: Tensor, cells: Tensor) -> Tensor:
@@ -46,37 +47,39 @@ def _positions(labels: Tensor, cells: Tensor) -> Tensor:
     return torch.where(i >= 0, ((sentence * n + i) * n + j) * L + label, -1)
 
 
-def _indicators(labels: Tensor, cells: Tensor) -> Tensor:
-    at = _positions(labels, cells)
+def _scores(labels: Tensor, at: Tensor) -> Tensor:
+    """Return the sums (B,) of the labels at positions (B, 2n-1)."""
+    return torch.where(at >= 0, labels.reshape(-1)[at.clamp(min=0)], 0).sum(1)
+
+
+def _indicators(labels: Tensor, at: Tensor) -> Tensor:
     flat = labels.new_zeros(labels.numel())
     flat[at[at >= 0]] = 1
     return flat.view(labels.shape)
 
 
-def _wrong(labels: Tensor, best: Tensor, gold: Tensor) -> Tensor:
-    """Return the numbers (B,) of cells of `best` that are not in `gold`."""
-    found, right = _positions(labels, best), _positions(labels, gold)
+def _wrong(found: Tensor, right: Tensor) -> Tensor:
+    """Return the numbers (B,) of positions that are not among the right ones."""
     same = (found[:, :, None] == right[:, None]).any(2)
     return ((found >= 0) & ~same).sum(1)
 
 
 class _Difference(torch.autograd.Function):
-    """(labels, best cells, gold cells) → the score of the best minus that of gold, (B,)."""
+    """(labels, best positions, right positions) → the score of the best minus that of the right ones, (B,)."""
 
     @staticmethod
-    def forward(ctx: Any, labels: Tensor, best: Tensor, gold: Tensor) -> Tensor:
-        ctx.save_for_backward(labels, best, gold)
-        return spans.score_cells(labels, best) - spans.score_cells(labels, gold)
+    def forward(ctx: Any, labels: Tensor, best: Tensor, right: Tensor) -> Tensor:
+        ctx.save_for_backward(labels, best, right)
+        return _scores(labels, best) - _scores(labels, right)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:
-        labels, best, gold = ctx.saved_tensors
+        labels, best, right = ctx.saved_tensors
         if torch.is_grad_enabled():
-            both = lambda x: spans.score_cells(x, best) - spans.score_cells(x, gold)  # noqa: E731
+            both = lambda x: _scores(x, best) - _scores(x, right)  # noqa: E731
             return kernels.reference_vjp(both, [labels], grad)[0], None, None
         # np.zeros, unlike torch.zeros, leaves pages of zeros to the system until they are written
         out = torch.from_numpy(np.zeros(labels.numel(), kernels.numbers(labels[:0]).dtype))
-        for cells, sign in ((best, 1), (gold, -1)):
-            at = _positions(labels, cells)
+        for at, sign in ((best, 1), (right, -1)):
             out.index_add_(0, at.clamp(min=0).flatten(), torch.where(at >= 0, sign * grad[:, None], 0).flatten())
         return out.view(labels.shape), None, None

@@ -13,7 +13,8 @@ which is Gaussian elimination with every sum of a column kept instead of recompu
 of s_v, so that they count to first order only, and the last word's is taken. Logarithms make it right at any spread. The next
 word is the one with the largest s_v.
 
-MAP is by Chu and Liu (1965) and Edmonds (1967). Samples reverse the elimination: see `kernels.arborescences`.
+MAP is by Chu and Liu (1965) and Edmonds (1967), the k best trees by dividing what is left (Murty 1968). Samples reverse the
+elimination: see `kernels.arborescences`.
 """
 
 from functools import partial
@@ -72,6 +73,18 @@ class NonProjective:
         """
         lengths = _check(arcs, lengths)
         best, heads = kernels.on_cpu(edmonds.best, arcs, lengths, self._one_root)
+        best, heads = best.to(arcs), heads.to(arcs.device)
+        return kernels.with_gradient(best, partial(score_heads, heads=heads), arcs), heads
+
+    @eager
+    def topk(self, arcs: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+        """Return the scores (k, B), differentiable, and the heads (k, B, n+1) of the k best trees, best first, in O(B·k·n⁴) time.
+
+        Where there are fewer trees that are not forbidden, the other scores are -inf and their heads -1. Scores on a GPU are
+        copied to the CPU.
+        """
+        lengths = _check(arcs, lengths)
+        best, heads = kernels.on_cpu(edmonds.k_best, arcs, lengths, self._one_root, k)
         best, heads = best.to(arcs), heads.to(arcs.device)
         return kernels.with_gradient(best, partial(score_heads, heads=heads), arcs), heads
 

@@ -93,10 +93,9 @@ def entropy(labels: Tensor, lengths: Lengths = None) -> Tensor:
     return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(labels.dtype)
 
 
-@eager
 def minimum_risk(labels: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return the expected number (B,) of right cells, and the cells (B, 2n-1, 3) of the tree with most of them."""
-    return _problem(labels, lengths).minimum_risk()
+    return argmax(torch.where(labels == -torch.inf, labels, marginals(labels, lengths)), lengths)
 
 
 def total(semiring: Log, labels: Tensor, lengths: Lengths = None) -> Tensor:

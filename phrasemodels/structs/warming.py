@@ -50,7 +50,6 @@ def _first_calls(dtype: Any) -> dict[str, Callable[[], Any]]:
     calls = {f"chain.{name}": run for name, run in calls.items()} | {
         "chain.sample": partial(chain.sample, unary, pairs, 1),
         "chain.topk": partial(chain.topk, unary, pairs, 1),
-        "eisner.topk": partial(eisner_trees.topk, arcs, 1),
         "joint.argmax": partial(joint.argmax, labels, arcs),
         "derivations.marginals": partial(segmentations.marginals, scores(1, 2, 2, 2), pairs),
         "derivations.topk": partial(segmentations.topk, scores(1, 2, 2, 2), pairs, k=1),
@@ -60,6 +59,7 @@ def _first_calls(dtype: Any) -> dict[str, Callable[[], Any]]:
         for name in ("log_partition", "marginals", "entropy", "argmax"):
             calls[f"{kind}.{name}"] = partial(getattr(trees, name), arcs)
         calls[f"{kind}.sample"] = partial(trees.sample, arcs, 1)
+        calls[f"{kind}.topk"] = partial(trees.topk, arcs, 1)
     for name in ("log_partition", "marginals", "argmax"):
         calls[f"spans.{name}"] = partial(getattr(spans, name), labels)
     for module, given in ((spans, (labels,)), (joint, (labels, arcs))):

@@ -83,9 +83,10 @@ def no_product(factors: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{one} × {other} is {float(one) * float(other):.2f}" for one, other in factors)
 
 
-def product_below(one: str, other: str, least: float) -> str:
-    """Say why two printed numbers do not have a product of at least `least`; empty if they may."""
-    if _product_range(one, other)[1] >= least:
+def product_outside(one: str, other: str, least: float, most: float) -> str:
+    """Say why two printed numbers do not have a product from `least` to `most`; empty if they may."""
+    low, high = _product_range(one, other)
+    if low <= most and least <= high:
         return ""
     return f"{one} × {other} is {float(one) * float(other):.2f}"
 

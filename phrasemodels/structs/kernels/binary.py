@@ -30,8 +30,8 @@ def layout(N):
 
 
 @njit(**COMPILE)
-def _open(w, block, order, scores, lengths):
-    """Copy the scores of the spans of a block to the workspace w, with 0 in the padding; return its layout."""
+def _open(w, block, order, scores, factors, lengths):
+    """Write factor · exp(score) of the spans of a block to the workspace w, 1 in the padding; return its layout."""
     count = min(LANES, len(order) - block)
     N = lengths[order[block + count - 1]]
     at = layout(N)
@@ -43,6 +43,11 @@ def _open(w, block, order, scores, lengths):
             for j in range(N):
                 w[(OWN * N * N + i * N + j) * WEIGHT + lane] = scores[b, i, j] if i <= j < n else 0.0
     exponentials(w, OWN * N * N * WEIGHT, at.p)
+    for lane in range(count):
+        b = order[block + lane]
+        for i in range(lengths[b]):
+            for j in range(i, lengths[b]):
+                w[(OWN * N * N + i * N + j) * WEIGHT + lane] *= factors[b, i, j]
     return at
 
 
@@ -116,11 +121,11 @@ def _expectations(w, at):
 
 
 @njit(**COMPILE)
-def _run(first, step, work, order, scores, lengths, grad, log_z, out):
+def _run(first, step, work, order, scores, factors, lengths, grad, log_z, out):
     """Compute log Z (B,); and, unless `out` (B, N, N) is empty, marginals, or with `grad` (B, N, N) their gradient."""
     w, z = work[first], np.empty(LANES)
     for block in range(first * LANES, len(order), step * LANES):
-        at = _open(w, block, order, scores, lengths)
+        at = _open(w, block, order, scores, factors, lengths)
         N = at.N
         _inside(w, at, z)
         count = min(LANES, len(order) - block)
@@ -156,17 +161,19 @@ def _close(w, block, at, order, gradient, out):
                 x[i, j] = p * (w[at.e + cell] - mean) + w[at.d + cell] if gradient else p
 
 
-def passes(scores: Tensor, lengths: Tensor, wanted: bool, grad: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def passes(
+    scores: Tensor, factors: Tensor, lengths: Tensor, wanted: bool, grad: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return log Z (B,), and the marginals of spans (B, N, N), which are empty unless `wanted`; with `grad` (B, N, N), the
-    gradient to the marginals, the gradient to the scores instead. scores (B, N, N), float64,
-    with 0 in the padding; NaN makes a sentence NaN."""
+    gradient to the marginals, the gradient to the scores instead. The weight of a span is factor · exp(score), both (B, N, N) and
+    float64, with 0 in the padding of scores, and factors > 0; a score that is NaN makes its sentence NaN."""
     B, N, _ = scores.shape
     x, words = numbers(scores), lengths.numpy()
     order = np.argsort(words, kind="stable")  # a block takes as many steps as its longest sentence
     log_z, out = np.empty(B), np.empty((B, N, N) if wanted else (0, 0, 0))
     given = np.empty((0, 0, 0)) if grad is None else numbers(grad)
     blocks = -(-B // LANES)
-    over_batch(_run, blocks, scratch(blocks, layout(N).size), order, x, words, given, log_z, out)
+    over_batch(_run, blocks, scratch(blocks, layout(N).size), order, x, numbers(factors), words, given, log_z, out)
     if not x.max(initial=0) < np.inf:  # a score is NaN or +inf; the padding is 0
         read = np.triu(np.ones((N, N), bool)) & (np.arange(N) < words[:, None, None])
         lost = np.asarray((read & ~(x < np.inf)).any((1, 2)))

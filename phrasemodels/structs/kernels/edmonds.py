@@ -1,9 +1,12 @@
 # mypy: disallow-untyped-defs=False
-"""Best dependency trees whose arcs may cross, on the CPU (Chu and Liu 1965; Edmonds 1967), in O(n³) time and float64.
+"""Best dependency trees whose arcs may cross, on the CPU (Chu and Liu 1965; Edmonds 1967), in O(n³) time and float64; and the k
+best, by dividing the set of all trees but the best ones (Murty 1968; Camerini et al. 1980).
 
 A forbidden arc costs more than all allowed arcs can differ, and so does each root arc if there may be only one, so that the
 tree has as few of them as possible. Shapes: B sentences, N positions, the root at 0.
 """
+
+import heapq
 
 import numpy as np
 import torch
@@ -114,26 +117,81 @@ def _tree(N, s, heads):
 
 
 @njit(**COMPILE)
+def _solve(scores, N, one_root, s, heads):
+    """Write the heads of a best tree; return its score, NaN if a score is NaN or +inf, -inf if every tree is forbidden."""
+    if not _costs(scores, N, one_root, s):
+        return np.nan
+    _tree(N, s, heads)
+    score, roots = 0.0, 0
+    for m in range(1, N):
+        score += scores[heads[m], m]
+        roots += heads[m] == 0
+    return -np.inf if one_root and roots > 1 else score
+
+
+@njit(**COMPILE)
 def _best(first, step, scores, lengths, one_root, score, heads):
+    for b in range(first, len(lengths), step):
+        N = lengths[b] + 1
+        score[b] = _solve(scores[b], N, one_root, np.empty((N, N)), heads[b])
+        if not score[b] > -np.inf:
+            heads[b] = -1
+
+
+@njit(**COMPILE)
+def _allow(scores, N, given, m, banned, allowed):
+    """Copy the scores to `allowed`, -inf for other heads of the words before m than the given ones, and for the banned ones of m."""
+    allowed[:] = scores[:N, :N]
+    for word in range(1, m):
+        for h in range(N):
+            if h != given[word]:
+                allowed[h, word] = -np.inf
+    for h in range(N):
+        if banned[h]:
+            allowed[h, m] = -np.inf
+
+
+@njit(**COMPILE)
+def _k_best(first, step, scores, lengths, one_root, k, score, heads):
     longest = scores.shape[1]
     for b in range(first, len(lengths), step):
         N = lengths[b] + 1
-        s = np.empty((N, N))
-        score[b] = np.nan
-        if _costs(scores[b], N, one_root, s):
-            _tree(N, s, heads[b])
-            score[b], roots = 0.0, 0
-            for m in range(1, N):
-                score[b] += scores[b, heads[b, m], m]
-                roots += heads[b, m] == 0
-            if one_root and roots > 1:
-                score[b] = -np.inf
-            if score[b] == -np.inf:
-                heads[b, :longest] = -1
+        s, allowed = np.empty((N, N)), np.empty((N, N))
+        found = np.full((1 + k * N, longest), -1, np.int64)  # best trees of sets of trees, which have no tree in common
+        word, banned = np.ones(len(found), np.int64), np.zeros((len(found), N), np.bool_)  # the set: see `_allow`
+        top = _solve(scores[b], N, one_root, s, found[0])
+        if top != top:
+            score[:, b] = np.nan
+        size, waiting = 1, [(-top, 0)]
+        for rank in range(k):
+            if len(waiting) == 0 or not waiting[0][0] < np.inf:
+                break
+            lowest, one = heapq.heappop(waiting)
+            score[rank, b], heads[rank, b] = -lowest, found[one]
+            for m in range(word[one], N):  # the set without its best tree is split by the first word with another head
+                if m == word[one]:
+                    banned[size] = banned[one]
+                banned[size, found[one, m]] = True
+                _allow(scores[b], N, found[one], m, banned[size], allowed)
+                value = _solve(allowed, N, one_root, s, found[size])
+                if value > -np.inf:
+                    word[size] = m
+                    heapq.heappush(waiting, (-value, size))
+                    size += 1
+                else:
+                    found[size], banned[size] = -1, False
 
 
 def best(arcs: Tensor, lengths: Tensor, one_root: bool) -> tuple[Tensor, Tensor]:
     """Return the score (B,) and heads (B, N) of `nonprojective.argmax`: arcs (B, N, N), lengths (B,)."""
     score, heads = np.empty(len(arcs)), np.full(arcs.shape[:2], -1)
     over_batch(_best, len(arcs), numbers(arcs), lengths.numpy(), one_root, score, heads)
+    return torch.from_numpy(score), torch.from_numpy(heads)
+
+
+def k_best(arcs: Tensor, lengths: Tensor, one_root: bool, k: int) -> tuple[Tensor, Tensor]:
+    """Return the scores (k, B) and heads (k, B, N) of `nonprojective.topk`: arcs (B, N, N), lengths (B,). Time is O(B·k·n⁴)."""
+    B, N, _ = arcs.shape
+    score, heads = np.full((k, B), -np.inf), np.full((k, B, N), -1)
+    over_batch(_k_best, B, numbers(arcs), lengths.numpy(), one_root, k, score, heads)
     return torch.from_numpy(score), torch.from_numpy(heads)

@@ -9,101 +9,108 @@ Shapes: B sentences, N words, L labels.
 import numpy as np
 import torch
 from numba import njit
+from numba.extending import overload
 from torch import Tensor
 
 from phrasemodels.structs.kernels import binary, numbers, over_batch, reference_vjp
+from phrasemodels.structs.kernels.exp32 import exp32
 from phrasemodels.structs.kernels.scaled import exponential, ratio
-from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, highest, larger, load, spread, store
+from phrasemodels.structs.kernels.simd import (
+    COMPILE,
+    INLINE,
+    LANES,
+    added,
+    highest,
+    lanes,
+    larger,
+    last,
+    load,
+    spread,
+    store,
+    unknown,
+)  # fmt: skip
 
 
-@njit(**INLINE)
-def _exponentials(row, L, top):
-    """Replace the scores of a row, which is padded with -inf, by exp(score − top); return their sum."""
-    total = spread(0.0)
-    for at in range(0, L, LANES):
-        m, e = exponential(load(row, at) - top)
-        x = m * ratio(e)
-        store(row, at, x)
-        total += x
-    store(row, len(row) - LANES, total)
-    each = 0.0
-    for lane in range(len(row) - LANES, len(row)):
-        each += row[lane]
-    return each
+def _exp(x):
+    """Return exp x of a vector of numbers ≤ 0."""
 
 
-@njit(**COMPILE)
-def _sums(first, step, labels, lengths, grad, sums, means):
-    """Compute log Σ exp of the labels of each span, NaN if a score is NaN or +inf; and Σ p grad, unless `grad` is empty."""
-    L = labels.shape[3]
-    row = np.full(-(-L // LANES) * LANES + LANES, -np.inf)
-    for b in range(first, len(labels), step):
-        for i in range(lengths[b]):
-            for j in range(i, lengths[b]):
-                known = True
-                for label in range(L):
-                    x = np.float64(labels[b, i, j, label])
-                    row[label] = x
-                    known &= x < np.inf
-                for label in range(L, len(row) - LANES):
-                    row[label] = -np.inf
-                tops = load(row, 0)
-                for at in range(LANES, len(row) - LANES, LANES):
-                    tops = larger(tops, load(row, at))
-                top = highest(tops)
-                sums[b, i, j] = top if known else np.nan
-                if known and top > -np.inf:
-                    total = _exponentials(row, L, top)
-                    sums[b, i, j] = top + np.log(total)
-                    if grad.size > 0:
-                        mean = 0.0
-                        for label in range(L):
-                            mean += row[label] * grad[b, i, j, label]
-                        means[b, i, j] = mean / total
+@overload(_exp, jit_options=INLINE)  # type: ignore[arg-type]
+def _exp_of(x):
+    def long(x):
+        m, e = exponential(x)
+        return m * ratio(e)
+
+    return long if x == lanes else lambda x: exp32(x)
 
 
 @njit(**COMPILE)
-def _shares(first, step, labels, lengths, sums, p, change, grad, means, out):
-    """Write p(label) p(span) to `out`, or with `grad` p(label) (change + p(span) (grad − mean)); 0 where there is no span."""
-    L = labels.shape[3]
-    row = np.full(-(-L // LANES) * LANES + LANES, -np.inf)
+def _weigh(first, step, labels, lengths, tops, totals):
+    """Compute the top score of each span's labels, NaN for one of a sentence with NaN or +inf; and Σ exp(score − top), unless all
+    are forbidden. There is at least a vector of labels; the last vector overlaps the one before it."""
+    _, N, _, L = labels.shape
+    width = LANES * 8 // labels.itemsize
+    for b in range(first, len(labels), step):
+        lost = spread(labels.dtype.type(0))
+        for i in range(lengths[b]):
+            for j in range(i, lengths[b]):
+                at = ((b * N + i) * N + j) * L
+                most = load(labels, at)
+                lost += unknown(most)
+                for k in range(width, L, width):
+                    x = load(labels, at + min(k, L - width))
+                    lost += unknown(x)
+                    most = larger(most, x)
+                top = highest(most)
+                tops[b, i, j] = top
+                if top > -np.inf:
+                    total = _exp(load(labels, at) - top)
+                    for k in range(width, L, width):
+                        total += last(_exp(load(labels, at + min(k, L - width)) - top), L - k)
+                    totals[b, i, j] = added(total)
+        if lengths[b] > 0:
+            tops[b, 0, 0] += added(lost)
+
+
+@njit(**COMPILE)
+def _share(first, step, labels, lengths, tops, p, scale, out):
+    """Write scale · p · exp(score − top) to the labels of each span."""
+    _, N, _, L = labels.shape
+    width, real = LANES * 8 // labels.itemsize, labels.dtype.type
     for b in range(first, len(labels), step):
         for i in range(lengths[b]):
             for j in range(i, lengths[b]):
-                if sums[b, i, j] == -np.inf:
-                    continue
-                for label in range(L):
-                    row[label] = labels[b, i, j, label]
-                for label in range(L, len(row) - LANES):
-                    row[label] = -np.inf
-                _exponentials(row, L, sums[b, i, j])
-                for label in range(L):
-                    x = p[b, i, j]
-                    if grad.size > 0:
-                        x = change[b, i, j] + x * (grad[b, i, j, label] - means[b, i, j])
-                    out[b, i, j, label] = row[label] * x
+                at, top, share = ((b * N + i) * N + j) * L, real(tops[b, i, j]), real(scale[b] * p[b, i, j])
+                if top > -np.inf or top != top:
+                    for k in range(0, L, width):
+                        k = min(k, L - width)
+                        store(out, at + k, _exp(load(labels, at + k) - top) * share)
 
 
-EMPTY, NOTHING = np.empty((0, 0, 0)), np.empty((0, 0, 0, 0))
-
-
-def sums(labels: Tensor, lengths: Tensor, grad: np.ndarray = NOTHING) -> tuple[np.ndarray, np.ndarray]:
-    """Return log Σ exp of the labels of each span, and with `grad` (B, N, N, L) their means, (B, N, N)."""
-    total, means = np.zeros(labels.shape[:3]), np.zeros(labels.shape[:3] if grad.size else (0, 0, 0))
-    over_batch(_sums, len(labels), numbers(labels), lengths.numpy(), _like(grad, labels), total, means)
-    return total, means
-
-
-def shares(labels, lengths, total, p, change=EMPTY, grad=NOTHING, means=EMPTY) -> Tensor:
-    """Return the result of `_shares`, (B, N, N, L), in the type of the labels."""
+def _wide(labels: Tensor) -> np.ndarray:
+    """Return the labels, and forbidden ones if they would not fill a vector."""
     x = numbers(labels)
+    missing = LANES * 8 // x.itemsize - x.shape[-1]
+    return np.pad(x, [(0, 0)] * 3 + [(0, missing)], constant_values=-np.inf) if missing > 0 else x
+
+
+def weigh(labels: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `top` and `total`, (B, N, N), float64: the weight of a span, Σ exp of its labels, is total · exp(top). Where there is no
+    span, they are 0 and 1."""
+    x = _wide(labels)
+    tops, totals = np.zeros(x.shape[:3]), np.ones(x.shape[:3])
+    over_batch(_weigh, len(x), x, lengths.numpy(), tops, totals)
+    return torch.from_numpy(tops), torch.from_numpy(totals)
+
+
+def share(labels: Tensor, lengths: Tensor, tops: Tensor, p: Tensor, scale: Tensor | None = None) -> Tensor:
+    """Return p · exp(score − top) for the labels of each span, (B, N, N, L), in their type, times the `scale` of the sentence, (B,);
+    0 where there is no span."""
+    x = _wide(labels)
+    by = np.ones(len(x), x.dtype) if scale is None else numbers(scale)
     out = np.zeros(x.shape, x.dtype)
-    over_batch(_shares, len(x), x, lengths.numpy(), total, p, change, _like(grad, labels), means, out)
-    return torch.from_numpy(out)
-
-
-def _like(grad: np.ndarray, labels: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(grad, numbers(labels[:0]).dtype)  # one type, so that kernels are compiled once
+    over_batch(_share, len(x), x, lengths.numpy(), tops.numpy(), p.numpy(), by, out)
+    return torch.from_numpy(np.ascontiguousarray(out[..., : labels.shape[-1]]))
 
 
 class LogPartition(torch.autograd.Function):
@@ -111,18 +118,18 @@ class LogPartition(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, reference, labels, lengths):
-        ctx.reference, ctx.lengths = reference, lengths
+        ctx.reference, ctx.lengths, wanted = reference, lengths, ctx.needs_input_grad[1]
         ctx.save_for_backward(labels)
-        ctx.total, _ = sums(labels, lengths)
-        log_z, ctx.p = binary.passes(torch.from_numpy(ctx.total), lengths, ctx.needs_input_grad[1])
+        ctx.tops, totals = weigh(labels, lengths)
+        log_z, p = binary.passes(ctx.tops, totals, lengths, wanted)
+        ctx.p = p.div_(totals) if wanted else p
         return log_z.to(labels.dtype)
 
     @staticmethod
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        p = ctx.p * grad.double()[:, None, None]
-        return None, shares(*ctx.saved_tensors, ctx.lengths, ctx.total, p.numpy()), None
+        return None, share(*ctx.saved_tensors, ctx.lengths, ctx.tops, ctx.p, grad), None
 
 
 class Marginals(torch.autograd.Function):
@@ -132,16 +139,20 @@ class Marginals(torch.autograd.Function):
     def forward(ctx, reference, labels, lengths):
         ctx.reference, ctx.lengths = reference, lengths
         ctx.save_for_backward(labels)
-        total, _ = sums(labels, lengths)
-        return shares(labels, lengths, total, binary.passes(torch.from_numpy(total), lengths, True)[1].numpy())
+        tops, totals = weigh(labels, lengths)
+        _, p = binary.passes(tops, totals, lengths, True)
+        return share(labels, lengths, tops, p.div_(totals))
 
     @staticmethod
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        (labels,), to_labels = ctx.saved_tensors, numbers(grad)
-        total, means = sums(labels, ctx.lengths, to_labels)
-        scores = torch.from_numpy(total)
-        p = binary.passes(scores, ctx.lengths, True)[1].numpy()
-        change = binary.passes(scores, ctx.lengths, True, torch.from_numpy(means))[1].numpy()
-        return None, shares(labels, ctx.lengths, total, p, change, to_labels, means), None
+        (labels,), lengths = ctx.saved_tensors, ctx.lengths
+        tops, totals = weigh(labels, lengths)
+        given = share(labels, lengths, tops, 1 / totals)
+        grad = grad.masked_fill(given == 0, 0)  # what is in the padding is not read
+        mean = (given * grad).sum(-1)
+        _, p = binary.passes(tops, totals, lengths, True)
+        _, change = binary.passes(tops, totals, lengths, True, mean.double())
+        p, change = p.to(grad.dtype), change.to(grad.dtype)
+        return None, given.mul_(change[..., None] + p[..., None] * (grad - mean[..., None])), None

@@ -8,6 +8,7 @@ the rest. A position in an array is the index into its flat memory; arrays are C
 
 import operator
 
+import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic, models, overload, register_model
@@ -132,21 +133,55 @@ larger = _binary(_larger)  # undefined for NaN; maximum and minimum return y if 
 maximum, minimum = _binary(_either(">")), _binary(_either("<"))
 
 
+def _fold(combine):
+    """Return an intrinsic that combines all numbers of a vector in pairs, halves first."""
+
+    @intrinsic
+    def folded(context, x):
+        def generate(context, builder, signature, args):
+            numbers, n = args[0], args[0].type.count
+            count = n
+            while n > 1:
+                n //= 2
+                turn = ir.Constant(ir.VectorType(ir.IntType(32), count), [(i + n) % count for i in range(count)])
+                turned = builder.shuffle_vector(numbers, ir.Constant(numbers.type, ir.Undefined), turn)
+                numbers = combine(builder, numbers, turned)
+            return builder.extract_element(numbers, ir.Constant(ir.IntType(32), 0))
+
+        return x.real(x), generate
+
+    return folded
+
+
+highest = _fold(_either(">"))  # the largest number of a vector
+added = _fold(lambda builder, x, y: builder.fadd(x, y))  # the sum of a vector
+
+
 @intrinsic
-def highest(context, x):
-    """Return the largest number of the vector x."""
+def unknown(context, x):
+    """Return 0 in the lanes where x is below +inf, else NaN."""
 
     def generate(context, builder, signature, args):
-        top, n = args[0], signature.args[0].vector.count
-        while n > 1:
-            n //= 2
-            count = signature.args[0].vector.count
-            turn = ir.Constant(ir.VectorType(ir.IntType(32), count), [(i + n) % count for i in range(count)])
-            turned = builder.shuffle_vector(top, ir.Constant(top.type, ir.Undefined), turn)
-            top = _either(">")(builder, top, turned)
-        return builder.extract_element(top, ir.Constant(ir.IntType(32), 0))
+        below = builder.fcmp_ordered("<", args[0], ir.Constant(args[0].type, [np.inf] * args[0].type.count))
+        nan, zero = (ir.Constant(args[0].type, [value] * args[0].type.count) for value in (np.nan, 0.0))
+        return builder.select(below, zero, nan)
 
-    return x.real(x), generate
+    return x(x), generate
+
+
+@intrinsic
+def last(context, x, count):
+    """Return x in its last `count` lanes, all if there are fewer, else 0."""
+
+    def generate(context, builder, signature, args):
+        x, n, whole = args[0], args[0].type.count, ir.VectorType(args[1].type, args[0].type.count)
+        left = builder.insert_element(ir.Constant(whole, ir.Undefined), args[1], ir.Constant(ir.IntType(32), 0))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), n), [0] * n)
+        left = builder.shuffle_vector(left, ir.Constant(whole, ir.Undefined), zeros)
+        kept = builder.icmp_signed(">=", left, ir.Constant(whole, [n - lane for lane in range(n)]))
+        return builder.select(kept, x, ir.Constant(x.type, [0.0] * n))
+
+    return x(x, types.intp), generate
 
 
 @intrinsic

@@ -1,0 +1,63 @@
+"""A plain Transformer that CTranslate2 runs gives each word the same probability, and decodes to the same words."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
+from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.layers.blocks import AddNorm, PreNorm, Replace
+from phrasemodels.layers.ids import BEGIN, END, PAD, SPECIAL
+from phrasemodels.models.ctranslate2 import write_ctranslate2
+from phrasemodels.models.search import BeamSearch, beam_search
+from phrasemodels.models.translation import TranslationConfig
+
+WORDS = [*SPECIAL, *(f"w{i}" for i in range(20))]
+NO_PHRASES = torch.empty(1, 0, 1, dtype=torch.long)
+
+
+def plain(style=AddNorm, shared=False) -> TranslationConfig:
+    encoder = TransformerEncoderConfig(d=16, heads=2, layers=2, d_ff=32, dropout=0.0, residual=style)
+    size = len(WORDS)
+    return TranslationConfig(encoder, size, size, 2, 24, residual=style, shared=shared, output_bias=not shared)
+
+
+@pytest.mark.parametrize("marks", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("style", [AddNorm, PreNorm])
+def test_probabilities_and_greedy_answers_are_equal(style, shared, marks, tmp_path: Path) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="pip install 'phrasemodels[ctranslate2]'")
+    torch.manual_seed(0)
+    model = plain(style, shared).build().eval()
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.4)
+    other = ctranslate2.Translator(
+        str(write_ctranslate2(model, plain(style, shared), WORDS, WORDS, marks, tmp_path)), compute_type="float32"
+    )
+    sources = [torch.randint(4, len(WORDS), (n,)).tolist() for n in (1, 3, 7, 12)]
+    text = [[WORDS[i] for i in source] for source in sources]
+    scored = other.score_batch(text, text[::-1])
+    answers = other.translate_batch(
+        text, beam_size=1, max_decoding_length=9, disable_unk=True, suppress_sequences=[[WORDS[PAD]], [WORDS[BEGIN]]]
+    )
+    search = BeamSearch(beam=1, growth=0.0, extra=9)
+    for source, target, scores, answer in zip(sources, sources[::-1], scored, answers, strict=True):
+        ids = torch.tensor([[BEGIN, *source, END] if marks else source])
+        inputs = ids, torch.tensor([ids.shape[1]]), NO_PHRASES
+        own = model(*inputs, torch.tensor([[BEGIN, *target]])).log_softmax(-1)[0]
+        gold = torch.tensor([*target, END])
+        torch.testing.assert_close(
+            torch.tensor(scores.log_probs), own.gather(1, gold[:, None])[:, 0], rtol=0, atol=2e-5
+        )
+        ((written, _),) = beam_search(model, *inputs, search)
+        found = [WORDS[i] for i in written]
+        # our search goes on behind </s> where what follows is more probable for its length
+        assert answer.hypotheses[0] == found[: len(answer.hypotheses[0])]
+
+
+def test_what_is_not_a_plain_transformer_is_refused(tmp_path: Path) -> None:
+    phrases = TranslationConfig(HypernodeEncoderConfig(d=16, heads=2, layers=1, d_ff=32), 9, 9)
+    for config, said in ((phrases, "not HypernodeEncoderConfig"), (plain(Replace), "not Replace"), (3, "not int")):
+        with pytest.raises(ValueError, match=said):
+            write_ctranslate2(None, config, WORDS, WORDS, True, tmp_path)
