@@ -14,7 +14,12 @@ from sacrebleu.significance import PairedTest
 from scipy import stats
 
 from phrasemodels.tasks.metrics.bleu import bleu_counts, bleu_of, tokenised_bleu
-from phrasemodels.verdicts.significance import approximate_randomisation, difference, two_level_error
+from phrasemodels.verdicts.significance import (
+    approximate_randomisation,
+    difference,
+    two_level_bootstrap,
+    two_level_error,
+)
 
 ALPHA, SLOW, AT_ONCE = 0.05, 1000, 500
 SPREADS = (0.0, 0.05, 0.1, 0.2, 0.5, 2.0)  # of seeds; that of an item's scores is 1.2
@@ -178,6 +183,21 @@ def errors(simulations=20_000):
             print(f"| {name.format(*spreads)} | {' | '.join(f'{rate:.3f}' for rate in found)} |", flush=True)
 
 
+def ratios(pairs=6000, n=150):
+    """Print how often the bootstrap itself calls systems different that differ by chance alone, of a metric that is no mean:
+    shares of items of unlike sizes, as in F1."""
+    rng = np.random.default_rng(3)
+    for seeds, spread in ((2, 0.3), (3, 0.0), (3, 0.3), (5, 0.3)):
+        found = 0
+        for _ in range(pairs):
+            sizes, systems = rng.integers(4, 30, n), alike(seeds, (spread, spread), 1, rng, own=0.5)
+            right = (rng.binomial(sizes, 1 / (1 + np.exp(-x[0]))) for x in systems)
+            both = (np.stack([x, np.broadcast_to(sizes, x.shape)], -1).astype(float) for x in right)
+            value, error, freedom = two_level_bootstrap(*both, mean_of, 300, rng)
+            found += 2 * stats.t.sf(abs(value) / error, freedom) < ALPHA
+        print(f"shares, {seeds} seeds, sd {spread}: {found / pairs:.3f} of {pairs}", flush=True)
+
+
 def mean_of(sums):
     return sums[..., 0] / sums[..., 1]
 
@@ -186,3 +206,4 @@ if __name__ == "__main__":
     speed()
     agreement()
     errors(*map(int, sys.argv[1:2]))
+    ratios()
