@@ -92,6 +92,10 @@ said["keys"] = [keys(), keys("study.py", "return 100 *", "return 50 * 2 *"), key
 psan = rows("001", "5", *parsed)[2]
 data = psan.recipe.parsed(psan.recipe.corpus.split("test"))
 table = read_shards(Store(Path("store")).open().run(data, Executor()))
+try:
+    rows("001", "5", "recipe.parsed=rigth")
+except ValueError as error:
+    said["unknown"] = str(error)
 said["shown"] = [answer.metric for answer in rows("000", "1", *OVERRIDES)[0].answers]
 said["name"], said["trees"] = psan.name, table["premise_tree"].to_pylist()
 print(json.dumps(said))
@@ -128,6 +132,7 @@ def test_a_package_offers_all_that_a_project_folder_does(tmp_path: Path) -> None
         ("Mine", "not run"),
     }
     assert said["name"].endswith("+recipe.parsed=right") and said["trees"][1].startswith("(ROOT (X (X a) (X (X horse) ")
+    assert said["unknown"] == "recipe.parsed=rigth: no 'rigth' among the parsers that users add: did you mean 'right'?"
     assert said["shown"] == ["bleu", "length_ratio"]
     plain, metric, layer, grammar = said["keys"]
     assert changed(plain, metric) == {"own": ["scores"], "other": ["scores"], "parsed": []}

@@ -87,7 +87,7 @@ def _replaced(value: Any, tree: dict[str, Any], prefix: str) -> Any:
         if isinstance(branch, dict):
             new[name] = _replaced(getattr(value, name), branch, f"{whole}.")
         else:
-            part = added(getattr(value, name), name, branch)
+            part = added(getattr(value, name), whole, branch)
             new[name] = _parsed(branch, type(value), name, whole) if part is None else part
     try:
         return dataclasses.replace(value, **new)
