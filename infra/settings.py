@@ -135,11 +135,10 @@ class Settings(BaseSettings):
 
     @property
     def mirrors(self) -> tuple[Path, ...]:
-        """The folders that are searched for files before any URL; the last one is that of the project folder."""
-        own = project.folder()
+        """The folders that are searched for files before any URL; the last ones are those that users add."""
         models = self.parsers and self.parsers.expanduser()
         models = models.parent if models and (models / "resources.json").is_file() else models
-        folders = (self.supplied, self.mirror, models, own and own / project.CORPORA)
+        folders = (self.supplied, self.mirror, models, *project.corpora_folders())
         return tuple(folder.expanduser().absolute() for folder in folders if folder)
 
     @property

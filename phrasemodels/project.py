@@ -5,8 +5,8 @@ package has entry points of the same groups (`phrasemodels.papers`). Both name `
 folder is the nearest one with that file from the working directory upwards, or the one that PHRASEMODELS_PROJECT names.
 
 papers: modules with PAPER and TABLES, with printed.csv and settings.csv beside them. corpora: packages with manifests
-(*.toml); those of a project folder are in its folder `corpora`. encoders: classes of configurations. metrics: functions.
-parsers: back ends of the step that parses.
+(NAME.toml) and files of corpora (NAME/FILE); those of a project folder are in its folder `corpora`. encoders: classes of
+configurations. metrics: functions. parsers: classes of back ends of the step that parses.
 """
 
 import importlib
@@ -129,10 +129,21 @@ def beside(paper: str, file: str) -> Path | None:
 @cache
 def manifests() -> dict[str, Path]:
     """Return the manifests of corpora that users add, by the names of their files."""
-    packages = (modules().get(value.partition(".")[0], Path("-")).joinpath(*value.split(".")[1:])
-                for value in parts("corpora").values())  # fmt: skip
-    places = [*packages, *([place / CORPORA] if (place := folder()) else [])]
-    return {path.stem: path for place in places for path in sorted(place.glob("*.toml"))}
+    return {path.stem: path for place in corpora_folders() for path in sorted(place.glob("*.toml"))}
+
+
+@cache
+def corpora_folders() -> tuple[Path, ...]:
+    """Return the folders with manifests that users add; files of these corpora may lie in them as corpora/NAME/FILE.
+    ValueError: a part names no package."""
+    found = []
+    for name, value in parts("corpora").items():
+        top, *inner = value.split(".")
+        place = modules().get(top, Path("-")).joinpath(*inner)
+        if not place.is_dir():
+            raise ValueError(f"corpora: {name} = {value!r} is no package with manifests (NAME.toml)")
+        found.append(place)
+    return (*found, *([own / CORPORA] if (own := folder()) else []))
 
 
 def files() -> Iterator[Path]:

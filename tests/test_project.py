@@ -162,9 +162,13 @@ def test_a_plain_duckdb_opens_what_sql_writes(tmp_path: Path, store: Store) -> N
             connection.execute(f"select * from {view}").fetchall()
 
 
-def test_results_are_a_data_frame(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kind", "package"), [("pandas", "pandas"), ("polars", "polars"), ("arrow", "pyarrow")])
+def test_results_are_a_data_frame(kind: str, package: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = pytest.importorskip(package)
     monkeypatch.setenv("PHRASEMODELS_STORE", str(store.root))
-    frame = phrasemodels.results(
-        "select paper, sum(value::int) as n, 1 as n from published group by all", kind="pandas"
-    )
-    assert list(frame.columns) == ["paper", "n", "n_1"] and frame["n"].dtype == "int64"
+    question = "select paper, sum(value::int) as n, 1 as n from published group by all order by paper"
+    frame = phrasemodels.results(question, kind=kind)
+    assert isinstance(frame, module.Table if kind == "arrow" else module.DataFrame)
+    assert list(frame.column_names if kind == "arrow" else frame.columns) == ["paper", "n", "n_1"]
+    whole = frame["n"].type if kind == "arrow" else frame["n"].dtype
+    assert str(whole).lower() == "int64" and frame["n_1"].to_numpy().tolist() == [1] * 5

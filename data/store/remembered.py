@@ -45,11 +45,12 @@ def remembered(name: str, question: Any, make: Callable[[], Any]) -> Any:
 
 @cache
 def project_digest() -> str:
-    """Return the digest of the contents of the project's files and of those that users add, of the versions of libraries, and
-    of Python's."""
+    """Return the digest of the contents of the project's files and of those that users add, of the parts that these offer, of
+    the versions of libraries, and of Python's."""
     added = {str(path): sha256_of(path) for path in project.files()}
+    offered = {group: project.parts(group) for group in project.GROUPS}
     installed = (entry for folder in sys.path for entry in _names(folder) if entry.endswith(".dist-info"))
-    return digest_of([sys.version, sorted(installed), contents(PACKAGE, SUFFIXES), added])
+    return digest_of([sys.version, sorted(installed), contents(PACKAGE, SUFFIXES), added, offered])
 
 
 def contents(folder: Path, suffixes: tuple[str, ...] = ("",)) -> dict[str, str]:

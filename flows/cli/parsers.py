@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from phrasemodels.data.store.artifacts import Artifact
     from phrasemodels.data.store.step import Step
     from phrasemodels.data.store.store import Store
+    from phrasemodels.tasks.parsers.parse import ParserBackend
 
 app = typer.Typer(help="Models of parsers: list, fetch, train, score, levels.", no_args_is_help=True)
 
 DOWNLOADED = "stanza"
 TRAINED = "trained-"
+ADDED = "added"  # in place of a licence of models: by a project folder or a package
 Name = Annotated[
     str, typer.Argument(help="A parser: one with a manifest, `stanza` for Stanza's own, `trained-TREEBANK`.")
 ]
@@ -25,7 +27,7 @@ Name = Annotated[
 
 @app.command(name="list")
 def list_parsers(as_json: Json = False) -> None:
-    """List every parser that can be fetched, and whether it is in the store."""
+    """List every parser that can be fetched, and whether it is in the store; then those that users add."""
     from phrasemodels.data.download.parser_manifest import load, names
 
     rows = [
@@ -37,6 +39,10 @@ def list_parsers(as_json: Json = False) -> None:
             "there": _store().find(step_of(name), verify=False) is not None,
         }
         for name in names()
+    ]
+    rows += [
+        {"name": name, "title": part, "licence": ADDED, "stand_in": False, "there": True}
+        for name, part in _added().items()
     ]
     if as_json:
         print(json.dumps(rows, indent=1))
@@ -87,16 +93,15 @@ def score(
 ) -> None:
     """Parse a treebank in this process; print the agreement with its trees, and the sentences per second."""
     from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
-    from phrasemodels.tasks.parsers.stanza import Stanza
     from phrasemodels.tasks.prepare.corpora import Corpus
     from phrasemodels.tasks.prepare.sharded import read_shards
 
     gold = read_shards(_artifact(Corpus(treebank).split(split))).slice(0, head).combine_chunks()
-    models = _artifact(step_of(name))  # after the treebank, which may not be there: it may have to be trained
-    parser = Stanza()
-    parser.analyse(gold.slice(0, 2), "tokens", {"models": models.path})  # so that loading is not timed
+    parser, models = _back_end(name)
+    folders = {name: _artifact(step).path for name, step in models.items()}  # they may have to be trained
+    parser.analyse(gold.slice(0, 2), "tokens", folders)  # so that loading is not timed
     start = time.perf_counter()
-    predicted = parser.analyse(gold, "tokens", {"models": models.path})
+    predicted = parser.analyse(gold, "tokens", folders)
     seconds = time.perf_counter() - start
     result = treebank_scores(gold, predicted) | {"sentences_per_second": gold.num_rows / seconds}
     if as_json:
@@ -126,17 +131,15 @@ def levels(
     from phrasemodels.infra.settings import Settings
     from phrasemodels.infra.tracking import Tracker
     from phrasemodels.tasks.parsers.parse import GoldTrees, ParseColumn, parse
-    from phrasemodels.tasks.parsers.stanza import Stanza
     from phrasemodels.tasks.prepare.constituents import Divide, divide
     from phrasemodels.tasks.prepare.corpora import Corpus, TakeShare, take_share
 
-    models = {"models": step_of(name)} if name else {}
+    parser, models = _back_end(name, ("pos", "constituency")) if name else (GoldTrees(), {})
     label = f"{corpus} {split} {column} by {name or 'the corpus'}" + (f", {head} rows" if head else "")
     rows = Corpus(corpus).split(split)
     if head:
         rows = Step(take_share, f"share {rows.label}", TakeShare({"stop": head}), {"rows": rows})
-    settings = ParseColumn(Stanza(processors=("pos", "constituency")) if name else GoldTrees(), column)
-    trees = Step(parse, f"parse {label}", settings, {"rows": rows} | models)
+    trees = Step(parse, f"parse {label}", ParseColumn(parser, column), {"rows": rows, **models})
     divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
     label = divided.manifest["label"].replace("'", "''")
     question = f"select * exclude label from ({TABLE_1}) where label = '{label}'"
@@ -147,6 +150,29 @@ def levels(
     for level, phrases, words, *published in rows_by_level:
         beside = f" (paper: {published[0]:.2f}, {published[1]:.2f})" if published[0] else ""
         print(f"level {level}: {phrases:.2f} phrases a sentence, {words:.2f} words a phrase{beside}")
+
+
+def _back_end(name: str, processors: tuple[str, ...] = ()) -> "tuple[ParserBackend, dict[str, Step]]":
+    """Return a parser by name and the steps that yield its models; processors: those of Stanza that are needed, by default
+    all. One that users add has no models."""
+    from phrasemodels import project
+    from phrasemodels.tasks.parsers.stanza import PROCESSORS, Stanza
+
+    if name in _added():
+        parser: ParserBackend = project.part("parsers", name)()
+        return parser, {}
+    return Stanza(processors=processors or PROCESSORS), {"models": step_of(name)}
+
+
+def _added() -> dict[str, str]:
+    """Return the parsers that users add, {name: part}. ValueError: one has the name of one of ours."""
+    from phrasemodels import project
+    from phrasemodels.data.download.parser_manifest import names
+
+    added = project.parts("parsers")
+    if taken := sorted(set(added) & {DOWNLOADED, *names()}):
+        raise ValueError(f"parsers: {added[taken[0]]}: there is a parser {taken[0]!r} already; choose another name")
+    return added
 
 
 def step_of(name: str, minutes: float = 10.0) -> "Step":

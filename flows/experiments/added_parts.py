@@ -1,29 +1,50 @@
 """Parts that users add, named in overrides: `model.encoder=NAME`, `recipe.metrics=NAME,NAME`, `recipe.parsed=NAME`."""
 
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from phrasemodels import project
+from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.step import Step
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.tasks.parsers.parse import ParserBackend, PlantTrees, everywhere, plant
 
+GROUPS = {
+    "metrics": "metrics",
+    "parsed": "parsers",
+}  # by the name of a field; encoders go by the class of the old value
 
-def added(old: Any, field: str, text: str) -> Any:
-    """Return the part that takes the place of an old value; None: the text names none.
+
+def added(old: Any, path: str, text: str) -> Any:
+    """Return the part that takes the place of an old value; None: the field at this path takes none. ValueError: there is no
+    such part, or it lacks a value.
 
     An encoder gets the fields of the old one that it has, too; metrics are a tuple; a parser plants its trees everywhere.
     """
-    if isinstance(old, EncoderConfig) and text in project.parts("encoders"):
-        kind = project.part("encoders", text)
-        shared = {f.name for f in dataclasses.fields(kind)} & {f.name for f in dataclasses.fields(old)}
+    group = "encoders" if isinstance(old, EncoderConfig) else GROUPS.get(path.rpartition(".")[2], "")
+    names = text.split(",") if group == "metrics" else [text]
+    if not group or not text:
+        return None
+    for name in names:
+        if name not in (known := project.parts(group)):
+            raise ValueError(f"{path}={text}: no {name!r} among the {group} that users add: {_of(name, known)}")
+    if group == "metrics":
+        return tuple(project.part(group, name) for name in names)
+    kind = project.part(group, text)
+    if group == "parsers":
+        return partial(planted, kind())
+    shared = {f.name for f in dataclasses.fields(kind)} & {f.name for f in dataclasses.fields(old)}
+    try:
         return kind(**{name: getattr(old, name) for name in shared})
-    if field == "metrics" and text and set(names := text.split(",")) <= project.parts("metrics").keys():
-        return tuple(project.part("metrics", name) for name in names)
-    if field == "parsed" and text in project.parts("parsers"):
-        return partial(planted, project.part("parsers", text)())
-    return None
+    except TypeError as error:  # of a field that the old encoder lacks
+        raise ValueError(f"{path}={text}: {error}; give such a field a default") from error
+
+
+def _of(name: str, known: Mapping[str, str]) -> str:
+    """Return the nearest of the known names in words."""
+    return closest(name, known) if known else f"there are none; {project.FILE} or a package names them"
 
 
 def planted(parser: ParserBackend, rows: Step) -> Step:

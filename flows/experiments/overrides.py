@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments.added_parts import added, name_of
-from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 
 PARTS = ("recipe", "model", "train")  # of an experiment can be overridden; the other fields say which row it is
@@ -20,8 +20,8 @@ def overridden(experiment: Experiment, *assignments: str) -> Experiment:
     """Return the experiment with fields replaced; those that change scores become part of its name.
 
     Assignments of one configuration are applied together, so that it checks their combination; of one field the last
-    counts. With another corpus an experiment answers no printed number. ValueError: a field is unknown, or a value has the
-    wrong type or is refused.
+    counts. Metrics that are added are shown, too. With another corpus an experiment answers no printed number. ValueError: a
+    field is unknown, or a value has the wrong type or is refused.
     """
     texts = dict(map(_assigned, assignments))
     tree: dict[str, Any] = {}
@@ -33,7 +33,7 @@ def overridden(experiment: Experiment, *assignments: str) -> Experiment:
             if not isinstance(branch, dict):
                 raise ValueError(f"{path!r} is overridden both as a whole and in part")
         branch[name] = text
-    made = _replaced(experiment, tree, "")
+    made = _with_answers(_replaced(experiment, tree, ""), experiment)
     changes = dict(_assigned(assignment) for assignment in experiment.changed)
     changes |= {
         p: as_text(_value(made, p)) for p in texts if p not in MACHINE and _value(made, p) != _value(experiment, p)
@@ -42,6 +42,13 @@ def overridden(experiment: Experiment, *assignments: str) -> Experiment:
     if not any(path.startswith(CORPUS) for path in changes) or isinstance(made.recipe.corpus, SampleCorpus):
         return made
     return replace(made, answers=tuple(replace(answer, cell=None) for answer in made.answers))
+
+
+def _with_answers(made: Experiment, experiment: Experiment) -> Experiment:
+    """Return an overridden experiment with an answer for each metric that it has and the other one lacks."""
+    before, after = (getattr(one.recipe, "metrics", ()) for one in (experiment, made))
+    new = tuple(Answer(metric.__name__) for metric in after if metric not in before)
+    return replace(made, answers=(*made.answers, *new)) if new else made
 
 
 def _assigned(assignment: str) -> tuple[str, str]:
@@ -80,7 +87,7 @@ def _replaced(value: Any, tree: dict[str, Any], prefix: str) -> Any:
         if isinstance(branch, dict):
             new[name] = _replaced(getattr(value, name), branch, f"{whole}.")
         else:
-            part = added(getattr(value, name), name, branch)
+            part = added(getattr(value, name), whole, branch)
             new[name] = _parsed(branch, type(value), name, whole) if part is None else part
     try:
         return dataclasses.replace(value, **new)

@@ -11,7 +11,8 @@ from phrasemodels.data.store.artifacts import sha256_of, write_durably
 from phrasemodels.flows.results.export_scores import SCORES, kept
 
 CRATE, CROISSANT = "ro-crate-metadata.json", "croissant.json"
-HERE = "https://example.org/phrasemodels"  # the project has no page yet
+CRATE_CONTEXT = ["https://w3id.org/ro/crate/1.1/context", {"sha256": "http://schema.org/sha256"}]  # which 1.1 lacks
+AUTHORS = {"@id": "#authors", "@type": "Organization", "name": "The PhraseModels authors"}
 LICENCE = "https://spdx.org/licenses/Apache-2.0"
 FORMATS = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet", ".json": "application/json"}
 TYPES = {"score": "sc:Float", "total": "sc:Float"}  # of columns; others are text
@@ -87,7 +88,9 @@ def crate(name: str, result: Mapping[str, Any], files: Sequence[Path]) -> dict[s
         "datePublished": datetime.now(UTC).date().isoformat(),
         "license": {"@id": LICENCE},
         "hasPart": [{"@id": file.name} for file in files],
-        "mentions": [_id(action)],
+        "author": _id(AUTHORS),
+        "publisher": _id(AUTHORS),
+        "mentions": _id(action),
     }
     descriptor = {
         "@id": CRATE,
@@ -96,8 +99,8 @@ def crate(name: str, result: Mapping[str, Any], files: Sequence[Path]) -> dict[s
         "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
     }
     licence = {"@id": LICENCE, "@type": "CreativeWork", "name": "Apache License 2.0", "description": "Of the numbers."}
-    graph = [descriptor, root, *map(_file, files), action, software, *data, licence]
-    return {"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": graph}
+    graph: list[dict[str, Any]] = [descriptor, root, *map(_file, files), action, software, AUTHORS, *data, licence]
+    return {"@context": CRATE_CONTEXT, "@graph": [_compact(entity) for entity in graph]}
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -109,6 +112,11 @@ def _file(path: Path) -> dict[str, Any]:
         "contentSize": str(path.stat().st_size),
         "sha256": sha256_of(path),
     }
+
+
+def _compact(entity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entity without lists of one value, as JSON-LD is compacted."""
+    return {key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in entity.items()}
 
 
 def _id(entity: Mapping[str, Any]) -> dict[str, str]:
@@ -148,11 +156,10 @@ def croissant(name: str, result: Mapping[str, Any], scores: Path) -> dict[str, A
         "name": f"phrasemodels-{name}",
         "description": f"Scores of {result['title']} by row, metric, seed and test item.",
         "license": LICENCE,
-        "url": HERE,
         "version": version("phrasemodels"),
         "datePublished": datetime.now(UTC).date().isoformat(),
         "citeAs": f"PhraseModels, {result['title']}, commit {result['commit']}",
-        "creator": {"@type": "sc:Organization", "name": "PhraseModels"},
+        "creator": {"@type": "sc:Organization", "name": AUTHORS["name"]},
         "distribution": [
             {
                 "@type": "cr:FileObject",

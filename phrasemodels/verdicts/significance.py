@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 FEWEST_SEEDS = 3
+BEYOND, HIDDEN = 1.0, 0.7  # of degrees of freedom (_freedom)
 BLOCK = 4_000_000  # weights of sentences in memory at a time: 32 MB
 
 
@@ -90,33 +91,58 @@ def difference(ours: Array, base: Array, value: Callable[[Array], Array], resamp
 def two_level_bootstrap(
     ours: Array, base: Array, value: Callable[[Array], Array], resamples: int, rng: np.random.Generator
 ) -> tuple[float, float, float]:
-    """Return the difference of means over seeds, its standard error, and degrees of freedom (Satterthwaite).
+    """Return the difference of means over seeds, its standard error, and degrees of freedom.
 
-    A resample draws seeds of each system, then sentences, the same for both systems. With few seeds the plain bootstrap
-    is wrong: n draws of n seeds vary too little, and the noise of sentences counts twice because all seeds see the same
-    ones (Owen 2007). So the deviations of seeds are rescaled to the variance that is left without the noise of sentences
-    (reflation: Carpenter, Goldstein & Rasbash 2003), and sentences are resampled for all seeds at once.
+    The variance of the difference is that of the two means of seeds, s² / S, and that of the sentences, which all seeds and
+    both systems share. s² has the noise of sentences that each seed sees for itself, so only the rest of it is added: the
+    variance over resampled sentences without the part that differs by seed (Owen 2007 on noise that counts twice). An s² of
+    few seeds is not cut off at that part: it would be too large on average, and its chance is that of all of it.
     """
     weights = _resampled(ours.shape[1], resamples, rng)
     means, replicates = zip(*(_values(x, value, weights) for x in (ours, base)), strict=True)
-    sentences = replicates[0].mean(1) - replicates[1].mean(1)
-    seeds, freedom = np.zeros(resamples), 0.0
-    for sign, mean, replicate in zip((1, -1), means, replicates, strict=True):
-        S = len(mean)
-        if S > 1 and (left := _seed_variance(mean, replicate)) > 0:
-            drawn = mean[rng.integers(0, S, (resamples, S))].mean(1) - mean.mean()
-            seeds += sign * drawn * math.sqrt(left / mean.var())
-            freedom += (left / S) ** 2 / (S - 1)
-    within = float(np.var(sentences, ddof=1))
-    total = float(np.var(sentences + seeds, ddof=1))
-    freedom += within**2 / max(1, ours.shape[1] - 1)
-    return float(means[0].mean() - means[1].mean()), math.sqrt(total), max(1.0, total**2 / freedom) if freedom else 1.0
+    sentences = float(np.var(replicates[0].mean(1) - replicates[1].mean(1), ddof=1))
+    seeds = [
+        (float(mean.var(ddof=1)), _noise(replicate), len(mean))
+        for mean, replicate in zip(means, replicates, strict=True)
+        if len(mean) > 1
+    ]
+    return float(means[0].mean() - means[1].mean()), *two_level_error(sentences, ours.shape[1], seeds)
 
 
-def _seed_variance(mean: Array, replicate: Array) -> float:
-    """Return the variance between seeds without that of sentences, of values (S) and their replicates (R, S)."""
-    noise = (replicate - replicate.mean(1, keepdims=True)).var(0).mean() * len(mean) / (len(mean) - 1)
-    return float(max(0.0, mean.var(ddof=1) - noise))
+def two_level_error(sentences: float, n: int, seeds: Sequence[tuple[float, float, int]]) -> tuple[float, float]:
+    """Return the standard error of a difference and its degrees of freedom.
+
+    sentences: its variance over resampled sentences, of which there are n. seeds: of each system with several seeds their
+    variance, the part of it that sentences alone make, and their number.
+    """
+    shared = max(0.0, sentences - sum(noise / S for _, noise, S in seeds))
+    parts = [(variance / S, S - 1) for variance, _, S in seeds]
+    return math.sqrt(shared + sum(part for part, _ in parts)), _freedom(shared, n - 1, parts)
+
+
+def _noise(replicate: Array) -> float:
+    """Return the variance between seeds that resampled sentences alone make, of replicates (R, S)."""
+    S = replicate.shape[1]
+    return float((replicate - replicate.mean(1, keepdims=True)).var(0).mean() * S / (S - 1))
+
+
+def _freedom(shared: float, sentences: int, parts: Sequence[tuple[float, int]]) -> float:
+    """Return the degrees of freedom of a sum of variances: the shared one, with its degrees, and (variance, degrees) of seeds.
+
+    Satterthwaite's sum, 1 / f = Σ share² / f_i, is wrong in two places. It gives too few degrees where variances that are
+    alike are known equally badly; Welch (1947) adds 2 to each f_i and takes 2 from f, and BEYOND is between the two. It gives
+    far too many where few seeds agree by chance, so that the sentences seem to be all there is: a part counts for more, by up
+    to HIDDEN / f_i of the shared one. Both numbers were chosen by `benchmarks/significance.py`.
+    """
+    total = shared + sum(variance for variance, _ in parts)
+    if total == 0:
+        return 1.0
+    summed = (shared / total) ** 2 / (max(1, sentences) + BEYOND)
+    for part, freedom in parts:
+        hidden = HIDDEN / freedom * shared
+        wider = part + (hidden * part / (hidden + part) if part else 0.0)
+        summed += (wider / total) ** 2 / (freedom + BEYOND)
+    return max(1.0, 1 / summed - BEYOND)
 
 
 def _resampled(n: int, resamples: int, rng: np.random.Generator) -> Callable[[Array], Array]:
