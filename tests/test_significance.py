@@ -59,6 +59,10 @@ def test_metrics_of_summed_statistics_are_the_corpus_metrics():
     references, hypotheses = sentences(rng, 60, 0.3)
     counts = bleu_counts(hypotheses, references).sum(0)
     assert bleu_of(counts) == pytest.approx(bleu(tokenised_bleu(), hypotheses, references).value)
+    shorter = [" ".join(h.split()[: 3 * len(h.split()) // 4]) for h in hypotheses]
+    short = bleu_counts(shorter, references).sum(0)
+    assert bleu_of(short) == pytest.approx(bleu(tokenised_bleu(), shorter, references).value)
+    assert 0 < bleu_of(short) < bleu_of(counts), "a text that is too short"
     assert bleu_of(np.array([3, 3, 3, 2, 1, 0, 3, 2, 1, 0.0])) == 0, "no 4-gram: not smoothed"
 
 

@@ -3,13 +3,17 @@
 Printed with -s. The pipeline is real (generation to scores); the project is a copy, so that its source may be edited.
 """
 
+import ast
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from conftest import copy_project
+
+from phrasemodels.data.store.fingerprint import Module
 
 TABLE = """
 import json, os, sys
@@ -162,3 +166,14 @@ def test_the_truth_table_of_the_store(tmp_path: Path) -> None:
         "a manifest, cut off": ["vocabulary"],
         "nothing again": [],
     }  # fmt: skip
+
+
+def test_relative_imports_and_star_imports_are_read_as_python_reads_them() -> None:
+    text = "from . import a\nfrom .b import c as d\nfrom .. import e\nfrom ..f.g import h\nimport i.j, k.l as m\nfrom n import *"
+    found = Module("p.q.r", ast.parse(text), "p.q")
+    assert found.imports == {
+        "a": ("p.q", "a"), "d": ("p.q.b", "c"), "e": ("p", "e"), "h": ("p.f.g", "h"), "i": ("i", ""), "m": ("k.l", ""),
+        "*": ("n", "*"),
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=r"^x: `from phrasemodels\.saved import \*` hides"):
+        Module("x", ast.parse("from phrasemodels.saved import *"), "")
