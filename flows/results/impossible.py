@@ -63,7 +63,7 @@ def not_a_share(line: Line, lines: Sequence[Line]) -> str:
         return ""
     said, copied = no_share(line["printed"], sets[0].n), COPIED.get((line["paper"], line["system"]))
     but = f"; {copied}" if copied else ""
-    return said and f"{said} ({sets[0].source}); a mean over runs could be, and the paper speaks of none{but}"
+    return said and f"{said} ({sets[0].source}); a mean over runs could be, which the paper does not say of it{but}"
 
 
 # Averages stand in a row whose data set ends with this. Those of bAbI's answers have tasks 7 and 8 in them, which the slides
