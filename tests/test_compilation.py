@@ -13,7 +13,7 @@ from phrasemodels.structs import chain
 from phrasemodels.structs.kernels import reference_only
 
 torch.manual_seed(0)
-unary, pairwise = (torch.randn(*shape, dtype=torch.float64) for shape in ((2, 5, 3), (3, 3)))
+unary, pairwise = (torch.randn(*shape, dtype=torch.float64) for shape in ((5, 5, 3), (3, 3)))
 print(float(chain.log_partition(unary, pairwise).sum()))
 with reference_only():
     for factor in (1, 2):

@@ -103,6 +103,21 @@ def test_gc_keeps_recent_and_recently_used_artifacts(store: Store) -> None:
     assert len(waste(store, days=0)) == 1
 
 
+def test_a_week_is_what_gc_waits_for_artifacts_and_interrupted_steps(store: Store) -> None:
+    old, young = (store.run(Step(write, text, Text(text))) for text in "ab")
+    interrupted, recent = (store.workspace(digit * 32) for digit in "01")
+    for folder in (interrupted, recent):
+        folder.mkdir(parents=True)
+    for folder, days in ((old.path, 7.5), (interrupted, 7.5), (young.path, 6.5), (recent, 6.5)):
+        then = time.time() - days * 86400
+        if (manifest := folder / "manifest.json").exists():
+            known = json.loads(manifest.read_text()) | {"finished": "2020-01-01T00:00:00+00:00"}
+            manifest.write_text(json.dumps(known))
+            os.utime(manifest, (then, then))
+        os.utime(folder, (then, then))
+    assert {thing.path for thing in waste(store)} == {old.path, interrupted}
+
+
 def test_gc_can_keep_only_the_newest_verdicts_of_a_table(store: Store) -> None:
     old = chain(store, "table", "a")
     age(store, 2020)

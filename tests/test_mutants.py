@@ -23,7 +23,7 @@ COUNT = int(os.environ.get("PM_MUTANTS", "10"))
 LEAST = 0.6  # of the mutants must be noticed
 # modules, and the tests that must notice
 MODULES = {
-    "data/store/store.py": "test_store.py test_gc.py",
+    "data/store/store.py": "test_store.py test_gc.py test_remote.py",
     "data/store/gc.py": "test_gc.py test_remote.py",
     "data/store/leases.py": "test_gc.py test_store.py",
     "data/store/artifacts.py": "test_store.py test_gc.py",

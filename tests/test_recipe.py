@@ -36,6 +36,7 @@ def test_the_manifest_of_a_training_says_for_whom_it_was_made(store: Store) -> N
         ),
         ({"label": "score_tags a row with seed 1 seed 0"}, {"experiment": "a row with seed 1", "seed": 0}),
         ({"about": {}, "label": "train x/y seed 0"}, {"experiment": "x/y", "seed": 0}),
+        ({"about": "x", "label": "train x/y seed 0"}, {"experiment": "x/y", "seed": 0}),
         ({"label": "tokenise sample test"}, {}),
         ({"label": "train restart 3"}, {}),
     ],

@@ -17,7 +17,7 @@ import pytest
 import torch
 from conftest import PROJECT, copy_project
 
-from phrasemodels.data.store.artifacts import write_durably
+from phrasemodels.data.store.artifacts import made_elsewhere, parse_manifest, this_machine, write_durably
 from phrasemodels.data.store.fingerprint import closure
 from phrasemodels.data.store.gc import damage, usage, waste
 from phrasemodels.data.store.leases import leased_keys
@@ -92,6 +92,25 @@ def test_a_manifest_is_synced_to_the_disk_before_it_is_renamed(tmp_path: Path, m
 def test_no_lock_file_is_left_by_a_step(store: Store) -> None:
     store.run(Step(write, "step", Text("abc")))
     assert not list(store.root.glob("locks/*"))
+
+
+def several(job: Job, settings: Text) -> dict:
+    for name in ("a", "n", "z/manifest.json"):
+        (job.out / name).parent.mkdir(exist_ok=True)
+        (job.out / name).write_text(settings.text)
+    return {}
+
+
+def test_a_manifest_names_every_file_and_no_text_that_cannot_be_written(store: Store) -> None:
+    made = store.run(Step(several, "several", Text("x")))
+    assert sorted(made.manifest["files"]) == ["a", "n", "z/manifest.json"]
+    text = (made.path / "manifest.json").read_text(encoding="utf-8")
+    assert parse_manifest(text.encode()) == made.manifest
+    assert parse_manifest(text.replace('"several"', '"\\ud800"').encode()) is None
+
+
+def test_another_kind_of_processor_is_named() -> None:
+    assert [made_elsewhere({"machine": kind}) for kind in ("", "~", this_machine(), 3)] == ["", "~", None, None]
 
 
 @pytest.mark.parametrize("damage", ["delete", "flip", "truncate", "manifest"])

@@ -136,20 +136,21 @@ def test_kernels_of_spans_are_precise_at_any_spread(dtype, std):
 @pytest.mark.parametrize("std", [1e-3, 1, 15, 40, 1000])
 @pytest.mark.parametrize("dtype", [F32, F64], ids=["float32", "float64"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_few_sequences_equal_the_reference(shared, dtype, std):
-    """One or two sequences take kernels of their own, unless their scores spread by more than 200."""
-    gen, lengths = torch.Generator().manual_seed(1), torch.tensor([9, 5])
-    for C in (2, 5, 20):
-        unary = torch.randn(2, 9, C, generator=gen, dtype=F64) * std
-        pairs = torch.randn(*((C, C) if shared else (2, 8, C, C)), generator=gen, dtype=F64) * std
+def test_chains_of_little_spread_equal_the_reference(shared, dtype, std):
+    """Chains of 4 tags or more, or of one or two sequences, take kernels of their own, unless scores spread by more than 200."""
+    gen, all_lengths, weights = torch.Generator().manual_seed(1), torch.tensor([9, 5, 1, 9, 2]), torch.randn(5)
+    for B, C in ((2, 2), (2, 5), (5, 4), (5, 20)):
+        lengths, weight = all_lengths[:B], weights[:B]
+        unary = torch.randn(B, 9, C, generator=gen, dtype=F64) * std
+        pairs = torch.randn(*((C, C) if shared else (B, 8, C, C)), generator=gen, dtype=F64) * std
         found, exact = ([x.to(t).requires_grad_() for x in (unary, pairs)] for t in (dtype, F64))
         exact = [x.to(dtype).double().detach().requires_grad_() for x in exact]
-        weight = torch.tensor([1.0, -0.5])
 
-        def outcome_of(scores, w=weight):
+        def outcome_of(scores, lengths=lengths, w=weight):
             log_z = chain.log_partition(*scores, lengths)
             parts = chain.marginals(*scores, lengths), chain.pair_marginals(*scores, lengths)
-            return log_z, *parts, *torch.autograd.grad((log_z * w.to(log_z)).sum(), scores)
+            to_log_z = torch.autograd.grad((log_z * w.to(log_z)).sum(), scores)
+            return log_z, *parts, *to_log_z, *torch.autograd.grad(parts[0].square().sum(), scores)
 
         with reference_only():
             wanted = outcome_of(exact)

@@ -64,7 +64,8 @@ def about(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def files_of(folder: Path) -> Iterator[str]:
     """Yield the name, relative to the folder, of every file below it except its manifest."""
-    return (str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    own = folder / MANIFEST
+    return (str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path != own)
 
 
 def parse_manifest(text: bytes) -> dict[str, Any] | None:

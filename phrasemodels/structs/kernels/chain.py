@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=False
-"""Linear chains on the CPU: batches in blocks of LANES sequences, and few sequences by `rescaled_chain`, as autograd functions.
+"""Linear chains on the CPU: batches in blocks of LANES sequences, or by `rescaled_chain`, as autograd functions.
 
 The backward pass of the marginals repeats the forward recursion, a fifth of the work, so that nothing needs to be saved.
 Shapes: B sequences, T positions, C tags; S = T − 1 pairwise scores per sequence, or 1 if all positions share them.
@@ -114,8 +114,8 @@ class Batch:
         # sorted by length, because a block takes as many steps as its longest sequence
         self.order = np.argsort(self.scores[2], kind="stable")
         self.blocks = -(-self.B // LANES)
-        self.single = rescaled_chain.applies(*self.scores[:2])
-        self.unknown = None if self.single else self._unknown()
+        self.narrow = rescaled_chain.applies(*self.scores[:2])
+        self.unknown = None if self.narrow else self._unknown()
 
     def _unknown(self) -> np.ndarray | None:
         """Return the positions (B, T) of sequences with a score that is NaN or +inf, for which kernels give finite numbers;
@@ -140,7 +140,7 @@ class Batch:
 
     def marginals(self, wanted: bool = True) -> tuple[Tensor, Tensor]:
         """Return log Z (B,) and marginals (B, T, C), which are empty unless `wanted`."""
-        if self.single:
+        if self.narrow:
             log_z, out, _ = rescaled_chain.marginals(self.scores, self.shared, np.ones(self.B), wanted, False)
             return torch.from_numpy(log_z).to(self.dtype), torch.from_numpy(out)
         log_z, out = np.empty(self.B), self.empty(*((self.B, self.T, self.C) if wanted else (0, 0, 0)))
@@ -152,9 +152,12 @@ class Batch:
 
     def gradients(self, grad: Tensor, centre: bool) -> tuple[Tensor, Tensor]:
         """Return the gradients to unary and pairwise; grad and centre as in `_covariance`."""
-        if self.single and not centre:
-            scale = grad[:, 0, 0].double().numpy()
-            _, out, pairs = rescaled_chain.marginals(self.scores, self.shared, scale, True, True)
+        if self.narrow:
+            if centre:
+                out, pairs = rescaled_chain.covariances(self.scores, self.shared, numbers(grad))
+            else:
+                scale = grad[:, 0, 0].double().numpy()
+                _, out, pairs = rescaled_chain.marginals(self.scores, self.shared, scale, True, True)
             return torch.from_numpy(out), torch.from_numpy(pairs).to(self.dtype)
         S = self.scores[1].shape[1]
         out = self.empty(self.B, self.T, self.C)

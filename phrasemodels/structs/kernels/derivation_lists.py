@@ -38,12 +38,30 @@ def _best_lists(graph, scores, lengths, b, nodes, best, origins):
 
 
 @njit(**COMPILE)
+def _best(graph, scores, lengths, b, nodes, best, origins):
+    """Do what `_best_lists` does for k = 1."""
+    best[0, 0] = 0.0
+    for v in range(1, nodes):
+        top, origin = -np.inf, 0
+        for edge in range(graph.first[v], graph.first[v + 1]):
+            x, part = best[graph.left[edge], 0] + best[graph.right[edge], 0], graph.part[edge]
+            if part >= 0 and exists(graph.size, edge, lengths, b):
+                x += scores[b, part]
+            if x > top:
+                top, origin = x, edge
+        best[v, 0], origins[v, 0] = top, origin
+
+
+@njit(**COMPILE)
 def _topk(first, step, graph, scores, lengths, goals, score, chosen):
     V, k = len(graph.first) - 1, len(score)
     best, origins = np.empty((V, k)), np.zeros((V, k), np.int64)
     todo = np.empty((chosen.shape[2] + 2, 2), np.int64)
     for b in range(first, len(goals), step):
-        _best_lists(graph, scores, lengths, b, goals[b] + 1, best, origins)
+        if k == 1:
+            _best(graph, scores, lengths, b, goals[b] + 1, best, origins)
+        else:
+            _best_lists(graph, scores, lengths, b, goals[b] + 1, best, origins)
         for r in range(k):
             score[r, b] = best[goals[b], r]
             size, used = 0, 0

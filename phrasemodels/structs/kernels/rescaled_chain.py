@@ -8,6 +8,11 @@ both up to factors whose logarithms are added to log Z,
     b_t-1(j) = Σ_k w_t-1(j, k) y_t(k),  b of the last is 1     log Z = Σ_t log c_t
     p(z_t = k) = f_t(k) b_t(k)                                 p(z_t-1 = j, z_t = k) = f_t-1(j) w_t-1(j, k) y_t(k)
 
+Gradients to marginals are covariances. With g centred at each position, a = f E[Σ_v≤t g_v | z_t] and r = b E[Σ_v>t g_v | z_t],
+
+    a_t = f_t g_t + x_t / c_t Σ_j a_t-1(j) w_t-1(j, ·)         u_t = x_t / c_t (r_t + b_t g_t),  r_t-1 = Σ_k w_t-1(·, k) u_t(k)
+    gradient to unary_t(k): a_t b_t + f_t r_t                  to pairwise_t-1(j, k): w_t-1(j, k) (a_t-1(j) y_t(k) + f_t-1(j) u_t(k))
+
 Two numbers of a row of f or b differ by a factor of exp(range of unary + range of pairwise scores) at most, however long a
 sequence is. Where that is ≤ exp WIDEST, nothing overflows or vanishes, and all is exact up to the rounding of float64; the
 kernels of `sequences` are for the rest. Shapes: B sequences, T positions, C tags; S pairwise scores of each of P sequences, or 1.
@@ -24,65 +29,80 @@ WIDEST = 200.0
 
 
 @njit(**INLINE)
-def _exponentials(scores, begin, C, top, to, at, width):
-    """Write exp(score − top) of C scores from `begin` on to to[at], and 0 behind them up to `width`."""
-    for c in range(C):
-        to[at + c] = np.float64(number(scores, begin + c)) - top
-    for c in range(C, width):
-        to[at + c] = -np.inf
-    for c in range(at, at + width, LANES):
-        m, e = exponential(load(to, c))
-        store(to, c, m * ratio(e))
+def _exponentials(scores, rows, C, width, to):
+    """Write exp(score − top), with the top of each row, of scores (rows, C) to `to` (rows, width), and 0 behind them; return the sum
+    of the tops."""
+    tops = 0.0
+    for row in range(rows):
+        top = number(scores, row * C)
+        for c in range(1, C):
+            top = max(top, number(scores, row * C + c))
+        tops += top
+        for c in range(C):
+            to[row * width + c] = np.float64(number(scores, row * C + c)) - top
+        for c in range(C, width):
+            to[row * width + c] = -np.inf
+    for at in range(0, rows * width, LANES):
+        m, e = exponential(load(to, at))
+        store(to, at, m * ratio(e))
+    return tops
 
 
 @njit(**INLINE)
-def _product(x, at, matrix, begin, C, width, k):
-    """Return the vector of tags k.. of Σ_j x(j) matrix(j, ·): x (C,) from `at` on, matrix (C, width) from `begin` on."""
-    one, other = spread(0.0), spread(0.0)
-    for j in range(0, C - 1, 2):
-        one += load(matrix, begin + j * width + k) * number(x, at + j)
-        other += load(matrix, begin + (j + 1) * width + k) * number(x, at + j + 1)
-    if C % 2:
-        one += load(matrix, begin + (C - 1) * width + k) * number(x, at + C - 1)
-    return one + other
+def _product(x, at, matrix, begin, C, width, out, to):
+    """Write Σ_j x(j) matrix(j, ·) to `width` places of `out` from `to` on: x (C,) from `at` on, matrix (C, width) from `begin` on."""
+    for k in range(0, width, LANES):
+        one, other = spread(0.0), spread(0.0)
+        for j in range(0, C - 1, 2):
+            one += load(matrix, begin + j * width + k) * number(x, at + j)
+            other += load(matrix, begin + (j + 1) * width + k) * number(x, at + j + 1)
+        if C % 2:
+            one += load(matrix, begin + (C - 1) * width + k) * number(x, at + C - 1)
+        store(out, to + k, one + other)
 
 
 @njit(**COMPILE)
 def _weights(pairwise, C, width, w, turned):
-    """Write exp(pairwise − top) of pairwise scores (S, C, C) to w and, with tags exchanged, to `turned`; return the sum of the tops."""
+    """Write exp(pairwise − top), with the top of each position, of pairwise scores (S, C, C) to w and, with tags exchanged, to
+    `turned`; return the sum of the tops."""
     tops = 0.0
     for s in range(len(pairwise)):
         top = pairwise[s].max()
         tops += top
         for j in range(C):
-            row = (s * C + j) * width
-            _exponentials(pairwise, (s * C + j) * C, C, top, w, row, width)
-            for k in range(C):
-                turned[(s * C + k) * width + j] = w[row + k]
-            for k in range(C, width):
-                turned[(s * C + j) * width + k] = 0.0
+            for k in range(width):
+                w[(s * C + j) * width + k] = np.float64(pairwise[s, j, k]) - top if k < C else -np.inf
+    for at in range(0, len(pairwise) * C * width, LANES):
+        m, e = exponential(load(w, at))
+        store(w, at, m * ratio(e))
+    for s in range(len(pairwise)):
+        for k in range(C):
+            for j in range(width):
+                turned[(s * C + k) * width + j] = w[(s * C + j) * width + k] if j < C else 0.0
     return tops
 
 
 @njit(**COMPILE)
 def _forward(unary, n, S, C, width, w, x, f, c):
     """Compute x and f (T, width) and c (T,) of a sequence of n positions; return log Z without the tops of pairwise scores."""
-    z = 0.0
+    z, factor = _exponentials(unary, n, C, width, x), 1.0
     for t in range(n):
-        row, top = t * width, unary[t].max()
-        _exponentials(unary, t * C, C, top, x, row, width)
-        total, before = spread(0.0), (t - 1) * C * width if S > 1 else 0
-        for k in range(0, width, LANES):
-            each = load(x, row + k)
-            if t > 0:
-                each = each * _product(f, row - width, w, before, C, width, k)
-            total += each
-            store(f, row + k, each)
-        c[t] = added(total)
+        row = t * width
+        if t > 0:
+            _product(f, row - width, w, (t - 1) * C * width if S > 1 else 0, C, width, f, row)
+        total = spread(0.0)
         for k in range(row, row + width, LANES):
-            store(f, k, load(f, k) / c[t])
-        z += top + np.log(c[t])
-    return z
+            each = load(x, k) * load(f, k) if t > 0 else load(x, k)
+            total += each
+            store(f, k, each)
+        c[t] = added(total)
+        share = 1.0 / c[t]
+        for k in range(row, row + width, LANES):
+            store(f, k, load(f, k) * share)
+        factor *= c[t]
+        if not 1e-100 < factor < 1e100:  # one logarithm for many positions; c is above exp(−2 WIDEST), 1e-174
+            z, factor = z + np.log(factor), 1.0
+    return z + np.log(factor)
 
 
 @njit(**COMPILE)
@@ -105,16 +125,18 @@ def _pairs(t, S, C, width, w, x, f, scale, shared, pairs):
 @njit(**COMPILE)
 def _backward(n, S, C, width, w, turned, x, f, c, scale, shared, out, pairs):
     """Write scale · p(z_t = k) to out (T, C), and see `_pairs` unless pairs is empty. y takes the place of x, p that of f."""
-    last = (n - 1) * width
+    last, b = (n - 1) * width, np.empty(width)
     for k in range(last, last + width, LANES):
         store(x, k, load(x, k) / c[n - 1])
     for t in range(n - 1, 0, -1):
         if pairs.size > 0:
             _pairs(t, S, C, width, w, x, f, scale, shared, pairs)
-        for j in range((t - 1) * width, t * width, LANES):
-            b = _product(x, t * width, turned, (t - 1) * C * width if S > 1 else 0, C, width, j - (t - 1) * width)
-            store(x, j, load(x, j) * b / c[t - 1])
-            store(f, j, load(f, j) * b)
+        _product(x, t * width, turned, (t - 1) * C * width if S > 1 else 0, C, width, b, 0)
+        row, share = (t - 1) * width, 1.0 / c[t - 1]
+        for j in range(0, width, LANES):
+            each = load(b, j)
+            store(x, row + j, load(x, row + j) * each * share)
+            store(f, row + j, load(f, row + j) * each)
     for t in range(n):
         for k in range(C):
             out[t, k] = scale * f[t * width + k]
@@ -143,10 +165,85 @@ def _run(first, step, unary, pairwise, shared, lengths, scale, log_z, out, pairs
                 _backward(n, S, C, width, w, turned, x, f, c, scale[b], shared, out[b], own)
 
 
+@njit(**COMPILE)
+def _covariance(n, S, C, width, w, turned, x, f, c, b, a, u, r, grad, shared, out, pairs):
+    """Write Cov[Σ_t g_t(z_t), z_t = k] to out (T, C), and add those of pairs to `pairs` as `_pairs` does; grad (T, C) is g. x becomes
+    x / c; b, a, u (T, width) and r (width,) are workspace."""
+    for t in range(n - 1, -1, -1):
+        row, share, mean = t * width, 1.0 / c[t], 0.0
+        for k in range(C):
+            x[row + k] *= share
+            if t == n - 1:
+                b[row + k] = 1.0
+            mean += f[row + k] * b[row + k] * grad[t, k]
+        for k in range(width):  # centred, so that Σ p g is 0 at each position
+            a[row + k] = (grad[t, k] - mean) if k < C else 0.0
+            u[row + k] = x[row + k] * b[row + k]
+        if t > 0:
+            _product(u, row, turned, (t - 1) * C * width if S > 1 else 0, C, width, b, row - width)
+    for t in range(n):  # a: from g to f e, with e = E[Σ_v≤t g_v | z_t]
+        row = t * width
+        if t > 0:
+            _product(a, row - width, w, (t - 1) * C * width if S > 1 else 0, C, width, r, 0)
+        for k in range(0, width, LANES):
+            g, before = load(a, row + k), load(r, k) * load(x, row + k) if t > 0 else spread(0.0)
+            store(u, row + k, load(b, row + k) * g)
+            store(a, row + k, load(f, row + k) * g + before)
+    for k in range(width):
+        r[k] = 0.0  # b E[Σ_v>t g_v | z_t]
+    for t in range(n - 1, -1, -1):
+        row = t * width
+        for k in range(C):
+            out[t, k] = a[row + k] * b[row + k] + f[row + k] * r[k]
+        for k in range(0, width, LANES):
+            y = load(x, row + k) * load(b, row + k)
+            store(u, row + k, load(x, row + k) * (load(r, k) + load(u, row + k)))
+            store(b, row + k, y)
+        if t > 0:
+            for j in range(C):
+                begin, one, other = j * width, a[row - width + j], f[row - width + j]
+                if shared:
+                    for k in range(0, width, LANES):
+                        more = load(b, row + k) * one + load(u, row + k) * other
+                        store(pairs, begin + k, load(pairs, begin + k) + more)
+                else:
+                    before = ((t - 1 if S > 1 else 0) * C + j) * width
+                    for k in range(C):
+                        at = ((t - 1) * C + j) * C + k
+                        pairs[at] = w[before + k] * (one * b[row + k] + other * u[row + k])
+            _product(u, row, turned, (t - 1) * C * width if S > 1 else 0, C, width, r, 0)
+
+
+@njit(**COMPILE)
+def _covariances(first, step, unary, pairwise, shared, lengths, grad, out, pairs):
+    """Compute the gradients to unary, out (B, T, C), and to pairwise scores: pairs, see `_run`. Both were 0 before."""
+    B, T, C = unary.shape
+    S, width = pairwise.shape[1], -(-C // LANES) * LANES
+    x, f, b, a, u = (
+        np.empty(T * width),
+        np.empty(T * width),
+        np.zeros(T * width),
+        np.empty(T * width),
+        np.empty(T * width),
+    )
+    c, r = np.empty(T), np.empty(width)
+    w, turned = np.empty(max(S, 1) * C * width), np.empty(max(S, 1) * C * width)
+    for block in range(first * LANES, B, step * LANES):
+        for s in range(block, min(block + LANES, B)):
+            n = lengths[s]
+            if not shared:
+                _weights(pairwise[s, : n - 1], C, width, w, turned)
+            elif s == first * LANES:
+                _weights(pairwise[0], C, width, w, turned)
+            _forward(unary[s], n, S, C, width, w, x, f, c)
+            own = pairs[block // LANES if shared else s]
+            _covariance(n, S, C, width, w, turned, x, f, c, b, a, u, r, grad[s], shared, out[s], own)
+
+
 def applies(unary: np.ndarray, pairwise: np.ndarray) -> bool:
-    """Return whether the kernels take these scores and are faster than those of `sequences`, which compute LANES sequences in the
-    time of one: unary (B, T, C), pairwise (P, S, C, C)."""
-    if 2 * len(unary) > LANES:
+    """Return whether the kernels take these scores and are faster than those of `sequences`, whose vectors are of sequences in place
+    of tags: unary (B, T, C), pairwise (P, S, C, C)."""
+    if unary.shape[2] < LANES < 2 * len(unary):
         return False
     ranges = sum(float(x.max()) - float(x.min()) for x in (unary, pairwise) if x.size)
     return ranges <= WIDEST  # false if a score is NaN or infinite
@@ -167,9 +264,27 @@ def marginals(
     shape = (blocks, C * width) if shared else (B, (T - 1) * C * C)
     log_z, pairs = np.empty(B), np.zeros(shape if paired else (0, 0))
     over_batch(_run, blocks, unary, pairwise, shared, lengths, scale, log_z, out, pairs)
-    if not paired:
-        return log_z, out, pairs
-    if shared:
-        weights = np.exp(pairwise[0, 0].astype(np.float64) - pairwise.max())
-        return log_z, out, pairs.sum(0).reshape(C, width)[:, :C] * weights
-    return log_z, out, pairs.reshape(B, T - 1, C, C)
+    return log_z, out, _pairs_of(pairs, scores, shared) if paired else pairs
+
+
+def covariances(
+    scores: tuple[np.ndarray, np.ndarray, np.ndarray], shared: bool, grad: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the gradients to the unary scores (B, T, C), in their type, and to the pairwise scores as in `marginals`, with the gradient
+    to the marginals grad (B, T, C)."""
+    unary, pairwise, lengths = scores
+    B, T, C = unary.shape
+    width, blocks = -(-C // LANES) * LANES, -(-B // LANES)
+    out, pairs = np.zeros_like(unary), np.zeros((blocks, C * width) if shared else (B, (T - 1) * C * C))
+    over_batch(_covariances, blocks, unary, pairwise, shared, lengths, grad, out, pairs)
+    return out, _pairs_of(pairs, scores, shared)
+
+
+def _pairs_of(pairs: np.ndarray, scores: tuple[np.ndarray, np.ndarray, np.ndarray], shared: bool) -> np.ndarray:
+    """Return what `_pairs` computed, (C, C) or (B, T-1, C, C)."""
+    unary, pairwise, _ = scores
+    B, T, C = unary.shape
+    if not shared:
+        return pairs.reshape(B, T - 1, C, C)
+    weights = np.exp(pairwise[0, 0].astype(np.float64) - pairwise.max())
+    return pairs.sum(0).reshape(C, -1)[:, :C] * weights
