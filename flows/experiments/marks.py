@@ -82,13 +82,14 @@ def _mark(lines: Iterable[dict[str, str]], experiment: Any) -> Mark:
     chosen: dict[str, list[str]] = {OURS: [], STATED: []}
     for line in last.values():
         ours = value_at(experiment, line["setting"]) if line["setting"] else line["value"]
-        size = elsewhere if line["by"] in (OURS, UNLIKE) and not line["setting"] else ""
+        size = "" if line["setting"] else elsewhere
+        source = line["source"] if ours == line["value"] else f"{elsewhere}{line['value']}; {line['source']}"
         if line["by"] == UNLIKE:
             differing.append(f"{size}{line['value']} ({line['source']})")
         elif ours != line["value"] and line["by"] != OURS:  # what the paper leaves open may have any value
             differing.append(f"{line['setting']} is {ours}, not {line['value']} ({line['source']})")
         elif line["by"] in chosen:
-            chosen[line["by"]].append(size + f"{line['setting']} {ours}".strip() + f" ({line['source']})")
+            chosen[line["by"]].append(size + f"{line['setting']} {ours}".strip() + f" ({source})")
         else:
             agreeing += 1
     return Mark(agreeing, tuple(differing), tuple(chosen[OURS]), tuple(chosen[STATED]))

@@ -66,7 +66,7 @@ def tagger(row: Row) -> Row:
 
 
 def table_2(corpus: Corpus | None, tags: str) -> Callable[[str], list[Experiment]]:
-    """Table 2 on a treebank (None: the profile's own): token accuracy of seven systems."""
+    """Table 2 on a treebank (None: the profile's own, which alone answers printed numbers): token accuracy of seven systems."""
 
     def make(profile: str) -> list[Experiment]:
         chosen, number = PROFILES[profile], "2" if corpus is None else f"2-{corpus.name}-{tags}"
@@ -78,7 +78,7 @@ def table_2(corpus: Corpus | None, tags: str) -> Callable[[str], list[Experiment
         rows = map(tagger, (TRANSFORMER, *semantic, *ADJACENT))
         return experiments(
             TableName(PAPER, number, f"table{number}"), profile, own, rows,
-            lambda row: (Answer("accuracy", printed(row, "Table 2", "accuracy"), ACCURACY),),
+            lambda row: (Answer("accuracy", None if corpus else printed(row, "Table 2", "accuracy"), ACCURACY),),
         )  # fmt: skip
 
     return make

@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from phrasemodels.verdicts.printed import base_of, exchanged, no_mean, no_product, no_share, no_sum, product_outside
+from phrasemodels.verdicts.printed import (
+    base_of,
+    exchanged,
+    no_mean,
+    no_product,
+    no_share,
+    no_sum,
+    no_total,
+    product_outside,
+)
 
 Line = Mapping[str, Any]  # a printed number: columns of data/published_results.csv, with `printed` and `exact`
 
@@ -54,7 +63,7 @@ def not_a_share(line: Line, lines: Sequence[Line]) -> str:
         return ""
     said, copied = no_share(line["printed"], sets[0].n), COPIED.get((line["paper"], line["system"]))
     but = f"; {copied}" if copied else ""
-    return said and f"{said} ({sets[0].source}); a mean over runs could be, and the paper speaks of none{but}"
+    return said and f"{said} ({sets[0].source}); a mean over runs could be, which the paper does not say of it{but}"
 
 
 # Averages stand in a row whose data set ends with this. Those of bAbI's answers have tasks 7 and 8 in them, which the slides
@@ -190,12 +199,25 @@ def not_the_words(line: Line, lines: Sequence[Line]) -> str:
     )
 
 
+WHOLES = (("002", "share_of_errors"),)  # paper, metric: percentages of one whole, all of which are printed
+
+
+def not_one_whole(line: Line, lines: Sequence[Line]) -> str:
+    """Say why percentages of one whole are not those of its parts."""
+    if (line["paper"], line["metric"]) not in WHOLES:
+        return ""
+    shares = [o["printed"] for o in lines if (o["paper"], o["metric"]) == (line["paper"], line["metric"])]
+    said = no_total("100.0", [1.0] * len(shares), shares)
+    return said and f"{said}; an error of two kinds could count twice, and the paper speaks of none"
+
+
 KINDS = {
     "phrases × words are not the words of a sentence": not_the_words,
     "no share of its test set": not_a_share,
     "not the mean of its rows": not_a_mean,
     "exchanged with another number": in_anothers_place,
     "parameters of other layers": not_the_layers,
+    "shares that are more than the whole": not_one_whole,
 }
 
 

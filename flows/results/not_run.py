@@ -36,11 +36,6 @@ CORPORA = {
     ("002", "MSParS"): MSPARS_FORMS,
 }
 
-# Numbers that no table computes, by paper and metric.
-OTHERS = {
-    ("002", "share_of_errors"): "shares of errors that the authors sorted by hand; the page of `reproduce --paper 002 "
-    "--table 2` sorts ours by kind",
-}
 DATA = ("dataset", "dataset statistics")  # systems of rows that describe a corpus
 
 
@@ -58,7 +53,7 @@ def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
         return "not run", f"no run of both {both} ({derived.over.table}), whose numbers give it", NO_RUN
     if row["system"] in DATA and (reason := CORPORA.get((row["paper"], row["dataset"]))):
         return "not run", reason, ABSENT
-    return "not run", OTHERS.get((row["paper"], row["metric"]), OTHER), OTHER
+    return "not run", OTHER, OTHER
 
 
 def _command(experiment: Experiment, answer: Answer) -> tuple[str, str]:
