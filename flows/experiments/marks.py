@@ -6,7 +6,7 @@ a table. An experiment is compared with these lines; it is comparable with the p
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -21,6 +21,7 @@ OURS, UNLIKE = "ours", "unlike"  # the paper leaves it open and this is our choi
 STATED = "stated"  # known to be unlike what is published, and said beside each verdict in place of withholding it
 SETTINGS = "settings.csv"  # beside the module of a paper that a user adds, in place of published_settings/PAPER.csv
 PUBLISHED = "paper"  # the profile of the paper's size
+NO_VALUE = "empty"  # in words
 SHOWN = 2  # so many settings are named in a reason; of more their number
 NOT = "not the paper's "
 STATED_FIRST = "other than published: "
@@ -51,7 +52,7 @@ def published_settings(paper: str) -> list[dict[str, str]]:
     like train.steps, or empty for what is no field; value, as JSON-like text, or words on the row at the paper's size; by:
     paper, code or cited (an experiment with another value differs), ours (the paper leaves it open), unlike (known to
     differ), stated (known to differ, and said beside each verdict); source: where it is said, or why it was chosen. Of
-    several lines on one setting the last one counts.
+    several lines on one setting the last one counts; before one of `stated` stands one of what is published.
     """
     added = paper in project.parts("papers")
     path = (
@@ -74,20 +75,23 @@ def _lines(paper: str, folder: str) -> list[dict[str, str]]:
     return [line for line in published_settings(paper) if fnmatchcase(folder, line["table"])]
 
 
-def _mark(lines: Iterable[dict[str, str]], experiment: Any) -> Mark:
-    """Return the mark of one aspect."""
+def _mark(lines: Sequence[dict[str, str]], experiment: Any) -> Mark:
+    """Return the mark of one aspect. A setting that has not the value that is stated is compared with what is published."""
     last = {line["setting"] or line["value"]: line for line in lines}
+    theirs = {line["setting"]: line for line in lines if line["by"] in THEIRS}
     elsewhere = "" if experiment.profile == PUBLISHED else "at the paper's size: "  # of which words are said
     agreeing, differing = 0, []
     chosen: dict[str, list[str]] = {OURS: [], STATED: []}
     for line in last.values():
         ours = value_at(experiment, line["setting"]) if line["setting"] else line["value"]
+        if line["by"] == STATED and ours != line["value"]:
+            line = theirs.get(line["setting"], line)
         size = "" if line["setting"] else elsewhere
         source = line["source"] if ours == line["value"] else f"{elsewhere}{line['value']}; {line['source']}"
         if line["by"] == UNLIKE:
             differing.append(f"{size}{line['value']} ({line['source']})")
         elif ours != line["value"] and line["by"] != OURS:  # what the paper leaves open may have any value
-            differing.append(f"{line['setting']} is {ours}, not {line['value']} ({line['source']})")
+            differing.append(f"{line['setting']} is {ours or NO_VALUE}, not {line['value']} ({line['source']})")
         elif line["by"] in chosen:
             chosen[line["by"]].append(size + f"{line['setting']} {ours}".strip() + f" ({source})")
         else:

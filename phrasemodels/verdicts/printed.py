@@ -25,6 +25,12 @@ def counts_of(percent: str, n: int) -> list[int]:
     return [k for k in _near(percent, n) if _percent(k, n, percent, ROUND_HALF_UP) == Decimal(percent)]
 
 
+def least_whole(percents: Sequence[str]) -> int:
+    """Return the least n of which all printed percentages, from 0 to 100, are shares k of n."""
+    most = 10 ** (2 + max(map(digits, percents)))  # of which every percentage with so many digits is a share
+    return next(n for n in range(1, most + 1) if n == most or all(counts_of(percent, n) for percent in percents))
+
+
 def no_share(percent: str, n: int) -> str:
     """Say why a printed percentage is no share k of n; empty if it is one."""
     if counts_of(percent, n):
