@@ -75,6 +75,24 @@ def test_what_is_other_than_published_or_left_open_is_said_beside_the_verdict() 
     )
 
 
+def test_a_setting_without_its_stated_value_is_compared_with_what_is_published() -> None:
+    for system, updates in (("binary", ()), ("memn2n", ("model.linear_updates is 232, not 18000",))):
+        marks = experiment(f"003/tablebabi/laptop/{system}-qa02").marks
+        differing = [words.partition(" (")[0] for mark in marks.values() for words in mark.differing]
+        assert {"train.clip is 1.25, not 40", *updates} <= {*differing}
+        assert not any("learning_rate" in words for words in differing), "0.01 is the released one"
+
+
+def test_trees_of_another_parser_are_said_of_the_rows_that_read_them() -> None:
+    said = "recipe.parsed is ByStanza, not as_they_are (section 3.1: SNLI's own parses)"
+    for row, reads in (
+        ("table3/laptop/psan", True),
+        ("table4/laptop/no-syntax", True),
+        ("table4/laptop/no-psa", False),
+    ):
+        assert (said in experiment(f"001/{row}").marks["data"].differing) == reads
+
+
 def test_a_number_without_a_judgement_says_what_it_takes() -> None:
     lines = {(line["table"], line["system"], line["metric"]): line["needs"] for line in verdicts([], "004")}
     assert (

@@ -12,6 +12,7 @@ from phrasemodels.verdicts.printed import (
     counts_of,
     exchanged,
     half_unit,
+    least_whole,
     no_mean,
     no_product,
     no_share,
@@ -30,6 +31,14 @@ def test_a_number_is_every_value_that_rounds_to_it() -> None:
     assert prints_as("47.1", 47.142) and prints_as("47.1", 47.05) and prints_as("47.1", 47.15)
     assert not prints_as("47.1", 47.151) and not prints_as("47.10", 47.142)
     assert not prints_as("47.1", math.nan) and not prints_as("47.1", math.inf)
+
+
+@pytest.mark.parametrize(
+    ("percents", "n"), [(["50.0"], 2), (["45.5", "27.3"], 11), (["46.2", "27.3"], 132), (["0.1"], 667), (["50"], 2)]
+)
+def test_the_least_whole_of_shares(percents: list[str], n: int) -> None:
+    assert least_whole(percents) == n
+    assert all(counts_of(percent, n) for percent in percents)
 
 
 @given(st.integers(1, 2000), st.data(), st.integers(0, 3))

@@ -219,7 +219,9 @@ def not_one_whole(line: Line, lines: Sequence[Line]) -> str:
         if (line["paper"], line["metric"]) == (whole.paper, whole.metric):
             shares = [o["printed"] for o in lines if (o["paper"], o["metric"]) == (whole.paper, whole.metric)]
             said = no_total("100.0", [1.0] * len(shares), shares)
-            if said and (n := least_whole(shares)) > whole.most:  # parts of two kinds, which count twice, would not do it
+            if (
+                said and (n := least_whole(shares)) > whole.most
+            ):  # parts of two kinds, which count twice, would not do it
                 return f"{said}; the least number of which all are shares is {n}, and there are {whole.most} {whole.source}"
     return ""
 
