@@ -56,8 +56,8 @@ COPIED = {
 
 
 def not_a_share(line: Line, lines: Sequence[Line]) -> str:
-    """Say why an accuracy is no share of its test set. Means over runs, which have a deviation, may be any number, and rows
-    that are repeated from others may be of other questions."""
+    """Say why an accuracy is no share of its test or dev set. Means over runs, which have a deviation, may be any number, and
+    rows that are repeated from others may be of other questions."""
     known = [t for t in TEST_SETS if t.paper == line["paper"] and line["dataset"] in t.datasets]
     sets = [t for t in known if t.split == line["split"]]
     if not sets or line["metric"] not in SHARES or line["stdev"] or line["variant"] == LITERATURE:
