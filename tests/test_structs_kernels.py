@@ -116,6 +116,21 @@ def test_entropies_and_their_gradients_are_precise_at_any_spread(name, std):
     assert all(error(a, b) < 10 * limit for a, b in zip(grads, expected, strict=True))
 
 
+@pytest.mark.parametrize("std", [1e-3, 1, 100, 1e5])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=["float32", "float64"])
+def test_entropies_of_spans_are_precise_at_any_spread(dtype, std):
+    gen, n = torch.Generator().manual_seed(0), int(LENGTHS.max())
+    labels = (torch.randn(len(LENGTHS), n, n, 9, generator=gen, dtype=F64) * std).to(dtype).requires_grad_()
+    exact = labels.detach().double().requires_grad_()
+    h = spans.entropy(labels, LENGTHS)
+    (grad,) = torch.autograd.grad(h.sum(), labels)
+    with reference_only():
+        wanted = spans.entropy(exact, LENGTHS)
+        (wanted_grad,) = torch.autograd.grad(wanted.sum(), exact)
+    limit = (1e-6 if dtype == F32 else 1e-12) * max(1.0, std if dtype == F64 else 1.0)
+    assert error(h, wanted) < 10 * limit and error(grad, wanted_grad) < 100 * limit
+
+
 @pytest.mark.parametrize("std", [1e-3, 1, 100, 1000])
 @pytest.mark.parametrize("dtype", [F32, F64], ids=["float32", "float64"])
 def test_kernels_of_spans_are_precise_at_any_spread(dtype, std):

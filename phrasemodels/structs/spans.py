@@ -86,11 +86,7 @@ def entropy(labels: Tensor, lengths: Lengths = None) -> Tensor:
     lengths = _check(labels, lengths)
     if not kernels.usable(lengths, labels):
         return inference.entropy(_InsidePass(lengths), labels)
-    exact = labels.double()
-    p, log_z = marginals(exact, lengths), log_partition(exact, lengths)
-    expected = torch.where(p > 0, p * torch.where(p > 0, exact, 0), p).sum((1, 2, 3))
-    none = log_z == -torch.inf
-    return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(labels.dtype)
+    return label_kernels.Entropy.apply(partial(entropy, lengths=lengths), labels, lengths)
 
 
 def minimum_risk(labels: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:

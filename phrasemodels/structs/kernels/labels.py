@@ -156,3 +156,41 @@ class Marginals(torch.autograd.Function):
         _, change = binary.passes(tops, totals, lengths, True, mean.double())
         p, change = p.to(grad.dtype), change.to(grad.dtype)
         return None, given.mul_(change[..., None] + p[..., None] * (grad - mean[..., None])), None
+
+
+class Entropy(torch.autograd.Function):
+    """(reference, labels, lengths) → −Σ p log p = log Z − E[score], with E[score] = Σ p(span) (top + m), m = Σ_label p (label − top).
+
+    Its gradient is minus the covariance of the score and each labelled span.
+    """
+
+    @staticmethod
+    def forward(ctx, reference, labels, lengths):
+        ctx.reference, ctx.lengths = reference, lengths
+        ctx.save_for_backward(labels)
+        _, _, mean, p, log_z = _expected(labels, lengths)
+        none = log_z == -torch.inf
+        value = log_z.masked_fill(none, 0) - (p * mean).sum((1, 2))
+        return value.masked_fill_(none, 0).to(labels.dtype)
+
+    @staticmethod
+    def backward(ctx, grad):
+        if torch.is_grad_enabled():
+            return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
+        (labels,), lengths = ctx.saved_tensors, ctx.lengths
+        given, (tops, totals, beside), mean, p, _ = _expected(labels, lengths)
+        _, change = binary.passes(tops, totals, lengths, True, mean)
+        p, change, mean = (x.to(grad.dtype)[..., None] for x in (p, change, mean - tops))
+        return None, given.mul_(change + p * (beside - mean)).mul_(-grad[:, None, None, None]), None
+
+
+def _expected(labels, lengths):
+    """Return p(label | span) (B, N, N, L); tops and totals of `weigh` and labels − tops; and of each span its expected label score,
+    double, and its probability (B, N, N); and log Z (B,)."""
+    tops, totals = weigh(labels, lengths)
+    log_z, p = binary.passes(tops, totals, lengths, True)
+    given = share(labels, lengths, tops, 1 / totals)
+    beside = torch.where(given == 0, 0, labels - tops.to(labels.dtype)[..., None])
+    inner = (given * beside).sum(-1).double()
+    mean = torch.where(p == 0, 0, tops + inner)
+    return given, (tops, totals, beside), mean, p, log_z

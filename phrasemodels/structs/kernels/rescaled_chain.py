@@ -166,9 +166,9 @@ def _run(first, step, unary, pairwise, shared, lengths, scale, log_z, out, pairs
 
 
 @njit(**COMPILE)
-def _covariance(n, S, C, width, w, turned, x, f, c, b, a, u, r, grad, shared, out, pairs):
-    """Write Cov[Σ_t g_t(z_t), z_t = k] to out (T, C), and add those of pairs to `pairs` as `_pairs` does; grad (T, C) is g. x becomes
-    x / c; b, a, u (T, width) and r (width,) are workspace."""
+def _centre(n, S, C, width, turned, x, f, c, b, u, grad, a):
+    """Write g (T, width) to a: grad (T, C) without its mean at each position, so that Σ_k p g is 0. x becomes x / c; b is filled,
+    and u is workspace."""
     for t in range(n - 1, -1, -1):
         row, share, mean = t * width, 1.0 / c[t], 0.0
         for k in range(C):
@@ -176,12 +176,17 @@ def _covariance(n, S, C, width, w, turned, x, f, c, b, a, u, r, grad, shared, ou
             if t == n - 1:
                 b[row + k] = 1.0
             mean += f[row + k] * b[row + k] * grad[t, k]
-        for k in range(width):  # centred, so that Σ p g is 0 at each position
+        for k in range(width):
             a[row + k] = (grad[t, k] - mean) if k < C else 0.0
             u[row + k] = x[row + k] * b[row + k]
         if t > 0:
             _product(u, row, turned, (t - 1) * C * width if S > 1 else 0, C, width, b, row - width)
-    for t in range(n):  # a: from g to f e, with e = E[Σ_v≤t g_v | z_t]
+
+
+@njit(**COMPILE)
+def _sums_before(n, S, C, width, w, x, f, b, a, u, r):
+    """Replace g in a by a, and write b g to u; r (width,) is workspace."""
+    for t in range(n):
         row = t * width
         if t > 0:
             _product(a, row - width, w, (t - 1) * C * width if S > 1 else 0, C, width, r, 0)
@@ -189,28 +194,40 @@ def _covariance(n, S, C, width, w, turned, x, f, c, b, a, u, r, grad, shared, ou
             g, before = load(a, row + k), load(r, k) * load(x, row + k) if t > 0 else spread(0.0)
             store(u, row + k, load(b, row + k) * g)
             store(a, row + k, load(f, row + k) * g + before)
+
+
+@njit(**COMPILE)
+def _pair_covariances(t, S, C, width, w, a, y, f, u, shared, pairs):
+    """Add the gradients to the pairwise scores between t-1 and t to `pairs`, as `_pairs` does."""
+    row = t * width
+    for j in range(C):
+        one, other = a[row - width + j], f[row - width + j]
+        if shared:
+            for k in range(0, width, LANES):
+                at = j * width + k
+                store(pairs, at, load(pairs, at) + load(y, row + k) * one + load(u, row + k) * other)
+        else:
+            before = ((t - 1 if S > 1 else 0) * C + j) * width
+            for k in range(C):
+                pairs[((t - 1) * C + j) * C + k] = w[before + k] * (one * y[row + k] + other * u[row + k])
+
+
+@njit(**COMPILE)
+def _covariance(n, S, C, width, w, turned, x, f, b, a, u, r, shared, out, pairs):
+    """Write Cov[Σ_t g_t(z_t), z_t = k] to out (T, C), and those of pairs to `pairs`, after `_centre` and `_sums_before`. y takes the
+    place of b."""
     for k in range(width):
-        r[k] = 0.0  # b E[Σ_v>t g_v | z_t]
+        r[k] = 0.0
     for t in range(n - 1, -1, -1):
         row = t * width
         for k in range(C):
             out[t, k] = a[row + k] * b[row + k] + f[row + k] * r[k]
         for k in range(0, width, LANES):
-            y = load(x, row + k) * load(b, row + k)
-            store(u, row + k, load(x, row + k) * (load(r, k) + load(u, row + k)))
-            store(b, row + k, y)
+            share = load(x, row + k)
+            store(u, row + k, share * (load(r, k) + load(u, row + k)))
+            store(b, row + k, share * load(b, row + k))
         if t > 0:
-            for j in range(C):
-                begin, one, other = j * width, a[row - width + j], f[row - width + j]
-                if shared:
-                    for k in range(0, width, LANES):
-                        more = load(b, row + k) * one + load(u, row + k) * other
-                        store(pairs, begin + k, load(pairs, begin + k) + more)
-                else:
-                    before = ((t - 1 if S > 1 else 0) * C + j) * width
-                    for k in range(C):
-                        at = ((t - 1) * C + j) * C + k
-                        pairs[at] = w[before + k] * (one * b[row + k] + other * u[row + k])
+            _pair_covariances(t, S, C, width, w, a, b, f, u, shared, pairs)
             _product(u, row, turned, (t - 1) * C * width if S > 1 else 0, C, width, r, 0)
 
 
@@ -219,13 +236,8 @@ def _covariances(first, step, unary, pairwise, shared, lengths, grad, out, pairs
     """Compute the gradients to unary, out (B, T, C), and to pairwise scores: pairs, see `_run`. Both were 0 before."""
     B, T, C = unary.shape
     S, width = pairwise.shape[1], -(-C // LANES) * LANES
-    x, f, b, a, u = (
-        np.empty(T * width),
-        np.empty(T * width),
-        np.zeros(T * width),
-        np.empty(T * width),
-        np.empty(T * width),
-    )
+    x, f, a, u = np.empty(T * width), np.empty(T * width), np.empty(T * width), np.empty(T * width)
+    b = np.zeros(T * width)
     c, r = np.empty(T), np.empty(width)
     w, turned = np.empty(max(S, 1) * C * width), np.empty(max(S, 1) * C * width)
     for block in range(first * LANES, B, step * LANES):
@@ -236,8 +248,10 @@ def _covariances(first, step, unary, pairwise, shared, lengths, grad, out, pairs
             elif s == first * LANES:
                 _weights(pairwise[0], C, width, w, turned)
             _forward(unary[s], n, S, C, width, w, x, f, c)
+            _centre(n, S, C, width, turned, x, f, c, b, u, grad[s], a)
+            _sums_before(n, S, C, width, w, x, f, b, a, u, r)
             own = pairs[block // LANES if shared else s]
-            _covariance(n, S, C, width, w, turned, x, f, c, b, a, u, r, grad[s], shared, out[s], own)
+            _covariance(n, S, C, width, w, turned, x, f, b, a, u, r, shared, out[s], own)
 
 
 def applies(unary: np.ndarray, pairwise: np.ndarray) -> bool:
