@@ -9,6 +9,7 @@ from phrasemodels.structs import alignment, chain, eisner, joint, nonprojective,
 from phrasemodels.structs.distributions import (
     DependencyTree,
     HiddenMarkov,
+    JointTree,
     LabelledSpans,
     LinearChain,
     MonotoneAlignment,
@@ -29,6 +30,7 @@ KINDS = {
         [(2, 4, 3), (2, 3, 3)],
         None,
     ),
+    "joint": (JointTree, [(2, 3, 3, 2), (2, 4, 4)], [3, 2]),
     "parse": (Parse, [(2, 4, 2), (2, 4, 4), (2,)], [4, 3]),
 }
 
@@ -70,7 +72,7 @@ def test_minimum_risk_has_most_right_rows_of_the_support(pair):
             for s in support[:, b]
         ]
         sets = [set(r.values()) if support.dim() > 3 else set(r.items()) for r in rows]
-        sets = [{r for r in s if (min(r) if support.dim() > 3 else r[1]) >= 0} for s in sets]
+        sets = [{r for r in s if (max(r) if support.dim() > 3 else r[1]) >= 0} for s in sets]
         risk = [sum(w * len(s & t) for w, t in zip(weight[:, b].tolist(), sets, strict=True) if t) for s in sets]
         mine = [i for i, s in enumerate(support[:, b]) if torch.equal(s, chosen[b])]
         assert mine and risk[mine[0]] == pytest.approx(max(risk))

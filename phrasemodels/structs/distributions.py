@@ -12,7 +12,7 @@ import torch
 from torch import Size, Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
-from phrasemodels.structs import alignment, chain, eisner, pcfg, spans
+from phrasemodels.structs import alignment, chain, eisner, joint, pcfg, spans
 from phrasemodels.structs.eisner import Projective, score_heads
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.nonprojective import NonProjective
@@ -174,6 +174,17 @@ class LabelledSpans(Structured):
 
     def score(self, value: Tensor) -> Tensor:
         return spans.score_cells(self.scores[0], value)
+
+
+class JointTree(Structured):
+    """Trees of labelled spans with heads: labels (B, n, n, L), arcs (B, n+1, n+1), lengths (B,), as in `joint`; events are rows of
+    cells and arcs (3n-1, 5), as in `joint.trees`."""
+
+    def __init__(self, labels: Tensor, arcs: Tensor, lengths: Lengths = None):
+        super().__init__(joint.trees, (labels, arcs), lengths)
+
+    def event(self) -> Size:
+        return Size((max(3 * self.scores[0].shape[1] - 1, 0), 5))
 
 
 class SemiMarkovChain(Structured):

@@ -24,7 +24,7 @@ from torch import Tensor
 from phrasemodels.structs import inference, kernels
 from phrasemodels.structs.calls import eager
 from phrasemodels.structs.charts import Chart
-from phrasemodels.structs.derivations import Problem
+from phrasemodels.structs.derivations import Derivations, Problem
 from phrasemodels.structs.eisner import score_heads
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.joint_graph import graph
@@ -98,6 +98,16 @@ def entropy(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
 def _problem(labels: Tensor, arcs: Tensor, lengths: Lengths) -> Problem:
     lengths = _check(labels, arcs, lengths)
     return Problem(graph(*labels.shape[2:]), (labels, arcs), lengths[:, None])
+
+
+class JointTrees(Derivations):
+    """The functions over joint trees as rows (B, 3n-1, 5): (i, j, label, -1, -1) for a cell, (-1, -1, -1, h, m) for an arc."""
+
+    def problem(self, labels: Tensor, arcs: Tensor, *, lengths: Lengths = None) -> Problem:  # type: ignore[override]
+        return _problem(labels, arcs, lengths)
+
+
+trees = JointTrees()
 
 
 def _read(rows: Tensor) -> tuple[Tensor, Tensor]:
