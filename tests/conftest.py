@@ -35,6 +35,19 @@ LONGEST = ("reproduce", "deployment", "answers", "cli", "train", "remote", "fire
 FOLDERS = ("phrasemodels", "data", "tasks", "flows", "infra")
 
 
+# begins a script of commands of the same process: run(*arguments) returns what one prints
+COMMANDS = """
+import contextlib, io, sys
+from phrasemodels.flows.cli.main import main
+
+def run(*arguments):
+    sys.argv = ["phrasemodels", *arguments]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        main()
+    return out.getvalue()
+"""
+
+
 def copy_project(to: Path, *others: str) -> None:
     """Copy the project's code, and other folders, with the links of phrasemodels/ as links."""
     for folder in (*FOLDERS, *others):

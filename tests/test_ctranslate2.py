@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_structures import trained
 
+from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.flows.results.models import load
+from phrasemodels.flows.results.other_formats import as_ctranslate2
 from phrasemodels.layers.blocks import AddNorm, PreNorm, Replace
 from phrasemodels.layers.ids import BEGIN, END, PAD, SPECIAL
 from phrasemodels.models.ctranslate2 import write_ctranslate2
@@ -61,3 +65,18 @@ def test_what_is_not_a_plain_transformer_is_refused(tmp_path: Path) -> None:
     for config, said in ((phrases, "not HypernodeEncoderConfig"), (plain(Replace), "not Replace"), (3, "not int")):
         with pytest.raises(ValueError, match=said):
             write_ctranslate2(None, config, WORDS, WORDS, True, tmp_path)
+
+
+def test_a_trained_model_is_exported_with_its_vocabularies(tmp_path: Path) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="pip install 'phrasemodels[ctranslate2]'")
+    store = Store(tmp_path / "store").open()
+    model = trained(store, "000/table1/sample/transformer")
+    folder = model.export(tmp_path / "exported", [as_ctranslate2])
+    translator = ctranslate2.Translator(str(folder / "ctranslate2"), compute_type="float32")
+    (own,) = load(folder).predict(["the red house sleeps"])
+    (found,) = translator.translate_batch([["the", "red", "house", "sleeps"]], max_decoding_length=9, disable_unk=True)
+    vocabulary = set((folder / "vocabulary" / "target.txt").read_text().split("\n"))
+    assert own and found.hypotheses[0] and set(found.hypotheses[0]) <= vocabulary
+    with pytest.raises(ValueError, match="not HypernodeEncoderConfig"):
+        trained(store, "000/table1/sample/phrase-k2").export(tmp_path / "phrases", [as_ctranslate2])
+    assert not (tmp_path / "phrases").exists()

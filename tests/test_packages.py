@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import PROJECT
+from conftest import COMMANDS, PROJECT
 
 from phrasemodels.data.corpora.added import Added, add
 
@@ -43,16 +43,11 @@ PARTS = {
     "parsers": "right = theirs.parser:Right",
 }
 # In one process: what commands list; keys before and after edits; a table's rows with the package's trees in them.
-USED = """
-import contextlib, io, json, sys
+USED = (
+    COMMANDS
+    + """
+import json
 from pathlib import Path
-from phrasemodels.flows.cli.main import main
-
-def run(*arguments):
-    sys.argv = ["phrasemodels", *arguments]
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-        main()
-    return out.getvalue()
 
 OVERRIDES = ("model.encoder=their_layer", "recipe.metrics=their_ratio")
 said = {
@@ -100,6 +95,7 @@ said["shown"] = [answer.metric for answer in rows("000", "1", *OVERRIDES)[0].ans
 said["name"], said["trees"] = psan.name, table["premise_tree"].to_pylist()
 print(json.dumps(said))
 """
+)
 
 
 def test_a_package_offers_all_that_a_project_folder_does(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 import torch
-from conftest import PROJECT
+from conftest import COMMANDS, PROJECT
 from safetensors.torch import save_file
 from torch import nn
 
@@ -23,16 +23,11 @@ from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.saved import LIBRARY, describe
 
 # In one process: make a study, list and plan it, fetch its corpus; then keys before and after edits of its file.
-STUDY = """
-import contextlib, io, json, os, pickle, subprocess, sys
+STUDY = (
+    COMMANDS
+    + """
+import json, os, pickle, subprocess
 from pathlib import Path
-from phrasemodels.flows.cli.main import main
-
-def run(*arguments):
-    sys.argv = ["phrasemodels", *arguments]
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-        main()
-    return out.getvalue()
 
 run("init", "colours")
 Path("colours/below").mkdir()
@@ -66,6 +61,7 @@ print(json.dumps({"own": own,
     "verified": verified, "keys": made, "name": other.name,
     "source": list(source), "store": [p.name for p in Path("..").iterdir()]}))
 """
+)
 FILES = {
     "pkg/__init__.py": "",
     "pkg/paper.py": 'from phrasemodels.flows.experiments.paper_000 import table_1\nPAPER = "theirs"\nTABLES = {"1": lambda profile: []}\n',

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -122,13 +122,12 @@ def export(
 
     Example: phrasemodels export 000/table1/sample/transformer exported --ctranslate2
     """
-    found = find_model(model)
-    if not ctranslate2:
-        print(found.export(to))
-        return
-    from phrasemodels.flows.results.other_formats import as_ctranslate2
+    found, also = find_model(model), list[Any]()
+    if ctranslate2:
+        from phrasemodels.flows.results.other_formats import as_ctranslate2
 
-    print(found.export(to, [as_ctranslate2]))
+        also.append(as_ctranslate2)
+    print(found.export(to, also))
 
 
 SHOWN = 20  # unknown words that are named

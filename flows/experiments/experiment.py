@@ -52,7 +52,7 @@ class Answer:
     """A metric of ours and the printed number that it answers, if there is one.
 
     statistic: with it, the row is tested against its baseline. why_not: why nobody can reproduce the printed number, and
-    what ours is instead. exact: the value does not vary by seed, like a count of parameters; said: what is said beside the
+    what ours is instead. exact: the value does not vary by seed, like a count of parameters; note: what is said beside the
     verdict on such a value.
     """
 
@@ -61,7 +61,7 @@ class Answer:
     statistic: Statistic | None = None
     why_not: str = ""
     exact: bool = False
-    said: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -54,12 +54,12 @@ def table_1(profile: str) -> list[Experiment]:
 
 def vocabulary(profile: str) -> list[Experiment]:
     """Sections 4.1 and 4.3.1: the words of MSParS before BPE, and how many of them are seen less than four times."""
-    said = "ours is of the questions, and the paper does not say whether it is of these"
+    note = "ours is of the questions, and the paper does not say whether it is of these"
     about = Cell(PAPER, "text 4.1", CORPUS, "original (no BPE)", "vocab_size_thousand_about", "MSParS")
     share = Cell(
         PAPER, "text 4.3.1", CORPUS, "words seen fewer than 4 times", "share_of_vocabulary_more_than", "MSParS"
     )
-    answers = (exact("thousand words", about, said=said), exact("rare", share, said=said))
+    answers = (exact("thousand words", about, note=note), exact("rare", share, note=note))
     recipe = VocabularyRecipe(Corpus("mspars", "questions"), below=4)
     table = TableName(PAPER, "1-vocabulary", "table1-vocabulary")
     return [counted(table, "mspars-questions", (CORPUS, "MSParS"), recipe, answers)]
@@ -77,11 +77,11 @@ def parameters(profile: str) -> list[Experiment]:
     transformer = _model(TRANSFORMER, MSPARS_WORDS)
     for row in (TRANSFORMER, MODELS[3], MODELS[4]):
         answers: tuple[Answer, ...] = (
-            exact("parameters", Cell(PAPER, "Table 5", row.system, row.variant, "parameters", "MSParS"), said=ONE_SIDE),
+            exact("parameters", Cell(PAPER, "Table 5", row.system, row.variant, "parameters", "MSParS"), note=ONE_SIDE),
         )
         if row is MODELS[3]:
             more = Cell(PAPER, "text 4.3.1", PHRASE, "vs Transformer", "parameter_increase")
-            answers += (exact("increase", more, said=ONE_SIDE),)
+            answers += (exact("increase", more, note=ONE_SIDE),)
         recipe = ModelSizeRecipe(other=None if row is TRANSFORMER else transformer)
         model = _model(row, MSPARS_WORDS)
         rows.append(counted(table, row.slug, (row.system, row.variant), recipe, answers, model))
@@ -96,7 +96,7 @@ def layers(profile: str) -> list[Experiment]:
         model = _model(changed(MODELS[3], layers=chosen))
         recipe = ModelSizeRecipe(ATIS_WORDS.corpus, ATIS_WORDS)
         slug = "layers-" + name.strip("[]").replace(" ", "")
-        answers = (exact("parameters", cell, said=LEFT_OUT),)
+        answers = (exact("parameters", cell, note=LEFT_OUT),)
         rows.append(counted(table, slug, (PHRASE, f"layers={name}"), recipe, answers, model))
     return rows
 

@@ -143,8 +143,8 @@ class Model:
         raise ValueError(f"{self.name}: the store has no answers of this model to its test set; train it here")
 
     def export(self, to: Path, also: Sequence[Callable[["Model", Path], object]] = ()) -> Path:
-        """Write a folder that `load`, and `phrasemodels.load` with torch alone, read: weights and vocabulary with their
-        manifests, a card, and the whole configuration; and what the functions `also` write to it, such as `as_ctranslate2`.
+        """Write a folder that `load`, and `phrasemodels.load` with torch alone, read: weights and vocabulary with manifests, a card,
+        the whole configuration; and what the functions `also` write to it, such as `as_ctranslate2`.
 
         It replaces an exported model. ValueError: something else is there, or the model's own artifacts are.
         """

@@ -80,7 +80,7 @@ def _answered(printed: str, best: Result) -> dict[str, Any]:
     if earlier := changed_since(best.row.get("settings", {}), best.experiment.train):
         unlike = "; ".join(filter(None, (unlike, f"run with earlier settings: {earlier}")))
     why_not = reason_not(best.row["stand_in"], unlike)
-    caveat = best.answer.said if exact else best.experiment.caveat
+    caveat = best.answer.note if exact else best.experiment.caveat
     verdict = qualified(judge(printed, seed_group(values), why_not, exact), caveat)
     judged = verdict.verdict in JUDGED
     how = f" ({best.row['signatures'][metric]})" if exact and judged else ""

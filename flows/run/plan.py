@@ -51,7 +51,7 @@ class Plan:
                 next((e.name for e in self.table.experiments if e.row == experiment.baseline), ""),
                 experiment.changed,
                 answer.exact,
-                (answer.said if answer.exact else experiment.caveat) if answer.cell else "",
+                (answer.note if answer.exact else experiment.caveat) if answer.cell else "",
             )
             for answer in experiment.answers
         ]

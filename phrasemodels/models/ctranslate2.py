@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.layers.attention import MultiHeadAttention, identity
 from phrasemodels.layers.blocks import AddNorm, PreNorm, sinusoids
 from phrasemodels.layers.ids import BEGIN, END, UNKNOWN
 from phrasemodels.models.translation import TranslationConfig, Translator
@@ -40,16 +39,9 @@ def write_ctranslate2(
             table.weight = _numbers(embedding.table.weight)
             part.position_encodings.encodings = _numbers(sinusoids(torch.arange(LONGEST), config.encoder.d))
         for to_fill, layer in zip(spec.encoder.layer, encoder.layers, strict=True):
-            _self_attention(to_fill.self_attention, layer.attention, layer.residuals[0].norm)
-            _feed_forward(to_fill.ffn, layer.feed_forward, layer.residuals[1].norm)
+            _encoder_layer(to_fill, layer)
         for to_fill, layer in zip(spec.decoder.layer, model.decoder_layers, strict=True):
-            norms: list[Any] = [residual.norm for residual in layer.residuals]
-            _self_attention(to_fill.self_attention, layer.itself, norms[0])
-            _norm(to_fill.attention.layer_norm, norms[1])
-            _linear(to_fill.attention.linear[0], [layer.source.query])
-            _linear(to_fill.attention.linear[1], [layer.source.key, layer.source.value])
-            _linear(to_fill.attention.linear[2], [layer.source.output])
-            _feed_forward(to_fill.ffn, layer.feed_forward, norms[2])
+            _decoder_layer(to_fill, layer)
         if before:
             _norm(spec.encoder.layer_norm, encoder.last)
             _norm(spec.decoder.layer_norm, model.last)
@@ -69,7 +61,8 @@ def write_ctranslate2(
 
 def check_plain(config: Any) -> None:
     """Check that a configuration is that of a plain Transformer. ValueError: it is not, and what it has instead."""
-    if not isinstance(config, TranslationConfig) or not isinstance(config.encoder, TransformerEncoderConfig):
+    # not a subclass, whose attention may be another
+    if type(config) is not TranslationConfig or type(config.encoder) is not TransformerEncoderConfig:
         kind = type(config.encoder if isinstance(config, TranslationConfig) else config).__name__
         raise ValueError(f"CTranslate2 knows plain Transformers alone, not {kind}; export it as safetensors")
     styles = {config.residual, config.encoder.residual}
@@ -98,9 +91,22 @@ def _norm(to_fill: Any, norm: Any) -> None:
     to_fill.gamma, to_fill.beta = _numbers(norm.weight), _numbers(norm.bias)
 
 
+def _encoder_layer(to_fill: Any, layer: Any) -> None:
+    _self_attention(to_fill.self_attention, layer.attention, layer.residuals[0].norm)
+    _feed_forward(to_fill.ffn, layer.feed_forward, layer.residuals[1].norm)
+
+
+def _decoder_layer(to_fill: Any, layer: Any) -> None:
+    itself, source, feed_forward = (residual.norm for residual in layer.residuals)
+    _self_attention(to_fill.self_attention, layer.itself, itself)
+    _norm(to_fill.attention.layer_norm, source)
+    _linear(to_fill.attention.linear[0], [layer.source.query])
+    _linear(to_fill.attention.linear[1], [layer.source.key, layer.source.value])
+    _linear(to_fill.attention.linear[2], [layer.source.output])
+    _feed_forward(to_fill.ffn, layer.feed_forward, feed_forward)
+
+
 def _self_attention(to_fill: Any, attention: Any, norm: Any) -> None:
-    if not isinstance(attention, MultiHeadAttention) or attention.sigma is not identity:
-        raise ValueError(f"CTranslate2 knows softmax attention alone, not {type(attention).__name__}")
     _norm(to_fill.layer_norm, norm)
     _linear(to_fill.linear[0], [attention.query, attention.key, attention.value])
     _linear(to_fill.linear[1], [attention.output])

@@ -10,7 +10,15 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.kernels import numbers, over_batch, reference_vjp, rescaled_chain, scratch, sequences
+from phrasemodels.structs.kernels import (
+    numbers,
+    over_batch,
+    reference_vjp,
+    rescaled_chain,
+    rescaled_covariances,
+    scratch,
+    sequences,
+)
 from phrasemodels.structs.kernels.simd import COMPILE, LANES
 
 
@@ -154,7 +162,7 @@ class Batch:
         """Return the gradients to unary and pairwise; grad and centre as in `_covariance`."""
         if self.narrow:
             if centre:
-                out, pairs = rescaled_chain.covariances(self.scores, self.shared, numbers(grad))
+                out, pairs = rescaled_covariances.covariances(self.scores, self.shared, numbers(grad))
             else:
                 scale = grad[:, 0, 0].double().numpy()
                 _, out, pairs = rescaled_chain.marginals(self.scores, self.shared, scale, True, True)

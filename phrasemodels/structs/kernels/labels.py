@@ -6,6 +6,8 @@ h = Cov[Σ_label p g, span], and the gradient to a label is p(label) (h + p(span
 Shapes: B sentences, N words, L labels.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from numba import njit
@@ -158,8 +160,34 @@ class Marginals(torch.autograd.Function):
         return None, given.mul_(change[..., None] + p[..., None] * (grad - mean[..., None])), None
 
 
+class _Expected(NamedTuple):
+    """Of each span (B, N, N), in float64: `top` and `total` of `weigh`, the expectation of label − top, and p(span); of each label
+    (B, N, N, L), in the type of the labels: p(label | span), and label − top, 0 if it is forbidden; and log Z (B,)."""
+
+    tops: Tensor
+    totals: Tensor
+    above: Tensor
+    spans: Tensor
+    given: Tensor
+    each: Tensor
+    log_z: Tensor
+
+    @property
+    def scores(self) -> Tensor:
+        """The expected score of the label of each span, 0 for impossible spans."""
+        return torch.where(self.spans == 0, 0, self.tops + self.above)
+
+
+def _expected(labels: Tensor, lengths: Tensor) -> _Expected:
+    tops, totals = weigh(labels, lengths)
+    log_z, spans = binary.passes(tops, totals, lengths, True)
+    given = share(labels, lengths, tops, 1 / totals)
+    each = torch.where(given == 0, 0, labels - tops.to(labels.dtype)[..., None])
+    return _Expected(tops, totals, (given * each).sum(-1).double(), spans, given, each, log_z)
+
+
 class Entropy(torch.autograd.Function):
-    """(reference, labels, lengths) → −Σ p log p = log Z − E[score], with E[score] = Σ p(span) (top + m), m = Σ_label p (label − top).
+    """(reference, labels, lengths) → −Σ p log p = log Z − E[score], with E[score] = Σ p(span) (top + E[label − top]).
 
     Its gradient is minus the covariance of the score and each labelled span.
     """
@@ -168,29 +196,16 @@ class Entropy(torch.autograd.Function):
     def forward(ctx, reference, labels, lengths):
         ctx.reference, ctx.lengths = reference, lengths
         ctx.save_for_backward(labels)
-        _, _, mean, p, log_z = _expected(labels, lengths)
-        none = log_z == -torch.inf
-        value = log_z.masked_fill(none, 0) - (p * mean).sum((1, 2))
+        found = _expected(labels, lengths)
+        none = found.log_z == -torch.inf
+        value = found.log_z.masked_fill(none, 0) - (found.spans * found.scores).sum((1, 2))
         return value.masked_fill_(none, 0).to(labels.dtype)
 
     @staticmethod
     def backward(ctx, grad):
         if torch.is_grad_enabled():
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        (labels,), lengths = ctx.saved_tensors, ctx.lengths
-        given, (tops, totals, beside), mean, p, _ = _expected(labels, lengths)
-        _, change = binary.passes(tops, totals, lengths, True, mean)
-        p, change, mean = (x.to(grad.dtype)[..., None] for x in (p, change, mean - tops))
-        return None, given.mul_(change + p * (beside - mean)).mul_(-grad[:, None, None, None]), None
-
-
-def _expected(labels, lengths):
-    """Return p(label | span) (B, N, N, L); tops and totals of `weigh` and labels − tops; and of each span its expected label score,
-    double, and its probability (B, N, N); and log Z (B,)."""
-    tops, totals = weigh(labels, lengths)
-    log_z, p = binary.passes(tops, totals, lengths, True)
-    given = share(labels, lengths, tops, 1 / totals)
-    beside = torch.where(given == 0, 0, labels - tops.to(labels.dtype)[..., None])
-    inner = (given * beside).sum(-1).double()
-    mean = torch.where(p == 0, 0, tops + inner)
-    return given, (tops, totals, beside), mean, p, log_z
+        found = _expected(*ctx.saved_tensors, ctx.lengths)
+        _, change = binary.passes(found.tops, found.totals, ctx.lengths, True, found.scores)
+        spans, change, above = (x.to(grad.dtype)[..., None] for x in (found.spans, change, found.scores - found.tops))
+        return None, found.given.mul_(change + spans * (found.each - above)).mul_(-grad[:, None, None, None]), None

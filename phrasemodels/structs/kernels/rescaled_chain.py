@@ -8,14 +8,12 @@ both up to factors whose logarithms are added to log Z,
     b_t-1(j) = Σ_k w_t-1(j, k) y_t(k),  b of the last is 1     log Z = Σ_t log c_t
     p(z_t = k) = f_t(k) b_t(k)                                 p(z_t-1 = j, z_t = k) = f_t-1(j) w_t-1(j, k) y_t(k)
 
-Gradients to marginals are covariances. With g centred at each position, a = f E[Σ_v≤t g_v | z_t] and r = b E[Σ_v>t g_v | z_t],
-
-    a_t = f_t g_t + x_t / c_t Σ_j a_t-1(j) w_t-1(j, ·)         u_t = x_t / c_t (r_t + b_t g_t),  r_t-1 = Σ_k w_t-1(·, k) u_t(k)
-    gradient to unary_t(k): a_t b_t + f_t r_t                  to pairwise_t-1(j, k): w_t-1(j, k) (a_t-1(j) y_t(k) + f_t-1(j) u_t(k))
-
 Two numbers of a row of f or b differ by a factor of exp(range of unary + range of pairwise scores) at most, however long a
 sequence is. Where that is ≤ exp WIDEST, nothing overflows or vanishes, and all is exact up to the rounding of float64; the
-kernels of `sequences` are for the rest. Shapes: B sequences, T positions, C tags; S pairwise scores of each of P sequences, or 1.
+kernels of `sequences` are for the rest. The batch decides, with its padding; the two agree to the last digits.
+
+Shapes: B sequences, T positions, C tags; S pairwise scores of each of P sequences, or 1. Rows have `width` places, C rounded up to
+vectors; `stride` is from the w of one position to that of the next, 0 if all share it.
 """
 
 import numpy as np
@@ -49,7 +47,7 @@ def _exponentials(scores, rows, C, width, to):
 
 
 @njit(**INLINE)
-def _product(x, at, matrix, begin, C, width, out, to):
+def product(x, at, matrix, begin, C, width, out, to):
     """Write Σ_j x(j) matrix(j, ·) to `width` places of `out` from `to` on: x (C,) from `at` on, matrix (C, width) from `begin` on."""
     for k in range(0, width, LANES):
         one, other = spread(0.0), spread(0.0)
@@ -62,7 +60,7 @@ def _product(x, at, matrix, begin, C, width, out, to):
 
 
 @njit(**COMPILE)
-def _weights(pairwise, C, width, w, turned):
+def weights(pairwise, C, width, w, turned):
     """Write exp(pairwise − top), with the top of each position, of pairwise scores (S, C, C) to w and, with tags exchanged, to
     `turned`; return the sum of the tops."""
     tops = 0.0
@@ -83,13 +81,13 @@ def _weights(pairwise, C, width, w, turned):
 
 
 @njit(**COMPILE)
-def _forward(unary, n, S, C, width, w, x, f, c):
+def forward(unary, n, stride, C, width, w, x, f, c):
     """Compute x and f (T, width) and c (T,) of a sequence of n positions; return log Z without the tops of pairwise scores."""
     z, factor = _exponentials(unary, n, C, width, x), 1.0
     for t in range(n):
         row = t * width
         if t > 0:
-            _product(f, row - width, w, (t - 1) * C * width if S > 1 else 0, C, width, f, row)
+            product(f, row - width, w, (t - 1) * stride, C, width, f, row)
         total = spread(0.0)
         for k in range(row, row + width, LANES):
             each = load(x, k) * load(f, k) if t > 0 else load(x, k)
@@ -106,7 +104,7 @@ def _forward(unary, n, S, C, width, w, x, f, c):
 
 
 @njit(**COMPILE)
-def _pairs(t, S, C, width, w, x, f, scale, shared, pairs):
+def _pairs(t, stride, C, width, w, x, f, scale, shared, pairs):
     """Add scale · p(z_t-1 = j, z_t = k) at [t-1, j, k] of pairs (T-1, C, C); or scale · f_t-1(j) y_t(k), with y in place of x, at
     [j, k] of pairs (C, width) if all positions share the scores."""
     row = t * width
@@ -117,21 +115,21 @@ def _pairs(t, S, C, width, w, x, f, scale, shared, pairs):
                 at = j * width + k
                 store(pairs, at, load(pairs, at) + load(x, row + k) * share)
         else:
-            before = ((t - 1 if S > 1 else 0) * C + j) * width
+            before = (t - 1) * stride + j * width
             for k in range(C):
                 pairs[((t - 1) * C + j) * C + k] = share * w[before + k] * x[row + k]
 
 
 @njit(**COMPILE)
-def _backward(n, S, C, width, w, turned, x, f, c, scale, shared, out, pairs):
+def _backward(n, stride, C, width, w, turned, x, f, c, scale, shared, out, pairs):
     """Write scale · p(z_t = k) to out (T, C), and see `_pairs` unless pairs is empty. y takes the place of x, p that of f."""
     last, b = (n - 1) * width, np.empty(width)
     for k in range(last, last + width, LANES):
         store(x, k, load(x, k) / c[n - 1])
     for t in range(n - 1, 0, -1):
         if pairs.size > 0:
-            _pairs(t, S, C, width, w, x, f, scale, shared, pairs)
-        _product(x, t * width, turned, (t - 1) * C * width if S > 1 else 0, C, width, b, 0)
+            _pairs(t, stride, C, width, w, x, f, scale, shared, pairs)
+        product(x, t * width, turned, (t - 1) * stride, C, width, b, 0)
         row, share = (t - 1) * width, 1.0 / c[t - 1]
         for j in range(0, width, LANES):
             each = load(b, j)
@@ -147,111 +145,23 @@ def _run(first, step, unary, pairwise, shared, lengths, scale, log_z, out, pairs
     """Compute log Z (B,), and unless `out` (B, T, C) is empty, which was 0 before, the marginals times `scale` (B,); and unless it
     is empty, pairs, one row for each of the B sequences, or for each block of LANES if all share their scores: see `_pairs`."""
     B, T, C = unary.shape
-    S, width = pairwise.shape[1], -(-C // LANES) * LANES
+    S, width = max(1, pairwise.shape[1]), -(-C // LANES) * LANES
+    stride = C * width if S > 1 else 0
     x, f, c = np.empty(T * width), np.empty(T * width), np.empty(T)
-    w, turned = np.empty(max(S, 1) * C * width), np.empty(max(S, 1) * C * width)
+    w, turned = np.empty(S * C * width), np.empty(S * C * width)
     tops, none = 0.0, np.empty(0)
     for block in range(first * LANES, B, step * LANES):
         for b in range(block, min(block + LANES, B)):
             n = lengths[b]
             if not shared:
-                tops = _weights(pairwise[b, : n - 1], C, width, w, turned)
+                tops = weights(pairwise[b, : n - 1], C, width, w, turned)
             elif b == first * LANES:
-                tops = _weights(pairwise[0], C, width, w, turned)
-            log_z[b] = _forward(unary[b], n, S, C, width, w, x, f, c) + tops * (n - 1 if shared else 1)
+                tops = weights(pairwise[0], C, width, w, turned)
+            log_z[b] = forward(unary[b], n, stride, C, width, w, x, f, c) + tops * (n - 1 if shared else 1)
             if out.size > 0:
                 row = block // LANES if shared else b
                 own = pairs[row] if pairs.size > 0 else none
-                _backward(n, S, C, width, w, turned, x, f, c, scale[b], shared, out[b], own)
-
-
-@njit(**COMPILE)
-def _centre(n, S, C, width, turned, x, f, c, b, u, grad, a):
-    """Write g (T, width) to a: grad (T, C) without its mean at each position, so that Σ_k p g is 0. x becomes x / c; b is filled,
-    and u is workspace."""
-    for t in range(n - 1, -1, -1):
-        row, share, mean = t * width, 1.0 / c[t], 0.0
-        for k in range(C):
-            x[row + k] *= share
-            if t == n - 1:
-                b[row + k] = 1.0
-            mean += f[row + k] * b[row + k] * grad[t, k]
-        for k in range(width):
-            a[row + k] = (grad[t, k] - mean) if k < C else 0.0
-            u[row + k] = x[row + k] * b[row + k]
-        if t > 0:
-            _product(u, row, turned, (t - 1) * C * width if S > 1 else 0, C, width, b, row - width)
-
-
-@njit(**COMPILE)
-def _sums_before(n, S, C, width, w, x, f, b, a, u, r):
-    """Replace g in a by a, and write b g to u; r (width,) is workspace."""
-    for t in range(n):
-        row = t * width
-        if t > 0:
-            _product(a, row - width, w, (t - 1) * C * width if S > 1 else 0, C, width, r, 0)
-        for k in range(0, width, LANES):
-            g, before = load(a, row + k), load(r, k) * load(x, row + k) if t > 0 else spread(0.0)
-            store(u, row + k, load(b, row + k) * g)
-            store(a, row + k, load(f, row + k) * g + before)
-
-
-@njit(**COMPILE)
-def _pair_covariances(t, S, C, width, w, a, y, f, u, shared, pairs):
-    """Add the gradients to the pairwise scores between t-1 and t to `pairs`, as `_pairs` does."""
-    row = t * width
-    for j in range(C):
-        one, other = a[row - width + j], f[row - width + j]
-        if shared:
-            for k in range(0, width, LANES):
-                at = j * width + k
-                store(pairs, at, load(pairs, at) + load(y, row + k) * one + load(u, row + k) * other)
-        else:
-            before = ((t - 1 if S > 1 else 0) * C + j) * width
-            for k in range(C):
-                pairs[((t - 1) * C + j) * C + k] = w[before + k] * (one * y[row + k] + other * u[row + k])
-
-
-@njit(**COMPILE)
-def _covariance(n, S, C, width, w, turned, x, f, b, a, u, r, shared, out, pairs):
-    """Write Cov[Σ_t g_t(z_t), z_t = k] to out (T, C), and those of pairs to `pairs`, after `_centre` and `_sums_before`. y takes the
-    place of b."""
-    for k in range(width):
-        r[k] = 0.0
-    for t in range(n - 1, -1, -1):
-        row = t * width
-        for k in range(C):
-            out[t, k] = a[row + k] * b[row + k] + f[row + k] * r[k]
-        for k in range(0, width, LANES):
-            share = load(x, row + k)
-            store(u, row + k, share * (load(r, k) + load(u, row + k)))
-            store(b, row + k, share * load(b, row + k))
-        if t > 0:
-            _pair_covariances(t, S, C, width, w, a, b, f, u, shared, pairs)
-            _product(u, row, turned, (t - 1) * C * width if S > 1 else 0, C, width, r, 0)
-
-
-@njit(**COMPILE)
-def _covariances(first, step, unary, pairwise, shared, lengths, grad, out, pairs):
-    """Compute the gradients to unary, out (B, T, C), and to pairwise scores: pairs, see `_run`. Both were 0 before."""
-    B, T, C = unary.shape
-    S, width = pairwise.shape[1], -(-C // LANES) * LANES
-    x, f, a, u = np.empty(T * width), np.empty(T * width), np.empty(T * width), np.empty(T * width)
-    b = np.zeros(T * width)
-    c, r = np.empty(T), np.empty(width)
-    w, turned = np.empty(max(S, 1) * C * width), np.empty(max(S, 1) * C * width)
-    for block in range(first * LANES, B, step * LANES):
-        for s in range(block, min(block + LANES, B)):
-            n = lengths[s]
-            if not shared:
-                _weights(pairwise[s, : n - 1], C, width, w, turned)
-            elif s == first * LANES:
-                _weights(pairwise[0], C, width, w, turned)
-            _forward(unary[s], n, S, C, width, w, x, f, c)
-            _centre(n, S, C, width, turned, x, f, c, b, u, grad[s], a)
-            _sums_before(n, S, C, width, w, x, f, b, a, u, r)
-            own = pairs[block // LANES if shared else s]
-            _covariance(n, S, C, width, w, turned, x, f, b, a, u, r, shared, out[s], own)
+                _backward(n, stride, C, width, w, turned, x, f, c, scale[b], shared, out[b], own)
 
 
 def applies(unary: np.ndarray, pairwise: np.ndarray) -> bool:
@@ -278,23 +188,10 @@ def marginals(
     shape = (blocks, C * width) if shared else (B, (T - 1) * C * C)
     log_z, pairs = np.empty(B), np.zeros(shape if paired else (0, 0))
     over_batch(_run, blocks, unary, pairwise, shared, lengths, scale, log_z, out, pairs)
-    return log_z, out, _pairs_of(pairs, scores, shared) if paired else pairs
+    return log_z, out, pairs_of(pairs, scores, shared) if paired else pairs
 
 
-def covariances(
-    scores: tuple[np.ndarray, np.ndarray, np.ndarray], shared: bool, grad: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the gradients to the unary scores (B, T, C), in their type, and to the pairwise scores as in `marginals`, with the gradient
-    to the marginals grad (B, T, C)."""
-    unary, pairwise, lengths = scores
-    B, T, C = unary.shape
-    width, blocks = -(-C // LANES) * LANES, -(-B // LANES)
-    out, pairs = np.zeros_like(unary), np.zeros((blocks, C * width) if shared else (B, (T - 1) * C * C))
-    over_batch(_covariances, blocks, unary, pairwise, shared, lengths, grad, out, pairs)
-    return out, _pairs_of(pairs, scores, shared)
-
-
-def _pairs_of(pairs: np.ndarray, scores: tuple[np.ndarray, np.ndarray, np.ndarray], shared: bool) -> np.ndarray:
+def pairs_of(pairs: np.ndarray, scores: tuple[np.ndarray, np.ndarray, np.ndarray], shared: bool) -> np.ndarray:
     """Return what `_pairs` computed, (C, C) or (B, T-1, C, C)."""
     unary, pairwise, _ = scores
     B, T, C = unary.shape
