@@ -89,11 +89,49 @@ def _share(first, step, labels, lengths, tops, p, scale, out):
                         store(out, at + k, _exp(load(labels, at + k) - top) * share)
 
 
-def _wide(labels: Tensor) -> np.ndarray:
-    """Return the labels, and forbidden ones if they would not fill a vector."""
+@njit(**COMPILE)
+def _means(first, step, labels, lengths, tops, grad, means):
+    """Compute Σ exp(score − top) grad of the labels of each span."""
+    _, N, _, L = labels.shape
+    width = LANES * 8 // labels.itemsize
+    for b in range(first, len(labels), step):
+        for i in range(lengths[b]):
+            for j in range(i, lengths[b]):
+                at, top = ((b * N + i) * N + j) * L, labels.dtype.type(tops[b, i, j])
+                if top > -np.inf or top != top:
+                    total = spread(labels.dtype.type(0))
+                    for k in range(0, L, width):
+                        begin = at + min(k, L - width)
+                        total += last(_exp(load(labels, begin) - top) * load(grad, begin), L - k)
+                    means[b, i, j] = added(total)
+
+
+@njit(**COMPILE)
+def _changes(first, step, labels, lengths, tops, p, change, grad, means, out):
+    """Write exp(score − top) (change + p (grad − mean)) to the labels of each span."""
+    _, N, _, L = labels.shape
+    width, real = LANES * 8 // labels.itemsize, labels.dtype.type
+    for b in range(first, len(labels), step):
+        for i in range(lengths[b]):
+            for j in range(i, lengths[b]):
+                at, top = ((b * N + i) * N + j) * L, real(tops[b, i, j])
+                share, mean, own = real(p[b, i, j]), real(means[b, i, j]), real(change[b, i, j])
+                if top > -np.inf or top != top:
+                    for k in range(0, L, width):
+                        begin = at + min(k, L - width)
+                        each = (load(grad, begin) - mean) * share + own
+                        store(out, begin, _exp(load(labels, begin) - top) * each)
+
+
+def _wide(labels: Tensor, more: float = -np.inf) -> np.ndarray:
+    """Return the labels, and `more` behind them if they would not fill a vector."""
     x = numbers(labels)
-    missing = LANES * 8 // x.itemsize - x.shape[-1]
-    return np.pad(x, [(0, 0)] * 3 + [(0, missing)], constant_values=-np.inf) if missing > 0 else x
+    width, L = LANES * 8 // x.itemsize, x.shape[-1]
+    if width <= L:
+        return x
+    wide = np.full((*x.shape[:3], width), more, x.dtype)  # np.pad takes longer than a short sentence
+    wide[..., :L] = x
+    return wide
 
 
 def weigh(labels: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -151,13 +189,15 @@ class Marginals(torch.autograd.Function):
             return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
         (labels,), lengths = ctx.saved_tensors, ctx.lengths
         tops, totals = weigh(labels, lengths)
-        given = share(labels, lengths, tops, 1 / totals)
-        grad = grad.masked_fill(given == 0, 0)  # what is in the padding is not read
-        mean = (given * grad).sum(-1)
+        x, given, words = _wide(labels), _wide(grad.contiguous(), 0.0), lengths.numpy()
+        means, out = np.zeros(x.shape[:3]), np.zeros(x.shape, x.dtype)
+        over_batch(_means, len(x), x, words, tops.numpy(), given, means)
+        mean = torch.from_numpy(means).div_(totals)
         _, p = binary.passes(tops, totals, lengths, True)
-        _, change = binary.passes(tops, totals, lengths, True, mean.double())
-        p, change = p.to(grad.dtype), change.to(grad.dtype)
-        return None, given.mul_(change[..., None] + p[..., None] * (grad - mean[..., None])), None
+        _, change = binary.passes(tops, totals, lengths, True, mean)
+        p, change = p.div_(totals).numpy(), change.div_(totals).numpy()
+        over_batch(_changes, len(x), x, words, tops.numpy(), p, change, given, means, out)
+        return None, torch.from_numpy(np.ascontiguousarray(out[..., : labels.shape[-1]])), None
 
 
 class _Expected(NamedTuple):
