@@ -1,17 +1,25 @@
 """BLEU, intervals, verdicts and overrides against known values."""
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
+from phrasemodels.data.formats.shards import write_shard
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.step import Executor, Job
+from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request, experiments
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, tokenised_bleu
+from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
 from phrasemodels.verdicts.judgement import judge
-from phrasemodels.verdicts.significance import seed_group
+from phrasemodels.verdicts.significance import Statistic, holm, seed_group
 
 
 def test_bleu_of_a_hand_computed_case() -> None:
@@ -87,6 +95,23 @@ def test_a_value_that_does_not_vary_needs_one_run_and_has_to_print_the_same(
     assert judge(printed, seed_group([value, value + 9]), "", exact=True).verdict == "not comparable", "it does vary"
 
 
+@pytest.mark.parametrize(
+    ("printed", "values", "exact", "reason"),
+    [
+        ("20.9", [34.0, 34.5, 35.0], False, "our mean is 13.60 higher than the published value"),
+        ("50", [34.0, 34.5, 35.0], False, "our mean is 15.50 lower than the published value"),
+        ("40", [40.0], True, "it is 40"),
+        ("47.1", [47.142], True, "47.142, which prints as 47.1"),
+        ("47.2", [47.151], True, "47.151, which prints as 47.2"),
+        ("47.3", [47.1512345], True, "it is 47.1512, which is 0.1488 lower than 47.3"),
+    ],
+)
+def test_a_reason_says_how_far_apart_the_numbers_are(
+    printed: str, values: list[float], exact: bool, reason: str
+) -> None:
+    assert judge(printed, values, exact=exact).reason == reason
+
+
 def test_a_number_without_a_run_is_not_run() -> None:
     assert judge("1.0", None, "").verdict == "not run"
 
@@ -149,3 +174,58 @@ def test_the_number_of_seeds_is_bounded(seeds: int) -> None:
 def test_overrides_reach_nested_fields() -> None:
     changed = overridden(experiments()[0], "train.steps=7", "model.encoder.dropout=0.3")
     assert (changed.train.steps, changed.model.encoder.dropout) == (7, 0.3)
+
+
+RIGHT = Statistic("right", lambda sums: sums[..., 0] * 5.0)  # per cent of 20 sentences
+# right answers by seed, of the first and of the second ten sentences; whether the data is a stand-in; the test set
+SYSTEMS = {
+    "a": ([(2, 3), (3, 3), (2, 4)], False, "t"),
+    "b": ([(9, 9), (9, 8), (9, 10)], False, "t"),
+    "c": ([(5, 3), (4, 3), (3, 3)], False, "t"),
+    "d": ([(9, 9), (9, 9), (9, 9)], True, "other"),
+}
+
+
+def scored(folder: Path, first: int, second: int, stand_in: bool, test_set: str) -> Artifact:
+    """Write the answers of a run and return its scores."""
+    folder.mkdir()
+    right = [[float(i < first)] for i in range(10)] + [[float(i < second)] for i in range(10)]
+    write_shard(folder / "sentences.arrow", pa.table({"group": ["short"] * 10 + [""] * 10, "right": right}))
+    value = {"value": (first + second) * 5.0, "signature": folder.name}
+    return Artifact(folder, {"meta": {"scores": {"accuracy": value}, "stand_in": stand_in, "test_set": test_set}})
+
+
+def test_a_table_is_compared_with_the_paper_and_its_rows_with_each_other(tmp_path: Path) -> None:
+    rows = {
+        "a": RowSettings("a", "A", "", "27.5", "accuracy", "", RIGHT, changed=("train.steps=7",)),
+        "b": RowSettings("b", "B", "", "60", "accuracy", "", RIGHT, caveat="of other data"),
+        "c": RowSettings("c", "C", "", "", "accuracy", "smaller", RIGHT, baseline="b"),
+        "d": RowSettings("d", "D", "", "90", "accuracy", "smaller", RIGHT),
+        "e": RowSettings("a", "A", "", "27.5", "accuracy", "", None),
+    }
+    inputs = {
+        f"{name} seed {seed}": scored(tmp_path / f"{name}{seed}", *right, *about)
+        for name, (seeds, *about) in SYSTEMS.items()
+        for seed, right in enumerate(seeds)
+    }
+    job = Job(tmp_path, tmp_path, inputs, Store(tmp_path), Executor(), "")
+    made = compare(job, CompareSettings("A table", tuple(rows.values()), (0, 1, 2)))
+    assert json.loads((tmp_path / "verdicts.json").read_text()) == made
+    assert made["title"] == "A table"
+    a, b, c, d, e = made["rows"]
+    assert (a["values"], a["seeds"], a["changed"]) == ({"accuracy": [25.0, 30.0, 30.0]}, [0, 1, 2], ["train.steps=7"])
+    assert (a["signatures"], a["published"], c["published"]) == ({"accuracy": "a0"}, 27.5, None)
+    assert a["intervals"]["accuracy"]["mean"] == pytest.approx(85 / 3)
+    assert [row["verdict"] for row in (a, b, c, d)] == ["reproduced", "higher", "not comparable", "not comparable"]
+    assert b["reason"].endswith("; but of other data")
+    assert d["reason"] == "a stand-in, not the paper's data; smaller" and d["stand_in"] and not a["stand_in"]
+    assert a["against"] is d["against"] is e["against"] is None
+    assert (b["against"]["baseline"], c["against"]["baseline"]) == ("a", "b")
+    for row, whole, short in ((b, 90 - 85 / 3, 5 * (9 - 7 / 3)), (c, 35 - 90, 5 * (4 - 9))):
+        found = row["against"]["differences"]
+        assert found.keys() == {"accuracy", "accuracy/short"}
+        assert [found[name]["difference"] for name in found] == pytest.approx([whole, short])
+        assert [found[name]["sentences"] for name in found] == [20, 10]
+    for name in ("accuracy", "accuracy/short"):
+        each = [row["against"]["differences"][name] for row in (b, c)]
+        assert [one["p_holm"] for one in each] == holm([one["p"] for one in each])

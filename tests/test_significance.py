@@ -19,6 +19,7 @@ from phrasemodels.verdicts.significance import (
     difference,
     holm,
     seed_group,
+    two_level_error,
 )
 
 BENCHMARK = runpy.run_path(str(PROJECT / "benchmarks" / "significance.py"))
@@ -103,6 +104,17 @@ def test_if_seeds_of_one_system_alone_vary_p_is_that_of_their_t_test():
     low, high = expected.confidence_interval()
     assert found.p == pytest.approx(expected.pvalue)
     assert (found.low, found.high) == pytest.approx((low, high))
+
+
+def test_errors_and_degrees_of_freedom_by_hand():
+    assert two_level_error(4.0, 10, []) == pytest.approx((2, 9)), "of sentences alone"
+    assert two_level_error(0.0, 10, [(9.0, 0.0, 2)]) == pytest.approx((math.sqrt(4.5), 1)), "of two seeds alone"
+    assert two_level_error(0.0, 10, []) == (0, 1), "nothing varies"
+    # shared 2, seeds 1 / 2: 0.7 · 2 may be hidden, so that the part counts for 0.5 + 1.4 · 0.5 / 1.9
+    freedom = 1 / ((2 / 2.5) ** 2 / 10 + ((0.5 + 0.7 / 1.9) / 2.5) ** 2 / 2) - 1
+    assert two_level_error(2.0, 10, [(1.0, 0.0, 2)]) == pytest.approx((math.sqrt(2.5), freedom))
+    # of the variance over sentences, 0.6 / 3 is that of seeds
+    assert two_level_error(0.5, 10, [(0.0, 0.6, 3)]) == pytest.approx((math.sqrt(0.3), 9))
 
 
 def test_randomisation_agrees_with_all_exchanges():

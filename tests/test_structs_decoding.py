@@ -1,5 +1,7 @@
 """Compiled decoders return what the reference returns, also for ties, forbidden parts and scores that are no numbers."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -75,3 +77,15 @@ def test_scores_of_argmax_have_the_gradient_of_the_chosen_parts_twice():
 def test_an_empty_batch_has_empty_results():
     assert [x.shape for x in chain.argmax(torch.zeros(0, 3, 2), torch.zeros(2, 2))] == [(0,), (0, 3)]
     assert [x.shape for x in eisner.multi_root.argmax(torch.zeros(0, 4, 4))] == [(0,), (0, 4)]
+
+
+@pytest.mark.parametrize("context", [nullcontext, reference_only], ids=["kernels", "reference"])
+def test_sentences_without_words_or_without_a_possible_structure(context):
+    with context():
+        for trees in (eisner.multi_root, eisner.single_root):
+            empty = torch.zeros(2, 1, 1)
+            assert trees.log_partition(empty).tolist() == trees.entropy(empty).tolist() == [0, 0]
+            assert torch.equal(trees.marginals(empty), empty)
+            assert [x.tolist() for x in trees.argmax(empty)] == [[0, 0], [[-1], [-1]]]
+            assert trees.argmax(torch.full((1, 3, 3), -torch.inf))[0] == -torch.inf
+        assert chain.argmax(torch.full((1, 3, 2), -torch.inf), torch.zeros(2, 2))[0] == -torch.inf

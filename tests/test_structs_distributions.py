@@ -83,6 +83,10 @@ def test_minimum_risk_of_tags_and_joint_trees():
     expected, tags = chain.minimum_risk(unary, pairwise)
     assert torch.equal(tags, chain.marginals(unary, pairwise).argmax(-1))
     torch.testing.assert_close(expected, chain.marginals(unary, pairwise).amax(-1).sum(1))
+    expected, tags = chain.minimum_risk(unary, pairwise, [2])
+    alone, first = chain.minimum_risk(unary[:, :2], pairwise)
+    assert tags.tolist() == [[*first[0].tolist(), -1]], "nothing in the padding"
+    torch.testing.assert_close(expected, alone)
     labels, arcs = torch.randn(2, 4, 4, 2), torch.randn(2, 5, 5)
     _, cells, heads = joint.minimum_risk(labels * 100, arcs * 100, [4, 2])
     _, best, best_heads = joint.argmax(labels * 100, arcs * 100, [4, 2])

@@ -260,6 +260,28 @@ def test_a_checkpoint_of_another_version_is_refused_in_one_line(tmp_path):
         resume(tmp_path, model, optimiser, "key")
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (2,)])
+def test_a_checkpoint_whose_optimiser_has_another_shape_is_refused(tmp_path, monkeypatch, shape):
+    model = torch.nn.Linear(2, 1)
+    optimiser = torch.optim.Adam(model.parameters())
+    other = {"0.step": torch.tensor(1.0), "0.exp_avg": torch.ones(shape), "0.exp_avg_sq": torch.ones(1, 2)}
+    monkeypatch.setattr(phrasemodels.tasks.train.checkpoints, "_optimiser_tensors", lambda _: other)
+    save(tmp_path, model, tensors(model), optimiser, Progress(1), "key")
+    with pytest.raises(ValueError, match=r"0.exp_avg of the optimiser is \(.*\), not \(1, 2\)"):
+        resume(tmp_path, model, optimiser, "key")
+
+
+def test_a_checkpoint_of_another_key_is_not_resumed_and_only_the_newest_are_kept(tmp_path):
+    model = torch.nn.Linear(2, 1)
+    optimiser = torch.optim.Adam(model.parameters())
+    for step in (1, 2, 10):
+        save(tmp_path, model, tensors(model), optimiser, Progress(step), "key")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-00000002", "step-00000010"]
+    assert newest(tmp_path, "key")[1]["progress"]["step"] == 10
+    assert newest(tmp_path, "kex") is newest(tmp_path, "kez") is None
+    assert resume(tmp_path, model, optimiser, "kez")[0] == Progress()
+
+
 def losses(folder: Path) -> list[float]:
     found = newest(folder, "key")
     assert found is not None
