@@ -52,7 +52,7 @@ SHARES = ("accuracy", "exact match", "logic match", "denotation match")
 LITERATURE = "literature"  # the variant of a row that a paper repeats from others
 COPIED = {
     ("001", "BiLSTM-Max"): "the row is that of Conneau et al. (2017)"
-}  # all its numbers are; the paper does not say so
+}  # all its scores are; the paper does not say so
 
 
 def not_a_share(line: Line, lines: Sequence[Line]) -> str:

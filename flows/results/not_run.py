@@ -20,7 +20,7 @@ NO_RUN, COUNT, THEIRS, ABSENT, OTHER = (
 # Absolute figures of other hardware, by metric: nothing that runs elsewhere can be compared with them.
 HARDWARE = {
     "training_speed": "a speed of one P100 16 GB: only the ratio of two systems can be compared elsewhere",
-    "memory": "memory of the authors' program on their GPU, and what was counted is not said",
+    "memory": "memory of the authors' program; what was counted is not said",
 }
 
 MSPARS = "no table computes it: it is of BPE over questions and logical forms, and the official forms are not here"
