@@ -22,6 +22,7 @@ STATED = "stated"  # known to be unlike what is published, and said beside each 
 SETTINGS = "settings.csv"  # beside the module of a paper that a user adds, in place of published_settings/PAPER.csv
 PUBLISHED = "paper"  # the profile of the paper's size
 NO_VALUE = "empty"  # in words
+EITHER = " | "  # between values in a line that are as good: as printed, and as released
 SHOWN = 2  # so many settings are named in a reason; of more their number
 NOT = "not the paper's "
 STATED_FIRST = "other than published: "
@@ -49,7 +50,8 @@ def published_settings(paper: str) -> list[dict[str, str]]:
     """Return the lines of data/published_settings/PAPER.csv; none if there is no such file.
 
     Its columns: table and row, patterns of names (`table2*`); aspect; setting, the place of a field in an experiment
-    like train.steps, or empty for what is no field; value, as JSON-like text, or words on the row at the paper's size; by:
+    like train.steps, or empty for what is no field; value, as JSON-like text (`A | B`: the paper prints one, its released code has
+    the other), or words on the row at the paper's size; by:
     paper, code or cited (an experiment with another value differs), ours (the paper leaves it open), unlike (known to
     differ), stated (known to differ, and said beside each verdict); source: where it is said, or why it was chosen. Of
     several lines on one setting the last one counts; before one of `stated` stands one of what is published.
@@ -87,11 +89,12 @@ def _mark(lines: Sequence[dict[str, str]], experiment: Any) -> Mark:
         if line["by"] == STATED and ours != line["value"]:
             line = theirs.get(line["setting"], line)
         size = "" if line["setting"] else elsewhere
-        source = line["source"] if ours == line["value"] else f"{elsewhere}{line['value']}; {line['source']}"
+        said = line["value"].split(EITHER)
+        source = line["source"] if ours in said else f"{elsewhere}{line['value']}; {line['source']}"
         if line["by"] == UNLIKE:
             differing.append(f"{size}{line['value']} ({line['source']})")
-        elif ours != line["value"] and line["by"] != OURS:  # what the paper leaves open may have any value
-            differing.append(f"{line['setting']} is {ours or NO_VALUE}, not {line['value']} ({line['source']})")
+        elif ours not in said and line["by"] != OURS:  # what the paper leaves open may have any value
+            differing.append(f"{line['setting']} is {ours or NO_VALUE}, not {' or '.join(said)} ({line['source']})")
         elif line["by"] in chosen:
             chosen[line["by"]].append(size + f"{line['setting']} {ours}".strip() + f" ({source})")
         else:
