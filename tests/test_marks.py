@@ -85,6 +85,20 @@ def test_a_setting_without_its_stated_value_is_compared_with_what_is_published()
         assert not any("learning_rate" in words for words in differing), "0.01 is the released one"
 
 
+def test_fewer_starts_than_are_averaged_are_said_and_either_of_two_published_values_will_do() -> None:
+    few, whole = (
+        experiment(f"003/tablebabi/{profile}/memn2n-qa03").marks["training"] for profile in ("laptop", "paper")
+    )
+    said = "recipe.averaged is 4, not 10 (full version: facts are averaged over the best 10 starts)"
+    assert said in few.differing and not whole.differing
+    atis = experiment("002/table2/laptop/atis-model-6")
+    for setting, shown in (("0.9 0.998", ""), ("0.9 0.98", ""), ("0.9 0.9", "0.9 0.9, not 0.9 0.98 or 0.9 0.998 (")):
+        chosen = overridden(atis, f"train.betas={setting.replace(' ', ',')}")
+        differing = [words for words in chosen.marks["training"].differing if "betas" in words]
+        assert [words.startswith(f"train.betas is {shown}") for words in differing] == [True] * bool(shown)
+    assert not any("residual" in words or "NgramSum" in words for words in atis.marks["model"].differing)
+
+
 def test_trees_of_another_parser_are_said_of_the_rows_that_read_them() -> None:
     said = "recipe.parsed is ByStanza, not as_they_are (section 3.1: SNLI's own parses)"
     for row, reads in (
@@ -126,6 +140,9 @@ def test_a_number_without_a_judgement_says_what_it_takes() -> None:
         line for line in verdicts([], "003") if line["system"] == "Binary CRF" and line["dataset"].endswith("02")
     )
     assert taken["needs"] == needs(experiment(BINARY))
+    derived = [line["needs"] for line in verdicts([], "002") if line["metric"].startswith(("gain", "relative"))]
+    both = "trainings of both at the paper's size"
+    assert sorted(derived) == [both, *[f"{both}, and files put in by hand (mspars)"] * 2]
 
 
 def test_both_schedules_of_paper_000_are_rows_and_the_converged_one_answers() -> None:

@@ -24,6 +24,7 @@ PUBLISHED = "paper"  # the profile of the paper's size
 NO_VALUE = "empty"  # in words
 IF = " if "  # between a setting and another one, without which the first has no effect
 WITHOUT = ("none", "0", "")  # values of the other one
+EITHER = " | "  # between values in a line that are as good: as printed, and as released
 SHOWN = 2  # so many settings are named in a reason; of more their number
 NOT = "not the paper's "
 STATED_FIRST = "other than published: "
@@ -52,7 +53,8 @@ def published_settings(paper: str) -> list[dict[str, str]]:
 
     Its columns: table and row, patterns of names (`table2*`); aspect; setting, the place of a field in an experiment
     like train.steps (`model.tuned if recipe.vectors` counts only where there are vectors), or empty for what is no field;
-    value, as JSON-like text, or words on the row at the paper's size; by:
+    value, as JSON-like text (`A | B`: the paper prints one, its released code has the other), or words on the row at the
+    paper's size; by:
     paper, code or cited (an experiment with another value differs), ours (the paper leaves it open), unlike (known to
     differ), stated (known to differ, and said beside each verdict); source: where it is said, or why it was chosen. Of
     several lines on one setting the last one counts; before one of `stated` stands one of what is published.
@@ -101,11 +103,12 @@ def _mark(lines: Sequence[dict[str, str]], experiment: Any) -> Mark:
         if line["by"] == STATED and ours != line["value"]:
             line = theirs.get(line["setting"], line)
         size = "" if line["setting"] else elsewhere
-        source = line["source"] if ours == line["value"] else f"{elsewhere}{line['value']}; {line['source']}"
+        said = line["value"].split(EITHER)
+        source = line["source"] if ours in said else f"{elsewhere}{line['value']}; {line['source']}"
         if line["by"] == UNLIKE:
             differing.append(f"{size}{line['value']} ({line['source']})")
-        elif ours != line["value"] and line["by"] != OURS:  # what the paper leaves open may have any value
-            differing.append(f"{line['setting']} is {ours or NO_VALUE}, not {line['value']} ({line['source']})")
+        elif ours not in said and line["by"] != OURS:  # what the paper leaves open may have any value
+            differing.append(f"{line['setting']} is {ours or NO_VALUE}, not {' or '.join(said)} ({line['source']})")
         elif line["by"] in chosen:
             chosen[line["by"]].append(size + f"{line['setting']} {ours}".strip() + f" ({source})")
         else:

@@ -64,7 +64,8 @@ def not_a_share(line: Line, lines: Sequence[Line]) -> str:
         return ""
     said, copied = no_share(line["printed"], sets[0].n), COPIED.get((line["paper"], line["system"]))
     but = f"; {copied}" if copied else ""
-    return said and f"{said} ({sets[0].source}); a mean over runs could be, which the paper does not say of it{but}"
+    said = said.replace(f" of {sets[0].n}:", f" of {sets[0].n} ({sets[0].source}):", 1)
+    return said and f"{said}; a mean over runs could be, which the paper does not say of it{but}"
 
 
 # Averages stand in a row whose data set ends with this. Those of bAbI's answers have tasks 7 and 8 in them, which the slides

@@ -12,7 +12,7 @@ from phrasemodels.flows.results.derived import derive, derived_from
 from phrasemodels.flows.results.glance import JUDGED
 from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, Line, impossible, tasks_of
 from phrasemodels.flows.results.needs import needs
-from phrasemodels.flows.results.not_run import answers, asked, not_run
+from phrasemodels.flows.results.not_run import answers, asked, compared, not_run
 from phrasemodels.flows.results.repeated import same_numbers
 from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.compare import reason_not
@@ -52,6 +52,9 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
 
 def _needs(row: dict[str, str]) -> str:
     """Return what it takes to judge a printed number that a training can answer; empty if none can."""
+    if derived := derived_from(row):
+        both = " and ".join(dict.fromkeys(map(needs, compared(derived))))
+        return both.replace("a training", "trainings of both", 1)
     pair = asked(same_numbers(row))
     return needs(pair[0]) if pair and pair[0].recipe.trains and not pair[1].why_not else ""
 
