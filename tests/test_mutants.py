@@ -36,7 +36,7 @@ MODULES = {
     "tasks/metrics/compare.py": "test_scores.py test_silence.py::test_one_seed_has_no_p_and_two_have_a_warning_beside_it "
     "test_answers.py::test_each_row_is_tested_against_the_first "
     "test_answers.py::test_every_printed_number_has_a_verdict_and_a_reason",
-    "phrasemodels/verdicts/judgement.py": "test_scores.py",
+    "phrasemodels/verdicts/judgement.py": "test_scores.py test_judge.py::test_a_number_is_judged_by_its_digits_and_the_interval",
     "phrasemodels/verdicts/significance.py": "test_significance.py",
     "tasks/train/checkpoints.py": "test_weights.py test_train.py -k not (killed or workers or equal_seeds or pieces)",
     "phrasemodels/structs/chain.py": f"{STRUCTS} -k chain or tags or argmax or without or k_best or refused",
