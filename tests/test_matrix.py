@@ -26,6 +26,7 @@ from conftest import PROJECT, copy_project
 from points import MOMENTS, PIDS, PLAN
 
 from phrasemodels.data.store.store import Store
+from phrasemodels.flows.report.place import PAGE
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.train.loop import HISTORY
 
@@ -204,8 +205,9 @@ def store_of(here: Place, name: str) -> Path:
 
 
 def content(folder: Path) -> dict[str, str]:
+    """Return the digest of each file, but for those that have seconds and the page, which names its runs in MLflow."""
     return {f"{a.manifest['step']} {a.key} {name}": file["sha256"] for a in Store(folder).artifacts()
-            for name, file in a.manifest["files"].items() if name != HISTORY}  # fmt: skip
+            for name, file in a.manifest["files"].items() if name not in (HISTORY, PAGE)}  # fmt: skip
 
 
 def rows_once(here: Place) -> None:
