@@ -14,6 +14,7 @@ from phrasemodels.data.formats.joint_trees import restore
 from phrasemodels.data.formats.trees import ROOT, Span, Tree
 from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.layers.checks import at_least
+from phrasemodels.models.fused_parser import fused
 from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees, separately
 from phrasemodels.parsing.numbers import Divide, Ids, no_pieces
 from phrasemodels.parsing.parse import Parse
@@ -78,8 +79,9 @@ class Names:
 class Parser:
     """A trained parser. Parses do not depend on the batch that a sentence is in.
 
-    model, entries: a model and its vocabularies by side. decode: how trees are found. divide: words into pieces of a
-    pretrained encoder. limits: of memory. card: what users should know. split: text into sentences and words.
+    model, entries: a model, whose weights are read when the parser is made, and its vocabularies by side. decode: how trees
+    are found. divide: words into pieces of a pretrained encoder. limits: of memory. card: what users should know. split:
+    text into sentences and words.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class Parser:
         card: Mapping[str, Any] | None = None,
         split: Sentences = sentences,
     ) -> None:
-        self.model, self.ids = model, Ids(entries)
+        self.model, self.ids = fused(model), Ids(entries)
         self.names = Names(entries["labels"], entries["relations"], entries["tags"])
         self.decode, self.divide = decode or Jointly(), divide
         self.limits, self.card, self.split = limits or Limits(), card or {}, split
@@ -159,7 +161,7 @@ class Parser:
         for rows in batches([len(part) for part in short], self.limits):
             some = [short[row] for row in rows]
             decode = bounded(self.decode, max(map(len, some)), self.limits)
-            with waiting():  # for kernels: what serves meanwhile takes memory in n⁴
+            with waiting(), torch.inference_mode():  # for kernels: what serves meanwhile takes memory in n⁴
                 trees = self.model.parse(self._batch(some), decode)
             cpu = ParsedTrees(*(x.cpu() for x in trees))
             note = "" if decode is self.decode else APART.format(self.limits.jointly)
