@@ -1,4 +1,4 @@
-"""Networks of benepar and supar of about the size of the English parser, with random weights, and Stanza's pipeline.
+"""Peers for english_speed.py: networks of benepar and supar of about the English parser's size, with random weights, and Stanza.
 
 The time that a network takes does not depend on its weights; the number of phrases and of sentences whose greedy heads are
 no tree do, and are unlike those of trained weights. So supar's heads are timed both greedily and as projective trees. Peers
@@ -10,11 +10,12 @@ import importlib
 import logging
 import types
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from phrasemodels.parsing.parser import Parser
+from phrasemodels.parsing.parser import Limits, Parser, batches
 
 Sentences = Sequence[list[str]]
 Parse = Callable[[Sentences], object]
@@ -65,7 +66,10 @@ def benepar(ours: Parser, sentences: Sentences) -> dict[str, tuple[Parse, int]]:
 
 
 def supar(ours: Parser, sentences: Sentences) -> dict[str, tuple[Parse, int]]:
-    """Return supar's biaffine dependency parser and its CRF constituency parser, with words, characters and LSTMs."""
+    """Return supar's biaffine dependency parser and its CRF constituency parser, with words, characters and LSTMs.
+
+    As users call them, and the dependency parser's network and decoder alone, without supar's data sets and loaders.
+    """
     parsers, fields, files = (
         importlib.import_module(f"supar.{m}") for m in ("parsers", "utils.field", "utils.transform")
     )
@@ -81,39 +85,51 @@ def supar(ours: Parser, sentences: Sentences) -> dict[str, tuple[Parse, int]]:
             field.build(words)
         return own
 
-    def built(parser: Any, transform: Any, word: Any, letter: Any, **sizes: int) -> Any:
-        marks = {"pad_index": word.pad_index, "unk_index": word.unk_index, "char_pad_index": letter.pad_index}
-        args = importlib.import_module("supar.utils").Config(**common, **sizes, **marks, n_chars=len(letter.vocab))
+    def built(parser: Any, transform: Any, text: tuple[Any, Any], **sizes: int) -> Any:
+        marks = {"pad_index": text[0].pad_index, "unk_index": text[0].unk_index, "char_pad_index": text[1].pad_index}
+        args = importlib.import_module("supar.utils").Config(**common, **sizes, **marks, n_chars=len(text[1].vocab))
         return parser(args, parser.MODEL(**args).eval(), transform)
 
-    word, letter = text_fields({})
+    text = text_fields({})
     relation = fields.Field("rels", bos="<bos>")
     relation.build(types.SimpleNamespace(rels=[list(ours.names.relations)]))
     heads = fields.Field("arcs", bos="<bos>", use_vocab=False, fn=files.CoNLL.get_arcs)
-    conll = files.CoNLL(FORM=(word, fields.RawField("texts"), letter), HEAD=heads, DEPREL=relation)
+    conll = files.CoNLL(FORM=(text[0], fields.RawField("texts"), text[1]), HEAD=heads, DEPREL=relation)
     arcs = {"n_arc_mlp": 192, "n_rel_mlp": 128, "n_rels": len(relation.vocab)}
-    dependency = built(parsers.BiaffineDependencyParser, conll, word, letter, **arcs)
+    dependency = built(parsers.BiaffineDependencyParser, conll, text, **arcs)
 
-    word, letter = text_fields({"eos": "<eos>"})
+    ended = text_fields({"eos": "<eos>"})
     chart = fields.ChartField("charts")
     chart.build(types.SimpleNamespace(charts=[[list(ours.names.labels)]]))
-    trees = files.Tree(WORD=(word, letter), TREE=fields.RawField("trees"), CHART=chart)
+    trees = files.Tree(WORD=ended, TREE=fields.RawField("trees"), CHART=chart)
     spans = {"n_span_mlp": 192, "n_label_mlp": 128, "n_labels": len(chart.vocab)}
-    phrases = built(parsers.CRFConstituencyParser, trees, word, letter, **spans)
-    quiet = {"verbose": False, "batch_size": 2000}
-    return {
-        "supar, heads greedily": (lambda some: dependency.predict(some, **quiet), size(dependency.model)),
-        "supar, projective trees": (
-            lambda some: dependency.predict(some, tree=True, proj=True, **quiet),
-            size(dependency.model),
-        ),
-        "supar, phrases": (
-            lambda some: phrases.predict(
-                [[word.translate(BRACKETS) for word in own] for own in some], mbr=False, **quiet
-            ),
-            size(phrases.model),
-        ),
+    phrases = built(parsers.CRFConstituencyParser, trees, ended, **spans)
+
+    def decoded(some: Sentences) -> object:
+        return [
+            _heads(dependency.model, [some[k] for k in rows], text)
+            for rows in batches([len(x) for x in some], Limits())
+        ]
+
+    def brackets(some: Sentences) -> object:
+        return phrases.predict([[word.translate(BRACKETS) for word in own] for own in some], mbr=False, **quiet)
+
+    quiet = {"verbose": False, "batch_size": Limits().together}
+    runs = {
+        "supar, heads greedily": partial(dependency.predict, **quiet),
+        "supar, projective trees": partial(dependency.predict, tree=True, proj=True, **quiet),
+        "supar, network and trees alone": decoded,
     }
+    found: dict[str, tuple[Parse, int]] = {name: (run, size(dependency.model)) for name, run in runs.items()}
+    return found | {"supar, phrases": (brackets, size(phrases.model))}
+
+
+@torch.no_grad()
+def _heads(model: Any, some: Sentences, text: tuple[Any, Any]) -> object:
+    words, letters = (field.compose(field.transform(some)) for field in text)
+    mask = words.ne(model.args.pad_index)
+    mask[:, 0] = False
+    return model.decode(*model(words, [letters]), mask, True, True)
 
 
 def stanza_pipeline(models: str) -> dict[str, tuple[Parse, int]]:
