@@ -24,6 +24,7 @@ from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig, TransformerEncoderLayer
 from phrasemodels.flows.experiments.paper_002_systems import LAYERS, MODELS, PAPERS, TRANSFORMER, Size, changed
 from phrasemodels.layers.ngrams import NgramBiLSTM, NgramSum, Readout, final_states, residual_gate
+from phrasemodels.models.token_loss import token_loss
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.train.worker import keep_freed_memory
 
@@ -77,8 +78,7 @@ def model_step(name: str) -> Callable[[], None]:
     lengths, no_phrases = torch.full((B,), SOURCE), torch.empty(B, 0, 2, dtype=torch.long)
 
     def step() -> None:
-        scores = model(source, lengths, no_phrases, target[:, :-1])
-        (model.loss(scores, target[:, 1:], 0.0) / (B * TARGET)).backward()
+        (token_loss(model, source, lengths, no_phrases, target, 0.0) / (B * TARGET)).backward()
         model.zero_grad(set_to_none=True)
 
     return step

@@ -147,7 +147,7 @@ def test_real_corpora_are_counted_and_exchanged_numbers_found(store: Store) -> N
     assert rare["verdict"] == "reproduced" and rare["reason"].startswith("75.4376, which prints as 75; but ours is of")
     layers = [r for r in found if r["table"] == "Table 4" and r["metric"] == "parameters"]
     assert [r["verdict"] for r in layers] == ["reproduced"] * 4 + ["impossible"]
-    assert layers[4]["reason"] == "4 layers have 45.10, not 44.9, which 3 have"
+    assert layers[4]["reason"] == "4 layers have 45.1, not 44.9, which 3 have"
 
 
 @pytest.mark.needs_mirror

@@ -59,6 +59,9 @@ def test_a_number_is_judged_by_its_digits_and_the_interval() -> None:
     ):
         (found,) = judge_table([number(value)], collected(runs([0.86, 0.87, 0.88])))
         assert found.verdict == verdict, (value, found)
+    near, inside = judge("0.8", [0.86, 0.87, 0.88]).reason, judge("0.870", [0.86, 0.87, 0.88]).reason
+    assert near.startswith("the published value, give or take half a unit of its last digit, lies in our")
+    assert inside == "the published value lies in our 95 % interval over 3 seeds, 0.870 ± 0.025"
     assert judge("87.1", [87.0]).reason == "1 seed; a verdict needs 3"
     assert judge("0.8710", [0.88, 0.88, 0.88]).reason == "our mean is 0.0090 higher than the published value"
     with pytest.raises(ValueError, match="finite numbers"):

@@ -15,6 +15,7 @@ from phrasemodels.flows.experiments.marks import (
     UNLIKE,
     kind_of,
     published_settings,
+    setting_of,
     value_at,
 )
 from phrasemodels.flows.experiments.overrides import overridden
@@ -23,6 +24,7 @@ from phrasemodels.flows.report.conclusion import needed
 from phrasemodels.flows.results.needs import needs
 from phrasemodels.flows.results.results import kept_results
 from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.tasks.problems.entailment.suites import SUITE
 
 BINARY = "003/tablebabi/paper/binary-qa02"
 
@@ -43,7 +45,7 @@ def test_every_line_is_about_a_setting_of_an_experiment_at_the_papers_size() -> 
         ), line
         assert bool(line["setting"]) or line["by"] in (OURS, STATED, UNLIKE), line
         if line["setting"]:
-            assert all(value_at(e, line["setting"]) != "none" or line["value"] == "none" for e in about), line
+            assert all(value_at(e, setting_of(line)) != "none" or line["value"] == "none" for e in about), line
 
 
 def test_of_every_row_that_answers_a_printed_number_all_aspects_are_spoken_of() -> None:
@@ -83,6 +85,20 @@ def test_a_setting_without_its_stated_value_is_compared_with_what_is_published()
         assert not any("learning_rate" in words for words in differing), "0.01 is the released one"
 
 
+def test_fewer_starts_than_are_averaged_are_said_and_either_of_two_published_values_will_do() -> None:
+    few, whole = (
+        experiment(f"003/tablebabi/{profile}/memn2n-qa03").marks["training"] for profile in ("laptop", "paper")
+    )
+    said = "recipe.averaged is 4, not 10 (full version: facts are averaged over the best 10 starts)"
+    assert said in few.differing and not whole.differing
+    atis = experiment("002/table2/laptop/atis-model-6")
+    for setting, shown in (("0.9 0.998", ""), ("0.9 0.98", ""), ("0.9 0.9", "0.9 0.9, not 0.9 0.98 or 0.9 0.998 (")):
+        chosen = overridden(atis, f"train.betas={setting.replace(' ', ',')}")
+        differing = [words for words in chosen.marks["training"].differing if "betas" in words]
+        assert [words.startswith(f"train.betas is {shown}") for words in differing] == [True] * bool(shown)
+    assert not any("residual" in words or "NgramSum" in words for words in atis.marks["model"].differing)
+
+
 def test_trees_of_another_parser_are_said_of_the_rows_that_read_them() -> None:
     said = "recipe.parsed is ByStanza, not as_they_are (section 3.1: SNLI's own parses)"
     for row, reads in (
@@ -91,6 +107,26 @@ def test_trees_of_another_parser_are_said_of_the_rows_that_read_them() -> None:
         ("table4/laptop/no-psa", False),
     ):
         assert (said in experiment(f"001/{row}").marks["data"].differing) == reads
+    tasks = (
+        "recipe.suite.0.parsed is ByStanza, not the Stanford parser 3.5.2 (PCFG) (section 3.1, of all transfer tasks)"
+    )
+    for row, reads in (("table3/laptop/psan", True), ("table2/laptop/tbcnn", True), ("table3/laptop/disan", False)):
+        assert (tasks in experiment(f"001/{row}").marks["data"].differing) == reads
+    assert any("transfer tasks" in words for words in experiment("001/table2/laptop/psan").marks["data"].stated)
+
+
+def test_an_average_that_was_kept_with_another_task_in_it_says_so() -> None:
+    made = next(
+        r for r in kept_results() if r.experiment.name == "001/table2/laptop/psan" and r.row["metric"] == "macro"
+    )
+    values = made.row["values"]
+    without = [values[f"dev/{task.name}"] for task in SUITE if task.averaged and f"dev/{task.name}" in values]
+    macro = [sum(one) / len(without) for one in zip(*without, strict=True)]
+    again = replace(made, row=made.row | {"values": values | {"macro": macro}})
+    for result, said in ((made, True), (again, False)):
+        (line,) = [line for line in verdicts([result], "001") if line["source"]]
+        assert line["verdict"] == "not comparable" and "transfer tasks by Stanza" in line["reason"]
+        assert ("ours is an average with SST5 in it, the printed one without" in line["reason"]) == said
 
 
 def test_a_number_without_a_judgement_says_what_it_takes() -> None:
@@ -104,6 +140,9 @@ def test_a_number_without_a_judgement_says_what_it_takes() -> None:
         line for line in verdicts([], "003") if line["system"] == "Binary CRF" and line["dataset"].endswith("02")
     )
     assert taken["needs"] == needs(experiment(BINARY))
+    derived = [line["needs"] for line in verdicts([], "002") if line["metric"].startswith(("gain", "relative"))]
+    both = "trainings of both at the paper's size"
+    assert sorted(derived) == [both, *[f"{both}, and files put in by hand (mspars)"] * 2]
 
 
 def test_both_schedules_of_paper_000_are_rows_and_the_converged_one_answers() -> None:
@@ -149,3 +188,15 @@ def test_rows_share_a_reason_that_names_each_of_them() -> None:
         for name in ("000/table1/sample/a", "000/table1/sample/b+train.steps=2")
     ]
     assert needed(rows) == ["a stand-in", "not the paper's size: 5 settings (phrasemodels marks ROW)"]
+
+
+def test_word_vectors_that_are_learned_are_not_called_fixed() -> None:
+    for row in ("table2/{}/psan", "table3/{}/tbcnn", "table5/{}/multi-head", "table2/{}/bilstm-max"):
+        learned, fixed = (experiment(f"001/{row.format(profile)}") for profile in ("laptop", "paper"))
+        said = [words for mark in learned.marks.values() for words in (*mark.open, *mark.differing)]
+        assert not any("model.tuned" in words for words in said) and any(
+            "vectors are learned" in words for words in said
+        )
+        one, other = (e.marks["model"] for e in (learned, fixed))
+        spoken = [mark.agreeing + len(mark.open) + len(mark.differing) for mark in (one, other)]
+        assert spoken[1] == spoken[0] + 1, "of a file they are fixed, which is said"

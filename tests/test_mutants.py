@@ -30,7 +30,7 @@ MODULES = {
     "data/store/fingerprint.py": "test_store.py test_truth.py",
     "tasks/metrics/bleu.py": "test_scores.py test_significance.py::test_metrics_of_summed_statistics_are_the_corpus_metrics",
     "tasks/metrics/compare.py": "test_scores.py test_answers.py",
-    "phrasemodels/verdicts/judgement.py": "test_scores.py",
+    "phrasemodels/verdicts/judgement.py": "test_scores.py test_judge.py::test_a_number_is_judged_by_its_digits_and_the_interval",
     "phrasemodels/verdicts/significance.py": "test_significance.py",
     "tasks/train/checkpoints.py": "test_weights.py test_train.py",
     "phrasemodels/structs/chain.py": "test_structs_enumeration.py test_structs_distributions.py test_structs_decoding.py",

@@ -22,6 +22,7 @@ from phrasemodels.layers.ngrams import (
     residual_gate,
     states_and_cells,
 )
+from phrasemodels.models.token_loss import token_loss
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.structs.kernels import reference_only
 
@@ -217,8 +218,7 @@ def test_four_sentences_are_memorised(config):
     target = torch.cat([torch.full((4, 1), 2), torch.randint(4, 23, (4, 6)), torch.full((4, 1), 3)], 1)
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
     for _ in range(150):
-        scores = model(source, lengths, torch.empty(4, 0, 2, dtype=torch.long), target[:, :-1])
-        loss = model.loss(scores, target[:, 1:], 0.0) / 28
+        loss = token_loss(model, source, lengths, torch.empty(4, 0, 2, dtype=torch.long), target, 0.0) / 28
         optimiser.zero_grad()
         loss.backward()
         assert all(torch.isfinite(p.grad).all() for p in model.parameters())

@@ -74,19 +74,19 @@ def test_products_that_are_not_one() -> None:
 
 
 def test_exchanged_numbers() -> None:
-    assert exchanged(("433", "120"), (120.0, 433.0)) == "433 and 120 are exchanged: each is the other's count"
+    assert exchanged(("433", "120"), (120.0, 433.0)) == "433 and 120 are exchanged: each is the other's"
     assert exchanged(("120", "433"), (120.0, 433.0)) == exchanged(("5", "5"), (5.0, 5.0)) == ""
 
 
 def test_sums_of_layers() -> None:
-    assert no_sum("44.9", 0.2, 44.33, 4) == "4 layers have 45.13, not 44.9, which 3 have"
+    assert no_sum("44.9", 0.2, 44.33, 4) == "4 layers have 45.1, not 44.9, which 3 have"
     assert no_sum("45.1", 0.2, 44.33, 4) == ""
 
 
 def test_a_base_that_follows_from_rounded_sums_has_a_range() -> None:
     base, slack = base_of({1: "44.5", 2: "44.7", 3: "44.9", 6: "45.5"}, 0.19968)
     assert (base, slack) == pytest.approx((44.30112, 0.0492))
-    assert no_sum("44.9", 0.19968, base, 4, slack) == "4 layers have 45.10, not 44.9, which 3 have"
+    assert no_sum("44.9", 0.19968, base, 4, slack) == "4 layers have 45.1, not 44.9, which 3 have"
     assert no_sum("45.1", 0.19968, base, 4, slack) == "" != no_sum("45.0", 0.19968, base, 4, slack)
     with pytest.raises(ValueError, match="are not sums with a step of 1"):
         base_of({1: "44.5", 2: "44.7"}, 1)

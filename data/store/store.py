@@ -204,7 +204,7 @@ class Store:
                     "about": dict(step.about),
                     "parts": step.parts,
                     "files": {name: describe(out / name) for name in sorted(files_of(out))},
-                    "meta": {**_inherited(inputs), **meta},
+                    "meta": {**inherited(inputs), **meta},
                     "machine": this_machine(),
                     "seconds": round(time.monotonic() - started, 3),
                     "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
@@ -223,7 +223,7 @@ def _to_json(manifest: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
-def _inherited(inputs: Mapping[str, Artifact]) -> dict[str, Any]:
+def inherited(inputs: Mapping[str, Artifact]) -> dict[str, Any]:
     """Return the terms that an artifact inherits from its inputs: licences, and whether its text may be shown to others."""
     metas = [artifact.meta for artifact in inputs.values() if "licences" in artifact.meta]
     if not metas:

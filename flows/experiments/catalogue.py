@@ -141,17 +141,18 @@ class Request:
         return Table(self.paper, self.table, self.profile, tuple(chosen), tuple(range(self.seeds)))
 
 
-def experiments() -> list[Experiment]:
-    """Return all experiments of all tables and profiles."""
-    made = (experiment for make in TABLES.values() for profile in PROFILES for experiment in make(profile))
+def experiments(paper: str = "") -> list[Experiment]:
+    """Return all experiments of all tables and profiles, or those of one paper."""
+    tables = [make for (of, _), make in TABLES.items() if paper in ("", of)]
+    made = (experiment for make in tables for profile in PROFILES for experiment in make(profile))
     return list({experiment.name: experiment for experiment in made}.values())
 
 
 def experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     """Return an experiment by name, which may hold overrides (`ROW+train.steps=2`), with further ones. ValueError: there is
     none of this name."""
-    known = {one.name: one for one in experiments()}
     row, own = divided(name)
+    known = {one.name: one for one in experiments(row.partition("/")[0])}
     if row not in known:
-        raise ValueError(f"no experiment {row!r}: {closest(row, known)}")
+        raise ValueError(f"no experiment {row!r}: {closest(row, {one.name for one in experiments()})}")
     return overridden(known[row], *own, *overrides)

@@ -22,6 +22,9 @@ STATED = "stated"  # known to be unlike what is published, and said beside each 
 SETTINGS = "settings.csv"  # beside the module of a paper that a user adds, in place of published_settings/PAPER.csv
 PUBLISHED = "paper"  # the profile of the paper's size
 NO_VALUE = "empty"  # in words
+IF = " if "  # between a setting and another one, without which the first has no effect
+WITHOUT = ("none", "0", "")  # values of the other one
+EITHER = " | "  # between values in a line that are as good: as printed, and as released
 SHOWN = 2  # so many settings are named in a reason; of more their number
 NOT = "not the paper's "
 STATED_FIRST = "other than published: "
@@ -49,7 +52,9 @@ def published_settings(paper: str) -> list[dict[str, str]]:
     """Return the lines of data/published_settings/PAPER.csv; none if there is no such file.
 
     Its columns: table and row, patterns of names (`table2*`); aspect; setting, the place of a field in an experiment
-    like train.steps, or empty for what is no field; value, as JSON-like text, or words on the row at the paper's size; by:
+    like train.steps (`model.tuned if recipe.vectors` counts only where there are vectors), or empty for what is no field;
+    value, as JSON-like text (`A | B`: the paper prints one, its released code has the other), or words on the row at the
+    paper's size; by:
     paper, code or cited (an experiment with another value differs), ours (the paper leaves it open), unlike (known to
     differ), stated (known to differ, and said beside each verdict); source: where it is said, or why it was chosen. Of
     several lines on one setting the last one counts; before one of `stated` stands one of what is published.
@@ -66,13 +71,24 @@ def published_settings(paper: str) -> list[dict[str, str]]:
 
 def marks_of(paper: str, folder: str, row: str, experiment: Any) -> dict[str, Mark]:
     """Return the mark of each aspect of an experiment, by the lines on its table and row."""
-    lines = [line for line in _lines(paper, folder) if fnmatchcase(row, line["row"])]
+    about = (line for line in _lines(paper, folder) if fnmatchcase(row, line["row"]))
+    lines = [{**line, "setting": setting_of(line)} for line in about if _has_effect(line, experiment)]
     return {aspect: _mark([line for line in lines if line["aspect"] == aspect], experiment) for aspect in ASPECTS}
 
 
 @cache
 def _lines(paper: str, folder: str) -> list[dict[str, str]]:
     return [line for line in published_settings(paper) if fnmatchcase(folder, line["table"])]
+
+
+def setting_of(line: Mapping[str, str]) -> str:
+    """Return the place of a line's setting, without the condition that may follow it."""
+    return line["setting"].partition(IF)[0]
+
+
+def _has_effect(line: Mapping[str, str], experiment: Any) -> bool:
+    other = line["setting"].partition(IF)[2]
+    return not other or value_at(experiment, other) not in WITHOUT
 
 
 def _mark(lines: Sequence[dict[str, str]], experiment: Any) -> Mark:
@@ -87,11 +103,12 @@ def _mark(lines: Sequence[dict[str, str]], experiment: Any) -> Mark:
         if line["by"] == STATED and ours != line["value"]:
             line = theirs.get(line["setting"], line)
         size = "" if line["setting"] else elsewhere
-        source = line["source"] if ours == line["value"] else f"{elsewhere}{line['value']}; {line['source']}"
+        said = line["value"].split(EITHER)
+        source = line["source"] if ours in said else f"{elsewhere}{line['value']}; {line['source']}"
         if line["by"] == UNLIKE:
             differing.append(f"{size}{line['value']} ({line['source']})")
-        elif ours != line["value"] and line["by"] != OURS:  # what the paper leaves open may have any value
-            differing.append(f"{line['setting']} is {ours or NO_VALUE}, not {line['value']} ({line['source']})")
+        elif ours not in said and line["by"] != OURS:  # what the paper leaves open may have any value
+            differing.append(f"{line['setting']} is {ours or NO_VALUE}, not {' or '.join(said)} ({line['source']})")
         elif line["by"] in chosen:
             chosen[line["by"]].append(size + f"{line['setting']} {ours}".strip() + f" ({source})")
         else:

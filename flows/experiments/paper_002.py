@@ -34,7 +34,7 @@ from phrasemodels.verdicts.significance import Statistic
 
 PAPER = "002"
 METRICS = {"exact": "exact match", "logic": "logic match"}
-NO_TEST_FORMS = "cannot be reproduced: the public test set has no logical forms; ours is of dev"
+NO_TEST_FORMS = "cannot be reproduced: the public test set has no logical forms; a run is scored on dev"
 OTHER_HARDWARE = "a speed of one P100 16 GB: only the ratio of two systems can be compared elsewhere"
 
 

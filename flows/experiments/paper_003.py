@@ -62,7 +62,8 @@ TRANSLATION = {
         sentences(BitextCorpus("small_parallel_enja"), 3, 50),
     ),
     # As published: 500,000 pairs, 3907 batches an epoch, 30 epochs, halved each epoch from the first rise on. As released:
-    # no <s> and </s> on the source; beams without a penalty for length, which may hold <unk>.
+    # no <s> and </s> on the source; beams without a penalty for length, which may hold <unk>,
+    # and have four tokens more than the source at most.
     "paper": Profile(
         Size(d=500, layers=2),
         rows_of(
@@ -81,7 +82,7 @@ TRANSLATION = {
             11,
             50,
             phrases=Phrases(no_phrases, marks=False),
-            search=BeamSearch(5, length_penalty=0.0, growth=0.0, extra=250, unknown=True),
+            search=BeamSearch(5, length_penalty=0.0, growth=1.0, extra=4, unknown=True),
         ),
     ),
 }

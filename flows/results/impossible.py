@@ -52,7 +52,7 @@ SHARES = ("accuracy", "exact match", "logic match", "denotation match")
 LITERATURE = "literature"  # the variant of a row that a paper repeats from others
 COPIED = {
     ("001", "BiLSTM-Max"): "the row is that of Conneau et al. (2017)"
-}  # all its numbers are; the paper does not say so
+}  # all its scores are; the paper does not say so
 
 
 def not_a_share(line: Line, lines: Sequence[Line]) -> str:
@@ -64,7 +64,8 @@ def not_a_share(line: Line, lines: Sequence[Line]) -> str:
         return ""
     said, copied = no_share(line["printed"], sets[0].n), COPIED.get((line["paper"], line["system"]))
     but = f"; {copied}" if copied else ""
-    return said and f"{said} ({sets[0].source}); a mean over runs could be, which the paper does not say of it{but}"
+    said = said.replace(f" of {sets[0].n}:", f" of {sets[0].n} ({sets[0].source}):", 1)
+    return said and f"{said}; a mean over runs could be, which the paper does not say of it{but}"
 
 
 # Averages stand in a row whose data set ends with this. Those of bAbI's answers have tasks 7 and 8 in them, which the slides

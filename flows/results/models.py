@@ -19,6 +19,7 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Step
 from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.temporary import TemporaryStore
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.flows.experiments.experiment import Experiment
@@ -103,8 +104,9 @@ class Model:
         if not texts:
             return []
         with tempfile.TemporaryDirectory() as folder:
-            store = Store(Path(folder)).open()
-            return self.experiment.recipe.unknown_words(user_texts(texts), self.artifacts, store.run)
+            return self.experiment.recipe.unknown_words(
+                user_texts(texts), self.artifacts, TemporaryStore(Path(folder)).run
+            )
 
     def attend(self, text: str) -> list[dict[str, Any]]:
         """Return rows of ATTENTION to a text. ValueError: the problem takes no text, the text is too long, or the model
@@ -115,9 +117,9 @@ class Model:
         return self.run(step, "attention.arrow").to_pylist()
 
     def run(self, step: Step, file: str) -> pa.Table:
-        """Run a step in a store of its own; return the table in a file of its artifact."""
+        """Run a step in a temporary store; return the table in a file of its artifact."""
         with tempfile.TemporaryDirectory() as folder, self._naming_damage():
-            return read_shard(Store(Path(folder)).open().run(step).file(file))
+            return read_shard(TemporaryStore(Path(folder)).run(step).file(file))
 
     @contextlib.contextmanager
     def _naming_damage(self) -> Iterator[None]:

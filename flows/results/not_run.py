@@ -5,7 +5,8 @@ from functools import cache
 
 from phrasemodels.flows.experiments.catalogue import COUNTED, PROFILES, experiments
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
-from phrasemodels.flows.results.derived import derived_from
+from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.results.derived import Derived, derived_from
 from phrasemodels.flows.results.impossible import LITERATURE
 
 Columns = Mapping[str, str]  # of data/published_results.csv
@@ -20,12 +21,12 @@ NO_RUN, COUNT, THEIRS, ABSENT, OTHER = (
 # Absolute figures of other hardware, by metric: nothing that runs elsewhere can be compared with them.
 HARDWARE = {
     "training_speed": "a speed of one P100 16 GB: only the ratio of two systems can be compared elsewhere",
-    "memory": "memory of the authors' program on their GPU, and what was counted is not said",
+    "memory": "memory of the authors' program; what was counted is not said",
 }
 
-MSPARS = "no table computes it: it is of BPE over questions and logical forms, and the official forms are not here"
+MSPARS = "no table computes it: it is of train after BPE, and the logical forms of train are not here"
 MSPARS_FORMS = (
-    "no table computes it: it is of the official logical forms, which are not here (those of dev have 14.68 words)"
+    "no table computes it: it is of the logical forms, and those of train are not here (those of dev have 14.68 words)"
 )
 
 # Corpora that are not here, by paper and data set.
@@ -57,14 +58,14 @@ def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
 
 
 def _command(experiment: Experiment, answer: Answer) -> tuple[str, str]:
-    """Return how to get an answer, and the kind of reason."""
+    """Return how to get an answer, or why nobody can, and the kind of reason."""
     table = experiment.table
     if (table.paper, table.number) in COUNTED:
         corpora = COUNTED[table.paper, table.number]
         return f"not counted yet: phrasemodels count{' --corpora' * corpora}", COUNT
     command = f"no run: phrasemodels reproduce --paper {table.paper} --table {table.number} --row {experiment.row}"
     command += f" --profile {PROFILES[-1]}" if experiment.profile == PROFILES[-1] else ""
-    return "; ".join(filter(None, (answer.why_not, command))), answer.why_not or NO_RUN
+    return (answer.why_not,) * 2 if answer.why_not else (command, NO_RUN)
 
 
 def answers(cell: Cell | None, rows: Iterable[Columns]) -> bool:
@@ -80,6 +81,13 @@ def asked(rows: Iterable[Columns]) -> tuple[Experiment, Answer] | None:
     exact = [pair for pair in found if pair[1].exact and not pair[0].recipe.trains]
     largest = [pair for pair in found if pair[0].profile == PROFILES[-1]]
     return next(iter((*exact, *largest, *found)), None)
+
+
+def compared(derived: Derived) -> list[Experiment]:
+    """Return the experiments that a derived number compares, as `asked` finds them."""
+    cells = (derived.over.wanted, derived.base.wanted)
+    rows = [[r for r in published_results() if all(r[name] == value for name, value in cell.items())] for cell in cells]
+    return [pair[0] for same in rows if (pair := asked(same))]
 
 
 @cache

@@ -7,12 +7,12 @@ from typing import Any
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments.marks import STATED_FIRST, kind_of
 from phrasemodels.flows.experiments.published import published_results
-from phrasemodels.flows.results.as_defined import changed_since
+from phrasemodels.flows.results.as_defined import averaged_since, changed_since
 from phrasemodels.flows.results.derived import derive, derived_from
 from phrasemodels.flows.results.glance import JUDGED
 from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, Line, impossible, tasks_of
 from phrasemodels.flows.results.needs import needs
-from phrasemodels.flows.results.not_run import answers, asked, not_run
+from phrasemodels.flows.results.not_run import answers, asked, compared, not_run
 from phrasemodels.flows.results.repeated import same_numbers
 from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.compare import reason_not
@@ -52,6 +52,9 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
 
 def _needs(row: dict[str, str]) -> str:
     """Return what it takes to judge a printed number that a training can answer; empty if none can."""
+    if derived := derived_from(row):
+        both = " and ".join(dict.fromkeys(map(needs, compared(derived))))
+        return both.replace("a training", "trainings of both", 1)
     pair = asked(same_numbers(row))
     return needs(pair[0]) if pair and pair[0].recipe.trains and not pair[1].why_not else ""
 
@@ -79,6 +82,7 @@ def _answered(printed: str, best: Result) -> dict[str, Any]:
     unlike = best.experiment.reason_not(best.answer) or best.row["reason_not"]  # by what is known of it today, or then
     if earlier := changed_since(best.row.get("settings", {}), best.experiment.train):
         unlike = "; ".join(filter(None, (unlike, f"run with earlier settings: {earlier}")))
+    unlike = "; ".join(filter(None, (averaged_since(best.row["values"], metric, best.experiment), unlike)))
     why_not = reason_not(best.row["stand_in"], unlike)
     caveat = best.answer.note if exact else best.experiment.caveat
     verdict = qualified(judge(printed, seed_group(values), why_not, exact), caveat)

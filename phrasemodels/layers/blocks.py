@@ -8,6 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from phrasemodels.layers.dropout import Dropout
+
 Sublayer = Callable[[Tensor], Tensor]
 Start = Callable[[Tensor], Tensor]  # draws the weights of a table in place
 
@@ -30,7 +32,7 @@ class AddNorm(Residual):
     def __init__(self, d: int, dropout: float) -> None:
         super().__init__(d, dropout)
         self.norm = nn.LayerNorm(d)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
         return self.norm(x + self.dropout(sublayer(x)))
@@ -42,7 +44,7 @@ class PreNorm(Residual):
     def __init__(self, d: int, dropout: float) -> None:
         super().__init__(d, dropout)
         self.norm = nn.LayerNorm(d, eps=1e-6)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
         return x + self.dropout(sublayer(self.norm(x)))
@@ -64,7 +66,7 @@ class FeedForward(nn.Sequential):
 
     def __init__(self, d: int, d_ff: int, dropout: float = 0.0) -> None:
         widen, narrow = nn.Linear(d, d_ff), nn.Linear(d_ff, d)
-        super().__init__(widen, nn.Sequential(nn.ReLU(), nn.Dropout(dropout)), narrow)
+        super().__init__(widen, nn.Sequential(nn.ReLU(), Dropout(dropout)), narrow)
         for layer in (widen, narrow):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
@@ -101,7 +103,7 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.table = nn.Embedding(vocabulary, d)
         start(self.table.weight)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, tokens: Tensor, first: int = 0) -> Tensor:
         """tokens (B, n), the leftmost at position `first` -> (B, n, d)."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from phrasemodels.layers import checks
+from phrasemodels.layers.dropout import dropout
 from phrasemodels.layers.partitioned import (
     PartitionedFeedForward,
     PartitionedLinear,
@@ -198,6 +198,6 @@ class LabelAttention(nn.Module):
         return (self.attend.scores(x) * self.scale).masked_fill(~valid, -torch.inf).softmax(-1)
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
-        weights = F.dropout(self.weights(x, valid), self.dropout, self.training)
+        weights = dropout(self.weights(x, valid), self.dropout, self.training)
         y = self.combine(self.attend.contexts(weights, x), x)
         return self.residual(y, self.feed_forward) if self.residual is not None else y

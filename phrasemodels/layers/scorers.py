@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phrasemodels.layers.dropout import Dropout
 from phrasemodels.layers.partitioned import StandardNorm
 
 Look = Callable[[Tensor, Tensor], Tensor]
@@ -111,7 +112,7 @@ class HeadDependentMLP(nn.Module):
     def __init__(self, d: int, hidden: int, dropout: float) -> None:
         super().__init__()
         self.head, self.dependent = nn.Linear(d, hidden), nn.Linear(d, hidden)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x (B, N, D) -> the words as heads and as dependents, each (B, N, hidden)."""

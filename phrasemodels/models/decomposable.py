@@ -15,6 +15,7 @@ from phrasemodels.encoders import check_output
 from phrasemodels.encoders.parents import NoParentsConfig, ParentsConfig
 from phrasemodels.layers import checks
 from phrasemodels.layers.blocks import token_mask
+from phrasemodels.layers.dropout import Dropout
 
 
 class LearnedEmbedding(nn.Embedding):
@@ -74,7 +75,7 @@ class DecomposableConfig:
 def perceptron(d_in: int, d: int, dropout: float) -> nn.Sequential:
     """Return Dropout-Linear-ReLU-Dropout-Linear-ReLU, (..., d_in) -> (..., d)."""
     first, second = nn.Linear(d_in, d), nn.Linear(d, d)
-    return nn.Sequential(nn.Dropout(dropout), first, nn.ReLU(), nn.Dropout(dropout), second, nn.ReLU())
+    return nn.Sequential(Dropout(dropout), first, nn.ReLU(), Dropout(dropout), second, nn.ReLU())
 
 
 class Decomposable(nn.Module):

@@ -16,6 +16,7 @@ from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, ParserIn
 from phrasemodels.encoders.partitioned import PartitionedEncoder, PartitionedEncoderConfig
 from phrasemodels.layers import checks
 from phrasemodels.layers.blocks import sinusoids
+from phrasemodels.layers.dropout import Dropout
 from phrasemodels.layers.partitioned import SharedDropout, StandardNorm
 from phrasemodels.layers.scorers import BiaffineArcScorer, Look, RelationScorer, SpanScorer, fenceposts, from_head
 from phrasemodels.structs import eisner, joint, spans
@@ -174,7 +175,7 @@ class JointParser(nn.Module):
         self.encoder: PartitionedEncoder = config.encoder.build()
         d = self.encoder.width
         self.span_scores = SpanScorer(d, config.hidden, config.labels)
-        self.post_dropout = nn.Dropout(config.arc_dropout)
+        self.post_dropout = Dropout(config.arc_dropout)
         self.arc_scores = BiaffineArcScorer(d, config.arc_hidden, config.arc_dropout)
         self.relation_scores = RelationScorer(d, config.hidden, config.relations, config.arc_dropout)
         self.tag_scores = None

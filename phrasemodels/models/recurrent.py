@@ -9,13 +9,12 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from phrasemodels.encoders import check_output
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.layers import checks
 from phrasemodels.layers.attention_weights import SoftmaxWeights
-from phrasemodels.layers.ids import PAD
+from phrasemodels.layers.dropout import Dropout
 
 
 class SourceEncoderConfig(Protocol):
@@ -85,7 +84,7 @@ class RecurrentTranslator(nn.Module):
         self.score = nn.Linear(d, width, bias=False)
         self.weights = config.weights()
         self.combine = nn.Linear(width + d, d, bias=False)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.project = nn.Linear(d, config.target_vocabulary)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -config.initial, config.initial)
@@ -121,10 +120,3 @@ class RecurrentTranslator(nn.Module):
         """Return the weights (B, t, n) of the source tokens at each target token (B, t)."""
         memory = self.encode(source, lengths, members)
         return self.weights(self.scores(self.decoder(self.embed_target(target))[0], memory), lengths)
-
-    def loss(self, scores: Tensor, gold: Tensor, smoothing: float) -> Tensor:
-        """Return the sum over tokens, without PAD, of the label-smoothed cross entropy (nats) of scores (B, t, V) at gold
-        (B, t)."""
-        return F.cross_entropy(
-            scores.flatten(0, 1).float(), gold.flatten(), ignore_index=PAD, reduction="sum", label_smoothing=smoothing
-        )

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from phrasemodels.encoders import EncoderConfig, check_output
 from phrasemodels.layers import checks
 from phrasemodels.layers.blocks import TokenEmbedding, sinusoids
+from phrasemodels.layers.dropout import Dropout
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class FixedEmbedding(nn.Module):
             raise ValueError(
                 f"{config.vectors}: vectors {tuple(table.shape)} for {wanted[0]} words and width {wanted[1]}"
             )
-        self.table, self.dropout = nn.Embedding.from_pretrained(table), nn.Dropout(dropout)
+        self.table, self.dropout = nn.Embedding.from_pretrained(table), Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens (B, n) -> (B, n, d)."""
@@ -63,7 +64,7 @@ class Tagger(nn.Module):
         )
         self.encoder = config.encoder.build()
         self.classify = nn.Sequential(
-            nn.Linear(d, config.hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(config.hidden, config.tags)
+            nn.Linear(d, config.hidden), nn.ReLU(), Dropout(dropout), nn.Linear(config.hidden, config.tags)
         )
 
     def forward(self, source: Tensor, lengths: Tensor, members: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from phrasemodels.encoders import EncoderConfig, check_output
 from phrasemodels.layers import checks
@@ -24,7 +23,6 @@ from phrasemodels.layers.blocks import (
     normal_by_width,
     token_mask,
 )
-from phrasemodels.layers.ids import PAD
 
 Extend = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # new keys and values -> all keys and values
 
@@ -136,13 +134,6 @@ class Translator(nn.Module):
         for index, layer in enumerate(self.decoder_layers):
             x = layer(x, partial(cache.extend, index), allowed, (*cache.cross[index], cache.valid))
         return self.last(x)
-
-    def loss(self, scores: Tensor, gold: Tensor, smoothing: float) -> Tensor:
-        """Return the sum over tokens, without PAD, of the label-smoothed cross entropy (nats) of scores (B, t, V) at gold
-        (B, t)."""
-        return F.cross_entropy(
-            scores.flatten(0, 1).float(), gold.flatten(), ignore_index=PAD, reduction="sum", label_smoothing=smoothing
-        )
 
 
 class DecoderCache:

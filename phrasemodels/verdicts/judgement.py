@@ -38,8 +38,12 @@ def judge(printed: str, ours: SeedGroup | Sequence[float] | None, reason_not: st
         return _exactly(printed, group.mean)
     if group.warning:
         return Verdict("not comparable", group.warning)
-    if abs(published - group.mean) <= group.half_width + half_unit(printed):
-        return Verdict("reproduced", f"the published value lies in our 95 % interval over {group.n} seeds")
+    beyond = abs(published - group.mean) - group.half_width
+    if beyond <= half_unit(printed):
+        rounded = ", give or take half a unit of its last digit," if beyond > 0 else ""
+        ours_is = " ± ".join(f"{value:.{max(2, digits(printed))}f}" for value in (group.mean, group.half_width))
+        said = f"the published value{rounded} lies in our 95 % interval over {group.n} seeds, {ours_is}"
+        return Verdict("reproduced", said)
     direction = "higher" if group.mean > published else "lower"
     apart = f"{abs(group.mean - published):.{max(2, digits(printed))}f}"
     return Verdict(direction, f"our mean is {apart} {direction} than the published value")

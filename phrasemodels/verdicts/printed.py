@@ -108,7 +108,7 @@ def exchanged(printed: tuple[str, str], values: tuple[float, float]) -> str:
     one, other = printed
     here = prints_as(one, values[0]) or prints_as(other, values[1])
     there = prints_as(one, values[1]) and prints_as(other, values[0])
-    return f"{one} and {other} are exchanged: each is the other's count" if there and not here else ""
+    return f"{one} and {other} are exchanged: each is the other's" if there and not here else ""
 
 
 def no_sum(printed: str, step: float, base: float, parts: int, slack: float = 0.0) -> str:
@@ -120,7 +120,9 @@ def no_sum(printed: str, step: float, base: float, parts: int, slack: float = 0.
     if _reaches(printed, expected, slack):
         return ""
     fits = [k for k in range(1, 2 * parts + 1) if _reaches(printed, base + k * step, slack)]
-    return f"{parts} layers have {expected:.2f}, not {printed}" + (f", which {fits[0]} have" if fits else "")
+    return f"{parts} layers have {expected:.{digits(printed)}f}, not {printed}" + (
+        f", which {fits[0]} have" if fits else ""
+    )
 
 
 def base_of(printed: Mapping[int, str], step: float) -> tuple[float, float]:

@@ -23,7 +23,6 @@ from phrasemodels.structs.kernels.compilation import CACHED
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 
-AT_ONCE = 16
 NO_HEAD = -1  # of a root, and of a token without a tree
 Ints = NDArray[np.int64]
 Members = NDArray[np.int32]
@@ -50,32 +49,26 @@ def no_phrases(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]
 
 def adjacent(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
     """Spans of 2 to `longest` adjacent tokens (paper 000, Eq 1 without spans of one token), shorter first, then by start."""
-    lengths, offset = sentences.lengths, np.arange(longest)
-    sizes = np.minimum(lengths, longest)
-    counts = (sizes - 1) * (lengths + 1) - (sizes * (sizes + 1) // 2 - 1)
-    first = np.arange(lengths.max(initial=0))[:, None] + offset
-    spans = np.where(offset < np.arange(2, longest + 1)[:, None, None], first, -1).reshape(longest - 1, first.size)
-    total = int(counts.sum()) * longest
-    members = np.empty(total + AT_ONCE, np.int32)
-    _copy(lengths, np.pad(spans.astype(np.int32), ((0, 0), (0, AT_ONCE))), members)
-    return counts, members[:total].reshape(-1, longest)
+    lengths = np.flatnonzero(np.bincount(sentences.lengths))
+    values, counts = _all_spans(lengths, longest)
+    # the spans of all sentences of one length are one value of bytes, which Arrow copies for each of them
+    offsets = np.concatenate([[0], np.cumsum(counts) * longest * values.itemsize])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
+    which = np.searchsorted(lengths, np.arange(lengths.max(initial=0) + 1))[sentences.lengths]
+    copied = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(lengths), buffers).take(pa.array(which))
+    return counts[which], np.frombuffer(copied.buffers()[2] or b"", np.int32).reshape(-1, longest)
 
 
-@njit(cache=CACHED, nogil=True)
-def _copy(lengths: Ints, spans: Members, members: Members) -> None:
-    """Copy each sentence's spans into members (values). The spans of one size are a prefix of those of the longest
-    sentence, spans (sizes, values).
-
-    It copies blocks of AT_ONCE values, which is faster than exact lengths; the next copy overwrites the surplus.
-    """
-    at, longest = 0, len(spans) + 1
-    for n in lengths:
-        for size in range(2, longest + 1):
-            values = max((n - size + 1) * longest, 0)
-            for i in range(0, values, AT_ONCE):
-                for j in range(AT_ONCE):
-                    members[at + i + j] = spans[size - 2, i + j]
-            at += values
+def _all_spans(lengths: Ints, longest: int) -> tuple[Members, Ints]:
+    """Return the spans of 2 to `longest` tokens of one sentence of each length, and how many each sentence has."""
+    offset, sizes, most = np.arange(longest, dtype=np.int32), np.arange(2, longest + 1), int(lengths.max(initial=0))
+    first = np.arange(most, dtype=np.int32)[:, None] + offset
+    spans = np.where(offset < sizes[:, None, None], first, np.int32(-1)).reshape(-1, longest)
+    # the spans of one size are the first of the longest sentence's
+    counts = np.maximum(lengths[:, None] - sizes + 1, 0)
+    runs = counts.ravel()
+    rows = np.repeat(np.tile(np.arange(longest - 1) * most, len(lengths)) - (np.cumsum(runs) - runs), runs)
+    return spans.take(rows + np.arange(len(rows)), axis=0), counts.sum(1)
 
 
 def subtrees(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
@@ -226,21 +219,10 @@ def lists(counts: Ints, members: NDArray[Any]) -> pa.ListArray:
 
 def _validate(lengths: Ints, counts: Ints, members: Members, where: str) -> None:
     """Raise a ValueError if a phrase does not lie inside its sentence."""
-    if (row := _outside(lengths, counts, members)) < len(lengths):
+    outside = (members < -1) | (members >= np.repeat(lengths, counts)[:, None])
+    if wrong := np.flatnonzero(outside.any(1))[:1].tolist():
+        row = int(np.searchsorted(np.cumsum(counts), wrong[0], "right"))
         raise ValueError(f"{where}: a phrase reaches beyond the sentence in row {row}")
-
-
-@njit(cache=CACHED, nogil=True)
-def _outside(lengths: Ints, counts: Ints, members: Members) -> int:
-    """Return the first row with a position outside of its sentence, or the number of rows."""
-    at = 0
-    for row in range(len(lengths)):
-        for phrase in members[at : at + counts[row]]:
-            for word in phrase:
-                if not -1 <= word < lengths[row]:
-                    return row
-        at += counts[row]
-    return len(lengths)
 
 
 def parents(heads: pa.ChunkedArray, lengths: Ints) -> Ints:

@@ -39,6 +39,11 @@ class AnsweringRecipe(Recipe):
     def __post_init__(self) -> None:
         at_least(self, 1, "restarts")
 
+    @property
+    def averaged(self) -> int:
+        """The number of starts over which facts are averaged: all, where there are fewer than are asked for."""
+        return min(self.scoring.averaged, self.restarts)
+
     def data(self) -> dict[str, Step]:
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
         words = Step(story_vocabulary, f"vocabulary {self.corpus.name}", None, {"rows": raw["train"]})

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
+from phrasemodels.models.token_loss import token_loss
 from phrasemodels.models.translation import TranslationConfig, Translator
 from phrasemodels.tasks.problems.sequences import PhraseBatch, PhraseExamples
 from phrasemodels.tasks.train.batches import Rows
@@ -32,8 +33,7 @@ class TranslationObjective(Objective):
 
     def loss(self, model: AnyTranslator, batch: PhraseBatch, smoothing: float) -> Tensor:
         """Return the summed cross entropy of the target tokens after BEGIN."""
-        scores = model(batch.source, batch.lengths, batch.members, batch.target[:, :-1])
-        return model.loss(scores, batch.target[:, 1:], smoothing)
+        return token_loss(model, batch.source, batch.lengths, batch.members, batch.target, smoothing)
 
     def count(self, data: PhraseExamples, rows: Rows) -> int:
         """Return the number of target tokens, with END and without BEGIN."""
