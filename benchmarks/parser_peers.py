@@ -20,7 +20,10 @@ from phrasemodels.parsing.parser import Limits, Parser, batches
 Sentences = Sequence[list[str]]
 Parse = Callable[[Sentences], object]
 LAYERS, HEADS = 3, 6
-BENEPAR = {"its layers and width": (3, 192), "its parameters": (6, 264)}  # layers, width
+BENEPAR = {
+    "its layers and width": (3, 192),
+    "six layers": (6, 264),
+}  # layers, width: fewer parameters than ours, as it has no table of words
 BRACKETS = str.maketrans({"(": "-LRB-", ")": "-RRB-"})  # supar reads its words from a tree in brackets
 SUPAR_HIDDEN = 160  # with it a parser of 3 layers has as many parameters as ours
 
