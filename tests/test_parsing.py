@@ -88,6 +88,7 @@ ODD = {
     "brackets of treebanks": ("a -LRB- b -RRB- -rrb", "a -LRB- b -RRB- - rrb"),
     "hyphens and slashes": ("well-known COVID-19 non-white and/or", "well - known COVID - 19 non-white and / or"),
     "marks and initials": ("What ?! By J. K. Smith", "What ?! By J. K. Smith"),
+    "emoticons": ("Hi :-) (well ;) ) a:b :( 8) no:(x) :D.", "Hi :-) ( well ;) ) a : b :( 8 ) no : ( x ) :D ."),
     "control characters": ("a\x00b\x07", "a \x00 b \x07"),
     "Chinese": ("我喜欢。", "我喜欢 。"),
 }
@@ -213,6 +214,62 @@ def test_the_command_answers_every_line_and_recognises_conllu(parser: Parser, tm
     ]
     assert recognised(iter([Line(1, "# a"), Line(2, "1 a b")]), text)[1] == "paragraphs"
     assert [b.text for b in blocks([Line(1, "a"), Line(2, "b"), Line(3, " "), Line(4, "c")])] == ["a\nb", "c"]
+
+
+CONLLU = """\
+# newdoc id = d1
+# sent_id = d1-1
+# text = I don't.
+1\tI\tI\tPRON\tPRP\tCase=Nom\t_\t_\t5:nsubj\t_
+2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No
+2\tdo\tdo\t_\t_\t_\t_\t_\t_\t_
+3\tn't\tnot\t_\t_\t_\t_\t_\t_\t_
+3.1\tgo\tgo\t_\t_\t_\t_\t_\t0:root\t_
+4\t.\t.\t_\t_\t_\t_\t_\t_\tEnd=Yes
+
+"""
+
+
+def test_conllu_keeps_what_the_parser_does_not_predict(parser: Parser, tmp_path: Path) -> None:
+    file = tmp_path / "a.conllu"
+    file.write_text(CONLLU + CONLLU + "1\tbroken\n", encoding="utf-8")
+    found = answers(parser, file, "auto", 1)
+    first = next(found)
+    lines = first.parses[0].conllu(read=first.conllu).split("\n")
+    assert lines[:3] == CONLLU.split("\n")[:3] and len(lines) == 9 and not any(line.startswith("3.1") for line in lines)
+    assert (
+        lines[4].startswith("2-3\tdon't\t_") and lines[3].split("\t")[2] == "I" and lines[-2].endswith("\t_\tEnd=Yes")
+    )
+    (again,) = read_conllu([Line(k, line) for k, line in enumerate(lines, 1)], "a")
+    assert (again.heads, again.tags) == (first.parses[0].heads, first.parses[0].tags)
+    assert next(found).line == 11, "sentences before a broken line are answered"
+    with pytest.raises(ValueError, match="line 21: 2 columns"):
+        next(found)
+
+
+def test_a_parse_takes_one_thread_of_torch_and_gives_the_others_back(parser: Parser) -> None:
+    seen, before = [], torch.get_num_threads()
+
+    def decode(*given):
+        seen.append(torch.get_num_threads())
+        return phrases_alone(*given)
+
+    torch.set_num_threads(3)
+    try:
+        Parser(parser.model, ENTRIES, decode, limits=Limits(threads=2)).parse("It is.")
+        Parser(parser.model, ENTRIES, decode).parse("It is.")
+        assert (seen, torch.get_num_threads()) == ([2, 1], 3)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_words_that_are_not_tokenised_are_refused(parser: Parser) -> None:
+    for given in ("It is.", ["It is."], [["It", ""]], [["It", 3]]):
+        with pytest.raises((TypeError, ValueError), match=r"not tokenised|empty"):
+            list(parser.parse_tokens(given))
+    with pytest.raises(TypeError, match="one text"):
+        next(parser.parse_each("It is."))
+    assert "5 labels" in repr(parser) and str(parser.parse("It is.")[0]).startswith("(ROOT")
 
 
 @pytest.fixture

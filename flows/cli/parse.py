@@ -3,7 +3,8 @@
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -75,7 +76,9 @@ def parse(
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     for answer in _reported(answers(parser, file, "tokens" if tokenised else read, batch)):
         for count, found in enumerate(answer.parses, 1):
-            print(clean(FORMATS[form](found, f"{answer.line}-{count}")))
+            as_read = form == "conllu" and answer.conllu
+            shown = found.conllu(read=answer.conllu) if as_read else FORMATS[form](found, f"{answer.line}-{count}")
+            print(clean(shown))
         if not answer.parses:
             print()
         if batch == 1:
@@ -83,24 +86,25 @@ def parse(
 
 
 class Answer(NamedTuple):
-    """The parses of a line, or of a block of lines, and the number of its first line."""
+    """The parses of a line, or of a block of lines, the number of its first line, and the CoNLL-U that was read."""
 
     line: int
     parses: "list[Parse]"
+    conllu: "Sequence[Line]" = ()
 
 
 def answers(parser: "Parser", file: Path, read: str, batch: int) -> Iterator[Answer]:
-    from phrasemodels.data.formats.conllu import read_conllu
     from phrasemodels.data.formats.lines import lines_with_replacements
     from phrasemodels.parsing.words import by_spaces, undivided
 
+    if str(file) != "-" and not file.is_file():
+        kind = "is a folder" if file.is_dir() else "no such file"
+        raise ValueError(f"{file}: {kind}; a sentence is given as: echo 'It rains.' | phrasemodels parse -")
     lines = lines_with_replacements(file, _warn)
     if read == "auto":
         lines, read = recognised(lines, file)
     if read == "conllu":
-        known = list(read_conllu(lines, str(file)))
-        for own, found in zip(known, parser.parse_tokens((own.tokens for own in known), batch), strict=True):
-            yield Answer(own.line, [found])
+        yield from conllu_answers(parser, lines, "stdin" if str(file) == "-" else str(file), batch)
         return
     numbers: list[int] = []
 
@@ -112,6 +116,31 @@ def answers(parser: "Parser", file: Path, read: str, batch: int) -> Iterator[Ans
     split = {"sentences": undivided(parser.split), "tokens": by_spaces}.get(read, parser.split)
     for place, parses in enumerate(parser.parse_each(texts(), split, batch)):
         yield Answer(numbers[place], parses)
+
+
+def conllu_answers(parser: "Parser", lines: "Iterable[Line]", where: str, batch: int) -> Iterator[Answer]:
+    """Yield the parse of each sentence of CoNLL-U; all before a broken line are answered."""
+    from phrasemodels.data.formats.conllu import read_conllu
+    from phrasemodels.data.formats.conllu_sentences import conllu_sentences
+
+    broken: list[ValueError] = []
+    waiting: deque[list[Line]] = deque()
+
+    def tokens() -> Iterator[list[str]]:
+        for own in conllu_sentences(lines):
+            try:
+                (sentence,) = read_conllu(own, where)
+            except ValueError as error:
+                broken.append(error)
+                return
+            waiting.append(own)
+            yield sentence.tokens
+
+    for found in parser.parse_tokens(tokens(), batch):
+        own = waiting.popleft()
+        yield Answer(own[0].number, [found], own)
+    if broken:
+        raise broken[0]
 
 
 def recognised(lines: "Iterator[Line]", file: Path) -> "tuple[Iterator[Line], str]":

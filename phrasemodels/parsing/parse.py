@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from phrasemodels.data.formats.conllu import sentence_to_conllu
+from phrasemodels.data.formats.conllu_sentences import analysed_again, predicted
+from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import Tree, brackets
 from phrasemodels.parsing.words import Word, spaced
 
@@ -36,10 +38,20 @@ class Parse:
         """The tree in Penn brackets on one line, or an empty string."""
         return brackets(self.tree) if self.tree else ""
 
-    def conllu(self, sent_id: str = "") -> str:
-        """Return CoNLL-U with an empty line at the end: sent_id, the text as written, SpaceAfter=No, UPOS and XPOS."""
+    def __str__(self) -> str:
+        """The tree in brackets, or CoNLL-U for heads alone."""
+        return self.brackets or self.conllu().rstrip("\n")
+
+    def conllu(self, sent_id: str = "", read: Sequence[Line] = ()) -> str:
+        """Return CoNLL-U with an empty line at the end: sent_id, the text as written, SpaceAfter=No, UPOS and XPOS.
+
+        read: the lines of CoNLL-U that the words come from. All that the parser does not predict is then as it was there.
+        """
         if not self.tokens:
             return ""
+        if read:
+            columns = predicted(self.tags, self.universal, self.heads, self.relations)
+            return analysed_again(read, columns, {"note": self.note} if self.note else {})
         comments = {"sent_id": sent_id, "text": _one_line(self.text) or " ".join(self.tokens), "note": self.note}
         misc = ["_" if space else NO_SPACE for space in spaced(self.words)] if self.words else ()
         lines = sentence_to_conllu(self.tokens, self.tags, self.universal, self.heads, self.relations, misc)

@@ -1,6 +1,7 @@
 """The parser of paper 004 for use: text, or words, to parses, with memory that long sentences cannot exceed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -14,6 +15,7 @@ from phrasemodels.data.formats.joint_trees import restore
 from phrasemodels.data.formats.trees import ROOT, Span, Tree
 from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.layers.checks import at_least
+from phrasemodels.models.fused_parser import fused
 from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees, separately
 from phrasemodels.parsing.numbers import Divide, Ids, no_pieces
 from phrasemodels.parsing.parse import Parse
@@ -31,15 +33,31 @@ class Limits:
     """What bounds memory and time, in words. The memory of a batch is then linear in `longest` and in `jointly`².
 
     jointly: longer sentences are not decoded jointly, which takes 8·n³ bytes. longest: longer sentences are parsed in
-    parts. together: padded words of a batch.
+    parts. together: padded words of a batch. threads: of torch during a parse; what a sentence needs is so little that
+    several threads wait for one another, and beside other programs take ten times as long as one.
     """
 
     jointly: int = 200
     longest: int = 500
     together: int = 2000
+    threads: int = 1
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "jointly", "longest", "together")
+        at_least(self, 1, "jointly", "longest", "together", "threads")
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Use a number of threads of torch in this context."""
+    before = torch.get_num_threads()
+    if before == count:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def bounded(decode: Decode, longest: int, limits: Limits) -> Decode:
@@ -78,8 +96,9 @@ class Names:
 class Parser:
     """A trained parser. Parses do not depend on the batch that a sentence is in.
 
-    model, entries: a model and its vocabularies by side. decode: how trees are found. divide: words into pieces of a
-    pretrained encoder. limits: of memory. card: what users should know. split: text into sentences and words.
+    model, entries: a model, whose weights are read when the parser is made, and its vocabularies by side. decode: how trees
+    are found. divide: words into pieces of a pretrained encoder. limits: of memory. card: what users should know. split:
+    text into sentences and words.
     """
 
     def __init__(
@@ -92,11 +111,15 @@ class Parser:
         card: Mapping[str, Any] | None = None,
         split: Sentences = sentences,
     ) -> None:
-        self.model, self.ids = model, Ids(entries)
+        self.model, self.ids = fused(model), Ids(entries)
         self.names = Names(entries["labels"], entries["relations"], entries["tags"])
         self.decode, self.divide = decode or Jointly(), divide
         self.limits, self.card, self.split = limits or Limits(), card or {}, split
         self.device = next(model.parameters()).device
+
+    def __repr__(self) -> str:
+        name, labels = self.card.get("name", "a parser"), len(self.names.labels)
+        return f"<Parser: {name}; {labels} labels, {len(self.names.relations)} relations, {len(self.names.tags)} tags>"
 
     @classmethod
     def load(cls, folder: str | Path = ENGLISH, limits: Limits | None = None) -> "Parser":
@@ -115,6 +138,8 @@ class Parser:
 
         Texts are read as they are needed: `batch` of them are parsed together.
         """
+        if isinstance(texts, str):
+            raise TypeError(f"one text: give a list of texts, or parse({texts[:20]!r})")
         texts = iter(texts)
         while chunk := list(islice(texts, batch)):
             divided = [(split or self.split)(text) for text in chunk]
@@ -129,8 +154,8 @@ class Parser:
 
     def parse_tokens(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Parse]:
         """Yield the parse of each tokenised sentence; one without words gets an empty parse."""
-        waiting = iter(sentences)
-        while chunk := [list(tokens) for tokens in islice(waiting, batch)]:
+        waiting = map(_tokens, [sentences] if isinstance(sentences, str) else sentences)
+        while chunk := list(islice(waiting, batch)):
             parses = self._parsed([tokens for tokens in chunk if tokens])
             for tokens in chunk:
                 yield next(parses) if tokens else Parse([], [], None, [], [])
@@ -159,7 +184,11 @@ class Parser:
         for rows in batches([len(part) for part in short], self.limits):
             some = [short[row] for row in rows]
             decode = bounded(self.decode, max(map(len, some)), self.limits)
-            with waiting():  # for kernels: what serves meanwhile takes memory in n⁴
+            with (
+                waiting(),
+                on_threads(self.limits.threads),
+                torch.inference_mode(),
+            ):  # for kernels: what serves meanwhile takes memory in n⁴
                 trees = self.model.parse(self._batch(some), decode)
             cpu = ParsedTrees(*(x.cpu() for x in trees))
             note = "" if decode is self.decode else APART.format(self.limits.jointly)
@@ -168,6 +197,16 @@ class Parser:
         for own in pieces:
             yield joined([found[place + k] for k in range(len(own))], self.limits)
             place += len(own)
+
+
+def _tokens(sentence: Sequence[str]) -> list[str]:
+    """Return a tokenised sentence as a list. TypeError: it is no list. ValueError: a token is empty."""
+    if isinstance(sentence, str):
+        raise TypeError(f"{sentence[:20]!r} is not tokenised: give a list of words for each sentence, or use parse")
+    tokens = list(sentence)
+    if not all(isinstance(token, str) and token.strip() for token in tokens):
+        raise ValueError(f"{tokens[:8]}: a token is empty or no text")
+    return tokens
 
 
 def _placed(parse: Parse, text: str, words: Sequence[Word]) -> Parse:

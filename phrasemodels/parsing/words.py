@@ -25,6 +25,7 @@ INVISIBLE = (
 _PIECE = re.compile(
     rf"""
     https?://\S+[^\s.,;:!?)\]'"] | (?<!\S)\S[^\s@]*@\S+\.\w+          # addresses; written so, neither tries twice
+  | (?<![^\s(\["“])(?:[:;=]['’]?-?[)(DPp/\\|*]+|[:;=]-?[\]\[oO3]|<3+|\^_+\^)(?![^\s.,;:!?)\]"”])    # :-) ;) :'( :D <3
   | -[LR][RSC]B-                                                      # brackets, as treebanks write them
   | (?:[A-Za-z]\.){{2,}}                                                # U.S., e.g.
   | (?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Ltd|Co|Corp|Fig|No)\.(?=\s|$|,)

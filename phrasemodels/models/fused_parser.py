@@ -1,0 +1,172 @@
+"""A trained parser for use: the same function in fewer and larger operations, equal up to rounding.
+
+A sentence costs 680 operations of torch as the parser is trained, most of which take longer to call than to compute, and 430
+as `fused` returns it. Shapes: B batch, n words, N = n + 2 positions, D width of a fencepost, L labels.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phrasemodels.encoders.inputs import CharacterInput, ParserInput
+from phrasemodels.layers.blocks import sinusoids
+from phrasemodels.layers.fused import (
+    Fused,
+    FusedAddNorm,
+    FusedAttention,
+    FusedNorm,
+    FusedPerLabel,
+    feed_forward,
+    learned_queries,
+)
+from phrasemodels.layers.labels import LearnedQueries, PerLabel
+from phrasemodels.layers.partitioned import PartitionedAttention, PartitionedFeedForward, SharedAddNorm, StandardNorm
+from phrasemodels.layers.scorers import HeadDependentMLP, Look, RelationScorer, SpanScorer
+from phrasemodels.models.parser import Sinusoids
+
+Module = TypeVar("Module", bound=nn.Module)
+ROWS = 128  # words whose relations are scored together: what lies between two products then fits the cache
+POSITIONS = 512  # of the table of sinusoids; positions behind it are computed
+
+
+class FusedCharacters(Fused):
+    """CharacterInput: a filter's sum over a window is one of rows that are looked up, one row for each place and character."""
+
+    table: Tensor
+    bias: Tensor
+    places: Tensor
+
+    def __init__(self, layer: CharacterInput) -> None:
+        super().__init__()
+        width, self.outside = layer.filters.kernel_size[0], len(layer.table.weight)
+        self.reach, self.project = width // 2, layer.project
+        letters = F.pad(layer.table.weight, (0, 0, 0, 1))  # the last is 0: what lies outside of the form
+        rows = torch.einsum("sd,fdw->wsf", letters, layer.filters.weight).flatten(0, 1)
+        places = torch.arange(width, device=rows.device) * len(letters)
+        self.keep(table=rows, bias=layer.filters.bias, places=places)
+
+    def forward(self, sentences: ParserInput) -> Tensor:
+        letters = sentences.characters
+        windows = (
+            F.pad(letters, (self.reach, self.reach), value=self.outside).unfold(1, 2 * self.reach + 1, 1) + self.places
+        )
+        filtered = F.embedding_bag(windows.flatten(0, 1), self.table, mode="sum").add_(self.bias).relu_()
+        filtered = filtered.unflatten(0, letters.shape).masked_fill_((letters == 0)[..., None], 0.0)
+        found: Tensor = self.project(filtered.amax(1))[sentences.forms]
+        return found
+
+
+class FusedPositions(Fused):
+    """Sinusoids, from a table."""
+
+    table: Tensor
+
+    def __init__(self, layer: Sinusoids) -> None:
+        super().__init__()
+        self.layer = layer
+        self.keep(table=sinusoids(torch.arange(POSITIONS), layer.d))
+
+    def forward(self, n: int, device: torch.device) -> Tensor:
+        """Return the vectors of positions 0 to n − 1, (n, d)."""
+        return self.table[:n].to(device) if n <= POSITIONS else self.layer(n, device)
+
+
+class FusedPairs(Fused):
+    """HeadDependentMLP as one map."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, layer: HeadDependentMLP) -> None:
+        super().__init__()
+        pair = (layer.head, layer.dependent)
+        self.keep(weight=torch.cat([part.weight for part in pair]), bias=torch.cat([part.bias for part in pair]))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x (B, N, D) -> the words as heads and as dependents, each (B, N, hidden)."""
+        head, dependent = F.linear(x, self.weight, self.bias).relu_().chunk(2, -1)
+        return head, dependent
+
+
+class FusedSpans(Fused):
+    """SpanScorer; the last map has a row of zeros for the empty label, so that its rows are the chart's."""
+
+    weight: Tensor
+    bias: Tensor
+    labels: Tensor
+    label_bias: Tensor
+
+    def __init__(self, layer: SpanScorer) -> None:
+        super().__init__()
+        self.norm = FusedNorm(layer.norm)
+        last = (F.pad(layer.output.weight, (0, 0, 1, 0)), F.pad(layer.output.bias, (1, 0)))
+        self.keep(weight=layer.project.weight, bias=layer.bias, labels=last[0], label_bias=last[1])
+
+    def forward(self, posts: Tensor) -> Tensor:
+        """posts (B, n+1, D) -> scores (B, n, n, L) of words i..j, both included; 0 where i > j."""
+        starts = F.linear(posts, self.weight)
+        ends = starts + self.bias
+        B, n = len(posts), posts.shape[1] - 1
+        i, j = torch.triu_indices(n, n, device=posts.device)
+        places, j = i * n + j, j + 1
+        scores = posts.new_zeros(B, n * n, len(self.labels))
+        for row in range(B):  # one sentence at a time, to limit the memory of hidden units
+            hidden = self.norm(ends[row, j].sub_(starts[row, i])).relu_()
+            scores[row].index_copy_(0, places, torch.addmm(self.label_bias, hidden, self.labels.T))
+        return scores.view(B, n, n, -1)
+
+
+class FusedRelations(Fused):
+    """RelationScorer with its weights in the order in which they are read; their transposition takes as long as the product."""
+
+    ways: Tensor
+
+    def __init__(self, layer: RelationScorer) -> None:
+        super().__init__()
+        self.pairs, self.relations = FusedPairs(layer.pairs), len(layer.weight)
+        self.keep(ways=layer.weight.transpose(0, 1).flatten(1))
+
+    def forward(self, posts: Tensor, heads: Tensor, look: Look) -> Tensor:
+        """posts (B, n+1, D), heads (B, n+1), look = from_head or from_itself -> scores (B, n+1, relations)."""
+        head, dependent = self.pairs(posts)
+        head, dependent = (F.pad(x, (0, 1), value=1.0).flatten(0, 1) for x in (look(head, heads), dependent))
+        scores = posts.new_empty(len(head), self.relations)
+        for parts in zip(*(x.split(ROWS) for x in (scores, head, dependent)), strict=True):
+            out, some, words = parts
+            ways = (some @ self.ways).unflatten(1, (self.relations, -1))
+            torch.bmm(ways, words[..., None], out=out[..., None])
+        return scores.unflatten(0, posts.shape[:2])
+
+
+FORMS: Mapping[type[nn.Module], Callable[[Any], nn.Module]] = {
+    StandardNorm: FusedNorm,
+    SharedAddNorm: FusedAddNorm,
+    PartitionedFeedForward: feed_forward,
+    PartitionedAttention: FusedAttention,
+    PerLabel: FusedPerLabel,
+    CharacterInput: FusedCharacters,
+    Sinusoids: FusedPositions,
+    HeadDependentMLP: FusedPairs,
+    RelationScorer: FusedRelations,
+    SpanScorer: FusedSpans,
+    LearnedQueries: learned_queries,
+}
+
+
+@torch.no_grad()
+def fused(module: Module) -> Module:
+    """Return a module with the parts that FORMS knows replaced; all others are shared with the module that was given."""
+    made: Any = FORMS.get(type(module))
+    if made is not None:
+        replaced: Module = made(module)
+        return replaced
+    parts = {name: None if part is None else fused(part) for name, part in module._modules.items()}
+    if all(part is module._modules[name] for name, part in parts.items()):
+        return module
+    copied = copy.copy(module)
+    copied._modules = parts
+    return copied.eval()

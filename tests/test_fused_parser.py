@@ -1,0 +1,50 @@
+"""The parser for use computes what the trained parser computes."""
+
+import dataclasses
+
+import pytest
+import torch
+from test_parser import LENGTHS, SMALL, SWITCHES, build, gold, sentences
+
+from phrasemodels.layers.scorers import from_head, from_itself
+from phrasemodels.models.fused_parser import POSITIONS, ROWS, fused
+from phrasemodels.models.parser import JointParser, LearnedPositions
+
+OTHERS = {
+    "learned positions": dataclasses.replace(SMALL, positions=LearnedPositions),
+    "relations without heads": dataclasses.replace(SMALL, look=from_itself),
+    "no tags": dataclasses.replace(SMALL, tag_weight=0.0),
+}
+
+
+def scores(parser: JointParser, lengths: tuple[int, ...]) -> list[torch.Tensor]:
+    """Return the scores of labels, arcs, relations and tags of random sentences."""
+    batch = sentences(lengths)
+    states, posts = parser.encode(batch)
+    heads = gold().heads if lengths == LENGTHS else torch.zeros(posts.shape[:2], dtype=torch.int64)
+    found = [parser.labels(posts, batch.lengths), parser.arc_scores(posts)]
+    found.append(parser.relation_scores(posts, heads, from_head))
+    return found + ([parser.tag_scores(states)] if parser.tag_scores is not None else [])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", [*SWITCHES, *OTHERS])
+def test_the_fused_parser_has_the_same_scores(name: str) -> None:
+    parser = build((SWITCHES | OTHERS)[name])
+    before = {key: value.clone() for key, value in parser.state_dict().items()}
+    expected = scores(parser, LENGTHS)
+    torch.testing.assert_close(scores(fused(parser), LENGTHS), expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(scores(parser, LENGTHS), expected, rtol=0, atol=0)
+    assert all(torch.equal(before[key], value) for key, value in parser.state_dict().items())
+
+
+@torch.no_grad()
+def test_the_fused_parser_has_the_same_scores_for_more_words_than_its_tables_and_pieces() -> None:
+    parser = build()
+    for lengths in ((ROWS - 1, 3), (POSITIONS + 20,)):
+        batch = sentences(lengths)
+        (_, posts), (_, own) = parser.encode(batch), fused(parser).encode(batch)
+        torch.testing.assert_close(own, posts, rtol=1e-6, atol=1e-6)
+        heads = torch.zeros(posts.shape[:2], dtype=torch.int64)
+        relations = [p.relation_scores(posts, heads, from_head) for p in (parser, fused(parser))]
+        torch.testing.assert_close(relations[1], relations[0], rtol=1e-6, atol=1e-6)
