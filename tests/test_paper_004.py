@@ -83,7 +83,7 @@ def test_a_row_at_the_papers_size_goes_from_files_to_scores(name: str, sources: 
     with pytest.raises(ValueError, match=r"penn_treebank: .* must be supplied by the user"):
         small(resolved(experiment(name), Sources())).steps(0)
     found = resolved(experiment(name), sources)
-    assert found.comparable == (found.row == "3-ff-drop") and found.model.inputs[0].folder
+    assert found.comparable and found.model.inputs[0].folder
     chosen = small(found)
     executor = Executor(sources=sources)
     made = {stage: store.run(step, executor) for stage, step in chosen.steps(0).stages.items()}

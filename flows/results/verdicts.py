@@ -113,10 +113,12 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
     if len(run) < len(tasks):
         return {"reason": f"{len(run)} of {len(tasks)} tasks were run; {given}"}
     ours = {"ours": fmean(task["ours"] for task in tasks), "seeds": min(task["seeds"] for task in tasks)}
+    unlike = [task for task in tasks if task["verdict"] == "not comparable"]
     if (line["paper"], line["metric"]) not in LISTED_AVERAGES:
         kind = "other tasks are in the average, which are not listed"
-        return ours | {"verdict": "not comparable", "reason": f"{given}; {kind}", "kind": kind}
-    if unlike := [task for task in tasks if task["verdict"] == "not comparable"]:
+        mixed = f"; in ours, {len(unlike)} of {len(tasks)} tasks: {unlike[0]['reason']}" if unlike else ""
+        return ours | {"verdict": "not comparable", "reason": f"{given}; {kind}{mixed}", "kind": kind}
+    if unlike:
         reason = unlike[0]["reason"]
         return ours | {
             "verdict": "not comparable",
