@@ -98,7 +98,7 @@ class Parser:
 
     model, entries: a model, whose weights are read when the parser is made, and its vocabularies by side. decode: how trees
     are found. divide: words into pieces of a pretrained encoder. limits: of memory. card: what users should know. split:
-    text into sentences and words.
+    text into sentences and words. Its attribute `trained` is the given model; `model` is the same one in fewer operations.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Parser:
         card: Mapping[str, Any] | None = None,
         split: Sentences = sentences,
     ) -> None:
-        self.model, self.ids = fused(model), Ids(entries)
+        self.trained, self.model, self.ids = model, fused(model), Ids(entries)
         self.names = Names(entries["labels"], entries["relations"], entries["tags"])
         self.decode, self.divide = decode or Jointly(), divide
         self.limits, self.card, self.split = limits or Limits(), card or {}, split
