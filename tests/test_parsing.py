@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -261,6 +262,18 @@ def test_a_parse_takes_one_thread_of_torch_and_gives_the_others_back(parser: Par
         assert (seen, torch.get_num_threads()) == ([2, 1], 3)
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_pipe_is_read_and_a_folder_or_no_file_is_refused(parser: Parser, tmp_path: Path) -> None:
+    end, start = os.pipe()
+    os.write(start, b"It is.\n")
+    os.close(start)
+    (answer,) = answers(parser, Path(f"/dev/fd/{end}"), "sentences", 1)
+    os.close(end)
+    assert [parse.tokens for parse in answer.parses] == [["It", "is", "."]]
+    for file, why in ((tmp_path, "is a folder"), (tmp_path / "none", "no such file")):
+        with pytest.raises(ValueError, match=why):
+            list(answers(parser, file, "auto", 1))
 
 
 def test_words_that_are_not_tokenised_are_refused(parser: Parser) -> None:

@@ -56,16 +56,9 @@ def parse(
 
     Example: echo "The red house doesn't sleep." | phrasemodels parse - --format conllu
     """
-    from phrasemodels.data.download.manifest import closest
     from phrasemodels.models.parser import DECODES
-    from phrasemodels.tasks.problems.parsing.predict import FORMATS
 
-    known = ("jointly", *DECODES)
-    for name, value, values in (("format", form, FORMATS), ("decoder", decode, known), ("input", read, INPUTS)):
-        if value not in values:
-            raise ValueError(f"no {name} {value!r}: {closest(value, values)}")
-    if (form, decode) == ("brackets", "arcs"):
-        raise ValueError("arcs alone have no brackets: ask for --format conllu or json")
+    check_names(form, decode, read)
     if batch < 1:
         raise ValueError(f"--batch {batch}: at least one sentence has to be read")
     if len(what) > 2:
@@ -75,14 +68,26 @@ def parse(
         parser.decode = DECODES[decode]
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     for answer in _reported(answers(parser, file, "tokens" if tokenised else read, batch)):
-        for count, found in enumerate(answer.parses, 1):
-            as_read = form == "conllu" and answer.conllu
-            shown = found.conllu(read=answer.conllu) if as_read else FORMATS[form](found, f"{answer.line}-{count}")
-            print(clean(shown))
+        for text in written(answer, form):
+            print(clean(text))
         if not answer.parses:
             print()
         if batch == 1:
             sys.stdout.flush()
+
+
+def check_names(form: str, decode: str, read: str) -> None:
+    """Check the names of a format, a decoder and a kind of input. ValueError: one is unknown, or two do not go together."""
+    from phrasemodels.data.download.manifest import closest
+    from phrasemodels.models.parser import DECODES
+    from phrasemodels.tasks.problems.parsing.predict import FORMATS
+
+    decoders = ("jointly", *DECODES)
+    for name, value, values in (("format", form, FORMATS), ("decoder", decode, decoders), ("input", read, INPUTS)):
+        if value not in values:
+            raise ValueError(f"no {name} {value!r}: {closest(value, values)}")
+    if (form, decode) == ("brackets", "arcs"):
+        raise ValueError("arcs alone have no brackets: ask for --format conllu or json")
 
 
 class Answer(NamedTuple):
@@ -93,11 +98,22 @@ class Answer(NamedTuple):
     conllu: "Sequence[Line]" = ()
 
 
+def written(answer: Answer, form: str) -> Iterator[str]:
+    """Yield the parses of an answer in a format; CoNLL-U that was read keeps what the parser does not predict."""
+    from phrasemodels.tasks.problems.parsing.predict import FORMATS
+
+    for count, found in enumerate(answer.parses, 1):
+        if form == "conllu" and answer.conllu:
+            yield found.conllu(read=answer.conllu)
+        else:
+            yield FORMATS[form](found, f"{answer.line}-{count}")
+
+
 def answers(parser: "Parser", file: Path, read: str, batch: int) -> Iterator[Answer]:
     from phrasemodels.data.formats.lines import lines_with_replacements
     from phrasemodels.parsing.words import by_spaces, undivided
 
-    if str(file) != "-" and not file.is_file():
+    if str(file) != "-" and (file.is_dir() or not file.exists()):  # a pipe is read, too
         kind = "is a folder" if file.is_dir() else "no such file"
         raise ValueError(f"{file}: {kind}; a sentence is given as: echo 'It rains.' | phrasemodels parse -")
     lines = lines_with_replacements(file, _warn)
