@@ -5,7 +5,6 @@ import hashlib
 import io
 import os
 import tarfile
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from serving import serving
 
 from phrasemodels.data.corpora.readers import read
 from phrasemodels.data.download import archives
@@ -226,13 +226,8 @@ class Upstream(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def upstream() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Upstream)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(HTTPServer(("127.0.0.1", 0), Upstream)) as url:
+        yield url
 
 
 def test_concatenated_parts_are_bounded_by_the_bytes_of_the_manifest(upstream: str, tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import lzma
 import os
 import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from serving import serving
 
 import phrasemodels.data.download.fetch
 import phrasemodels.data.download.internet
@@ -95,11 +95,8 @@ class Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)) as address:
+        yield address
 
 
 def a_file(*urls: str) -> File:

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from conftest import PROJECT
 from running import prepared
+from serving import serving
 
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.run.everything import chosen, everything
@@ -260,9 +261,7 @@ def test_services_on_this_machine_are_reached_without_a_proxy(given: str, tmp_pa
     (tmp_path / "api" / "admin").mkdir(parents=True)
     (tmp_path / "api" / "admin" / "version").write_text('"3"')
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)) as url:
         code = (
             f"from phrasemodels.infra import services; services.wait_for(services.Server('{url}')); "
             "import httpx, requests; "
@@ -271,7 +270,6 @@ def test_services_on_this_machine_are_reached_without_a_proxy(given: str, tmp_pa
         inherited = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
         inherited |= {"http_proxy": "http://127.0.0.1:9", "NO_PROXY": given}
         done = subprocess.run([sys.executable, "-c", code], env=inherited, cwd=PROJECT, capture_output=True, text=True)
-        server.shutdown()
     assert done.stdout.split() == ["200", "200"], done.stderr
 
 

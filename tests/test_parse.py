@@ -1,7 +1,6 @@
 """The parse step: gold trees, the real Stanza pipeline on real models, and sentences that cannot be parsed."""
 
 import json
-import threading
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 from conftest import PARSERS
+from serving import serving
 
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.download.parser_manifest import load as load_parser
@@ -171,11 +171,8 @@ def server(models: Artifact, tmp_path: Path) -> Iterator[str]:
     resources = json.loads((models.path / "resources.json").read_text())
     (folder / f"resources_{DEFAULT_RESOURCES_VERSION}.json").write_text(json.dumps(resources))
     (folder / "models" / "en").symlink_to(models.path / "en")
-    http = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{http.server_port}"
-    http.shutdown()
-    http.server_close()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))) as url:
+        yield url
 
 
 @needs_models

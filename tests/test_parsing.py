@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from browser import chromium
+from serving import serving
 
 from phrasemodels.data.formats.conllu import flaw, read_conllu
 from phrasemodels.data.formats.lines import Line
@@ -287,12 +287,8 @@ def test_words_that_are_not_tokenised_are_refused(parser: Parser) -> None:
 
 @pytest.fixture
 def address(parser: Parser) -> Iterator[str]:
-    with server(parser, "127.0.0.1", 0) as made:
-        thread = threading.Thread(target=made.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{made.server_address[1]}"
-        made.shutdown()
-        thread.join()
+    with serving(server(parser, "127.0.0.1", 0)) as url:
+        yield url
 
 
 def test_programs_get_json(address: str) -> None:

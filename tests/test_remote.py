@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
+from serving import serving
 from test_gc import OLD, Text, age, chain, write
 
 from phrasemodels.data.store.artifacts import describe
@@ -347,9 +348,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
 def test_publish_reads_the_http_status_of_any_s3_server(monkeypatch, answers: list[int], first: bool | None) -> None:
     pytest.importorskip("s3fs")
     monkeypatch.setattr(Answers, "left", answers)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        for name, value in {"ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "ACCESS_KEY_ID": "x",
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)) as url:
+        for name, value in {"ENDPOINT_URL": url, "ACCESS_KEY_ID": "x",
                             "SECRET_ACCESS_KEY": "y", "DEFAULT_REGION": "us-east-1"}.items():  # fmt: skip
             monkeypatch.setenv(f"AWS_{name}", value)
         storage = ObjectStorage(f"s3://bucket/{'-'.join(map(str, answers))}")

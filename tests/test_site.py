@@ -4,7 +4,6 @@ import functools
 import http.server
 import json
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import torch
 from browser import Browser, chromium
 from conftest import PROJECT
+from serving import serving
 
 from phrasemodels.models.parser import phrases_alone
 from phrasemodels.parsing.parser import Parser
@@ -41,10 +41,8 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """The site from a plain server of files."""
-    served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=SITE))
-    threading.Thread(target=served.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{served.server_port}"
-    served.shutdown()
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=SITE))) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
