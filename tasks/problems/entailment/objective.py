@@ -88,7 +88,8 @@ def every_map(model: nn.Module) -> list[nn.Linear]:
 
 
 def all_but_scores(model: nn.Module) -> list[nn.Linear]:
-    """Return all linear maps but those of attention, on which the released program of DiSAN has no penalty."""
+    """Return all linear maps but the two whose sum is the attention of one word to another, on which the released program
+    of DiSAN has no penalty."""
     named = ((name.rpartition(".")[2], module) for name, module in model.named_modules())
     return [module for name, module in named if isinstance(module, nn.Linear) and name not in SCORES]
 
