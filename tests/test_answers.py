@@ -218,7 +218,13 @@ def test_no_page_or_mlflow_run_has_text_that_is_not_redistributable(session):
             "Lengths of sentences",
             marks=pytest.mark.slow,
         ),
-        ("002", "2", ("atis-model-4",), ("train.steps=10", "train.evaluate_every=5"), "of new pairs"),
+        (
+            "002",
+            "2",
+            ("atis-model-4",),
+            ("train.steps=10", "train.evaluate_every=5", "recipe.corpus.dev=10", "recipe.corpus.test=40"),
+            "of new pairs",
+        ),
         pytest.param(
             "003",
             "babi",

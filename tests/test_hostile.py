@@ -31,6 +31,7 @@ HOSTILE = {
     "lines": "one\ntwo\r\nthree\u2028four",
     "directions": "\u202eright \u2066to\u2069 left\u200f \u0301",
 }
+NAMES = (("markup",), ("SQL", "directions"), ("quotes", "lines"))  # of the rows
 TINY = ("train.steps=4", "train.evaluate_every=4", "train.checkpoint_every=4", "train.batch_tokens=600")
 
 
@@ -90,7 +91,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Execution, Read]:
     (row,) = Request("000", "1", "sample", 1, TINY, ["transformer"]).resolve().experiments
     recipe = replace(row.recipe, corpus=SampleCorpus(train=60, dev=10, test=20, records=Hostile()))
     rows = tuple(
-        replace(row, row=f"{row.row}{text}", system=text, variant=text, recipe=recipe) for text in HOSTILE.values()
+        replace(row, row=f"{row.row}{text}", system=text, variant=text, recipe=recipe)
+        for text in (" ".join(HOSTILE[name] for name in names) for names in NAMES)
     )
     plan, settings = Plan(Table("000", "1", "sample", rows, (0,))), Settings(store=tmp_path_factory.mktemp("hostile"))
     made = executed(Execution.of(plan, open_store(settings), settings, "it's"))
