@@ -86,30 +86,38 @@ OnProgress = Callable[[int, int], None]  # (items done, items started so far)
 
 def ray_map(
     function: Callable[..., Any], items: Iterable[tuple[Any, ...]], on_progress: OnProgress = lambda done, started: None
-) -> list[Any]:
-    """Call function(*item) for each item as a Ray task and return the results in order.
+) -> Iterator[Any]:
+    """Call function(*item) for each item as a Ray task and yield the results in order.
 
-    At most two tasks per processor are submitted at once. Ray runs a task again if its worker dies.
+    At most two tasks per processor are submitted at once, and a result is kept until those before it are there. Ray runs a
+    task again if its worker dies.
     """
     import ray
 
     remote = _task(function)
     limit = 2 * int(ray.cluster_resources().get("CPU", 1))
-    results: dict[Any, Any] = {}
+    results: dict[int, Any] = {}
     pending: dict[Any, int] = {}
+    yielded = 0
     with _plain_errors():
         for index, item in enumerate(items):
             if len(pending) >= limit:
                 _collect(pending, results)
             pending[remote.remote(function, *item)] = index
-            on_progress(len(results), index + 1)
+            on_progress(yielded + len(results), index + 1)
+            while yielded in results:
+                yield results.pop(yielded)
+                yielded += 1
         while pending:
             _collect(pending, results)
-            on_progress(len(results), len(results) + len(pending))
-    return [results[index] for index in range(len(results))]
+            done = yielded + len(results)
+            on_progress(done, done + len(pending))
+            while yielded in results:
+                yield results.pop(yielded)
+                yielded += 1
 
 
-def _collect(pending: dict[Any, int], results: dict[Any, Any]) -> None:
+def _collect(pending: dict[Any, int], results: dict[int, Any]) -> None:
     """Wait for one task and store its result."""
     import ray
 

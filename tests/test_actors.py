@@ -68,7 +68,7 @@ def title() -> tuple[str, str]:
 def test_ray_lists_tasks_and_actors_by_what_they_do(cluster: None) -> None:
     assert run_on_ray(title)[0] == "step:title"
     assert run_on_ray(title, label="train x seed 0")[0] == "step:train x seed 0"
-    assert ray_map(title, [()])[0][0] == "step:title"
+    assert next(ray_map(title, [()]))[0] == "step:title"
     assert actor_map(title, [()]) == [("step:title", "ActorWorker_title")]
 
 
@@ -91,7 +91,7 @@ def test_an_actor_without_items_frees_its_processor(cluster: None, tmp_path: Pat
 
     def on_progress(done: int, total: int) -> None:
         if done == 1:
-            ray_map(Path.touch, [(mark,)])  # a task that needs one of the two processors
+            list(ray_map(Path.touch, [(mark,)]))  # a task that needs one of the two processors
 
     assert actor_map(there, [(mark,), (tmp_path,)], on_progress) == [True, True]
 

@@ -5,7 +5,7 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -116,9 +116,9 @@ def with_dependencies(steps: Sequence[Step]) -> list[Step]:
     return list(ordered.values())
 
 
-def serial_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Call function(*item) for each item in this process, one after another."""
-    return [function(*item) for item in items]
+def serial_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    """Call function(*item) for each item in this process, one after another; yield the results."""
+    return (function(*item) for item in items)
 
 
 def call_here(function: Callable[..., None], *arguments: Any) -> None:
@@ -134,14 +134,15 @@ class OutOfTimeError(TimeoutError):
 class Executor:
     """How a step runs its parts. The default runs everything in this process.
 
-    map(function, items): call function(*item) for each item and return the results in order.
+    map(function, items): call function(*item) for each item and yield the results in order; nothing runs before they are
+    asked for.
     launch(function, *arguments): call the function on every training worker, with torch.distributed set up if there are
     several. report(history): receive the metrics measured so far. sources: where downloads come from. until: the time
     (seconds since 1970) at which a training saves a checkpoint and ends with OutOfTimeError; stop_at: it does so after these
     updates, too.
     """
 
-    map: Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], list[Any]] = serial_map
+    map: Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]] = serial_map
     launch: Callable[..., None] = call_here
     report: Callable[[list[dict[str, float]]], None] | None = None
     sources: Any = None

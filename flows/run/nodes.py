@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,13 @@ PAUSE = 60.0  # seconds between two checks of the size of a node's cache: there 
 class NodeMap:
     """A map over the cluster that fetches its results to this node. limit: of each node's cache, in bytes."""
 
-    map: Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], list[Any]]
+    map: Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
     store: Store
     limit: int
 
-    def __call__(self, function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
-        results = self.map(_call_on_node, [(self.store, self.limit, function, item) for item in items])
-        return [fetch(self.store, value.path) if isinstance(value, Artifact) else value for value in results]
+    def __call__(self, function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        for value in self.map(_call_on_node, ((self.store, self.limit, function, item) for item in items)):
+            yield fetch(self.store, value.path) if isinstance(value, Artifact) else value
 
 
 def _call_on_node(store: Store, limit: int, function: Callable[..., Any], item: tuple[Any, ...]) -> Any:

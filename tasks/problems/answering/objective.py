@@ -104,7 +104,7 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
         )
         for seed in seeds
     ]
-    made = job.executor.map(run_step, [(job.store, step) for step in steps])
+    made = list(job.executor.map(run_step, [(job.store, step) for step in steps]))
     ranked = sorted(made, key=lambda artifact: artifact.meta["dev_loss"])
     for place, artifact in enumerate(ranked):
         shutil.copyfile(artifact.file("model.safetensors"), job.out / f"restart-{place}.safetensors")
