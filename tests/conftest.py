@@ -30,8 +30,9 @@ PARSERS = Path(os.environ.get("PHRASEMODELS_PARSERS", PROJECT.parent / "shared" 
 
 
 # files that take longest, longest first: begun first, so that no worker is alone with one of them at the end
-LONGEST = ("reproduce", "deployment", "answers", "cli", "train", "remote", "fire", "forms", "compiled_answering",
-           "structs_gradients", "outside", "ngram", "tracking", "structured_attention", "infra", "paper_003")  # fmt: skip
+LONGEST = ("reproduce", "deployment", "answers", "cli", "actors", "fire", "structs_gradients", "train", "compiled_answering",
+           "infra", "own_layer", "truth", "hostile", "tracking", "structs_distributions", "remote", "forms", "compilation",
+           "counts", "ngram", "hypernode", "startup", "packages", "paper_003")  # fmt: skip
 FOLDERS = ("phrasemodels", "data", "tasks", "flows", "infra")
 
 
