@@ -3,6 +3,7 @@
 import sys
 
 EXTRAS = {"transformers": "pretrained", "s3fs": "s3", "psycopg2": "server", "boto3": "server", "flask_wtf": "server"}
+LIGHT = ("parse", "serve")  # the commands for which the extra `parse` is enough
 
 
 def main() -> None:
@@ -15,7 +16,7 @@ def main() -> None:
         package = (error.name or "").split(".")[0]
         if package in ("", "phrasemodels"):
             raise
-        extra = EXTRAS.get(package, "pipeline")
+        extra = EXTRAS.get(package, "parse" if sys.argv[1:2] and sys.argv[1] in LIGHT else "pipeline")
         sys.exit(f"phrasemodels: {package} is not installed: pip install 'phrasemodels[{extra}]'")
 
 

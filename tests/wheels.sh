@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The wheel of this commit as users install it, in two environments with nothing of the checkout on the path.
-#   tests/wheels.sh light    the library: torch, numpy, numba and safetensors, installed from the index
+#   tests/wheels.sh light    the library: torch, numpy, numba and safetensors, installed from the index; then the extra `parse`
 #   tests/wheels.sh full     the pipeline: the packages are those of .venv, the wheel is installed beside them
 # PYTHON=python3.14 tests/wheels.sh light    with another Python, and the newest versions of these packages
 set -euo pipefail
@@ -45,6 +45,8 @@ PYTHON
     said=$("$folder/venv/bin/phrasemodels" verdicts 2>&1 || true)
     [ "$said" = "phrasemodels: typer is not installed: pip install 'phrasemodels[pipeline]'" ] || { echo "$said"; exit 1; }
     echo "light: $said"
+    "$folder/venv/bin/pip" install --quiet ${pins[@]+"${pins[@]}"} "$wheel[parse]"
+    echo "The red house doesn't sleep." | "$folder/venv/bin/phrasemodels" parse -
 }
 
 full() {
