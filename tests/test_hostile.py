@@ -31,7 +31,7 @@ HOSTILE = {
     "lines": "one\ntwo\r\nthree\u2028four",
     "directions": "\u202eright \u2066to\u2069 left\u200f \u0301",
 }
-NAMES = (("markup",), ("SQL", "directions"), ("quotes", "lines"))  # of the rows
+NAMES = (("markup", "quotes", "directions"), ("SQL", "lines"))  # of the rows, so long that plots have to wrap them
 TINY = ("train.steps=4", "train.evaluate_every=4", "train.checkpoint_every=4", "train.batch_tokens=600")
 
 

@@ -71,7 +71,7 @@ def lines(
         (drawn,) = axes.plot(
             xs,
             ys,
-            label=name,
+            label=_wrapped(name),
             linewidth=1.4,
             markersize=4,
             marker=MARKS[index % len(MARKS)],
@@ -181,7 +181,7 @@ def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> s
             color=("#4c72b0", "#dddddd", "#999999")[index % 3],
         )
         axes.bar_label(bars, fmt="%.1f", fontsize=7)
-    axes.set_xticks(range(len(rows)), [row["label"] for row in rows], fontsize=8)
+    axes.set_xticks(range(len(rows)), [_wrapped(row["label"]) for row in rows], fontsize=8)
     if len(rows) > 6:
         plt.setp(axes.get_xticklabels(), rotation=30, ha="right")
     axes.set_ylim(bottom=0)
