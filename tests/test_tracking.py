@@ -51,8 +51,10 @@ def test_data_that_a_run_used_is_logged_once(tracker: Tracker) -> None:
         ("sample train", "train", '{"rows": 3}'), ("sample test", "test", '{"rows": 3}')}  # fmt: skip
 
 
-@pytest.mark.skipif(find_spec("psutil") is not None, reason="psutil is installed")
-def test_system_metrics_without_psutil_are_explained(tracker: Tracker) -> None:
+def test_system_metrics_without_psutil_are_explained(tracker: Tracker, monkeypatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("mlflow.system_metrics")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psutil", None)  # as if it were missing: Ray brings one of its own
     with pytest.raises(ValueError, match="pip install psutil"), tracker.monitored("run"):
         pass
 
