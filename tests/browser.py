@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +58,13 @@ class Browser:
     def ask(self, expression: str) -> Any:
         """Return the value of a JavaScript expression in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    def until(self, expression: str, seconds: float = 30) -> bool:
+        """Wait until an expression is true; return whether it is. A page that is loaded gets its focus a moment later."""
+        end = time.monotonic() + seconds
+        while not (found := self.ask(expression)) and time.monotonic() < end:
+            time.sleep(0.02)
+        return bool(found)
 
     def press(self, key: str) -> None:
         code, text = {"Tab": (9, ""), "Enter": (13, "\r"), "ArrowDown": (40, "")}[key]

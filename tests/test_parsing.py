@@ -308,7 +308,7 @@ def test_programs_get_json(address: str) -> None:
 def test_the_page_works_in_a_browser_by_keyboard_and_for_a_screen_reader(address: str, tmp_path: Path) -> None:
     with chromium("chromium", tmp_path) as browser:
         browser.visit(f"{address}/")
-        assert browser.ask("document.activeElement.id") == "text", "one can type at once"
+        assert browser.until("document.activeElement.id === 'text'"), "one can type at once"
         browser.call("Input.insertText", text="The house <b>sleeps</b>. Yes.")
         browser.press("Tab")
         assert browser.ask("document.activeElement.tagName") == "BUTTON"
