@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -96,33 +97,23 @@ def ray_map(
 
     remote = _task(function)
     limit = 2 * int(ray.cluster_resources().get("CPU", 1))
-    results: dict[int, Any] = {}
+    left = enumerate(items)
     pending: dict[Any, int] = {}
-    yielded = 0
+    results: dict[int, Any] = {}
+    started = yielded = 0
     with _plain_errors():
-        for index, item in enumerate(items):
-            if len(pending) >= limit:
-                _collect(pending, results)
-            pending[remote.remote(function, *item)] = index
-            on_progress(yielded + len(results), index + 1)
+        while True:
+            for index, item in itertools.islice(left, limit - len(pending)):
+                pending[remote.remote(function, *item)] = index
+                started = index + 1
+            on_progress(started - len(pending), started)
+            if not pending:
+                return
+            (done,), _ = ray.wait(list(pending), num_returns=1)
+            results[pending.pop(done)] = ray.get(done)
             while yielded in results:
                 yield results.pop(yielded)
                 yielded += 1
-        while pending:
-            _collect(pending, results)
-            done = yielded + len(results)
-            on_progress(done, done + len(pending))
-            while yielded in results:
-                yield results.pop(yielded)
-                yielded += 1
-
-
-def _collect(pending: dict[Any, int], results: dict[int, Any]) -> None:
-    """Wait for one task and store its result."""
-    import ray
-
-    (done,), _ = ray.wait(list(pending), num_returns=1)
-    results[pending.pop(done)] = ray.get(done)
 
 
 def actor_map(

@@ -62,9 +62,9 @@ class Browser:
     def until(self, expression: str, seconds: float = 30) -> bool:
         """Wait until an expression is true; return whether it is. A page that is loaded gets its focus a moment later."""
         end = time.monotonic() + seconds
-        while not (found := self.ask(expression)) and time.monotonic() < end:
+        while not (value := self.ask(expression)) and time.monotonic() < end:
             time.sleep(0.02)
-        return bool(found)
+        return bool(value)
 
     def press(self, key: str) -> None:
         code, text = {"Tab": (9, ""), "Enter": (13, "\r"), "ArrowDown": (40, "")}[key]

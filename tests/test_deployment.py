@@ -142,9 +142,9 @@ def test_a_dead_subflow_and_its_parent_are_marked_as_crashed(deployed, tmp_path)
     codes = [subprocess.run([sys.executable, "-c", DIES], env=environment, cwd=tmp_path).returncode for _ in range(2)]
     assert codes == [-signal.SIGKILL, 0]
     with contextlib.closing(sqlite3.connect(deployed.folder / "prefect" / "prefect.db")) as database:
-        found = database.execute("select state_type from flow_run join flow on flow.id = flow_id "
+        states = database.execute("select state_type from flow_run join flow on flow.id = flow_id "
                                  "where flow.name in ('inner', 'outer')").fetchall()  # fmt: skip
-    assert found == [("CRASHED",), ("CRASHED",)]
+    assert states == [("CRASHED",), ("CRASHED",)]
 
 
 @pytest.mark.slow
