@@ -1,5 +1,6 @@
 """The corpora of paper 002 (PhraseTransformer with n-gram LSTM), and how it trains on each."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -9,8 +10,6 @@ from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.tokenise import underscores_as_spaces
 from phrasemodels.tasks.problems.semantic_parsing.recipe import SAME, Forms, SemanticParsingRecipe
 from phrasemodels.tasks.train.optimisers import inverse_sqrt, linear_decay
-
-NEVER = 1e9  # a norm that no gradient reaches: no clipping
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Data:
     patience: int = 10
     dropout: float = 0.1
     schedule: Callable[[int, int, int], float] = inverse_sqrt
-    clip: float = NEVER
+    clip: float = math.inf
     summed: int = 8
     checkpoint_every: int = 0
 

@@ -22,7 +22,7 @@ class TrainConfig:
     the last step).
     schedule: factor of the learning rate, of (step, warmup, steps). decay: another factor, of the dev losses so far; the
     training ends when it is 0.
-    clip: largest norm of the gradient. smoothing: of labels.
+    clip: largest norm of the gradient (infinity: any). smoothing: of labels.
     precision: dtype of matrix products, by autocast; weights stay float32. workers: processes (0 is one). threads: of
     torch in each worker; they change sums in their last bits. gpus: of each worker; a fraction lets several trainings
     share one GPU. pieces: into which a worker divides its rows of a batch, to compute one after another and add their
