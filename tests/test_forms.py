@@ -22,7 +22,7 @@ from phrasemodels.flows.run.execute import Execution
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.error_kinds import MISSING, ROLE
 from phrasemodels.tasks.problems.report import Section
-from phrasemodels.tasks.problems.semantic_parsing.gram_vectors import longest_grams
+from phrasemodels.tasks.problems.semantic_parsing.gram_vectors import phrase_queries
 from phrasemodels.tasks.problems.semantic_parsing.report import (
     NEAREST,
     AnsweredQuestion,
@@ -30,6 +30,7 @@ from phrasemodels.tasks.problems.semantic_parsing.report import (
     improvement,
 )
 from phrasemodels.tasks.problems.sequences import PhraseBatch
+from phrasemodels.tasks.train.loop import history
 
 TINY = ("train.batch_tokens=200", "train.evaluate_every=100", "recipe.corpus.train=60", "recipe.corpus.dev=4",
         "recipe.corpus.test=20")  # fmt: skip
@@ -77,12 +78,17 @@ def test_the_sweep_of_merges_has_every_number_and_phrases_have_neighbours(sessio
     assert "logic match" in plot and "exact match" in plot
 
 
-def test_the_sweep_of_updates_has_every_number(tmp_path):
-    session = trained(tmp_path / "store", "figure4", ("transformer-225", "transformer-450"), "train.batch_tokens=60",
-                      "recipe.search.extra=3")  # fmt: skip
-    plot = svg_of(sections(session)["Matches against updates"].figure)
-    assert ">225<" in plot and ">450<" in plot
-    assert "Transformer ours, logic match" in plot and "Transformer ours, exact match" in plot
+def test_accuracy_on_test_is_drawn_at_every_checkpoint_and_the_last_weights_are_the_model(tmp_path):
+    sets = ("train.steps=6", "train.evaluate_every=2", "train.learning_rate=1", "recipe.search.extra=3")
+    session = trained(tmp_path / "store", "figure4", ("transformer",), *sets)
+    plot = svg_of(sections(session)["Token accuracy against updates"].figure)
+    assert all(f">{step}<" in plot for step in (2, 4, 6)) and "Transformer ours" in plot
+    (pipeline,) = session.plan.pipelines
+    made = session.store.find(pipeline.trained)
+    losses = [row["dev_loss"] for row in history(made)]
+    assert made.meta["best_step"] == 6 and made.meta["dev_loss"] == losses[-1] > min(losses), (
+        "a rate that makes it worse"
+    )
 
 
 def test_a_user_may_draw_any_phrase_of_the_test_set(session, monkeypatch):
@@ -118,9 +124,24 @@ def test_a_phrase_vector_depends_on_the_four_words_that_end_there_alone():
     changed = source.clone()
     changed[0, 2] = 25
     built = model.build().eval()
-    (size, one), (_, other) = (longest_grams(built, dataclasses.replace(batch, source=x)) for x in (source, changed))
+    (size, one), (_, other) = (phrase_queries(built, dataclasses.replace(batch, source=x)) for x in (source, changed))
     assert (size, one.shape) == (4, (2, 9, 2 * 8)), "heads 7 and 8 of eight, of eight numbers each"
     assert (one != other).any(2).nonzero().tolist() == [[0, 2], [0, 3], [0, 4], [0, 5]]
+
+
+def test_a_word_vector_of_a_model_without_n_grams_is_the_queries_of_its_last_heads():
+    torch.manual_seed(0)
+    (chosen,) = Request("002", "2", "sample", 1, (), ("atis-transformer",)).resolve().experiments
+    built = dataclasses.replace(chosen.model, source_vocabulary=30, target_vocabulary=30).build().eval()
+    batch = PhraseBatch(
+        torch.arange(4, 13)[None], torch.tensor([9]), torch.empty(1, 0, 2).long(), torch.ones(1, 3).long()
+    )
+    size, vectors = phrase_queries(built, batch)
+    hidden = []
+    built.encoder.layers[-1].attention.register_forward_hook(lambda _, inputs, outputs: hidden.append(inputs[0]))
+    built.encode(batch.source, batch.lengths, batch.members)
+    query = built.encoder.layers[-1].attention.query
+    assert size == 4 and torch.allclose(vectors, hidden[0] @ query.weight[-16:].T + query.bias[-16:], atol=1e-6)
 
 
 def test_a_terminal_shows_every_metric_with_its_value_on_new_pairs(session, capsys):

@@ -91,13 +91,14 @@ def _matrix(figure: Matrix) -> str:
 
 
 def _sweep(figure: Sweep) -> str:
-    """Means and standard deviations over seeds, a line for each name."""
+    """Means over seeds, and bars from the lowest to the highest, a line for each name."""
     drawn, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
     for index, (name, line) in enumerate(figure.lines.items()):
+        low, mean, high = np.array([(min(values), np.mean(values), max(values)) for values in line.values()]).T
         axes.errorbar(
             list(line),
-            [float(np.mean(values)) for values in line.values()],
-            yerr=[float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for values in line.values()],
+            mean,
+            yerr=np.abs([mean - low, high - mean]),
             color="black",
             marker=MARKS[index % len(MARKS)],
             markerfacecolor="white" if index % 2 else "black",
@@ -107,11 +108,12 @@ def _sweep(figure: Sweep) -> str:
             capsize=3,
             label=name,
         )
-    axes.set(xlabel=figure.axis, ylabel="%")
-    axes.set_xticks(sorted({x for line in figure.lines.values() for x in line}))
+    axes.set(xlabel=figure.axis, ylabel=f"{figure.values} (%)")
+    varied = sorted({x for line in figure.lines.values() for x in line})
+    axes.set_xticks(varied[:: max(1, len(varied) // 10)])
     axes.grid(linewidth=0.4)
     drawn.legend(fontsize=8, loc="outside upper left")
-    return svg(drawn, f"Matches in % against {figure.axis}: " + ", ".join(figure.lines))
+    return svg(drawn, f"{figure.values.capitalize()} in % against {figure.axis}: " + ", ".join(figure.lines))
 
 
 def _neighbours(figure: Neighbours) -> str:

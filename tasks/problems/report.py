@@ -95,10 +95,12 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Values in percent of all seeds by a number that was varied, a line for each name. axis: what was varied."""
+    """Values in percent of all seeds by a number that was varied, a line for each name: mean, lowest and highest. axis: what
+    was varied. values: what the values are."""
 
     lines: Mapping[str, Mapping[float, Sequence[float]]]
     axis: str
+    values: str
 
 
 @dataclass(frozen=True)

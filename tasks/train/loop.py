@@ -36,10 +36,12 @@ HISTORY = "history.json"  # of a finished training; it has seconds, so no two ar
 class Objective(ABC):
     """What a model is trained for: its examples, its loss, and the criterion that its weights are chosen by.
 
-    curve: the name of the criterion with its unit, which labels its axis in plots.
+    curve: the name of the criterion with its unit, which labels its axis in plots. last: the last weights are the model, not
+    those with the best criterion.
     """
 
     curve: ClassVar[str]
+    last: ClassVar[bool] = False
 
     @abstractmethod
     def configure(self, model: Any, vocabulary: Artifact) -> Any:
@@ -199,7 +201,7 @@ def training_loop(training: Training) -> None:
         if progress.step == config.steps or progress.step % config.evaluate_every == 0:
             with getattr(optimiser, "averaged", nullcontext)():  # an optimiser may keep averages of the weights
                 dev_loss = _dev_loss(wrapped, dev, config, worker)
-                if dev_loss < progress.best:
+                if training.objective.last or dev_loss < progress.best:
                     progress.best, progress.best_step, best = dev_loss, progress.step, tensors(model)
             progress.history.append(clock.row(progress, dev_loss, optimiser, worker))
         if worker.rank == 0:

@@ -1,4 +1,4 @@
-"""Vectors of n-grams of a corpus, as the n-gram heads of a model compute them (paper 002, Figure 6)."""
+"""Vectors of n-grams of a corpus, as the n-gram heads of a model compute them, or of words (paper 002, Figures 6 and 9)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.step import Job
+from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.ngrams import PhraseHeads
 from phrasemodels.models.translation import TranslationConfig, Translator
 from phrasemodels.tasks.prepare.sharded import read_shards, required, shards
@@ -20,6 +21,7 @@ from phrasemodels.tasks.train.batches import in_order
 from phrasemodels.tasks.train.checkpoints import load_trained
 
 GRAMS = required(row=pa.int64(), last=pa.int32(), phrase=pa.string(), vector=pa.list_(pa.float32()))
+WORDS = 4  # up to a word, as its context
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,10 @@ class GramSettings:
 
 
 def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
-    """Write grams.arrow: the n-grams of the first sentences, of the longest size, in the last layer that has n-grams.
+    """Write grams.arrow: the n-grams of the first sentences, with the queries that `phrase_queries` yields for the last word.
 
-    A row has the sentence's number, the place of the n-gram's last word, its words, and the queries of the heads of that
-    size, [q'_7; q'_8]. Inputs are those of `translate`.
+    A row has the sentence's number, the place of the n-gram's last word, its words, and the queries. Inputs are those of
+    `translate`.
     """
     model = load_trained(settings.objective, settings.model, job.inputs)
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
@@ -46,7 +48,7 @@ def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
         chosen = rows[rows < len(words)]
         if len(chosen):
             batch = data.batch(chosen)
-            size, vectors = longest_grams(model, batch)
+            size, vectors = phrase_queries(model, batch)
             for row, length, of_sentence in zip(chosen.tolist(), batch.lengths.tolist(), vectors, strict=True):
                 found += _grams(row, words[row], size, of_sentence[length > len(words[row]) :])
     found.sort(key=lambda gram: (gram["row"], gram["last"]))
@@ -54,26 +56,36 @@ def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
 
 
 @torch.inference_mode()
-def longest_grams(model: Translator, batch: PhraseBatch) -> tuple[int, Tensor]:
-    """Return the longest n-gram size of the last layer with n-grams, and the queries of its heads (B, n, heads · width).
+def phrase_queries(model: Translator, batch: PhraseBatch) -> tuple[int, Tensor]:
+    """Return a size of n-grams, and queries for the n-gram or word that ends at each place (B, n, heads · width).
 
-    ValueError: a model without n-grams.
+    With n-grams: the longest size of the last layer that has them, and the queries of its heads, [q'_7; q'_8] (Figure 6).
+    Without: WORDS, and the queries of the last quarter of the heads in the last layer, [q_7; q_8] (Figure 9).
+    ValueError: the encoder has no heads.
     """
-    layers = [module for module in model.encoder.modules() if isinstance(module, PhraseHeads)]
+    modules = list(model.encoder.modules())
+    phrases = [module for module in modules if isinstance(module, PhraseHeads)]
+    layers = [module for module in modules if isinstance(module, MultiHeadAttention)]
+    if phrases:
+        size = max(phrases[-1].groups)
+        own = phrases[-1].groups[size]
+        (queries, *_) = _outputs(model, batch, phrases[-1])
+        return size, queries[..., own, :].flatten(2)
     if not layers:
-        raise ValueError("this model has no n-grams: name a PhraseTransformer")
-    queries: list[Tensor] = []
+        raise ValueError("the encoder of this model has no attention heads whose queries could be drawn")
+    queries = _outputs(model, batch, layers[-1].query)
+    return WORDS, queries[..., -(queries.shape[-1] // 4) :]
 
-    def keep_queries(module: nn.Module, inputs: tuple[Tensor, ...], outputs: list[Tensor]) -> None:
-        queries.append(outputs[0])
 
-    handle = layers[-1].register_forward_hook(keep_queries)
+def _outputs(model: Translator, batch: PhraseBatch, module: nn.Module) -> Any:
+    """Return what a module of the encoder returns when the batch is encoded."""
+    found: list[Any] = []
+    handle = module.register_forward_hook(lambda _, inputs, outputs: found.append(outputs))
     try:
         model.encode(batch.source, batch.lengths, batch.members)
     finally:
         handle.remove()
-    size = max(layers[-1].groups)
-    return size, queries[0][..., layers[-1].groups[size], :].flatten(2)
+    return found[-1]
 
 
 def _grams(row: int, words: list[str], size: int, vectors: Tensor) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import HasKey, Step
-from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.layers.checks import at_least
 from phrasemodels.layers.ids import PAD
 from phrasemodels.models.search import BeamSearch
@@ -22,7 +21,13 @@ from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
 from phrasemodels.tasks.problems.recipe import Recipe, Stage, lacking, one_model, training_stage
 from phrasemodels.tasks.problems.report import Figure, Outcome, Section, TrainedModel
 from phrasemodels.tasks.problems.semantic_parsing.gram_vectors import GramSettings, gram_vectors
-from phrasemodels.tasks.problems.semantic_parsing.report import gram_neighbours, improvements, neighbours, sweeps
+from phrasemodels.tasks.problems.semantic_parsing.report import (
+    accuracy_on_test,
+    gram_neighbours,
+    improvements,
+    merges,
+    neighbours,
+)
 from phrasemodels.tasks.problems.semantic_parsing.score import AsText, FormScoring, score_forms
 from phrasemodels.tasks.problems.sequences import PhraseBatch
 from phrasemodels.tasks.problems.translation.objective import AnyTranslator, TranslationObjective
@@ -64,10 +69,18 @@ class SemanticParsingObjective(TranslationObjective):
 
 
 @dataclass(frozen=True)
+class WatchedOnTest(SemanticParsingObjective):
+    """The same, where dev is the test set, as in Figure 4: the last weights are the model, so that nothing is chosen there."""
+
+    curve: ClassVar = "wrong words on test (share)"
+    last: ClassVar = True
+
+
+@dataclass(frozen=True)
 class SemanticParsingRecipe(Recipe):
     """A corpus of logical forms, its text, a beam search, and the splits of the corpus that are train, dev and test.
 
-    score_dev: whether dev is scored beside test; it is not if it is a part of train.
+    score_dev: whether dev is scored beside test; it is not if it is a part of train, or test itself.
     """
 
     corpus: Corpus | SampleCorpus
@@ -75,6 +88,7 @@ class SemanticParsingRecipe(Recipe):
     search: BeamSearch = field(default_factory=BeamSearch)
     splits: Mapping[str, str] = field(default_factory=lambda: dict(SAME))
     score_dev: bool = True
+    objective: SemanticParsingObjective = SemanticParsingObjective()
 
     slug: ClassVar = "semantic-parsing"
     answer_columns: ClassVar = ("reference", "hypothesis")
@@ -108,9 +122,8 @@ class SemanticParsingRecipe(Recipe):
         return Step(apply_bpe, f"pieces of {label}", None, {"rows": tokens, "bpe": known["bpe"]})
 
     def stages(self, model: TranslationConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        objective = SemanticParsingObjective()
-        searching = TranslateSettings(objective, model, self.search)
-        stages = {"model": training_stage(objective, model, config, seed)}
+        searching = TranslateSettings(self.objective, model, self.search)
+        stages = {"model": training_stage(self.objective, model, config, seed)}
         inputs = {"rows": "test_raw", "train": "train_raw", "model": "model"}
         for split, name in (("test", "predictions"), ("dev", "dev_predictions")):
             if split == "test" or self.score_dev:
@@ -130,14 +143,14 @@ class SemanticParsingRecipe(Recipe):
 
     def predict_step(self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
         tokens, numbers = self._numbered(texts, known)
-        settings = TranslateSettings(SemanticParsingObjective(), model, self.search)
+        settings = TranslateSettings(self.objective, model, self.search)
         return Step(translate, "parse given questions", settings, {**known, "phrases": numbers, "rows": tokens})
 
     def attention_step(
         self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int
     ) -> Step:
         tokens, numbers = self._numbered(texts, known)
-        settings = AttendSettings(SemanticParsingObjective(), model, sentences, self.search)
+        settings = AttendSettings(self.objective, model, sentences, self.search)
         return Step(attend, "attend to questions", settings, {**known, "phrases": numbers, "rows": tokens})
 
     def _numbered(self, texts: HasKey, known: Mapping[str, HasKey]) -> tuple[Step, Step]:
@@ -157,19 +170,17 @@ class SemanticParsingRecipe(Recipe):
     def grams_step(self, model: TranslationConfig, known: Mapping[str, HasKey]) -> Step:
         """Return the step that yields vectors of the test set's n-grams; known: `model`, `vocabulary`, `phrases`, `rows`."""
         inputs = {name: known[name] for name in ("model", "vocabulary", "phrases", "rows")}
-        return Step(gram_vectors, "vectors of phrases", GramSettings(SemanticParsingObjective(), model), inputs)
+        return Step(gram_vectors, "vectors of phrases", GramSettings(self.objective, model), inputs)
 
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
         """Return the neighbours of phrases of the test set, which are separated by semicolons in `text`."""
         model = one_model(models)
-        if not isinstance(model.config.encoder, NgramEncoderConfig):
-            return super().draw(models, text, target)
         grams = model.run(self.grams_step(model.config, {**model.artifacts, **model.test_inputs()}), "grams.arrow")
         wanted = [phrase.strip() for phrase in text.split(";") if phrase.strip()]
         return gram_neighbours(grams, wanted)
 
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
-        """Return sweeps, improvements by kind of error, and neighbours of phrases."""
+        """Return merges or accuracy on test, improvements by kind of error, and neighbours of phrases or words."""
 
         def grams(outcome: Outcome) -> Step:
             data = outcome.recipe.data()
@@ -178,4 +189,5 @@ class SemanticParsingRecipe(Recipe):
 
         first = [outcome for outcome in outcomes if outcome.seed == outcomes[0].seed]
         forms = improvements(first, lambda outcome: outcome.recipe.form)  # type: ignore[attr-defined]
-        return [*sweeps(outcomes), *forms, *neighbours(first, grams, run)]
+        watched = accuracy_on_test(outcomes) if isinstance(self.objective, WatchedOnTest) else merges(outcomes)
+        return [*watched, *forms, *neighbours(first, grams, run)]

@@ -1,5 +1,5 @@
-"""What a report of semantic parsing shows beside scores (paper 002): sweeps (Figures 3 and 4), errors by kind (Table 6), and
-neighbours of phrases (Figure 6)."""
+"""What a report of semantic parsing shows beside scores (paper 002): merges (Figure 3), token accuracy while training (Figure
+4), errors by kind (Table 6), and neighbours of phrases and words (Figures 6 and 9)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -16,42 +16,38 @@ from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.tasks.metrics.error_kinds import KINDS, error_kind
 from phrasemodels.tasks.problems.report import ErrorKind, Neighbours, Outcome, Section, Sweep
 from phrasemodels.tasks.problems.semantic_parsing.score import AsText, matches
+from phrasemodels.tasks.train.loop import history
 
 EXAMPLES = 2
 NEAREST, CENTRES = 30, 2
-
-# What rows may differ in: the axis of its figure, the heading, a remark, and its value.
-SWEEPS: tuple[tuple[str, str, str, Callable[[Outcome], int]], ...] = (
-    (
-        "merges of the byte-pair encoding",
-        "Merges",
-        "0 merges are whole words.",
-        lambda outcome: outcome.recipe.forms.merges,  # type: ignore[attr-defined]
-    ),
-    (
-        "updates",
-        "Matches against updates",
-        "Each point is a training of its own, so of so many updates.",
-        lambda outcome: outcome.train.steps,
-    ),
-)
+LAST_HEADS = "last quarter of the heads in the last layer, of the last word of each phrase"
+OVER_SEEDS = "Means over seeds, with bars from the lowest to the highest."
 
 
-def sweeps(outcomes: Sequence[Outcome]) -> Iterator[Section]:
-    """Yield matches on test against what the rows of one system differ in (Figures 3 and 4)."""
-    systems: dict[tuple[str, str], list[Outcome]] = {}
+def merges(outcomes: Sequence[Outcome]) -> Iterator[Section]:
+    """Yield matches on test against the merges of the byte-pair encoding, if rows differ in them (Figure 3)."""
+    found: dict[str, dict[float, list[float]]] = {}
     for outcome in outcomes:
-        systems.setdefault((outcome.system, outcome.variant), []).append(outcome)
-    for axis, title, remark, value in SWEEPS:
-        if all(len({value(outcome) for outcome in of_system}) > 1 for of_system in systems.values()):
-            lines: dict[str, dict[float, list[float]]] = {}
-            for (system, variant), of_system in systems.items():
-                for outcome in of_system:
-                    for metric in ("logic", "exact"):
-                        line = lines.setdefault(f"{system} {variant}, {metric} match", {})
-                        line.setdefault(value(outcome), []).append(outcome.scored.meta["scores"][metric]["value"])
-            text = f"Means over seeds with their standard deviations. {remark}"
-            yield Section(title, text, figure=Sweep(lines, axis))
+        count = outcome.recipe.forms.merges  # type: ignore[attr-defined]
+        for metric in ("logic", "exact"):
+            line = found.setdefault(f"{outcome.system} {outcome.variant}, {metric} match", {})
+            line.setdefault(count, []).append(outcome.scored.meta["scores"][metric]["value"])
+    if all(len(line) > 1 for line in found.values()):
+        figure = Sweep(found, "merges of the byte-pair encoding", "matches")
+        yield Section("Merges", f"{OVER_SEEDS} 0 merges are whole words.", figure=figure)
+
+
+def accuracy_on_test(outcomes: Sequence[Outcome]) -> Iterator[Section]:
+    """Yield the share of right words of the test set, given the gold words before them, against updates, if the trainings
+    were watched there (Figure 4)."""
+    found: dict[str, dict[float, list[float]]] = {}
+    for outcome in outcomes:
+        for row in history(outcome.trained):
+            line = found.setdefault(f"{outcome.system} {outcome.variant}", {})
+            line.setdefault(row["step"], []).append(100 * (1 - row["dev_loss"]))
+    figure = Sweep(found, "updates", "right words of test")
+    text = f"{OVER_SEEDS} Each word is predicted from the gold words before it. The last weights are the model: nothing is chosen here."
+    yield Section("Token accuracy against updates", text, figure=figure)
 
 
 @dataclass(frozen=True)
@@ -110,21 +106,20 @@ def improvement(base: str, first: Sequence[AnsweredQuestion], row: str, second: 
 def neighbours(
     first_seeds: Sequence[Outcome], grams: Callable[[Outcome], Step], run: Callable[[Step], Artifact]
 ) -> Iterator[Section]:
-    """Yield for each row with n-grams the phrases around the most frequent ones of the test set (Figure 6)."""
+    """Yield for each row the phrases around the most frequent ones of the test set (Figure 6), or their last words (Figure 9)."""
     for outcome in first_seeds:
-        if not isinstance(outcome.model.encoder, NgramEncoderConfig):
-            continue
         made = run(grams(outcome))
         if not made.meta["redistributable"]:
             continue
         table = read_shard(made.file("grams.arrow"))
         if len(table) > NEAREST:
+            grams_of = isinstance(outcome.model.encoder, NgramEncoderConfig)
+            whose = "heads with the longest n-grams in the last such layer" if grams_of else LAST_HEADS
             text = (
-                "Queries of the heads with the longest n-grams in the last such layer, over the test set, on their first "
-                f"two principal components; the {NEAREST} nearest by cosine to the most frequent phrases. (Row, place of "
-                "the last word) words."
+                f"Queries of the {whose}, over the test set, on their first two principal components; the {NEAREST} nearest "
+                "by cosine to the most frequent phrases. (Row, place of the last word) words."
             )
-            yield Section(f"Phrases of {outcome.row}", text, figure=gram_neighbours(table))
+            yield Section(f"{'Phrases' if grams_of else 'Words'} of {outcome.row}", text, figure=gram_neighbours(table))
 
 
 def gram_neighbours(grams: pa.Table, phrases: Sequence[str] = ()) -> Neighbours:
