@@ -16,7 +16,7 @@ from test_train import same, shared, training, undisturbed, weights  # noqa: F40
 from phrasemodels.data.store.step import Executor, OutOfTimeError
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.run.execute import stop_at
-from phrasemodels.flows.run.tune import SEED, SHARES, Search, steps_of, trials_of, tuned, write
+from phrasemodels.flows.run.tune import SEED, SHARES, Search, found, steps_of, trials_of, tuned, write
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.loop import training_loop
@@ -73,9 +73,9 @@ def test_trials_that_are_behind_are_pruned_and_the_best_on_dev_is_taken(tmp_path
     pruned = [trial for trial in search.trials if trial.pruned]
     assert all(trial.updates < search.row.train.steps for trial in pruned)
     assert search.best.losses[-1] == min(t.losses[-1] for t in search.trials if not t.pruned)
-    again = Search.of(table.experiments[0], 3)
-    for _ in SHARES:
-        again.measure(execution.store)
+    (again,) = found(table, 3, execution.store)
+    with pytest.raises(ValueError, match="not in the store: run `phrasemodels reproduce --tune 4`"):
+        found(table, 4, execution.store)
     assert [(t.losses, t.pruned) for t in again.trials] == [(t.losses, t.pruned) for t in search.trials], (
         "found, not trained"
     )
@@ -100,3 +100,9 @@ def test_a_tuned_table_is_reproduced_and_a_second_run_finds_all_trials(tmp_path)
     assert first["tuning"] == again["tuning"] and [row["trials"] for row in first["tuning"]] == [3, 3]
     assert first["title"].endswith("tuned by 3 trials a row") and first["rows"] == again["rows"]
     assert again["stages"].get("train", 0) < first["stages"]["train"] / 4
+    (tmp_path / "phrasemodels.toml").touch()  # a project folder, which `keep` writes into
+    kept = command("keep", "tuned", "--profile", "sample", *arguments[:-1])
+    subprocess.run(kept, env=variables(tmp_path), cwd=tmp_path, check=True)
+    trials = json.loads((tmp_path / "results/tuned/trials.json").read_text())
+    assert [len(row["trials"]) for row in trials] == [3, 3] and (tmp_path / "results/tuned/trials.svg").is_file()
+    assert json.loads((tmp_path / "results/tuned/result.json").read_text())["title"] == first["title"]

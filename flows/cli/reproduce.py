@@ -156,6 +156,7 @@ def keep(
     seeds: Seeds = 3,
     set: Overrides = None,
     row: Rows = None,
+    tune: Annotated[int, typer.Option(min=0, help="The --tune of the run; its trials are kept too.")] = 0,
     note: Annotated[str, typer.Option(help="What a reader has to know: machine, what else ran, why this size.")] = "",
 ) -> None:
     """Keep the results of a table's trainings in the store with the project: verdicts and report read results/.
@@ -172,4 +173,12 @@ def keep(
     if own() != KEPT and (KEPT / name).exists():
         raise ValueError(f"{name}: a result that came with this package is called so; choose another name")
     made, store = planned(Request(paper, table, profile, seeds, set or [], row or []), Settings())
+    if tune:
+        from phrasemodels.flows.run.plan import Plan
+        from phrasemodels.flows.run.tune import found, tuned
+        from phrasemodels.flows.run.tune import write as write_trials
+
+        searches = found(made.table, tune, store)
+        made = Plan(tuned(made.table, searches))
+        write_trials(searches, own() / name / "trials.json")
     print(write(store, made.table, made.pipelines, made.comparison, own() / name, note))

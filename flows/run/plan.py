@@ -38,6 +38,11 @@ class Plan:
         """The pipeline that each step of a model belongs to, by key; steps that prepare data have none."""
         return {step.key: pipeline for pipeline in self.pipelines for step in pipeline.stages.values()}
 
+    @property
+    def without_models(self) -> list[Step]:
+        """The steps that prepare data, inputs first."""
+        return [step for step in self.steps[:-1] if step.key not in self.owners]
+
     def _rows(self, experiment: Experiment) -> list[RowSettings]:
         return [
             RowSettings(

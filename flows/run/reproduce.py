@@ -131,13 +131,17 @@ def _tuned(plan: Plan, store: Store, settings: Settings, budget: int) -> tuple[P
     """Search settings for each row of a plan with a budget of trials; return the plan with the best ones, and what is told
     of the searches."""
     searches = [Search.of(experiment, budget) for experiment in plan.table.experiments]
+
+    def run(part: Plan, steps: list[Step], share: float) -> None:
+        execution = replace(Execution.of(part, store, settings, str(runtime.flow_run.id or "")), share=share)
+        with Watch(execution, len(steps)) as watch:
+            run_steps(execution, watch, steps)
+
     with services(settings):
+        run(plan, plan.without_models, 1.0)  # what is missing for the table is missed before the trials
         for share in SHARES:
             trials = trials_of(plan.table, searches)
-            execution = replace(Execution.of(trials, store, settings, str(runtime.flow_run.id or "")), share=share)
-            steps = steps_of(trials)
-            with Watch(execution, len(steps)) as watch:
-                run_steps(execution, watch, steps)
+            run(trials, steps_of(trials), share)
             for search in searches:
                 search.measure(store)
     best = Plan(tuned(plan.table, searches))

@@ -165,6 +165,22 @@ def tuned(table: Table, searches: Sequence[Search]) -> Table:
     return replace(table, experiments=rows, how=f"tuned by {budget} trials a row")
 
 
+def found(table: Table, budget: int, store: Store) -> list[Search]:
+    """Return the searches of all rows of a table, whose trials the store has. ValueError: it lacks some."""
+    searches = [Search.of(row, budget) for row in table.experiments]
+    for _ in SHARES:
+        for search in searches:
+            search.measure(store)
+    for trial in (trial for search in searches for trial in search.trials):
+        ended = trial.pruned or store.find(trial.pipeline.trained, verify=False)
+        if not (ended and _history(store, trial.pipeline.trained)):
+            name = trial.pipeline.experiment.name
+            raise ValueError(
+                f"{name}: this trial is not in the store: run `phrasemodels reproduce --tune {budget}` first"
+            )
+    return searches
+
+
 def told(searches: Sequence[Search]) -> list[dict[str, Any]]:
     """Return what each search came to, for terminals: the best setting, its dev loss, and that of the row's own."""
     return [
