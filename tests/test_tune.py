@@ -93,6 +93,11 @@ def test_trials_that_are_behind_are_pruned_and_the_best_on_dev_is_taken(tmp_path
 @pytest.mark.slow
 def test_a_tuned_table_is_reproduced_and_a_second_run_finds_all_trials(tmp_path):
     arguments = [*TINY, "--row", "transformer", "--row", "phrase-k2", "--tune", "3", "--json"]
+    stopped = subprocess.run(
+        command("reproduce", *arguments, "--for", "1s"), env=variables(tmp_path), capture_output=True
+    )
+    left = json.loads(stopped.stdout)
+    assert len(left["left"]) == 6 and not left["rows"], "the time was up in the trials"
     made = [
         subprocess.run(command("reproduce", *arguments), env=variables(tmp_path), capture_output=True) for _ in range(2)
     ]

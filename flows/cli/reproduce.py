@@ -39,8 +39,6 @@ def reproduce(
 
     Example: phrasemodels reproduce --paper 000 --table 1 --profile laptop --seeds 2
     """
-    if tune and duration:
-        raise ValueError("--tune knows no --for yet: run without --for")
     if offline:
         os.environ["PHRASEMODELS_OFFLINE"] = "true"
     import phrasemodels.infra.environment  # noqa: F401  before prefect

@@ -38,6 +38,9 @@ from phrasemodels.tasks.train.loop import DivergedError
 
 # States of tasks: found in the store; not done, since the time was up or a trial diverged.
 CACHED, LEFT = "Cached", "Left"
+NOTHING: dict[str, Any] = {  # what is told of a run that came to no row
+    "rows": [], "leaks": {}, "report": "", "tuning": [], "stages": {}, "services_seconds": 0.0,
+}  # fmt: skip
 OPTIONS: dict[str, Any] = {
     "name": "reproduce",
     "flow_run_name": "paper {paper}, table {table}, {profile}, {seeds} seeds",
@@ -95,9 +98,13 @@ def run_table(
     the others are compared and reported. tune: trials of each row, whose best setting it is run with.
     """
     started = time.monotonic()
-    if tune and math.isfinite(until):
-        raise ValueError("trials have no time limit yet: run with tune and without a duration")
-    plan, trials = _tuned(plan, store, settings, tune) if tune else (plan, [])
+    searches, trials_left = _searched(plan, store, settings, tune, until) if tune else ([], [])
+    if trials_left:
+        seconds = round(time.monotonic() - started, 1)
+        return NOTHING | {"title": plan.table.title, "left": trials_left, "seconds": seconds}
+    if searches:
+        plan = Plan(tuned(plan.table, searches))
+        write(searches, store.root / "reports" / f"{plan.table.slug}-trials.json")
     execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""), until)
     record = execution.record
     asked = runtime.flow_run.parameters
@@ -110,43 +117,46 @@ def run_table(
             entry["left"] = [row.told() for row in standings(plan, store) if row.left]
             record.stop()
         done = execution.without(left)
-        made: dict[str, Any] = {"rows": [], "leaks": {}, "report": ""}
+        made: dict[str, Any] = {}
         if done.plan.table.experiments:
             made = _published(done, entry)
     result = {
+        **NOTHING,
         "title": plan.table.title,
         **made,
         "left": entry.get("left", []),
-        "tuning": trials,
+        "tuning": told(searches),
         "stages": watch.stages(),
         "seconds": round(time.monotonic() - started, 1),
         "services_seconds": round(ready, 1),
     }
-    if made["report"]:
-        write_durably(Path(made["report"]).with_suffix(".json"), json.dumps(result, indent=1))
+    if result["report"]:
+        write_durably(Path(result["report"]).with_suffix(".json"), json.dumps(result, indent=1))
     return result
 
 
-def _tuned(plan: Plan, store: Store, settings: Settings, budget: int) -> tuple[Plan, list[dict[str, Any]]]:
-    """Search settings for each row of a plan with a budget of trials; return the plan with the best ones, and what is told
-    of the searches."""
+def _searched(
+    plan: Plan, store: Store, settings: Settings, budget: int, until: float
+) -> tuple[list[Search], list[dict[str, object]]]:
+    """Search settings for each row of a plan with a budget of trials; return the searches. If the time was up before their
+    end, also return how far each trial is."""
     searches = [Search.of(experiment, budget) for experiment in plan.table.experiments]
 
     def run(part: Plan, steps: list[Step], share: float) -> None:
-        execution = replace(Execution.of(part, store, settings, str(runtime.flow_run.id or "")), share=share)
+        execution = Execution.of(part, store, settings, str(runtime.flow_run.id or ""), until)
         with Watch(execution, len(steps)) as watch:
-            run_steps(execution, watch, steps)
+            run_steps(replace(execution, share=share), watch, steps)
 
     with services(settings):
         run(plan, plan.without_models, 1.0)  # what is missing for the table is missed before the trials
         for share in SHARES:
             trials = trials_of(plan.table, searches)
             run(trials, steps_of(trials), share)
+            if time.time() >= until:
+                return searches, [row.told() for row in standings(trials, store)]
             for search in searches:
                 search.measure(store)
-    best = Plan(tuned(plan.table, searches))
-    write(searches, store.root / "reports" / f"{best.table.slug}-trials.json")
-    return best, told(searches)
+    return searches, []
 
 
 def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
@@ -173,7 +183,7 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
     on them.
     """
     order = chosen or execution.plan.steps
-    if math.isfinite(execution.until):
+    if not chosen and math.isfinite(execution.until):
         order = in_order(execution.plan, standings(execution.plan, execution.store))
     steps = {step.key: step for step in order}
     expected = (OutOfTimeError, DivergedError) if chosen else OutOfTimeError
