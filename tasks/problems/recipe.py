@@ -12,7 +12,8 @@ from phrasemodels.tasks.metrics.own import Metric, OwnScoring, score_with_own
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.report import Figure, Outcome, Section, TrainedModel
 from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.loop import Objective, TrainSettings, train
+from phrasemodels.tasks.train.loop import TrainSettings, train
+from phrasemodels.tasks.train.objective import Objective
 
 PARTS = ("model", "vocabulary", "bpe")  # the artifacts of a trained model; bpe: only if words are divided into pieces
 

@@ -9,12 +9,11 @@ import json
 import math
 import os
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -26,46 +25,12 @@ from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.batches import Batch, Examples, Rows, from_step, in_order, rows_of_worker, stream
 from phrasemodels.tasks.train.checkpoints import Progress, newest, resume, save, tensors
 from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.objective import Objective
 from phrasemodels.tasks.train.worker import Clock, Worker, keep_freed_memory
 
 PROGRESS = "progress.json"
 CHECKPOINT_SECONDS = 180.0  # between two checkpoints at most
 HISTORY = "history.json"  # of a finished training; it has seconds, so no two are the same
-
-
-class Objective(ABC):
-    """What a model is trained for: its examples, its loss, and the criterion that its weights are chosen by.
-
-    curve: the name of the criterion with its unit, which labels its axis in plots. last: the last weights are the model, not
-    those with the best criterion.
-    """
-
-    curve: ClassVar[str]
-    last: ClassVar[bool] = False
-
-    @abstractmethod
-    def configure(self, model: Any, vocabulary: Artifact) -> Any:
-        """Return the model's configuration with the sizes that the data decides."""
-
-    @abstractmethod
-    def examples(self, paths: Sequence[Path]) -> Any:
-        """Return the rows of shards, as phrasemodels.tasks.train.batches.Examples."""
-
-    @abstractmethod
-    def loss(self, model: Any, batch: Any, smoothing: float) -> Tensor:
-        """Return the loss (nats) of a batch, summed over the items that `count` counts."""
-
-    def criterion(self, model: Any, batch: Any) -> Tensor:
-        """Return what is to be minimised on dev, for a batch. Here: the loss without smoothing.
-
-        Either a scalar, a sum over the items that `count` counts: the criterion is then their mean over all batches. Or
-        pairs (errors, total) (m, 2): the criterion is then the sum of the m shares errors / total over all batches.
-        """
-        return self.loss(model, batch, 0.0)
-
-    def count(self, data: Any, rows: Rows) -> int:
-        """Return over how many items of these rows loss and criterion are summed. Here: the rows."""
-        return len(rows)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.tasks.prepare.sharded import run_step
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
 from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.loop import HISTORY, Objective, TrainSettings, train
+from phrasemodels.tasks.train.loop import HISTORY, TrainSettings, train
+from phrasemodels.tasks.train.objective import Objective
 
 MemoryConfig = HopsConfig | ChainConfig
 

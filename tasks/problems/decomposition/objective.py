@@ -15,7 +15,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.models.decomposable import Decomposable, DecomposableConfig
 from phrasemodels.tasks.problems.decomposition.data import SIDES, vectors_of
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
-from phrasemodels.tasks.train.loop import Objective
+from phrasemodels.tasks.train.objective import Objective
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.models.sentence_pair import SentencePairClassifier, SentencePairConfig
 from phrasemodels.tasks.problems.entailment.data import vectors_of
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
-from phrasemodels.tasks.train.loop import Objective
+from phrasemodels.tasks.train.objective import Objective
 
 PAIR = ("premise", "hypothesis")
 

@@ -24,7 +24,7 @@ from phrasemodels.models.parser import (
 )
 from phrasemodels.parsing.numbers import different_forms
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
-from phrasemodels.tasks.train.loop import Objective
+from phrasemodels.tasks.train.objective import Objective
 
 COLUMNS = ("words", "characters", "tags", "pieces", "last", "cells", "heads", "relations")
 

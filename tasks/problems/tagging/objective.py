@@ -19,7 +19,7 @@ from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.problems.entailment.data import VECTORS
 from phrasemodels.tasks.problems.sequences import PhraseBatch, PhraseExamples
 from phrasemodels.tasks.train.batches import Rows
-from phrasemodels.tasks.train.loop import Objective
+from phrasemodels.tasks.train.objective import Objective
 
 
 @dataclass(frozen=True)

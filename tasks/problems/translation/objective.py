@@ -13,7 +13,7 @@ from phrasemodels.models.token_loss import token_loss
 from phrasemodels.models.translation import TranslationConfig, Translator
 from phrasemodels.tasks.problems.sequences import PhraseBatch, PhraseExamples
 from phrasemodels.tasks.train.batches import Rows
-from phrasemodels.tasks.train.loop import Objective
+from phrasemodels.tasks.train.objective import Objective
 
 TranslatorConfig = TranslationConfig | RecurrentConfig
 AnyTranslator = Translator | RecurrentTranslator
