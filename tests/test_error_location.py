@@ -1,6 +1,7 @@
 """The line that ends a run names the source line of an error, also if Ray returned the error without a traceback."""
 
 import pickle
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ from torch import nn
 
 from phrasemodels.data.store.step import Step
 from phrasemodels.flows.cli import main as cli
+from phrasemodels.flows.run import progress
 from phrasemodels.flows.run.progress import Watch
 from phrasemodels.infra.error_location import noting_error_line
 
@@ -49,3 +51,17 @@ def test_a_failed_step_is_reported_as_failed(capsys):
     with pytest.raises(ValueError, match="no"), watch.step(step):
         raise ValueError("no")
     assert capsys.readouterr().err == "train mine seed 0: failed after 0.0 s\n"
+
+
+def test_only_a_worker_of_this_run_can_be_lost(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "GRACE", 0.0)
+    step = Step(make, "train mine seed 0")
+    watch = Watch(SimpleNamespace(plan=SimpleNamespace(steps=[step]), settings=SimpleNamespace(ray_address="")))
+    for written, lines in ((watch.began - 1, 0), (watch.began + 1, 1)):
+        with subprocess.Popen(["sleep", "60"]) as worker:
+            state = {"pid": worker.pid, "step": 5, "written": written}
+            watch._check_worker(step, state)
+            worker.kill()
+        for _ in range(2):
+            watch._check_worker(step, state)
+        assert capsys.readouterr().err.count("was lost") == lines

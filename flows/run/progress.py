@@ -53,6 +53,7 @@ class Watch:
         self.missing: dict[str, float] = {}  # since when a training's process has been missing
         self.lost: set[str] = set()
         self.finished = 0
+        self.began = time.time()
         self.done = threading.Event()
         self.lock = threading.Lock()
         self.bar = Progress(
@@ -138,7 +139,7 @@ class Watch:
             pid
         )  # processes of other machines cannot be checked
         if (known := self.workers.get(step.key)) != pid:
-            if not alive:  # of an earlier run
+            if not alive or state["written"] < self.began:  # by an earlier run
                 return
             if known is not None:
                 self._print(f"{step.label}: worker {known} was lost; worker {pid} continues at step {at}")
@@ -194,9 +195,9 @@ class Watch:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return the progress of a training; None while there is none."""
+    """Return the progress of a training, and when it was written (seconds since 1970); None while there is none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8")) | {"written": path.stat().st_mtime}
     except (OSError, ValueError):
         return None
 
