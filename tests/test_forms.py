@@ -11,6 +11,7 @@ import torch
 from running import executed, prepared
 
 from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.encoders.adapters import PsanTokenEncoderConfig
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.report.attention import attention_figures
@@ -142,6 +143,9 @@ def test_a_word_vector_of_a_model_without_n_grams_is_the_queries_of_its_last_hea
     built.encode(batch.source, batch.lengths, batch.members)
     query = built.encoder.layers[-1].attention.query
     assert size == 4 and torch.allclose(vectors, hidden[0] @ query.weight[-16:].T + query.bias[-16:], atol=1e-6)
+    psan = PsanTokenEncoderConfig(d=64, heads=8, layers=1, d_ff=64)
+    without = dataclasses.replace(chosen.model, encoder=psan, source_vocabulary=30, target_vocabulary=30).build().eval()
+    assert phrase_queries(without, batch)[1].shape == (1, 9, 0), "its attention has no heads"
 
 
 def test_a_terminal_shows_every_metric_with_its_value_on_new_pairs(session, capsys):

@@ -37,8 +37,8 @@ class GramSettings:
 def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
     """Write grams.arrow: the n-grams of the first sentences, with the queries that `phrase_queries` yields for the last word.
 
-    A row has the sentence's number, the place of the n-gram's last word, its words, and the queries. Inputs are those of
-    `translate`.
+    A row has the sentence's number, the place of the n-gram's last word, its words, and the queries. An encoder without heads
+    has no rows. Inputs are those of `translate`.
     """
     model = load_trained(settings.objective, settings.model, job.inputs)
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
@@ -49,6 +49,8 @@ def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
         if len(chosen):
             batch = data.batch(chosen)
             size, vectors = phrase_queries(model, batch)
+            if not vectors.shape[-1]:
+                break
             for row, length, of_sentence in zip(chosen.tolist(), batch.lengths.tolist(), vectors, strict=True):
                 found += _grams(row, words[row], size, of_sentence[length > len(words[row]) :])
     found.sort(key=lambda gram: (gram["row"], gram["last"]))
@@ -60,8 +62,8 @@ def phrase_queries(model: Translator, batch: PhraseBatch) -> tuple[int, Tensor]:
     """Return a size of n-grams, and queries for the n-gram or word that ends at each place (B, n, heads · width).
 
     With n-grams: the longest size of the last layer that has them, and the queries of its heads, [q'_7; q'_8] (Figure 6).
-    Without: WORDS, and the queries of the last quarter of the heads in the last layer, [q_7; q_8] (Figure 9).
-    ValueError: the encoder has no heads.
+    Without: WORDS, and the queries of the last quarter of the heads in the last layer, [q_7; q_8] (Figure 9); of an encoder
+    that has no heads, none (B, n, 0).
     """
     modules = list(model.encoder.modules())
     phrases = [module for module in modules if isinstance(module, PhraseHeads)]
@@ -72,7 +74,7 @@ def phrase_queries(model: Translator, batch: PhraseBatch) -> tuple[int, Tensor]:
         (queries, *_) = _outputs(model, batch, phrases[-1])
         return size, queries[..., own, :].flatten(2)
     if not layers:
-        raise ValueError("the encoder of this model has no attention heads whose queries could be drawn")
+        return WORDS, torch.empty(*batch.source.shape, 0)
     queries = _outputs(model, batch, layers[-1].query)
     return WORDS, queries[..., -(queries.shape[-1] // 4) :]
 

@@ -128,7 +128,8 @@ def gram_neighbours(grams: pa.Table, phrases: Sequence[str] = ()) -> Neighbours:
     ValueError: there are too few n-grams, or a phrase is not among them.
     """
     if len(grams) <= NEAREST:
-        raise ValueError(f"{len(grams)} phrases: the {NEAREST} nearest can only be drawn among more")
+        why = "the encoder has no heads with queries" if not len(grams) else "only among more can the nearest be drawn"
+        raise ValueError(f"{len(grams)} phrases, and {NEAREST} are drawn: {why}")
     known = grams["phrase"].to_pylist()
     counts = Counter(known)
     for phrase in phrases:
