@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from test_train import same, shared, training, undisturbed, weights  # noqa: F40
 
 from phrasemodels.data.store.step import Executor, OutOfTimeError
 from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.report.tuning import chosen, expected_bests
 from phrasemodels.flows.run.execute import stop_at
-from phrasemodels.flows.run.tune import SEED, SHARES, Search, found, steps_of, trials_of, tuned, write
+from phrasemodels.flows.run.tune import SEED, SHARES, Search, found, steps_of, trials_of, tuned
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.loop import training_loop
@@ -85,9 +87,12 @@ def test_trials_that_are_behind_are_pruned_and_the_best_on_dev_is_taken(tmp_path
         and best.experiments[0].answers == table.experiments[0].answers
     )
     assert best.title.endswith("tuned by 3 trials a row")
-    write([search], tmp_path / "trials.json")
-    (row,) = json.loads((tmp_path / "trials.json").read_text())
+    (row,) = best.trials
     assert len(row["trials"]) == 3 and len(row["expected best dev loss"]["mean"]) == 3
+    (told,) = chosen(best.trials)
+    assert told["dev loss"] == round(search.best.losses[-1], 4) and told["pruned"] == len(pruned)
+    assert told["setting"] == (", ".join(search.best.changed) or "as defined")
+    assert expected_bests(best.trials).startswith("<svg")
 
 
 @pytest.mark.slow
@@ -109,5 +114,10 @@ def test_a_tuned_table_is_reproduced_and_a_second_run_finds_all_trials(tmp_path)
     kept = command("keep", "tuned", "--profile", "sample", *arguments[:-1])
     subprocess.run(kept, env=variables(tmp_path), cwd=tmp_path, check=True)
     trials = json.loads((tmp_path / "results/tuned/trials.json").read_text())
-    assert [len(row["trials"]) for row in trials] == [3, 3] and (tmp_path / "results/tuned/trials.svg").is_file()
+    assert [len(row["trials"]) for row in trials] == [3, 3]
+    page = Path(first["report"]).read_text()
+    assert "Settings of each row" in page and all(row["setting"] in page for row in first["tuning"])
+    done = subprocess.run(command("report"), env=variables(tmp_path), cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "reports/index.html").read_text().count("so many trials is expected to find") >= 2
     assert json.loads((tmp_path / "results/tuned/result.json").read_text())["title"] == first["title"]

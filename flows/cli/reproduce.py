@@ -174,9 +174,6 @@ def keep(
     if tune:
         from phrasemodels.flows.run.plan import Plan
         from phrasemodels.flows.run.tune import found, tuned
-        from phrasemodels.flows.run.tune import write as write_trials
 
-        searches = found(made.table, tune, store)
-        made = Plan(tuned(made.table, searches))
-        write_trials(searches, own() / name / "trials.json")
+        made = Plan(tuned(made.table, found(made.table, tune, store)))
     print(write(store, made.table, made.pipelines, made.comparison, own() / name, note))

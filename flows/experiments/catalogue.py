@@ -1,7 +1,8 @@
 """The catalogue: every table that can be run, by paper and number."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from phrasemodels import project
 from phrasemodels.data.download.manifest import closest
@@ -72,7 +73,8 @@ COUNTED = {
 class Table:
     """A result table of a paper at one size, with the seeds of each row.
 
-    how: what stands in its title in place of the overrides, if each row has its own.
+    how: what stands in its title in place of the overrides, if each row has its own. trials: of a tuning, by which each row
+    has its settings, as `searched` in flows/run/tune.py returns them.
     """
 
     paper: str
@@ -81,6 +83,7 @@ class Table:
     experiments: tuple[Experiment, ...]
     seeds: tuple[int, ...]
     how: str = ""
+    trials: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
 
     @property
     def changed(self) -> tuple[str, ...]:

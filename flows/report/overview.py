@@ -10,9 +10,11 @@ from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.report.table import conclusion, difference_plots, tested
 from phrasemodels.flows.report.templates import render
+from phrasemodels.flows.report.tuning import expected_bests
 from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.folder import place_of
 from phrasemodels.flows.results.glance import needed, reasons, summary
+from phrasemodels.flows.results.keep import TRIALS
 from phrasemodels.flows.results.not_run import DATA
 from phrasemodels.flows.results.origins import origins
 from phrasemodels.flows.results.results import Result, all_results
@@ -81,6 +83,9 @@ def _kept(source: str, results: list[Result]) -> dict[str, Any]:
     rows = [{**r.row, "source": source} for r in results if r.source == source]
     result = json.loads((place_of(source.removeprefix("results/")) / "result.json").read_text(encoding="utf-8"))
     about = {name: result[name] for name in ("title", "commit", "note")}
+    trials = place_of(source.removeprefix("results/")) / TRIALS
+    if trials.is_file():
+        about["trials"] = expected_bests(json.loads(trials.read_text(encoding="utf-8")))
     return {**about, "source": source, "rows": rows, **_tests(rows)}
 
 

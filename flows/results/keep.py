@@ -19,13 +19,14 @@ from phrasemodels.flows.results.commit import commit
 from phrasemodels.flows.results.results import keep_tests
 
 MEANS = ("train_seconds", "peak_memory_mib")  # of a training, kept as means over seeds
+TRIALS = "trials.json"
 SAME = ("parameters", "steps")  # of a training, equal for all seeds
 DERIVED = {"against", "intervals"}  # of a row, computed again from the rest
 
 
 def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: Step, folder: Path, note: str) -> Path:
     """Write the results of a table in the store into a folder: scores, seeds, configurations, commit, library versions, and
-    the per-sentence statistics that tests need. ValueError: a result is not in the store."""
+    the per-sentence statistics that tests need; of a tuned table also all trials. ValueError: a result is not in the store."""
     seeds: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
         name = pipeline.experiment.name
@@ -43,6 +44,8 @@ def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: 
     ]
     result = {"title": table.title, "commit": commit(), "note": note, "rows": rows}
     write_durably(folder / "result.json", json.dumps(result, indent=1) + "\n")
+    if table.trials:
+        write_durably(folder / TRIALS, json.dumps(table.trials, indent=1) + "\n")
     keep_tests(folder / "result.json")
     return folder / "result.json"
 

@@ -22,6 +22,7 @@ from phrasemodels.data.store.step import OutOfTimeError, Step, digest_of
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request, Table
 from phrasemodels.flows.report.page import write_report
+from phrasemodels.flows.report.tuning import chosen
 from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.run.attempts import attempt
 from phrasemodels.flows.run.campaign import in_order, seconds_of, standings
@@ -29,7 +30,7 @@ from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.preflight import planned
 from phrasemodels.flows.run.progress import Watch
-from phrasemodels.flows.run.tune import SHARES, Search, steps_of, told, trials_of, tuned, write
+from phrasemodels.flows.run.tune import SHARES, Search, steps_of, trials_of, tuned
 from phrasemodels.infra.runner import ClusterError
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
@@ -39,7 +40,7 @@ from phrasemodels.tasks.train.loop import DivergedError
 # States of tasks: found in the store; not done, since the time was up or a trial diverged.
 CACHED, LEFT = "Cached", "Left"
 NOTHING: dict[str, Any] = {  # what is told of a run that came to no row
-    "rows": [], "leaks": {}, "report": "", "tuning": [], "stages": {}, "services_seconds": 0.0,
+    "rows": [], "leaks": {}, "report": "", "tuning": [], "trials": (), "stages": {}, "services_seconds": 0.0,
 }  # fmt: skip
 OPTIONS: dict[str, Any] = {
     "name": "reproduce",
@@ -104,7 +105,6 @@ def run_table(
         return NOTHING | {"title": plan.table.title, "left": trials_left, "seconds": seconds}
     if searches:
         plan = Plan(tuned(plan.table, searches))
-        write(searches, store.root / "reports" / f"{plan.table.slug}-trials.json")
     execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""), until)
     record = execution.record
     asked = runtime.flow_run.parameters
@@ -125,7 +125,8 @@ def run_table(
         "title": plan.table.title,
         **made,
         "left": entry.get("left", []),
-        "tuning": told(searches),
+        "tuning": chosen(plan.table.trials),
+        "trials": plan.table.trials,
         "stages": watch.stages(),
         "seconds": round(time.monotonic() - started, 1),
         "services_seconds": round(ready, 1),

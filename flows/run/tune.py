@@ -4,22 +4,18 @@ Trials are trainings like all others: steps of the store, which a second run fin
 read. Trials train with a seed of their own, so that what is reported later was not chosen by its luck.
 """
 
-import json
 import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Step, with_dependencies
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import MOST_SEEDS, Table
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.overrides import overridden
-from phrasemodels.flows.report.plots import lines
 from phrasemodels.flows.run.execute import stop_at
 from phrasemodels.flows.run.nodes import SharedCheckpoints
 from phrasemodels.flows.run.plan import Plan
@@ -159,10 +155,10 @@ def steps_of(plan: Plan) -> list[Step]:
 
 
 def tuned(table: Table, searches: Sequence[Search]) -> Table:
-    """Return the table with the best settings of each row."""
+    """Return the table with the best settings of each row, and all trials."""
     rows = tuple(replace(search.best.pipeline.experiment, answers=search.row.answers) for search in searches)
     budget = len(searches[0].trials)
-    return replace(table, experiments=rows, how=f"tuned by {budget} trials a row")
+    return replace(table, experiments=rows, how=f"tuned by {budget} trials a row", trials=searched(searches))
 
 
 def found(table: Table, budget: int, store: Store) -> list[Search]:
@@ -181,31 +177,18 @@ def found(table: Table, budget: int, store: Store) -> list[Search]:
     return searches
 
 
-def told(searches: Sequence[Search]) -> list[dict[str, Any]]:
-    """Return what each search came to, for terminals: the best setting, its dev loss, and that of the row's own."""
-    return [
-        {
-            "row": search.row.row,
-            "trials": len(search.trials),
-            "pruned": sum(trial.pruned for trial in search.trials),
-            "dev loss": round(search.best.losses[-1], 4),
-            "as defined": round(search.trials[0].losses[-1], 4),
-            "setting": ", ".join(search.best.changed) or "as defined",
-        }
-        for search in searches
-    ]
-
-
-def write(searches: Sequence[Search], path: Path) -> None:
-    """Write all trials to path (JSON), and a picture of the expected best dev loss by budget beside it (SVG).
+def searched(searches: Sequence[Search]) -> tuple[dict[str, Any], ...]:
+    """Return all trials of each row, and the lowest dev loss that a search of each budget is expected to find.
 
     A pruned trial counts with the lowest loss that it had.
     """
-    curves = {search.row.row: expected_best([trial.losses[-1] for trial in search.trials]) for search in searches}
-    rows = [
+    return tuple(
         {
             "row": search.row.row,
-            "expected best dev loss": {name: value.tolist() for name, value in vars(curves[search.row.row]).items()},
+            "expected best dev loss": {
+                name: value.tolist()
+                for name, value in vars(expected_best([trial.losses[-1] for trial in search.trials])).items()
+            },
             "trials": [
                 {
                     "changed": trial.changed,
@@ -218,9 +201,4 @@ def write(searches: Sequence[Search], path: Path) -> None:
             ],
         }
         for search in searches
-    ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(path, json.dumps(rows, indent=1) + "\n")
-    points = {name: list(enumerate(curve.mean.tolist(), 1)) for name, curve in curves.items()}
-    bands = {name: list(zip(curve.low, curve.high, strict=True)) for name, curve in curves.items()}
-    write_durably(path.with_suffix(".svg"), lines(points, "trials", "expected best dev loss", bands))
+    )
