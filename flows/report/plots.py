@@ -14,6 +14,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
 
 from phrasemodels.flows.report.templates import readable
 from phrasemodels.verdicts.significance import seed_group
@@ -85,6 +86,8 @@ def lines(
     ]:  # wide intervals of two seeds do not flatten the curves
         spread = max(lowest) - min(lowest)
         axes.set_ylim(min(lowest) - 0.3 * spread - 1e-9, max(lowest) + 0.3 * spread + 1e-9)
+    if all(float(x).is_integer() for line in points.values() for x, _ in line):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=xlabel, ylabel=ylabel)
     figure.legend(fontsize=8, loc="outside right upper")
     return svg(figure, f"{ylabel} against {xlabel}: " + ", ".join(points))
