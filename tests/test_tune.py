@@ -16,9 +16,9 @@ from test_train import same, shared, training, undisturbed, weights  # noqa: F40
 
 from phrasemodels.data.store.step import Executor, OutOfTimeError
 from phrasemodels.flows.experiments.catalogue import Request
-from phrasemodels.flows.report.tuning import chosen, expected_bests
+from phrasemodels.flows.report.tuning import chosen_settings, expected_bests
 from phrasemodels.flows.run.execute import stop_at
-from phrasemodels.flows.run.tune import SEED, SHARES, Search, found, steps_of, trials_of, tuned
+from phrasemodels.flows.run.tune import SEED, SHARES, Search, finished_searches, steps_of, trials_of, tuned
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.loop import training_loop
@@ -75,9 +75,9 @@ def test_trials_that_are_behind_are_pruned_and_the_best_on_dev_is_taken(tmp_path
     pruned = [trial for trial in search.trials if trial.pruned]
     assert all(trial.updates < search.row.train.steps for trial in pruned)
     assert search.best.losses[-1] == min(t.losses[-1] for t in search.trials if not t.pruned)
-    (again,) = found(table, 3, execution.store)
+    (again,) = finished_searches(table, 3, execution.store)
     with pytest.raises(ValueError, match="not in the store: run `phrasemodels reproduce --tune 4`"):
-        found(table, 4, execution.store)
+        finished_searches(table, 4, execution.store)
     assert [(t.losses, t.pruned) for t in again.trials] == [(t.losses, t.pruned) for t in search.trials], (
         "found, not trained"
     )
@@ -89,7 +89,7 @@ def test_trials_that_are_behind_are_pruned_and_the_best_on_dev_is_taken(tmp_path
     assert best.title.endswith("tuned by 3 trials a row")
     (row,) = best.trials
     assert len(row["trials"]) == 3 and len(row["expected best dev loss"]["mean"]) == 3
-    (told,) = chosen(best.trials)
+    (told,) = chosen_settings(best.trials)
     assert told["dev loss"] == round(search.best.losses[-1], 4) and told["pruned"] == len(pruned)
     assert told["setting"] == (", ".join(search.best.changed) or "as defined")
     assert expected_bests(best.trials).startswith("<svg")

@@ -154,7 +154,7 @@ def keep(
     seeds: Seeds = 3,
     set: Overrides = None,
     row: Rows = None,
-    tune: Annotated[int, typer.Option(min=0, help="The --tune of the run; its trials are kept too.")] = 0,
+    tune: Annotated[int, typer.Option(min=0, help="Trials of each row, if the run had --tune; they are kept too.")] = 0,
     note: Annotated[str, typer.Option(help="What a reader has to know: machine, what else ran, why this size.")] = "",
 ) -> None:
     """Keep the results of a table's trainings in the store with the project: verdicts and report read results/.
@@ -173,7 +173,7 @@ def keep(
     made, store = planned(Request(paper, table, profile, seeds, set or [], row or []), Settings())
     if tune:
         from phrasemodels.flows.run.plan import Plan
-        from phrasemodels.flows.run.tune import found, tuned
+        from phrasemodels.flows.run.tune import finished_searches, tuned
 
-        made = Plan(tuned(made.table, found(made.table, tune, store)))
+        made = Plan(tuned(made.table, finished_searches(made.table, tune, store)))
     print(write(store, made.table, made.pipelines, made.comparison, own() / name, note))

@@ -73,8 +73,8 @@ COUNTED = {
 class Table:
     """A result table of a paper at one size, with the seeds of each row.
 
-    how: what stands in its title in place of the overrides, if each row has its own. trials: of a tuning, by which each row
-    has its settings, as `searched` in flows/run/tune.py returns them.
+    how: what stands in its title in place of the overrides, if each row has its own. trials: of a tuning, all
+    settings that were tried for each row, as `trial_records` in flows/run/tune.py returns them.
     """
 
     paper: str

@@ -15,7 +15,7 @@ from phrasemodels.flows.report.figures import svg_of
 from phrasemodels.flows.report.plots import curves, differences, groups, intervals, lines
 from phrasemodels.flows.report.sections import paper_sections
 from phrasemodels.flows.report.templates import is_sure, render, row_name
-from phrasemodels.flows.report.tuning import chosen, expected_bests
+from phrasemodels.flows.report.tuning import chosen_settings, expected_bests
 from phrasemodels.flows.results.commit import commit
 from phrasemodels.flows.results.finished import FinishedTable
 from phrasemodels.tasks.prepare.sharded import read_shards
@@ -51,7 +51,7 @@ def table_text(finished: FinishedTable) -> str:
         leaks=finished.leaks,
         lineage=[_lineage(finished, *pair) for pair in zip(finished.pipelines, finished.outcomes, strict=True)],
         **_examples(finished),
-        tuning=chosen(finished.table.trials),
+        tuning=chosen_settings(finished.table.trials),
         expected_bests=expected_bests(finished.table.trials) if finished.table.trials else "",
         sections=[*paper_sections(finished), *_problem_sections(finished)],
         svg=lambda figure: Markup(svg_of(figure)),

@@ -7,17 +7,17 @@ from markupsafe import Markup
 
 from phrasemodels.flows.report.plots import lines
 
-Trials = Sequence[Mapping[str, Any]]  # of each row, as `searched` in flows/run/tune.py returns them
+Trials = Sequence[Mapping[str, Any]]  # of each row, as `trial_records` in flows/run/tune.py returns them
 
 
-def chosen(rows: Trials) -> list[dict[str, Any]]:
+def chosen_settings(rows: Trials) -> list[dict[str, Any]]:
     """Return for each row the setting with the lowest criterion on dev, that criterion, and the one of the row's own."""
-    found = []
+    settings = []
     for row in rows:
         ended = [t for t in row["trials"] if not t["pruned"] and t["losses"][-1] is not None]
         best = min(ended, key=lambda trial: trial["losses"][-1])
         own = row["trials"][0]["losses"][-1]
-        found.append(
+        settings.append(
             {
                 "row": row["row"],
                 "trials": len(row["trials"]),
@@ -27,7 +27,7 @@ def chosen(rows: Trials) -> list[dict[str, Any]]:
                 "setting": ", ".join(best["changed"]) or "as defined",
             }
         )
-    return found
+    return settings
 
 
 def expected_bests(rows: Trials) -> Markup:

@@ -22,7 +22,7 @@ from phrasemodels.data.store.step import OutOfTimeError, Step, digest_of
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request, Table
 from phrasemodels.flows.report.page import write_report
-from phrasemodels.flows.report.tuning import chosen
+from phrasemodels.flows.report.tuning import chosen_settings
 from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.run.attempts import attempt
 from phrasemodels.flows.run.campaign import in_order, seconds_of, standings
@@ -39,7 +39,7 @@ from phrasemodels.tasks.train.loop import DivergedError
 
 # States of tasks: found in the store; not done, since the time was up or a trial diverged.
 CACHED, LEFT = "Cached", "Left"
-NOTHING: dict[str, Any] = {  # what is told of a run that came to no row
+EMPTY_RESULT: dict[str, Any] = {  # what is told of a run that came to no row
     "rows": [], "leaks": {}, "report": "", "tuning": [], "trials": (), "stages": {}, "services_seconds": 0.0,
 }  # fmt: skip
 OPTIONS: dict[str, Any] = {
@@ -99,10 +99,10 @@ def run_table(
     the others are compared and reported. tune: trials of each row, whose best setting it is run with.
     """
     started = time.monotonic()
-    searches, trials_left = _searched(plan, store, settings, tune, until) if tune else ([], [])
+    searches, trials_left = _search(plan, store, settings, tune, until) if tune else ([], [])
     if trials_left:
         seconds = round(time.monotonic() - started, 1)
-        return NOTHING | {"title": plan.table.title, "left": trials_left, "seconds": seconds}
+        return EMPTY_RESULT | {"title": plan.table.title, "left": trials_left, "seconds": seconds}
     if searches:
         plan = Plan(tuned(plan.table, searches))
     execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""), until)
@@ -121,11 +121,11 @@ def run_table(
         if done.plan.table.experiments:
             made = _published(done, entry)
     result = {
-        **NOTHING,
+        **EMPTY_RESULT,
         "title": plan.table.title,
         **made,
         "left": entry.get("left", []),
-        "tuning": chosen(plan.table.trials),
+        "tuning": chosen_settings(plan.table.trials),
         "trials": plan.table.trials,
         "stages": watch.stages(),
         "seconds": round(time.monotonic() - started, 1),
@@ -136,7 +136,7 @@ def run_table(
     return result
 
 
-def _searched(
+def _search(
     plan: Plan, store: Store, settings: Settings, budget: int, until: float
 ) -> tuple[list[Search], list[dict[str, object]]]:
     """Search settings for each row of a plan with a budget of trials; return the searches. If the time was up before their

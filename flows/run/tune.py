@@ -158,11 +158,11 @@ def tuned(table: Table, searches: Sequence[Search]) -> Table:
     """Return the table with the best settings of each row, and all trials."""
     rows = tuple(replace(search.best.pipeline.experiment, answers=search.row.answers) for search in searches)
     budget = len(searches[0].trials)
-    return replace(table, experiments=rows, how=f"tuned by {budget} trials a row", trials=searched(searches))
+    return replace(table, experiments=rows, how=f"tuned by {budget} trials a row", trials=trial_records(searches))
 
 
-def found(table: Table, budget: int, store: Store) -> list[Search]:
-    """Return the searches of all rows of a table, whose trials the store has. ValueError: it lacks some."""
+def finished_searches(table: Table, budget: int, store: Store) -> list[Search]:
+    """Return the search of each row of a table from the trials in the store. ValueError: it lacks some."""
     searches = [Search.of(row, budget) for row in table.experiments]
     for _ in SHARES:
         for search in searches:
@@ -177,7 +177,7 @@ def found(table: Table, budget: int, store: Store) -> list[Search]:
     return searches
 
 
-def searched(searches: Sequence[Search]) -> tuple[dict[str, Any], ...]:
+def trial_records(searches: Sequence[Search]) -> tuple[dict[str, Any], ...]:
     """Return all trials of each row, and the lowest dev loss that a search of each budget is expected to find.
 
     A pruned trial counts with the lowest loss that it had.

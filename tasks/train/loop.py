@@ -166,7 +166,7 @@ def training_loop(training: Training) -> None:
         if progress.step == config.steps or progress.step % config.evaluate_every == 0:
             with getattr(optimiser, "averaged", nullcontext)():  # an optimiser may keep averages of the weights
                 dev_loss = _dev_loss(wrapped, dev, config, worker)
-                if training.objective.last or dev_loss < progress.best:
+                if training.objective.keeps_last or dev_loss < progress.best:
                     progress.best, progress.best_step, best = dev_loss, progress.step, tensors(model)
             progress.history.append(clock.row(progress, dev_loss, optimiser, worker))
         if worker.rank == 0:

@@ -14,12 +14,12 @@ from phrasemodels.tasks.train.batches import Rows
 class Objective(ABC):
     """What a model is trained for: its examples, its loss, and the criterion that its weights are chosen by.
 
-    curve: the name of the criterion with its unit, which labels its axis in plots. last: the last weights are the model, not
+    curve: the name of the criterion with its unit, which labels its axis in plots. keeps_last: the last weights are the model, not
     those with the best criterion.
     """
 
     curve: ClassVar[str]
-    last: ClassVar[bool] = False
+    keeps_last: ClassVar[bool] = False
 
     @abstractmethod
     def configure(self, model: Any, vocabulary: Artifact) -> Any:
