@@ -109,6 +109,15 @@ def test_no_process_and_no_unfinished_work_is_left(world):
     assert not list((world["store"] / "work").iterdir())
 
 
+def test_the_seconds_of_a_stage_are_those_at_work_without_the_wait_for_a_processor(world):
+    report = Path(re.search(r"report:\s+(\S+)", world["stdout"])[1])
+    stages = json.loads(report.with_suffix(".json").read_text())["stages"]
+    assert stages["train"] > 0
+    for stage, seconds in stages.items():
+        manifests = (world["store"] / "objects" / stage).glob("*/manifest.json")
+        assert seconds <= sum(json.loads(path.read_text())["seconds"] for path in manifests) + 0.1, stage
+
+
 def test_the_table_shows_published_and_our_values_with_verdicts(world):
     assert "20.90" in world["stdout"]
     assert world["stdout"].count("not comparable") == 2

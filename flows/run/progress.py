@@ -82,7 +82,7 @@ class Watch:
 
     @contextlib.contextmanager
     def step(self, step: Step) -> Iterator[None]:
-        """While a step is under way: show its progress, and measure how long it takes."""
+        """While a step is under way: show its progress, and measure how long it is at work."""
         started = time.monotonic()
         with self.lock:
             self.running[step.key] = step
@@ -91,7 +91,7 @@ class Watch:
             yield
             outcome = ""
         finally:
-            took = time.monotonic() - started
+            took = self._at_work(step, started)
             text = f"{step.label}: {outcome}{took:.1f} s"
             with self.lock:
                 self.running.pop(step.key)
@@ -105,6 +105,15 @@ class Watch:
                 self._update_artifact(step.key[:12], text, 100.0)
             if self.bar.disable and (outcome or took > 1):
                 self._print(text)
+
+    def _at_work(self, step: Step, started: float) -> float:
+        """Return the seconds of a step that was started at a time, without its wait for a free processor: by its manifest;
+        those of a training that stopped since its progress was first seen."""
+        now = time.monotonic()
+        if (made := self.execution.store.find(step, verify=False)) is not None:
+            return min(now - started, made.manifest["seconds"])
+        _, since = self.since.get(step.key, (0, started))
+        return now - since
 
     def stages(self) -> dict[str, float]:
         """Return seconds by kind of step, summed over steps that may have run side by side."""
