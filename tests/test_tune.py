@@ -14,11 +14,11 @@ from running import prepared
 from test_reproduce import TINY, command, variables
 from test_train import same, shared, training, undisturbed, weights  # noqa: F401  fixtures
 
-from phrasemodels.data.store.step import Executor, OutOfTimeError
+from phrasemodels.data.store.step import Executor, OutOfTimeError, with_dependencies
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.report.tuning import chosen_settings, expected_bests
 from phrasemodels.flows.run.execute import stop_at
-from phrasemodels.flows.run.tune import SEED, SHARES, Search, finished_searches, steps_of, trials_of, tuned
+from phrasemodels.flows.run.tune import SEED, SHARES, Search, behind, finished_searches, trials_of, tuned, worse_half
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.loop import training_loop
@@ -50,7 +50,40 @@ def test_each_row_has_the_same_budget_and_its_draws_are_the_same_again():
         assert all(own / 4 <= t.pipeline.experiment.train.learning_rate <= own * 4 for t in search.trials)
     plan = trials_of(SMALL.resolve(), searches)
     assert {p.seed for p in plan.pipelines} == {SEED} and not any(p.experiment.answers for p in plan.pipelines)
-    assert not {"score_translations", "translate"} & {step.name for step in steps_of(plan)}, "test sets are not read"
+    steps = with_dependencies([pipeline.trained for pipeline in plan.pipelines])
+    assert not {"score_translations", "translate"} & {step.name for step in steps}, "test sets are not read"
+
+
+def test_the_worse_half_is_the_same_in_any_order():
+    losses = [3.0, 1.0, math.inf, 2.0, 5.0]
+    for order in itertools.permutations(losses):
+        assert dict(zip(order, worse_half(order), strict=True)) == {
+            1.0: False,
+            2.0: False,
+            3.0: False,
+            5.0: True,
+            math.inf: True,
+        }
+    assert worse_half([1.0]) == [False] and worse_half([2.0, 2.0]) == [False, False]
+
+
+@pytest.mark.parametrize(("paper", "table", "row", "why"), [
+    ("002", "figure4", "transformer", "its dev set is a part of train, or test itself"),
+    ("002", "1", "", "it trains nothing that could be tuned"),
+])  # fmt: skip
+def test_no_setting_is_chosen_on_a_test_set_or_for_a_count(paper, table, row, why):
+    profile = Request(paper, table, "laptop", 1, (), (row,) if row else ()).resolve()
+    with pytest.raises(ValueError, match=why):
+        Search.of(profile.experiments[0], 2)
+
+
+def test_a_warmup_that_a_schedule_ignores_is_not_searched_and_the_title_says_what_was_changed():
+    table = Request("003", "snli", "laptop", 1, ("train.steps=200",), ("none",)).resolve()
+    search = Search.of(table.experiments[0], 8)
+    assert not [text for trial in search.trials for text in trial.changed if "warmup" in text]
+    search.trials = search.trials[:1]
+    search.trials[0].losses = [1.0]
+    assert tuned(table, [search]).title.endswith("train.steps=200, tuned by 1 trials a row")
 
 
 def test_a_training_that_stops_at_updates_goes_on_with_the_same_bits(shared, undisturbed, tmp_path):  # noqa: F811
@@ -66,10 +99,11 @@ def test_trials_that_are_behind_are_pruned_and_the_best_on_dev_is_taken(tmp_path
     table = dataclasses.replace(execution.plan.table, experiments=execution.plan.table.experiments[:1])
     search = Search.of(table.experiments[0], 3)
     for share in SHARES:
-        for pipeline in trials_of(table, [search]).pipelines:
-            executor = Executor(stop_at=stop_at(pipeline.experiment, share))
+        for trial in behind(execution.store, [search], share):
+            executor = Executor(stop_at=stop_at(trial.pipeline.experiment, share))
             with contextlib.suppress(OutOfTimeError):
-                execution.store.run(pipeline.trained, executor)
+                execution.store.run(trial.pipeline.trained, executor)
+        assert not behind(execution.store, [search], share)
         search.measure(execution.store)
     assert [len(trial.losses) == len(SHARES) for trial in search.trials if not trial.pruned] and search.best
     pruned = [trial for trial in search.trials if trial.pruned]
@@ -88,7 +122,8 @@ def test_trials_that_are_behind_are_pruned_and_the_best_on_dev_is_taken(tmp_path
     )
     assert best.title.endswith("tuned by 3 trials a row")
     (row,) = best.trials
-    assert len(row["trials"]) == 3 and len(row["expected best dev loss"]["mean"]) == 3
+    assert len(row["trials"]) == 3 and len(row["expected best dev loss"]["mean"]) == 2, "those drawn at random"
+    assert row["expected best dev loss"]["updates"] == stop_at(search.row, SHARES[0])
     (told,) = chosen_settings(best.trials)
     assert told["dev loss"] == round(search.best.losses[-1], 4) and told["pruned"] == len(pruned)
     assert told["setting"] == (", ".join(search.best.changed) or "as defined")

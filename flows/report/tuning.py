@@ -31,10 +31,12 @@ def chosen_settings(rows: Trials) -> list[dict[str, Any]]:
 
 
 def expected_bests(rows: Trials) -> Markup:
-    """Return as SVG the lowest criterion on dev that each number of trials is expected to find, with its interval."""
+    """Return as SVG the lowest criterion on dev that each number of settings drawn at random is expected to find, with its
+    interval."""
     points, bands = {}, {}
     for row in rows:
-        curve = row["expected best dev loss"]
+        if not (curve := row["expected best dev loss"]):
+            continue
         points[row["row"]] = list(enumerate(curve["mean"], 1))
         bands[row["row"]] = list(zip(curve["low"], curve["high"], strict=True))
-    return Markup(lines(points, "trials", "expected best dev loss", bands))
+    return Markup(lines(points, "settings drawn at random", "expected best dev loss", bands) if points else "")

@@ -20,7 +20,6 @@ from phrasemodels.flows.results.results import keep_tests
 
 MEANS = ("train_seconds", "peak_memory_mib")  # of a training, kept as means over seeds
 TRIALS = "trials.json"
-SAME = ("parameters", "steps")  # of a training, equal for all seeds
 DERIVED = {"against", "intervals"}  # of a row, computed again from the rest
 
 
@@ -37,6 +36,8 @@ def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: 
             )
         seeds.setdefault(name, []).append(pipeline)
     folder.mkdir(parents=True, exist_ok=True)
+    for old in (*folder.glob("*.sentences.arrow"), folder / TRIALS):
+        old.unlink(missing_ok=True)
     parts = {name: _parts(store, folder, of) for name, of in seeds.items()}
     rows = [
         {name: value for name, value in row.items() if name not in DERIVED} | parts[row["experiment"]]
@@ -77,6 +78,7 @@ def _parts(store: Store, folder: Path, seeds: Sequence[Pipeline]) -> dict[str, A
 
 
 def _training(models: Sequence[Artifact]) -> dict[str, Any]:
-    """Return what the trainings of all seeds share, and the means of what they do not."""
-    same = {name: models[0].meta[name] for name in SAME}
-    return same | {name: fmean(model.meta[name] for model in models) for name in MEANS}
+    """Return the parameters of the model, and the means over its seeds of what differs between trainings."""
+    means = {name: fmean(model.meta[name] for model in models) for name in MEANS}
+    steps = round(fmean(model.meta["steps"] for model in models))  # those with patience end at different ones
+    return {"parameters": models[0].meta["parameters"], "steps": steps, **means}

@@ -21,12 +21,18 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def attempt(record: Record, settings: Settings, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """While a table runs: lease its steps, mark runs that died, and keep a record of the run."""
+    """While a table runs: lease its steps, mark runs that died, and keep a record of the run; if it fails, end its runs in
+    MLflow."""
     plan, store = record.plan, record.store
     with leased_steps(store, plan.steps, settings, record.attempt):
         about = {"steps": len(plan.steps), "found_dead": mark_dead_runs(record)}
-        with recorded(store, record.attempt, plan.table.title, asked, about) as entry:
-            yield entry
+        try:
+            with recorded(store, record.attempt, plan.table.title, asked, about) as entry:
+                yield entry
+        except BaseException:
+            with contextlib.suppress(Exception):  # the error of the run is the one to show
+                record.tracker.mark_killed(record.attempt)
+            raise
 
 
 @contextlib.contextmanager

@@ -63,23 +63,26 @@ class Execution:
         """Run one step where it belongs.
 
         A training of the plan goes to its workers; a training that other steps need, and the steps that predict and score,
-        are one Ray task each; steps that fan out their shards run in this process and send the shards to Ray.
+        are one Ray task each; steps that fan out their shards, or the starts of a training, run in this process and send
+        these to Ray. OutOfTimeError: a training was stopped, or there was no time left to begin it.
         """
         pipeline = self.plan.owners.get(step.key)
+        trains = pipeline is not None and pipeline.trains and step.key == pipeline.trained.key
+        if trains and time.time() >= self.until and not self.store.find(step, verify=False):
+            raise OutOfTimeError("there was no time left to begin it")
         if pipeline is not None and step.make is train:
             return self._train(step, pipeline)
         if step.make is train or (pipeline is not None and not step.fans_out):
             artifact = self.store.find(step) or self._on_ray(step, Executor(until=self.until))
         else:
-            artifact = self.store.run(step, Executor(map=self._map(step), sources=self.sources))
+            executor = Executor(map=self._map(step), sources=self.sources, until=self.until)
+            artifact = self.store.run(step, executor)
         if pipeline is not None and pipeline.trains and step.key == pipeline.scored.key:
             self.record.finish(pipeline, artifact)
         return artifact
 
     def _train(self, step: Step, pipeline: Pipeline) -> Artifact:
-        """Find or run a training, recorded in MLflow. OutOfTimeError: there is no time left to begin it, or it was stopped."""
-        if time.time() >= self.until and not self.store.find(step, verify=False):
-            raise OutOfTimeError("there was no time left to begin it")
+        """Find or run a training, recorded in MLflow. OutOfTimeError: it was stopped."""
         with self.record.training(pipeline) as report:
             artifact = self.store.find(step) or self.launch_training(step, pipeline, report)
             report(history(artifact))

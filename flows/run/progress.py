@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -31,6 +32,13 @@ from phrasemodels.tasks.train.loop import PROGRESS, train
 LINES_EVERY = 15.0  # seconds between plain lines of one step
 GRACE = 2.0  # seconds: a worker that is missing for longer was lost, and has not just finished
 ARTIFACTS_EVERY = 5.0  # seconds between updates of one progress artifact
+
+
+@dataclass
+class Outcome:
+    """How a step ended, before its seconds; empty if it is done."""
+
+    text: str = ""
 
 
 class Watch:
@@ -81,18 +89,20 @@ class Watch:
         self.bar.stop()
 
     @contextlib.contextmanager
-    def step(self, step: Step) -> Iterator[None]:
-        """While a step is under way: show its progress, and measure how long it is at work."""
+    def step(self, step: Step) -> Iterator["Outcome"]:
+        """While a step is under way: show its progress, and measure how long it is at work. The caller may say how it ended."""
         started = time.monotonic()
         with self.lock:
             self.running[step.key] = step
-        outcome = "failed after "
+        outcome = Outcome()
         try:
-            yield
-            outcome = ""
+            yield outcome
+        except BaseException:
+            outcome.text = "failed after "
+            raise
         finally:
             took = self._at_work(step, started)
-            text = f"{step.label}: {outcome}{took:.1f} s"
+            text = f"{step.label}: {outcome.text}{took:.1f} s"
             with self.lock:
                 self.running.pop(step.key)
                 self.seconds[step.name] = self.seconds.get(step.name, 0.0) + took
@@ -101,9 +111,9 @@ class Watch:
                 self.bar.advance(self.all)
                 self.finished += 1
             made, _ = self.artifacts.get(step.key[:12], (None, 0.0))
-            if made is not None:
+            if made is not None and not outcome.text:
                 self._update_artifact(step.key[:12], text, 100.0)
-            if self.bar.disable and (outcome or took > 1):
+            if self.bar.disable and (outcome.text or took > 1):
                 self._print(text)
 
     def _at_work(self, step: Step, started: float) -> float:

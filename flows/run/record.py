@@ -106,6 +106,14 @@ class Record:
         """Mark the run of a table whose time was up before all rows were done; the next run opens it again."""
         self.tracker.fail(self.table_run, "KILLED")
 
+    def end_trials(self) -> None:
+        """End the runs of a tuning: of the table, and of each trial that was trained to its end."""
+        for pipeline in self.plan.pipelines:
+            if trained := self.store.find(pipeline.trained, verify=False):
+                metrics = {name: float(trained.meta[name]) for name in FINAL}
+                self.tracker.finish(self.training_run(pipeline), metrics, [], {})
+        self.tracker.finish(self.table_run, {}, [], {})
+
     def close(self, comparison: Artifact, report: Path) -> None:
         """End the run of the table with its means, verdicts and report, and register the best model of each row."""
         short = {e.name: e.row for e in self.plan.table.experiments}

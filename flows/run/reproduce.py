@@ -4,6 +4,7 @@ import json
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,27 +19,28 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
 from phrasemodels.data.store.artifacts import write_durably
-from phrasemodels.data.store.step import OutOfTimeError, Step, digest_of
+from phrasemodels.data.store.step import OutOfTimeError, Step, digest_of, with_dependencies
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request, Table
 from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.report.tuning import chosen_settings
 from phrasemodels.flows.results.records import page_of
+from phrasemodels.flows.results.stores import leased_steps
 from phrasemodels.flows.run.attempts import attempt
 from phrasemodels.flows.run.campaign import in_order, seconds_of, standings
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.preflight import planned
 from phrasemodels.flows.run.progress import Watch
-from phrasemodels.flows.run.tune import SHARES, Search, steps_of, trials_of, tuned
+from phrasemodels.flows.run.tune import SHARES, Search, behind, trials_of, tuned
 from phrasemodels.infra.runner import ClusterError
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import Stopped, stoppable
 from phrasemodels.tasks.train.loop import DivergedError
 
-# States of tasks: found in the store; not done, since the time was up or a trial diverged.
-CACHED, LEFT = "Cached", "Left"
+# States of tasks: found in the store; not done, since the time was up; a trial that diverged.
+CACHED, LEFT, DIVERGED = "Cached", "Left", "Diverged"
 EMPTY_RESULT: dict[str, Any] = {  # what is told of a run that came to no row
     "rows": [], "leaks": {}, "report": "", "tuning": [], "trials": (), "stages": {}, "services_seconds": 0.0,
 }  # fmt: skip
@@ -99,17 +101,28 @@ def run_table(
     the others are compared and reported. tune: trials of each row, whose best setting it is run with.
     """
     started = time.monotonic()
-    searches, trials_left = _search(plan, store, settings, tune, until) if tune else ([], [])
-    if trials_left:
-        seconds = round(time.monotonic() - started, 1)
-        return EMPTY_RESULT | {"title": plan.table.title, "left": trials_left, "seconds": seconds}
-    if searches:
-        plan = Plan(tuned(plan.table, searches))
+    with services(settings):
+        result: dict[str, Any] = {"services_seconds": round(time.monotonic() - started, 1)}
+        stages: Counter[str] = Counter()
+        if tune:
+            searches, trials_left = _search(plan, store, settings, tune, until, stages)
+            if trials_left:
+                result |= {"title": plan.table.title, "left": trials_left}
+            else:
+                plan = Plan(tuned(plan.table, searches))
+        if "left" not in result:
+            result |= _run_rows(plan, store, settings, until, stages)
+    result = EMPTY_RESULT | result | {"stages": dict(stages), "seconds": round(time.monotonic() - started, 1)}
+    if result["report"]:
+        write_durably(Path(result["report"]).with_suffix(".json"), json.dumps(result, indent=1))
+    return result
+
+
+def _run_rows(plan: Plan, store: Store, settings: Settings, until: float, stages: Counter[str]) -> dict[str, Any]:
+    """Run all rows of a plan and publish those that are done; add the seconds of its steps to `stages`."""
     execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""), until)
     record = execution.record
-    asked = runtime.flow_run.parameters
-    with services(settings), attempt(record, settings, asked) as entry, Watch(execution) as watch:
-        ready = time.monotonic() - started
+    with attempt(record, settings, runtime.flow_run.parameters) as entry, Watch(execution) as watch:
         execution.check()
         left = run_steps(execution, watch)
         entry["stages"] = watch.stages()
@@ -120,43 +133,48 @@ def run_table(
         made: dict[str, Any] = {}
         if done.plan.table.experiments:
             made = _published(done, entry)
-    result = {
-        **EMPTY_RESULT,
+    stages.update(watch.stages())
+    return {
         "title": plan.table.title,
         **made,
         "left": entry.get("left", []),
         "tuning": chosen_settings(plan.table.trials),
         "trials": plan.table.trials,
-        "stages": watch.stages(),
-        "seconds": round(time.monotonic() - started, 1),
-        "services_seconds": round(ready, 1),
     }
-    if result["report"]:
-        write_durably(Path(result["report"]).with_suffix(".json"), json.dumps(result, indent=1))
-    return result
 
 
 def _search(
-    plan: Plan, store: Store, settings: Settings, budget: int, until: float
+    plan: Plan, store: Store, settings: Settings, budget: int, until: float, stages: Counter[str]
 ) -> tuple[list[Search], list[dict[str, object]]]:
     """Search settings for each row of a plan with a budget of trials; return the searches. If the time was up before their
-    end, also return how far each trial is."""
+    end, also return how far each trial is that is left. Add the seconds of its steps to `stages`."""
     searches = [Search.of(experiment, budget) for experiment in plan.table.experiments]
+    trials = trials_of(plan.table, searches)
+    prepared, search = (
+        Execution.of(part, store, settings, str(runtime.flow_run.id or ""), until) for part in (plan, trials)
+    )
 
-    def run(part: Plan, steps: list[Step], share: float) -> None:
-        execution = Execution.of(part, store, settings, str(runtime.flow_run.id or ""), until)
+    def run(execution: Execution, steps: list[Step]) -> set[str]:
+        if not steps:
+            return set()
         with Watch(execution, len(steps)) as watch:
-            run_steps(replace(execution, share=share), watch, steps)
+            left = run_steps(execution, watch, steps)
+        stages.update(watch.stages())
+        return left
 
-    with services(settings):
-        run(plan, plan.without_models, 1.0)  # what is missing for the table is missed before the trials
+    with leased_steps(store, [*plan.without_models, *trials.steps], settings, search.record.attempt):
+        run(prepared, plan.without_models)  # what is missing for the table is missed before the trials
         for share in SHARES:
-            trials = trials_of(plan.table, searches)
-            run(trials, steps_of(trials), share)
-            if time.time() >= until:
-                return searches, [row.told() for row in standings(trials, store)]
-            for search in searches:
-                search.measure(store)
+            steps = with_dependencies([trial.pipeline.trained for trial in behind(store, searches, share)])
+            left = run(replace(search, share=share), steps)
+            late = [trial for trial in behind(store, searches, share) if trial.pipeline.trained.key in left]
+            if late:
+                search.record.stop()
+                rows = tuple(trial.pipeline.experiment for trial in late)
+                return searches, [row.told() for row in standings(Plan(replace(trials.table, experiments=rows)), store)]
+            for row in searches:
+                row.measure(store)
+    search.record.end_trials()
     return searches, []
 
 
@@ -183,11 +201,10 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
     Return the keys of steps that are left since the time was up: trainings that stopped or had not begun, and what depends
     on them.
     """
-    order = chosen or execution.plan.steps
-    if not chosen and math.isfinite(execution.until):
+    order = execution.plan.steps if chosen is None else chosen
+    if chosen is None and math.isfinite(execution.until):
         order = in_order(execution.plan, standings(execution.plan, execution.store))
     steps = {step.key: step for step in order}
-    expected = (OutOfTimeError, DivergedError) if chosen else OutOfTimeError
     left: set[str] = set()
 
     stopped = threading.Event()
@@ -197,16 +214,23 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
         retry_condition_fn=lambda task, run, state: not stopped.is_set() and _lost_cluster(state),
     )  # fmt: skip
     def run_step(key: str, label: str) -> State[None] | None:
-        with watch.step(steps[key]):
+        with watch.step(steps[key]) as outcome:
             if left.intersection(step.key for step in steps[key].inputs.values() if isinstance(step, Step)):
                 left.add(key)
+                outcome.text = "not begun after "
                 return Completed(name=LEFT, message="the time was up before a step that it depends on was done")
             hit = execution.store.find(steps[key], verify=False) is not None
             try:
                 execution.run(steps[key])
-            except expected as error:
+            except OutOfTimeError as error:
                 left.add(key)
+                outcome.text = "stopped after "
                 return Completed(name=LEFT, message=str(error))
+            except DivergedError as error:
+                if chosen is None:
+                    raise
+                outcome.text = "diverged after "
+                return Completed(name=DIVERGED, message=str(error))
             return Completed(name=CACHED, message=f"in the store: {key}") if hit else None
 
     futures: dict[str, Any] = {}

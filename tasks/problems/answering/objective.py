@@ -1,7 +1,8 @@
 """The objective of question answering, cross entropy of answers, and training from several starts."""
 
 import shutil
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Job, Step
+from phrasemodels.data.store.step import Job, OutOfTimeError, Step
+from phrasemodels.data.store.store import Store
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.tasks.prepare.sharded import run_step
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
@@ -91,7 +93,8 @@ class RestartSettings:
 
 
 def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
-    """Train a model from several starts, each a step of its own. Inputs are those of `train`.
+    """Train a model from several starts, each a step of its own. Inputs are those of `train`. OutOfTimeError: not all starts had
+    begun at job.executor.until.
 
     Writes restart-N.safetensors, N = 0 for the start with the best dev criterion; model.safetensors is the same as 0.
     """
@@ -105,7 +108,14 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
         )
         for seed in seeds
     ]
-    made = list(job.executor.map(run_step, [(job.store, step) for step in steps]))
+
+    def in_time() -> Iterator[tuple[Store, Step]]:
+        for step in steps:
+            if time.time() >= job.executor.until and not job.store.find(step, verify=False):
+                raise OutOfTimeError("its time was up before its last start; those that ended are kept")
+            yield job.store, step
+
+    made = list(job.executor.map(run_step, in_time()))
     ranked = sorted(made, key=lambda artifact: artifact.meta["dev_loss"])
     for place, artifact in enumerate(ranked):
         shutil.copyfile(artifact.file("model.safetensors"), job.out / f"restart-{place}.safetensors")
