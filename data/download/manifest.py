@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+FEW = 12  # known names that a hint lists
 MANIFESTS = Path(__file__).parents[1] / "manifests"
 
 
@@ -236,10 +237,12 @@ def how_to_supply(manifest: Manifest, files: UserFiles) -> str:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown word: the nearest known word, or all of them."""
+    """Return a hint for an unknown word: the nearest known word, or all of them, if they are few."""
     known = sorted(known)
-    match = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {match[0]!r}?" if match else "known: " + ", ".join(known)
+    if match := difflib.get_close_matches(word, known, 1):
+        return f"did you mean {match[0]!r}?"
+    shown = ", ".join(known[:FEW]) or "none"
+    return f"known: {shown}" + (f" and {len(known) - FEW} more" if len(known) > FEW else "")
 
 
 def names() -> list[str]:

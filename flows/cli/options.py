@@ -16,7 +16,7 @@ Seeds = Annotated[int, typer.Option(help="Seeds of each row; a verdict needs 3."
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="Override a field of train, model or recipe of every row, like train.steps=200; repeatable."
+        "--set", help="Override a field of train, model or recipe (of every row), like train.steps=200; repeatable."
     ),
 ]
 Rows = Annotated[list[str] | None, typer.Option("--row", help="Only this row, like phrase-k2; repeatable.")]
@@ -32,7 +32,7 @@ Duration = Annotated[
     typer.Option(
         "--for",
         help="Stop the trainings after this time, like 3h, 90m or 1h30m; what they have done is kept, and the same command goes "
-        "on. Rows that are nearest to a verdict come first.",
+        "on. Rows that are nearest to a verdict come first. By default there is no limit.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]

@@ -88,7 +88,7 @@ def score(
     name: Name,
     treebank: Annotated[str, typer.Argument(help="A corpus of trees with gold tokens.")] = "gum",
     split: Annotated[str, typer.Option(help="The split to parse.")] = "test",
-    head: Annotated[int, typer.Option(min=1, help="Parse at most this many sentences.")] = 1_000_000,
+    head: Annotated[int, typer.Option(min=0, help="Parse the first sentences, so many; 0: all.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Parse a treebank in this process; print the agreement with its trees, and the sentences per second."""
@@ -96,7 +96,7 @@ def score(
     from phrasemodels.tasks.prepare.corpora import Corpus
     from phrasemodels.tasks.prepare.sharded import read_shards
 
-    gold = read_shards(_artifact(Corpus(treebank).split(split))).slice(0, head).combine_chunks()
+    gold = read_shards(_artifact(Corpus(treebank).split(split))).slice(0, head or None).combine_chunks()
     parser, models = _back_end(name)
     folders = {name: _artifact(step).path for name, step in models.items()}  # they may have to be trained
     parser.analyse(gold.slice(0, 2), "tokens", folders)  # so that loading is not timed

@@ -30,7 +30,8 @@ def predict(
     file: Annotated[Path, typer.Argument(help="One input per line; - is stdin.")],
     as_json: Json = False,
 ) -> None:
-    """Print the answers of a trained model, one per line. A text that is too long gets an empty line, and stderr says why.
+    """Print the answers of a trained model, one per line. A text that is too long (by default more
+    than 200 words, or 10 characters a word on average) gets an empty line, and stderr says why.
 
     Example: echo "the red house sleeps" | phrasemodels predict 000/table1/sample/phrase-k2 -
     """

@@ -101,7 +101,7 @@ def plan(
     seeds: Seeds = 2,
     set: Overrides = None,
     row: Rows = None,
-    duration: Duration = "",
+    duration: Annotated[str, typer.Option("--for", help="Show what fits into this time, like 3h, 90m or 1h30m.")] = "",
     as_json: Json = False,
 ) -> None:
     """Show what `reproduce` would do: each step, hit or miss, and which part of its key changed; with --for, how far each row

@@ -36,6 +36,8 @@ class Lineage:
         named = {f"{a.about['experiment']} seed {a.about['seed']}": a for a in scored}
         if what in labelled or what in named:
             return labelled.get(what) or named[what]
+        if not self.artifacts:
+            raise ValueError(f"{what!r} is not in the store, which is empty; `phrasemodels reproduce` fills it")
         raise ValueError(f"{what!r} is neither a store key, an MLflow run nor a label: {closest(what, {*named})}")
 
     def holding(self, digest: str) -> list[Artifact]:
