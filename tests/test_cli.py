@@ -245,7 +245,7 @@ def test_input_that_is_not_utf8_is_refused_with_its_line(place, name, monkeypatc
 def test_reproduce_finds_what_a_local_training_made(cli):
     done = cli("train", "000/table1/sample/transformer", "--local", *SMALL)
     assert done.returncode == 0
-    assert re.match(r"step \d+: loss .*, dev .*, \d+ tokens/s\n", done.stderr)
+    assert re.match(r"step \d+: loss .*, dev .*, \d+ items/s\n", done.stderr)
     rows = json.loads(cli("plan", "--seeds", "1", "--row", "transformer", *SMALL, "--json").stdout)
     title = f"Paper 000, Table 1, profile sample, {', '.join(sorted(SMALL[1::2]))}"
     assert [row["label"] for row in rows if not row["hit"]] == ["leaks sample", title]

@@ -33,7 +33,7 @@ def test_twenty_trainings_log_every_row_once_into_one_mlflow(tmp_path: Path) -> 
             ids = list(pool.map(lambda number: trained(tracker, number), range(TRAININGS)))
         assert len(set(ids)) == TRAININGS
         for run_id in ids:
-            for metric in ("loss", "dev_loss", "tokens_per_second"):
+            for metric in ("loss", "dev_loss", "items_per_second"):
                 found = tracker.client().get_metric_history(run_id, metric)
                 assert [row.step for row in found] == list(range(10, 10 * ROWS + 1, 10)), metric
         assert {run.info.status for run in tracker.runs()} == {"RUNNING", "FINISHED"}
@@ -48,9 +48,7 @@ def trained(tracker: Tracker, number: int) -> str:
     run_id = tracker.open_run("load", f"training {number}", f"key {number}", {})
     tracker.parameters(run_id, {"seed": number})
     for step in range(10, 10 * ROWS + 1, 10):
-        history.append(
-            {"step": step, "seconds": step, "loss": 1 / step, "dev_loss": 2 / step, "tokens_per_second": 1e4}
-        )
+        history.append({"step": step, "seconds": step, "loss": 1 / step, "dev_loss": 2 / step, "items_per_second": 1e4})
         StepMetrics(tracker, run_id)(history)
         if number % 4 == 0 and step == 150:
             assert tracker.open_run("load", f"training {number}", f"key {number}", {}) == run_id

@@ -9,9 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import PROJECT
@@ -23,12 +25,13 @@ import phrasemodels.tasks.train.loop
 from phrasemodels.data.store.step import Executor, Step, digest_of
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request, experiment
+from phrasemodels.flows.run.local import telling_progress
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save, tensors
 from phrasemodels.tasks.train.loop import PROGRESS, ModelWithLoss, Training, _dev_loss, training_loop
 from phrasemodels.tasks.train.optimisers import sgd
-from phrasemodels.tasks.train.worker import Worker
+from phrasemodels.tasks.train.worker import Worker, forget_peak_memory, peak_memory_mib
 
 SETTINGS = (
     "train.steps=40",
@@ -286,3 +289,21 @@ def losses(folder: Path) -> list[float]:
     found = newest(folder, "key")
     assert found is not None
     return [row[name] for row in found[1]["progress"]["history"] for name in ("loss", "dev_loss")]
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="only Linux can forget a peak")
+def test_the_peak_of_memory_is_that_of_this_training_alone():
+    held = np.ones(1 << 25)  # 256 MiB of a training before
+    before = peak_memory_mib()
+    del held
+    forget_peak_memory()
+    assert 0 < peak_memory_mib() < before - 200
+
+
+def test_a_local_training_tells_how_far_it_is(tmp_path, capsys):
+    with telling_progress(tmp_path, every=0.05):
+        for step in (10, 20, 30):
+            (tmp_path / PROGRESS).write_text(json.dumps({"step": step, "steps": 30}))
+            time.sleep(0.3)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "step 10 of 30" and second.startswith("step 20 of 30, about 0:00:0")

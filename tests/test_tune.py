@@ -87,10 +87,13 @@ def test_a_warmup_that_a_schedule_ignores_is_not_searched_and_the_title_says_wha
 
 
 def test_a_training_that_stops_at_updates_goes_on_with_the_same_bits(shared, undisturbed, tmp_path):  # noqa: F811
-    run = training(shared, tmp_path)
+    run, seconds = training(shared, tmp_path), 0.0
     for stop in (12, 25, math.inf):
         training_loop(dataclasses.replace(run, stop_at=stop))
-        assert newest(tmp_path, "key")[1]["progress"]["step"] == min(stop, 40)
+        progress = newest(tmp_path, "key")[1]["progress"]
+        assert progress["step"] == min(stop, 40) and progress["seconds"] > seconds, "those before the stop are counted"
+        seconds = progress["seconds"]
+    assert progress["history"][-1]["seconds"] > 0.9 * seconds - 1
     assert same(weights(tmp_path), undisturbed)
 
 

@@ -37,10 +37,16 @@ def callback() -> None:
 @app.command()
 def resume(
     workers: Annotated[
-        list[int] | None, typer.Option(min=0, help="Workers of the training; 0: no Ray, in one process; repeatable. By default 0, then 1.")
+        list[int] | None,
+        typer.Option(
+            min=0, help="Workers of the training; 0: no Ray, in one process; repeatable. By default 0, then 1."
+        ),
     ] = None,
     then: Annotated[
-        int | None, typer.Option(min=1, help="Workers after the kill, by default as many; another number is compared in float64, to 1e-6.")
+        int | None,
+        typer.Option(
+            min=1, help="Workers after the kill, by default as many; another number is compared in float64, to 1e-6."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the step at which it is killed; random by default.")] = None,
 ) -> None:

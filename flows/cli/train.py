@@ -20,7 +20,8 @@ def train(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="With --local and --data: the folder for weights, predictions and scores.", show_default="the folder results"
+            help="With --local and --data: the folder for weights, predictions and scores.",
+            show_default="the folder results",
         ),
     ] = None,
     set: Overrides = None,

@@ -83,5 +83,5 @@ def epoch_seconds(finished: FinishedTable, pipeline: Pipeline, trained: Artifact
     objective = pipeline.trained.settings.objective
     examples = objective.examples([shard.path for shard in shards(finished.artifact(data))])
     times = np.diff([0.0, *(row["seconds"] for row in rows)])
-    done = float(sum(row["tokens_per_second"] * time for row, time in zip(rows, times, strict=True)))
+    done = float(sum(row["items_per_second"] * time for row, time in zip(rows, times, strict=True)))
     return float(objective.count(examples, np.arange(len(examples)))) * float(times.sum()) / done

@@ -88,7 +88,7 @@ def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Arti
     problem = e.recipe.stages(e.model, e.train, 0)["model"].settings.objective
     examples = problem.examples([shard.path for shard in shards(data)])
     tokens = examples.lengths.sum() / problem.count(examples, np.arange(len(examples)))
-    return _mean(tokens * row["tokens_per_second"] for training in trained for row in history(training))
+    return _mean(tokens * row["items_per_second"] for training in trained for row in history(training))
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -1,8 +1,13 @@
 """Training without Prefect and MLflow: in this process or on Ray Train, from the store or from a prepared folder."""
 
+import contextlib
+import datetime
 import json
 import shutil
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +17,12 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.tasks.problems.recipe import Stage
+from phrasemodels.tasks.train.loop import PROGRESS
 
 if TYPE_CHECKING:
     from phrasemodels.infra.settings import Settings
 
+LINES_EVERY = 15.0  # seconds between lines of progress
 RECIPE = "recipe.sha256"  # in a prepared folder: digest of the settings that its data was made with
 
 
@@ -32,8 +39,37 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     store, sources = open_store(settings), sources_of(settings)
     executor = Executor(sources=sources, report=_print_last if local else None)
     pipeline = resolved(experiment, sources).steps(seed)
-    with leased_steps(store, with_dependencies([pipeline.scored]), settings):
+    checkpoints = store.workspace(pipeline.trained.key) / "checkpoints"
+    with leased_steps(store, with_dependencies([pipeline.scored]), settings), telling_progress(checkpoints):
         return _finish(store, pipeline, executor) if local else _on_ray_train(store, pipeline, executor, settings)
+
+
+@contextlib.contextmanager
+def telling_progress(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[None]:
+    """While a training runs: print to stderr how far it is, and how long it will still take at its speed since the last line."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        seen, when = 0, time.monotonic()
+        while not ended.wait(every):
+            try:
+                state = json.loads((checkpoints / PROGRESS).read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                continue
+            step, now = state["step"], time.monotonic()
+            if seen < step < state["steps"]:
+                seconds = round((now - when) / (step - seen) * (state["steps"] - step))
+                left = f", about {datetime.timedelta(seconds=seconds)} left" if seen else ""
+                print(f"step {step} of {state['steps']}{left}", file=sys.stderr, flush=True)
+            seen, when = step, now
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
 
 
 def _on_ray_train(store: Store, pipeline: Pipeline, executor: Executor, settings: "Settings") -> dict[str, Any]:
@@ -103,8 +139,9 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
     names = {name for stage in stages.values() for name in stage.inputs.values()} - stages.keys()
     known = {name: _load(store, data / name) for name in sorted(names)}
     key = digest_of([experiment.model, experiment.train, seed, {name: a.key for name, a in known.items()}])[:32]
-    for name, stage in stages.items():
-        known[name] = _run(store, key, stage, {ours: known[theirs] for ours, theirs in stage.inputs.items()})
+    with telling_progress(store.root / "checkpoints" / key):
+        for name, stage in stages.items():
+            known[name] = _run(store, key, stage, {ours: known[theirs] for ours, theirs in stage.inputs.items()})
     result = {
         "experiment": experiment.name,
         "seed": seed,
@@ -136,4 +173,4 @@ def _print_last(history: list[dict[str, float]]) -> None:
     if history:
         row = history[-1]
         line = f"step {row['step']}: loss {row['loss']:.3f}, dev {row['dev_loss']:.3f}"
-        print(f"{line}, {row['tokens_per_second']:.0f} tokens/s", file=sys.stderr, flush=True)
+        print(f"{line}, {row['items_per_second']:.0f} items/s", file=sys.stderr, flush=True)

@@ -30,7 +30,7 @@ class Progress:
     """How far a training is. Random numbers are functions of (seed, step, rank), so no generator's state is kept.
 
     best: the lowest dev criterion so far, measured after best_step updates. history: a row of metrics for each evaluation.
-    starts: (steps done, workers) at each time that the training was started or resumed.
+    starts: (steps done, workers) at each time that the training was started or resumed. seconds: of training so far.
     """
 
     step: int = 0
@@ -39,6 +39,7 @@ class Progress:
     best_step: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
     starts: list[tuple[int, int]] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:

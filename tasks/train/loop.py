@@ -26,7 +26,7 @@ from phrasemodels.tasks.train.batches import Batch, Examples, Rows, from_step, i
 from phrasemodels.tasks.train.checkpoints import Progress, newest, resume, save, tensors
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.objective import Objective
-from phrasemodels.tasks.train.worker import Clock, Worker, keep_freed_memory
+from phrasemodels.tasks.train.worker import Clock, Worker, forget_peak_memory, keep_freed_memory
 
 PROGRESS = "progress.json"
 CHECKPOINT_SECONDS = 180.0  # between two checkpoints at most
@@ -133,6 +133,7 @@ def training_loop(training: Training) -> None:
     config, worker = training.config, Worker()
     torch.set_num_threads(config.threads)
     keep_freed_memory()
+    forget_peak_memory()
     torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # saves time alone
     data, dev = (training.objective.examples(paths) for paths in (training.train, training.dev))
@@ -149,8 +150,10 @@ def training_loop(training: Training) -> None:
     for progress.epoch, rows in order:
         if _ended(progress, config):
             break
-        if progress.step >= training.stop_at or worker.any(time.time() >= training.until):
+        late = math.isfinite(training.until) and worker.any(time.time() >= training.until)
+        if progress.step >= training.stop_at or late:
             if worker.rank == 0:
+                progress.seconds = clock.seconds()
                 save(training.folder, model, best, optimiser, progress, training.key)
                 _report(training, progress)
                 _tell(training, progress, clock)
@@ -262,6 +265,7 @@ def _save_and_report(
     config = training.config
     last = _ended(progress, config)
     if last or progress.step % config.checkpoint_every == 0 or clock.since_saved() > CHECKPOINT_SECONDS:
+        progress.seconds = clock.seconds()
         save(training.folder, model, best, optimiser, progress, training.key)
         clock.saved = time.monotonic()
         _report(training, progress)

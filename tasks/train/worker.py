@@ -1,11 +1,13 @@
 """One process of a training: its rank and device, its clock, and a setting of its memory."""
 
+import contextlib
 import ctypes
 import os
 import resource
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor, distributed
@@ -48,7 +50,7 @@ class Clock:
     """Loss and speed since the previous row of the history. saved: when the last checkpoint was written."""
 
     def __init__(self, progress: Progress) -> None:
-        self.before = progress.history[-1]["seconds"] if progress.history else 0.0
+        self.before = progress.seconds
         self.started = self.last = self.saved = time.monotonic()
         self.losses: list[Tensor] = []
         self.count = 0
@@ -77,13 +79,32 @@ class Clock:
             "loss": float(worker.total(torch.stack(self.losses).sum())) / self.count,
             "dev_loss": dev_loss,
             "learning_rate": optimiser.param_groups[0]["lr"],
-            "tokens_per_second": self.count / (now - self.last),
+            "items_per_second": self.count / (now - self.last),
             "workers": worker.world,
-            "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "peak_memory_mib": peak_memory_mib(),
             "seconds": self.seconds(),
         }
         self.losses, self.count, self.last = [], 0, now
         return row
+
+
+def forget_peak_memory() -> None:
+    """Return freed memory to the kernel and measure the peak from now on: a worker may have trained another model before. Only
+    Linux can."""
+    if sys.platform == "linux":
+        ctypes.CDLL("libc.so.6", use_errno=False).malloc_trim(0)
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def peak_memory_mib() -> float:
+    """Return the most memory that this process held, in MiB, since `forget_peak_memory` or, where that is not possible, since
+    its start."""
+    with contextlib.suppress(OSError, StopIteration):
+        status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return int(next(line for line in status if line.startswith("VmHWM:")).split()[1]) / 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
 def keep_freed_memory() -> None:

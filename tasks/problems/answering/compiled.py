@@ -6,7 +6,6 @@ and in the same order of questions, but in float64. A torch model gives the init
 
 import itertools
 import json
-import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from phrasemodels.tasks.train.checkpoints import tensors
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.loop import HISTORY, TrainSettings
 from phrasemodels.tasks.train.optimisers import sgd, undecayed
+from phrasemodels.tasks.train.worker import forget_peak_memory, peak_memory_mib
 
 # the pairwise potentials of both phases, and how often unary potentials count in them
 READINGS: dict[type, tuple[list[int], list[float]]] = {
@@ -179,6 +179,7 @@ def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
 
     ValueError: the configuration is not one question an update by SGD to the last step; or the model has no compiled form.
     """
+    forget_peak_memory()
     config = settings.config
     _check(config)
     model_config = settings.objective.configure(settings.model, job.inputs["vocabulary"])
@@ -255,9 +256,9 @@ def train_loop(
                 "loss": loss / count,
                 "dev_loss": wrong,
                 "learning_rate": rates[-1],
-                "tokens_per_second": count / (seconds - before),
+                "items_per_second": count / (seconds - before),
                 "workers": 1,
-                "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "peak_memory_mib": peak_memory_mib(),
                 "seconds": seconds,
             }
         )

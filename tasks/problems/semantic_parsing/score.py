@@ -77,7 +77,7 @@ def _percent(name: str, right: NDArray[np.int64]) -> Score:
 
 def _of_training(model: Artifact, sentences: int) -> dict[str, Score]:
     """Return the size of a model and the speed of its training."""
-    speed = float(np.median([row["tokens_per_second"] for row in history(model)])) / 1000
+    speed = float(np.median([row["items_per_second"] for row in history(model)])) / 1000
     return {
         "parameters": Score(model.meta["parameters"] / 1e6, "parameters, M", sentences),
         "speed": Score(speed, "target words of training a second, evaluation counted, K", sentences),
