@@ -1,7 +1,7 @@
 """The catalogue: every table that can be run, by paper and number."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from phrasemodels import project
@@ -106,6 +106,12 @@ class Table:
     @property
     def _how(self) -> tuple[str, ...]:
         return (self.how,) if self.how else self.changed
+
+    def without(self, rows: set[str]) -> "Table":
+        """Return the table without some experiments, by their names; its title says how many are left out."""
+        kept = tuple(e for e in self.experiments if e.name not in rows)
+        left = f"{len(self.experiments) - len(kept)} of {len(self.experiments)} rows left"
+        return replace(self, experiments=kept, how=", ".join((*self._how, left)))
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def shown(
         "report": str(report),
         "stages": dict(stages),
     }
-    result |= {"left": [], "tuning": []} | {name: round(value, 1) for name, value in seconds.items()}
+    result |= {"left": [], "tuning": [], "trials": []} | {name: round(value, 1) for name, value in seconds.items()}
     write_durably(report.with_suffix(".json"), json.dumps(result, indent=1))
     return result
 

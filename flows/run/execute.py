@@ -136,8 +136,7 @@ class Execution:
         if not left:
             return self
         rows = {p.experiment.name for p in self.plan.pipelines if p.scored.key in left}
-        kept = tuple(e for e in self.plan.table.experiments if e.name not in rows)
-        plan = Plan(replace(self.plan.table, experiments=kept))
+        plan = Plan(self.plan.table.without(rows))
         return replace(self, plan=plan, record=replace(self.record, plan=plan))
 
     def finished(self) -> FinishedTable:

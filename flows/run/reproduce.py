@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import threading
 import time
 from collections import Counter
@@ -47,7 +48,8 @@ EMPTY_RESULT: dict[str, Any] = {  # what is told of a run that came to no row
 OPTIONS: dict[str, Any] = {
     "name": "reproduce",
     "flow_run_name": "paper {paper}, table {table}, {profile}, {seeds} seeds",
-    "task_runner": ThreadPoolTaskRunner(max_workers=12),
+    # Threads mostly wait for Ray or for other steps: of a pipeline's steps about one in four is at work.
+    "task_runner": ThreadPoolTaskRunner(max_workers=max(12, 4 * (os.cpu_count() or 1))),
     "persist_result": False,
 }
 
