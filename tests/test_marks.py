@@ -188,6 +188,14 @@ def test_rows_share_a_reason_that_names_each_of_them() -> None:
         for name in ("000/table1/sample/a", "000/table1/sample/b+train.steps=2")
     ]
     assert needed(rows) == ["a stand-in", "not the paper's size: 5 settings (phrasemodels marks ROW)"]
+    for place, row in enumerate(rows):
+        row["reason"] = row["reason"].replace("5", str(5 + place)) + f"; changed: train.steps={place}"
+    of_each = [
+        "a stand-in",
+        "not the paper's size: 5 settings (phrasemodels marks ROW)",
+        "changed: settings of each row",
+    ]
+    assert needed(rows) == of_each and needed(rows[:1]) == [*of_each[:2], "changed: train.steps=0"]
 
 
 def test_word_vectors_that_are_learned_are_not_called_fixed() -> None:

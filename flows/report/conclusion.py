@@ -8,6 +8,7 @@ from phrasemodels.flows.report.templates import is_sure, row_name
 
 Row = dict[str, Any]  # of a comparison
 KINDS = {"idiom": "idioms", "plain": "plain sentences"}  # groups of sentences by their name in a sentence
+CHANGED = "changed: "  # before the overrides in a reason
 ENOUGH = 3  # seeds of a verdict
 METRICS = {"bleu": "BLEU"}  # as they are written in a sentence
 
@@ -40,8 +41,12 @@ def findings(rows: Sequence[Row]) -> list[str]:
 
 
 def needed(rows: Sequence[Row]) -> list[str]:
-    """Return what it would take to compare these rows with the paper, or what stands in the way; each reason once."""
-    return reasons([row for row in rows if row["verdict"] == "not comparable"])
+    """Return what it would take to compare these rows with the paper, or what stands in the way; each reason once, and rows
+    that were changed each in its own way together."""
+    parts = reasons([row for row in rows if row["verdict"] == "not comparable"])
+    changed = [part for part in parts if part.startswith(CHANGED)]
+    others = {re.sub(r": \d+ settings", "", part): part for part in reversed(parts) if part not in changed}
+    return [*reversed(others.values()), *(changed if len(changed) < 2 else [f"{CHANGED}settings of each row"])]
 
 
 def reasons(rows: Sequence[Row]) -> list[str]:

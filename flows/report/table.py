@@ -18,6 +18,7 @@ from phrasemodels.flows.report.templates import is_sure, render, row_name
 from phrasemodels.flows.report.tuning import chosen_settings, expected_bests
 from phrasemodels.flows.results.commit import commit
 from phrasemodels.flows.results.finished import FinishedTable
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.recipe import PARTS
 from phrasemodels.tasks.problems.report import Outcome, Section
@@ -57,7 +58,8 @@ def table_text(finished: FinishedTable) -> str:
         svg=lambda figure: Markup(svg_of(figure)),
         attention=_attention(finished),
         licences=finished.comparison.meta["licences"],
-        stand_in=finished.comparison.meta["stand_in"],
+        stand_in=finished.comparison.meta["stand_in"] and finished.experiments[0].recipe.corpus,
+        generated=isinstance(finished.experiments[0].recipe.corpus, SampleCorpus),
         verdicts=finished.comparison,
     )
 
