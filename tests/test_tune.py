@@ -157,5 +157,5 @@ def test_a_tuned_table_is_reproduced_and_a_second_run_finds_all_trials(tmp_path)
     assert "Settings of each row" in page and all(row["setting"] in page for row in first["tuning"])
     done = subprocess.run(command("report"), env=variables(tmp_path), cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "reports/index.html").read_text().count("so many trials is expected to find") >= 2
+    assert (tmp_path / "reports/index.html").read_text().count("so many settings drawn at random are expected to find") >= 2
     assert json.loads((tmp_path / "results/tuned/result.json").read_text())["title"] == first["title"]

@@ -25,6 +25,7 @@ from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.results.lineage import Lineage, setting
+from phrasemodels.flows.results.results import TRAININGS
 from phrasemodels.flows.results.saved_configuration import restored
 from phrasemodels.layers.weights import check_header
 from phrasemodels.saved import LIBRARY, describe
@@ -35,7 +36,6 @@ CARD = "card.json"
 ROWS = ("train", "rows", "corpus")  # the inputs that lead from a training to its corpus
 MOST_TEXTS = 256  # answered at a time
 DAMAGED = (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError, SafetensorError)
-TRAININGS = ("train", "train_restarts")  # steps that make weights
 
 
 @dataclass(frozen=True)
