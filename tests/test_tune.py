@@ -136,15 +136,15 @@ def test_trials_that_are_behind_are_pruned_and_the_best_on_dev_is_taken(tmp_path
 @pytest.mark.slow
 def test_a_tuned_table_is_reproduced_and_a_second_run_finds_all_trials(tmp_path):
     arguments = [*TINY, "--row", "transformer", "--row", "phrase-k2", "--tune", "3", "--json"]
-    stopped = subprocess.run(
-        command("reproduce", *arguments, "--for", "1s"), env=variables(tmp_path), capture_output=True
-    )
-    left = json.loads(stopped.stdout)
+
+    def reproduced(*more: str) -> dict:
+        done = subprocess.run(command("reproduce", *arguments, *more), env=variables(tmp_path), capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()[-2000:]
+        return json.loads(done.stdout)
+
+    left = reproduced("--for", "1s")
     assert len(left["left"]) == 6 and not left["rows"], "the time was up in the trials"
-    made = [
-        subprocess.run(command("reproduce", *arguments), env=variables(tmp_path), capture_output=True) for _ in range(2)
-    ]
-    first, again = (json.loads(done.stdout) for done in made)
+    first, again = reproduced(), reproduced()
     assert first["tuning"] == again["tuning"] and [row["trials"] for row in first["tuning"]] == [3, 3]
     assert first["title"].endswith("tuned by 3 trials a row") and first["rows"] == again["rows"]
     assert again["stages"].get("train", 0) < first["stages"]["train"] / 4
@@ -157,5 +157,7 @@ def test_a_tuned_table_is_reproduced_and_a_second_run_finds_all_trials(tmp_path)
     assert "Settings of each row" in page and all(row["setting"] in page for row in first["tuning"])
     done = subprocess.run(command("report"), env=variables(tmp_path), cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "reports/index.html").read_text().count("so many settings drawn at random are expected to find") >= 2
+    assert (tmp_path / "reports/index.html").read_text().count(
+        "so many settings drawn at random are expected to find"
+    ) >= 2
     assert json.loads((tmp_path / "results/tuned/result.json").read_text())["title"] == first["title"]
