@@ -188,7 +188,7 @@ def table_4(profile: str) -> list[Experiment]:
     for name, layers in LAYERS.items():
         if max(layers) > size.layers and name != "[1 - 6]":  # which is all of them, however many there are
             continue
-        row = changed(MODELS[3], layers=layers)
+        row = replace(changed(MODELS[3], layers=layers), variant=f"{MODELS[3].variant}, layers={name}")
         cells = [
             Answer(ours, Cell(PAPER, "Table 4", PHRASE, f"layers={name}", "logic match", "Atis", split), test)
             for ours, split, test in (("logic", "test", Statistic("logic", accuracy_of)), ("dev/logic", "dev", None))
