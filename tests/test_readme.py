@@ -24,7 +24,11 @@ def tuned(folder: str, row: int) -> str:
 
 CLAIMS = {
     "000": (("000/table1/laptop/transformer", "bleu"), ("000/table1/laptop/phrase-k2", "bleu")),
-    "001": (("001/table2/laptop/bilstm-max", "accuracy"), ("001/table2/laptop/psan", "accuracy")),
+    "001": (
+        (tuned("001-table2-tuned-laptop", 0), "accuracy"),
+        (tuned("001-table4-tuned-laptop", 1), "accuracy"),
+        (tuned("001-table4-tuned-laptop", 4), "accuracy"),
+    ),
     "002": (("002/table2-geo/laptop/transformer", "logic"), ("002/table2-geo/laptop/model-4", "logic")),
     "003": ((tuned("003-tablenmt-tuned-laptop", 0), "bleu"), (tuned("003-tablenmt-tuned-laptop", 2), "bleu")),
     "004": (("004/table3/laptop/hpsg-3", "f1"), ("004/table3/laptop/3-ff-drop", "f1")),
