@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.store import Store
 from phrasemodels.flows.cli import main as cli
 from phrasemodels.flows.run import progress
 from phrasemodels.flows.run.progress import Watch
@@ -45,9 +46,9 @@ def make(job, settings):
     return {}
 
 
-def test_a_failed_step_is_reported_as_failed(capsys):
+def test_a_failed_step_is_reported_as_failed(capsys, tmp_path):
     step = Step(make, "train mine seed 0")
-    watch = Watch(SimpleNamespace(plan=SimpleNamespace(steps=[step])))
+    watch = Watch(SimpleNamespace(plan=SimpleNamespace(steps=[step]), store=Store(tmp_path)))
     with pytest.raises(ValueError, match="no"), watch.step(step):
         raise ValueError("no")
     assert capsys.readouterr().err == "train mine seed 0: failed after 0.0 s\n"
