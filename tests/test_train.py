@@ -25,7 +25,7 @@ import phrasemodels.tasks.train.loop
 from phrasemodels.data.store.step import Executor, Step, digest_of
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.run.local import telling_progress
+from phrasemodels.flows.run.local import progress_lines
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save, tensors
@@ -300,8 +300,8 @@ def test_the_peak_of_memory_is_that_of_this_training_alone():
     assert 0 < peak_memory_mib() < before - 200
 
 
-def test_a_local_training_tells_how_far_it_is(tmp_path, capsys):
-    with telling_progress(tmp_path, every=0.05):
+def test_a_local_training_prints_how_far_it_is(tmp_path, capsys):
+    with progress_lines(tmp_path, every=0.05):
         for step in (10, 20, 30):
             (tmp_path / PROGRESS).write_text(json.dumps({"step": step, "steps": 30}))
             time.sleep(0.3)

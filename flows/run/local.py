@@ -40,16 +40,16 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     executor = Executor(sources=sources, report=_print_last if local else None)
     pipeline = resolved(experiment, sources).steps(seed)
     checkpoints = store.workspace(pipeline.trained.key) / "checkpoints"
-    with leased_steps(store, with_dependencies([pipeline.scored]), settings), telling_progress(checkpoints):
+    with leased_steps(store, with_dependencies([pipeline.scored]), settings), progress_lines(checkpoints):
         return _finish(store, pipeline, executor) if local else _on_ray_train(store, pipeline, executor, settings)
 
 
 @contextlib.contextmanager
-def telling_progress(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[None]:
+def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[None]:
     """While a training runs: print to stderr how far it is, and how long it will still take at its speed since the last line."""
     ended = threading.Event()
 
-    def tell() -> None:
+    def print_lines() -> None:
         seen, when = 0, time.monotonic()
         while not ended.wait(every):
             try:
@@ -63,13 +63,13 @@ def telling_progress(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[
                 print(f"step {step} of {state['steps']}{left}", file=sys.stderr, flush=True)
             seen, when = step, now
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    printer = threading.Thread(target=print_lines, daemon=True)
+    printer.start()
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        printer.join()
 
 
 def _on_ray_train(store: Store, pipeline: Pipeline, executor: Executor, settings: "Settings") -> dict[str, Any]:
@@ -139,7 +139,7 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
     names = {name for stage in stages.values() for name in stage.inputs.values()} - stages.keys()
     known = {name: _load(store, data / name) for name in sorted(names)}
     key = digest_of([experiment.model, experiment.train, seed, {name: a.key for name, a in known.items()}])[:32]
-    with telling_progress(store.root / "checkpoints" / key):
+    with progress_lines(store.root / "checkpoints" / key):
         for name, stage in stages.items():
             known[name] = _run(store, key, stage, {ours: known[theirs] for ours, theirs in stage.inputs.items()})
     result = {
