@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 from running import executed, prepared
@@ -21,7 +22,9 @@ from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.data.store.step import Executor, OutOfTimeError
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.run.attempts import attempt
 from phrasemodels.flows.run.campaign import fitting, in_order, seconds_of, standings
+from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.loop import training_loop
@@ -49,6 +52,17 @@ def test_a_checkpoint_is_due_after_some_time_whatever_the_number_of_updates(shar
     monkeypatch.setattr(phrasemodels.tasks.train.loop, "save", lambda *a: saved.append(a[4].step) or save(*a))
     training_loop(run)
     assert saved == list(range(1, 41))
+
+
+def test_a_run_that_fails_is_ended_in_mlflow(tmp_path):
+    settings = Settings(store=tmp_path)
+    start_mlflow(settings)
+    record = dataclasses.replace(prepared(settings, SMALL).record, attempt=str(uuid4()))
+    run = record.table_run
+    assert record.tracker.client().get_run(run).info.status == "RUNNING"
+    with pytest.raises(OSError, match="no room"), attempt(record, settings, {}):
+        raise OSError("no room")
+    assert record.tracker.client().get_run(run).info.status == "KILLED"
 
 
 def test_rows_that_are_nearest_to_a_verdict_come_first_and_the_plan_says_what_fits(tmp_path):

@@ -1,7 +1,9 @@
 """The tables of paper 003: their cells, the way from records to scores, and the protocol of bAbI."""
 
 import dataclasses
+import itertools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,7 @@ import pytest
 from phrasemodels.data.download.mirrors import Sources
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Executor, Job, Step
+from phrasemodels.data.store.step import Executor, Job, OutOfTimeError, Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.parents import NoParentsConfig
 from phrasemodels.flows.experiments.catalogue import PROFILES, TABLES, Request, experiment
@@ -22,6 +24,7 @@ from phrasemodels.tasks.metrics.length_to_failure import length_to_failure
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import characters, letters
 from phrasemodels.tasks.prepare.vocabulary import read_words
+from phrasemodels.tasks.problems.answering import objective
 from phrasemodels.tasks.problems.answering.data import words
 from phrasemodels.tasks.problems.answering.predict import ANSWERS, AnswerScoring, score_answers
 from phrasemodels.tasks.problems.decomposition.data import (
@@ -136,6 +139,16 @@ def test_starts_are_ranked_by_held_out_answers(tmp_path):
     assert (trained.path / "model.safetensors").read_bytes() == (trained.path / "restart-0.safetensors").read_bytes()
     again = dataclasses.replace(chosen, row="another-name")
     assert store.find(again.steps(1).trained) is not None
+
+
+def test_no_start_begins_after_the_time_is_up_and_those_that_ended_are_kept(tmp_path, monkeypatch):
+    chosen = experiment("003/tablebabi/sample/binary-facts2", (*TINY, "recipe.restarts=3"))
+    store, now = Store(tmp_path).open(), itertools.count()
+    monkeypatch.setattr(objective, "time", SimpleNamespace(time=lambda: next(now)))
+    with pytest.raises(OutOfTimeError, match="before its last start; those that ended are kept"):
+        store.run(chosen.steps(1).trained, Executor(until=2))
+    ended = [a for a in store.artifacts() if a.manifest["label"].startswith("train restart")]
+    assert len(ended) == 2 and store.run(chosen.steps(1).trained, Executor()).meta["restarts"]
 
 
 @pytest.mark.parametrize(
