@@ -118,6 +118,7 @@ class Tracker:
     def datasets(self, run_id: str, used: Iterable[UsedData]) -> None:
         """Log the data that a run used; the same data is logged once."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
+        from mlflow.exceptions import MlflowException
 
         inputs = [
             DatasetInput(
@@ -126,7 +127,13 @@ class Tracker:
             )
             for one in used
         ]
-        self.client().log_inputs(run_id, inputs)
+        for tries in reversed(range(5)):
+            try:
+                self.client().log_inputs(run_id, inputs)
+                break
+            except MlflowException:  # another run may just have logged one of them for the first time
+                if not tries:
+                    raise
 
     @contextlib.contextmanager
     def monitored(self, run_id: str, interval: float = 10.0) -> Iterator[None]:

@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from phrasemodels.data.store.step import Executor, OutOfTimeError
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.run.attempts import attempt
-from phrasemodels.flows.run.campaign import fitting, in_order, seconds_of, standings
+from phrasemodels.flows.run.campaign import fitting, in_order, seconds_of, standings, unfinished
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
@@ -85,6 +86,9 @@ def test_rows_that_are_nearest_to_a_verdict_come_first_and_the_plan_says_what_fi
     with pytest.raises(OutOfTimeError, match="after 0 of 30 updates"):
         store.run(plan.pipelines[0].trained, Executor(until=0.0))
     assert [e.row for e in execution.without({begun.scored.key}).plan.table.experiments] == ["transformer"]
+    (late,) = unfinished([first, second], {begun.scored.key: ""})
+    (diverged,) = unfinished([first, second], {begun.scored.key: "seed 0: it diverged"})
+    assert late == first.told() and diverged == late | {"left": "seed 0: it diverged"}
 
 
 @pytest.mark.parametrize(
@@ -98,6 +102,48 @@ def test_a_duration_is_written_in_hours_minutes_and_seconds(text, seconds):
 def test_another_duration_is_refused(text):
     with pytest.raises(ValueError, match="no duration: write it like 3h, 90m or 1h30m"):
         seconds_of(text)
+
+
+# Runs two rows of a table, the first with a rate at which it diverges; prints what the run returned.
+ONE_DIVERGES = """
+import dataclasses, json
+import phrasemodels.infra.environment
+from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.flows.run.plan import Plan
+from phrasemodels.flows.run.preflight import planned
+from phrasemodels.flows.run.reproduce import reproduce_plan
+from phrasemodels.infra.settings import Settings
+
+request = Request(**json.loads({request!r}))
+plan, store = planned(request, Settings())
+first, second = plan.table.experiments
+rows = (overridden(first, "train.learning_rate=1e30"), second)
+plan = Plan(dataclasses.replace(plan.table, experiments=rows))
+print(json.dumps(reproduce_plan(request, plan, store, Settings())))
+"""
+
+
+@pytest.mark.slow
+def test_a_row_that_diverges_does_not_keep_the_others_from_their_report(tmp_path):
+    script = ONE_DIVERGES.format(request=json.dumps(dataclasses.asdict(SMALL)))
+    done = subprocess.run([sys.executable, "-c", script], env=variables(tmp_path), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout)
+    (row,) = result["rows"]
+    assert row["experiment"].startswith("000/table1/sample/phrase-k2")
+    (left,) = result["left"]
+    assert "/transformer" in left["row"] and left["left"] == "; ".join(result["diverged"])
+    for seed, why in enumerate(result["diverged"]):
+        assert why.startswith("train 000/table1/sample/transformer") and f"seed {seed}: the training diverged" in why
+    assert "1 of 2 rows without a result" in result["title"] and "phrase-k2" in Path(result["report"]).read_text()
+    (page,) = tmp_path.glob("runs/*.html")
+    assert "lower train.learning_rate" in page.read_text()
+
+    alone = command("reproduce", *TINY, "--row", "transformer", "--set", "train.learning_rate=1e30")
+    done = subprocess.run(alone, env=variables(tmp_path), capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "Rows without a result" in done.stdout
+    assert done.stderr.splitlines()[-1].startswith("phrasemodels: train 000/table1/sample/transformer")
 
 
 @pytest.mark.slow

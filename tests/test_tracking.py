@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -49,6 +50,16 @@ def test_data_that_a_run_used_is_logged_once(tracker: Tracker) -> None:
     found = tracker.client().get_run(run).inputs.dataset_inputs
     assert {(one.dataset.name, one.tags[0].value, one.dataset.profile) for one in found} == {
         ("sample train", "train", '{"rows": 3}'), ("sample test", "test", '{"rows": 3}')}  # fmt: skip
+
+
+def test_runs_that_used_the_same_data_log_it_at_the_same_moment(tracker: Tracker) -> None:
+    runs = [tracker.open_run("x", f"run {number}", f"key {number}", {}) for number in range(8)]
+    for digest in range(5):
+        used = [UsedData("sample train", "train", f"{digest}", "{}", 3)]
+        together = threading.Barrier(len(runs))
+        with ThreadPoolExecutor(len(runs)) as threads:
+            list(threads.map(lambda run: together.wait() + 1 and tracker.datasets(run, used), runs))  # noqa: B023
+    assert {len(tracker.client().get_run(run).inputs.dataset_inputs) for run in runs} == {5}
 
 
 def test_system_metrics_without_psutil_are_explained(tracker: Tracker, monkeypatch) -> None:

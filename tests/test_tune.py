@@ -83,13 +83,15 @@ def test_a_warmup_that_a_schedule_ignores_is_not_searched_and_the_title_says_wha
     assert not [text for trial in search.trials for text in trial.changed if "warmup" in text]
     search.trials = search.trials[:1]
     search.trials[0].losses = [1.0]
-    assert tuned(table, [search]).title.endswith("train.steps=200, tuned by 1 trials a row")
+    assert tuned(table, [search]).title.endswith("train.steps=200, tuned by 1 trial a row")
 
 
 def test_a_table_without_some_rows_says_so_in_its_title_and_its_file():
     table = SMALL.resolve()
     part = table.without({table.experiments[0].name})
-    assert [e.row for e in part.experiments] == ["phrase-k2"] and part.title == f"{table.title}, 1 of 2 rows left"
+    assert [e.row for e in part.experiments] == [
+        "phrase-k2"
+    ] and part.title == f"{table.title}, 1 of 2 rows without a result"
     assert part.slug != table.slug
 
 

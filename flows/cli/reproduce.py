@@ -54,13 +54,19 @@ def reproduce(
     result = found or _run(asked, settings, duration, tune)
     if as_json:
         print(json.dumps(result, indent=1))
-        return
-    if result["tuning"]:
-        print_rows("Settings chosen by the lowest dev loss", list(result["tuning"][0]), result["tuning"])
-    if result["rows"]:
-        print_table(result)
-    if result["left"]:
-        print_rows("Left when the time was up; the same command goes on", list(result["left"][0]), result["left"])
+    else:
+        if result["tuning"]:
+            print_rows("Settings chosen by the lowest dev loss", list(result["tuning"][0]), result["tuning"])
+        if result["rows"]:
+            print_table(result)
+        if result["left"]:
+            print_rows(
+                "Rows without a result; the same command goes on with those whose time was up",
+                list(result["left"][0]),
+                result["left"],
+            )
+    if result["diverged"]:
+        raise ValueError("; ".join(result["diverged"]))
 
 
 def _run(asked: dict[str, Any], settings: "Settings", duration: str, tune: int) -> dict[str, Any]:

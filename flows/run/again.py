@@ -59,7 +59,9 @@ def shown(
         "report": str(report),
         "stages": dict(stages),
     }
-    result |= {"left": [], "tuning": [], "trials": []} | {name: round(value, 1) for name, value in seconds.items()}
+    result |= {"left": [], "diverged": [], "tuning": [], "trials": []} | {
+        name: round(value, 1) for name, value in seconds.items()
+    }
     write_durably(report.with_suffix(".json"), json.dumps(result, indent=1))
     return result
 

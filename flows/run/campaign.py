@@ -4,7 +4,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from phrasemodels.data.store.step import Step, with_dependencies
@@ -84,6 +84,17 @@ def standings(plan: Plan, store: Store) -> list[RowStanding]:
         if seeds:
             rows.append(RowStanding(experiment, seeds, sum(1 for answer in experiment.answers if answer.cell)))
     return sorted(rows, key=lambda row: row.rank)
+
+
+def unfinished(rows: Iterable[RowStanding], left: Mapping[str, str]) -> list[dict[str, object]]:
+    """Return in words the rows without a result. left: keys of their steps, with the error of a training that diverged, or ""
+    if the time was up."""
+    told = []
+    for row in rows:
+        why = {left[key] for standing in row.seeds if (key := standing.pipeline.scored.key) in left}
+        if why:
+            told.append(row.told() | ({"left": "; ".join(sorted(why - {""}))} if any(why) else {}))
+    return told
 
 
 def _usual_pace(found: Iterable[Standing], otherwise: float = math.nan) -> float:

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -131,7 +131,7 @@ class Execution:
             if (group := self.workers_of(pipeline)) and not self.store.find(pipeline.trained, verify=False):
                 group.check()
 
-    def without(self, left: set[str]) -> "Execution":
+    def without(self, left: Container[str]) -> "Execution":
         """Return the execution of the rows that need none of these steps."""
         if not left:
             return self

@@ -28,7 +28,7 @@ from phrasemodels.flows.report.tuning import chosen_settings
 from phrasemodels.flows.results.records import page_of
 from phrasemodels.flows.results.stores import leased_steps
 from phrasemodels.flows.run.attempts import attempt
-from phrasemodels.flows.run.campaign import in_order, seconds_of, standings
+from phrasemodels.flows.run.campaign import in_order, seconds_of, standings, unfinished
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.preflight import planned
@@ -40,10 +40,11 @@ from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import Stopped, stoppable
 from phrasemodels.tasks.train.loop import DivergedError
 
-# States of tasks: found in the store; not done, since the time was up; a trial that diverged.
+# States of tasks: found in the store; not done, since the time was up; a training that diverged, or what needs it.
 CACHED, LEFT, DIVERGED = "Cached", "Left", "Diverged"
 EMPTY_RESULT: dict[str, Any] = {  # what is told of a run that came to no row
     "rows": [], "leaks": {}, "report": "", "tuning": [], "trials": (), "stages": {}, "services_seconds": 0.0,
+    "diverged": [],
 }  # fmt: skip
 OPTIONS: dict[str, Any] = {
     "name": "reproduce",
@@ -74,7 +75,10 @@ def reproduce(
     """
     settings, until = Settings(), end_of(duration)
     request = Request(paper, table, profile, seeds, set or [], rows or [])
-    return run_table(request, *planned(request, settings), settings, until, tune)
+    result = run_table(request, *planned(request, settings), settings, until, tune)
+    if result["diverged"]:
+        raise DivergedError("; ".join(result["diverged"]))
+    return result
 
 
 def end_of(duration: str) -> float:
@@ -99,8 +103,8 @@ def run_table(
 ) -> dict[str, Any]:
     """Inside a flow run: run all steps of a plan, write the report, and return what the command prints.
 
-    until: when trainings stop (seconds since 1970). Rows that are not done by then are listed with how far they are; only
-    the others are compared and reported. tune: trials of each row, whose best setting it is run with.
+    until: when trainings stop (seconds since 1970). Rows that are not done by then are listed with how far they are, as are
+    rows that diverged; only the others are compared and reported. tune: trials of each row, whose best setting it is run with.
     """
     started = time.monotonic()
     with services(settings):
@@ -129,7 +133,7 @@ def _run_rows(plan: Plan, store: Store, settings: Settings, until: float, stages
         left = run_steps(execution, watch)
         entry["stages"] = watch.stages()
         if left:
-            entry["left"] = [row.told() for row in standings(plan, store) if row.left]
+            entry["left"] = unfinished(standings(plan, store), left)
             record.stop()
         done = execution.without(left)
         made: dict[str, Any] = {}
@@ -137,9 +141,10 @@ def _run_rows(plan: Plan, store: Store, settings: Settings, until: float, stages
             made = _published(done, entry)
     stages.update(watch.stages())
     return {
-        "title": plan.table.title,
+        "title": (done if made else execution).plan.table.title,
         **made,
         "left": entry.get("left", []),
+        "diverged": sorted(set(left.values()) - {""}),
         "tuning": chosen_settings(plan.table.trials),
         "trials": plan.table.trials,
     }
@@ -156,9 +161,9 @@ def _search(
         Execution.of(part, store, settings, str(runtime.flow_run.id or ""), until) for part in (plan, trials)
     )
 
-    def run(execution: Execution, steps: list[Step]) -> set[str]:
+    def run(execution: Execution, steps: list[Step]) -> dict[str, str]:
         if not steps:
-            return set()
+            return {}
         with Watch(execution, len(steps)) as watch:
             left = run_steps(execution, watch, steps)
         stages.update(watch.stages())
@@ -169,7 +174,7 @@ def _search(
         for share in SHARES:
             steps = with_dependencies([trial.pipeline.trained for trial in behind(store, searches, share)])
             left = run(replace(search, share=share), steps)
-            late = [trial for trial in behind(store, searches, share) if trial.pipeline.trained.key in left]
+            late = [trial for trial in behind(store, searches, share) if left.get(trial.pipeline.trained.key) == ""]
             if late:
                 search.record.stop()
                 rows = tuple(trial.pipeline.experiment for trial in late)
@@ -196,18 +201,18 @@ def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
     return {"rows": rows, "leaks": finished.leaks, "report": str(report)}
 
 
-def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = None) -> set[str]:
+def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = None) -> dict[str, str]:
     """Submit every step of a plan, or those that are chosen, as a Prefect task after the steps that it depends on; raise the
-    first failure. Of a tuning's trials those that diverge are no failures.
+    first failure.
 
-    Return the keys of steps that are left since the time was up: trainings that stopped or had not begun, and what depends
-    on them.
+    Return the keys of steps without a result, with the error of a training that diverged, or "" if the time was up: trainings,
+    and what depends on them.
     """
     order = execution.plan.steps if chosen is None else chosen
     if chosen is None and math.isfinite(execution.until):
         order = in_order(execution.plan, standings(execution.plan, execution.store))
     steps = {step.key: step for step in order}
-    left: set[str] = set()
+    left: dict[str, str] = {}
 
     stopped = threading.Event()
 
@@ -217,20 +222,21 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
     )  # fmt: skip
     def run_step(key: str, label: str) -> State[None] | None:
         with watch.step(steps[key]) as outcome:
-            if left.intersection(step.key for step in steps[key].inputs.values() if isinstance(step, Step)):
-                left.add(key)
+            needed = [step.key for step in steps[key].inputs.values() if isinstance(step, Step)]
+            if why := [left[key] for key in needed if key in left]:
+                left[key] = max(why)
                 outcome.text = "not begun after "
-                return Completed(name=LEFT, message="the time was up before a step that it depends on was done")
+                why_not = left[key] or "the time was up before a step that it depends on was done"
+                return Completed(name=DIVERGED if left[key] else LEFT, message=why_not)
             hit = execution.store.find(steps[key], verify=False) is not None
             try:
                 execution.run(steps[key])
             except OutOfTimeError as error:
-                left.add(key)
+                left[key] = ""
                 outcome.text = "stopped after "
                 return Completed(name=LEFT, message=str(error))
             except DivergedError as error:
-                if chosen is None:
-                    raise
+                left[key] = f"{label}: {error}"
                 outcome.text = "diverged after "
                 return Completed(name=DIVERGED, message=str(error))
             return Completed(name=CACHED, message=f"in the store: {key}") if hit else None

@@ -183,7 +183,8 @@ def behind(store: Store, searches: Sequence[Search], share: float) -> list[Trial
 def tuned(table: Table, searches: Sequence[Search]) -> Table:
     """Return the table with the best settings of each row, and all trials."""
     rows = tuple(replace(search.best.pipeline.experiment, answers=search.row.answers) for search in searches)
-    how = ", ".join((*table.changed, f"tuned by {len(searches[0].trials)} trials a row"))
+    budget = len(searches[0].trials)
+    how = ", ".join((*table.changed, f"tuned by {budget} trial{'s' * (budget > 1)} a row"))
     return replace(table, experiments=rows, how=how, trials=trial_records(searches))
 
 
