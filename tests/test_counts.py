@@ -252,7 +252,7 @@ def test_every_number_has_one_verdict_and_a_reason_that_is_counted() -> None:
 
 
 def test_what_is_counted_is_kept_but_not_trained(tmp_path, monkeypatch) -> None:
-    from phrasemodels.flows.results.keep import keep
+    from phrasemodels.flows.results.keep import TRIALS, keep
     from phrasemodels.flows.run.local import train_experiment
 
     plan = Plan(Request("001", "2-parameters").resolve())
@@ -263,10 +263,13 @@ def test_what_is_counted_is_kept_but_not_trained(tmp_path, monkeypatch) -> None:
         keep(store, *asked)
     assert not (tmp_path / "kept").exists()
     store.run(plan.comparison)
+    (tmp_path / "kept").mkdir()
+    for old in ("row-s0.sentences.arrow", TRIALS):  # of rows that were kept there before
+        (tmp_path / "kept" / old).touch()
     keep(store, *asked)
     monkeypatch.setattr("phrasemodels.flows.results.results.kept_files", lambda: [tmp_path / "kept" / "result.json"])
     counted, again = list(stored_results(store, {})), list(kept_results())
     assert [(r.experiment, r.answer, r.row["values"]) for r in again] == [
         (r.experiment, r.answer, r.row["values"]) for r in counted
     ]
-    assert not any(tmp_path.glob("kept/*.sentences.arrow"))
+    assert {file.name for file in tmp_path.glob("kept/*")} == {"result.json", "tests.json"}
