@@ -3,7 +3,7 @@
 Definitions are hashed by their syntax trees, so comments, docstrings and layout do not count. From a function the
 search follows every name to its definition, through imports, inside of this project, and adds the statements that
 the modules on its way, the packages that they are in and ENVIRONMENT run when they are imported. Of Python and of
-libraries only the version counts. The store's own modules do not count: they decide how artifacts are kept, not what is
+libraries only the version counts. The store's modules in STORE do not count: they decide how artifacts are kept, not what is
 in them; step.FORMAT is their version.
 """
 

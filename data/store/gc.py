@@ -52,12 +52,13 @@ def keys_to_keep(known: dict[str, Artifact], verdicts: Iterable[str], leased: It
 
 
 def verdict_keys(known: dict[str, Artifact], newest: int = 0) -> list[str]:
-    """Return the keys of all comparisons, or of the `newest` ones of each title."""
-    by_title: dict[str, list[Artifact]] = {}
+    """Return the keys of all comparisons, or of the `newest` ones of each title with the same rows and seeds."""
+    alike: dict[tuple[str, ...], list[Artifact]] = {}
     for artifact in known.values():
         if artifact.manifest["step"] == VERDICT_STEP:
-            by_title.setdefault(artifact.manifest["label"], []).append(artifact)
-    ordered = (sorted(group, key=lambda a: str(a.manifest["finished"]), reverse=True) for group in by_title.values())
+            rows = sorted(artifact.manifest["parts"]["inputs"])
+            alike.setdefault((artifact.manifest["label"], *rows), []).append(artifact)
+    ordered = (sorted(group, key=lambda a: str(a.manifest["finished"]), reverse=True) for group in alike.values())
     return [artifact.key for group in ordered for artifact in (group[:newest] if newest else group)]
 
 

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from phrasemodels.data.store.artifacts import MANIFEST, Artifact, describe, parse_manifest, write_durably
+from phrasemodels.data.store.artifacts import MANIFEST, Artifact, damage_of, describe, parse_manifest, write_durably
 from phrasemodels.data.store.bucket import LOCAL_DISK_ERRORS, Bucket
 from phrasemodels.data.store.gc import (
     DAY,
@@ -60,9 +60,10 @@ class ObjectStorage(Bucket):
             temporary.mkdir(parents=True, exist_ok=True)
             write_durably(temporary / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
             folder.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)  # what is there is damaged
-            with contextlib.suppress(OSError):  # another process has just downloaded it
-                os.replace(temporary, folder)
+            if not _is_whole(folder):  # else another process has just downloaded it
+                shutil.rmtree(folder, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    os.replace(temporary, folder)
         except FileNotFoundError:
             return False
         finally:
@@ -178,6 +179,15 @@ class ObjectStorage(Bucket):
 
 def _encoded(manifest: Mapping[str, Any]) -> bytes:
     return json.dumps(manifest, indent=1, ensure_ascii=False).encode()
+
+
+def _is_whole(folder: Path) -> bool:
+    """Return whether ROOT/objects/STEP/KEY holds an artifact without damage."""
+    try:
+        manifest = _own_manifest(f"{folder.parent.name}/{folder.name}.json", (folder / MANIFEST).read_bytes())
+    except OSError:
+        return False
+    return manifest is not None and damage_of(Artifact(folder, manifest)) is None
 
 
 def _own_manifest(path: str, text: bytes) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from phrasemodels.data.store.fingerprint import closure
 if TYPE_CHECKING:
     from phrasemodels.data.store.store import Store
 
-FORMAT = 1  # of keys and manifests; the source of this package is part of no key
+FORMAT = 1  # of keys and manifests; the source of this module is part of no key
 
 
 def jsonable(value: Any) -> Any:

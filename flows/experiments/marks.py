@@ -151,7 +151,8 @@ def reason(marks: Mapping[str, Mark], name: str) -> str:
 
 def kind_of(reason: str) -> str:
     """Return a reason without its details: which aspects are not the paper's; another reason as it is."""
-    return re.sub(f"({NOT}[^:;]*): .*", r"\1", reason)
+    parts = (re.sub(f"({NOT}[^:;]*): .*", r"\1", part) for part in reason.split("; "))
+    return "; ".join(dict.fromkeys(parts))
 
 
 def caveat(marks: Mapping[str, Mark], name: str) -> str:

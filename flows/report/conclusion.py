@@ -1,7 +1,7 @@
 """The conclusion of a compared table, in sentences: what phrases gain, on which sentences, and what a verdict would take."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from phrasemodels.flows.report.templates import is_sure, row_name
@@ -23,21 +23,33 @@ def findings(rows: Sequence[Row]) -> list[str]:
     said = [_gain(largest, rows)]
     if kinds := [_on_kind(largest, kind) for kind in KINDS if f"{largest['metric']}/{kind}" in _differences(largest)]:
         said[0] = f"{row_name(largest)} against {_baseline(largest, rows)}: {', '.join(kinds)}."
-    sure = [row_name(row) for row in tested if is_sure(_difference(row))]
     few = min(len(row["seeds"]) for row in tested)
     if few < 2:
         said.append("With one seed nothing says what other seeds would do.")
     elif len(tested) == 1:
-        said.append(f"That is {'more' if sure else 'no more'} than chance.")
-    elif sure:
-        said.append(
-            f"{len(sure)} of {len(tested)} rows differ from their baselines by more than chance: {', '.join(sure)}."
-        )
+        said.append(f"That is {'more' if is_sure(_difference(largest)) else 'no more'} than chance.")
     else:
-        said.append(f"None of {len(tested)} rows differs from its baseline by more than chance.")
+        said += _counted(tested)
     if 2 <= few < ENOUGH:
         said.append(f"These are {few} seeds; a verdict needs {ENOUGH}.")
     return said
+
+
+def _counted(tested: Sequence[Row]) -> Iterator[str]:
+    """Yield for each metric how many rows differ from their baselines, and which."""
+    by_metric: dict[str, list[Row]] = {}
+    for row in tested:
+        by_metric.setdefault(row["metric"], []).append(row)
+    for own in by_metric.values():
+        in_metric = f" in {_metric(own[0])}" if len(by_metric) > 1 else ""
+        if sure := [row_name(row) for row in own if is_sure(_difference(row))]:
+            rows = f"{len(sure)} of {len(own)} rows differ" if len(own) > 1 else "The row differs"
+            theirs = "their baselines" if len(own) > 1 else "its baseline"
+            yield f"{rows} from {theirs} by more than chance{in_metric}{': ' + ', '.join(sure) if len(own) > 1 else ''}."
+        elif len(own) > 1:
+            yield f"None of {len(own)} rows differs from its baseline by more than chance{in_metric}."
+        else:
+            yield f"The row does not differ from its baseline by more than chance{in_metric}."
 
 
 def needed(rows: Sequence[Row]) -> list[str]:

@@ -25,12 +25,13 @@ def comparisons(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]
     A row has quality, parameters, tokens per second, peak memory (MiB), seconds of training (means over seeds), and its
     difference from its baseline, Holm-corrected over the table.
     """
+    artifacts = {artifact.key: artifact for artifact in store.artifacts()}
     best: dict[tuple[str, str], Result] = {}
     for result in results:
         key = (result.experiment.name, result.answer.metric)
-        if result.runs and result.runs[0]["train"] and (key not in best or best[key].worth < result.worth):
+        whole = bool(result.runs) and all(run[part] in artifacts for run in result.runs for part in ("train", "score"))
+        if whole and (key not in best or best[key].worth < result.worth):
             best[key] = result
-    artifacts = {artifact.key: artifact for artifact in store.artifacts()}
     tables: dict[Setting, list[Row]] = {}
     for result in best.values():
         trained = [artifacts[run["train"]] for run in result.runs]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.formats.shards import write_parquet
-from phrasemodels.flows.results.folder import KEPT
+from phrasemodels.flows.results.folder import kept_files, place_of
 from phrasemodels.flows.results.results import Result, kept_results, tested
 from phrasemodels.tasks.metrics.accuracy import accuracy_of
 from phrasemodels.tasks.metrics.compare import TestedRow, reason_not
@@ -35,7 +35,7 @@ def export_scores(name: str, folder: Path) -> list[Path]:
     metric.
     """
     kept(name)
-    path = KEPT / name / "result.json"
+    path = place_of(name) / "result.json"
     results = [one for one in kept_results() if one.source == f"results/{name}"]
     rows = [
         pair
@@ -88,8 +88,7 @@ def _scores(result: Result, row: TestedRow) -> pa.Table:
 
 def kept(name: str) -> dict[str, Any]:
     """Return result.json of a kept result. ValueError: there is no such result."""
-    path = KEPT / name / "result.json"
-    if not path.is_file():
-        known = [one.parent.name for one in KEPT.glob("*/result.json")]
+    known = [path.parent.name for path in kept_files()]
+    if name not in known:
         raise ValueError(f"no kept result {name!r}: {closest(name, known)}")
-    return dict(json.loads(path.read_text(encoding="utf-8")))
+    return dict(json.loads((place_of(name) / "result.json").read_text(encoding="utf-8")))

@@ -24,8 +24,8 @@ def folders() -> list[Path]:
 
 
 def kept_files() -> list[Path]:
-    """Return result.json of each kept result."""
-    return [path for folder in folders() for path in sorted(folder.glob("*/result.json"))]
+    """Return result.json of each kept result; folders with a dot are of a `keep` that was killed."""
+    return [path for folder in folders() for path in sorted(folder.glob("[!.]*/result.json"))]
 
 
 def place_of(name: str) -> Path:

@@ -2,6 +2,7 @@
 without its text."""
 
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -19,7 +20,7 @@ from phrasemodels.flows.results.commit import commit
 from phrasemodels.flows.results.results import keep_tests
 
 MEANS = ("train_seconds", "peak_memory_mib")  # of a training, kept as means over seeds
-TRIALS = "trials.json"
+RESULT, TRIALS = "result.json", "trials.json"
 DERIVED = {"against", "intervals"}  # of a row, computed again from the rest
 
 
@@ -29,26 +30,31 @@ def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: 
     seeds: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
         name = pipeline.experiment.name
-        if store.find(pipeline.scored) is None:
+        if store.find(pipeline.scored) is None or (pipeline.trains and store.find(pipeline.trained) is None):
             command = f"train {name} --seed {pipeline.seed} --local" if pipeline.trains else "count --corpora"
             raise ValueError(
                 f"{name} seed {pipeline.seed} is not in the store: `phrasemodels {command}`, or leave it out by --row or --seeds"
             )
         seeds.setdefault(name, []).append(pipeline)
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in (*folder.glob("*.sentences.arrow"), folder / TRIALS):
-        old.unlink(missing_ok=True)
-    parts = {name: _parts(store, folder, of) for name, of in seeds.items()}
-    rows = [
-        {name: value for name, value in row.items() if name not in DERIVED} | parts[row["experiment"]]
-        for row in store.run(comparison).meta["rows"]
-    ]
-    result = {"title": table.title, "commit": commit(), "note": note, "rows": rows}
-    write_durably(folder / "result.json", json.dumps(result, indent=1) + "\n")
-    if table.trials:
-        write_durably(folder / TRIALS, json.dumps(table.trials, indent=1) + "\n")
-    keep_tests(folder / "result.json")
-    return folder / "result.json"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+        new = Path(temporary)
+        parts = {name: _parts(store, new, of) for name, of in seeds.items()}
+        rows = [
+            {name: value for name, value in row.items() if name not in DERIVED} | parts[row["experiment"]]
+            for row in store.run(comparison).meta["rows"]
+        ]
+        result = {"title": table.title, "commit": commit(), "note": note, "rows": rows}
+        write_durably(new / RESULT, json.dumps(result, indent=1) + "\n")
+        if table.trials:
+            write_durably(new / TRIALS, json.dumps(table.trials, indent=1) + "\n")
+        keep_tests(new / RESULT)
+        folder.mkdir(exist_ok=True)
+        for old in (*folder.glob("*.sentences.arrow"), folder / TRIALS):
+            old.unlink(missing_ok=True)
+        for file in sorted(new.iterdir(), key=lambda file: file.name == RESULT):  # which names the others, last
+            file.replace(folder / file.name)
+    return folder / RESULT
 
 
 def _parts(store: Store, folder: Path, seeds: Sequence[Pipeline]) -> dict[str, Any]:

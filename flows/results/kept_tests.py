@@ -12,7 +12,6 @@ from phrasemodels.data.store.fingerprint import closure
 from phrasemodels.data.store.remembered import contents, remembered
 from phrasemodels.data.store.step import digest_of
 from phrasemodels.tasks.metrics.compare import TestedRow, differences
-from phrasemodels.verdicts.significance import difference
 
 FILE = "tests.json"
 
@@ -35,7 +34,7 @@ def tests_of(folder: Path, rows: Sequence[TestedRow], read: Callable[[], list[Te
 
 def key_of(folder: Path, rows: Sequence[TestedRow]) -> str:
     """Return the digest of the statistics in a folder, of the rows, and of the code that tests them."""
-    source, _ = closure(difference, *(row.statistic for row in rows if row.statistic))
+    source, _ = closure(differences, *(row.statistic for row in rows if row.statistic))
     return digest_of([contents(folder, (".arrow",)), rows, source])
 
 

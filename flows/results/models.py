@@ -6,11 +6,11 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from safetensors import SafetensorError
@@ -24,6 +24,7 @@ from phrasemodels.flows.experiments.catalogue import experiment as find_experime
 from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import divided
+from phrasemodels.flows.experiments.user_files import resolved
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.flows.results.results import TRAININGS
 from phrasemodels.flows.results.saved_configuration import restored
@@ -31,6 +32,9 @@ from phrasemodels.layers.weights import check_header
 from phrasemodels.saved import LIBRARY, describe
 from phrasemodels.tasks.prepare.user_text import too_long, user_texts
 from phrasemodels.tasks.problems.recipe import PARTS
+
+if TYPE_CHECKING:
+    from phrasemodels.data.download.mirrors import Sources
 
 CARD = "card.json"
 ROWS = ("train", "rows", "corpus")  # the inputs that lead from a training to its corpus
@@ -254,11 +258,28 @@ def champion(lineage: Lineage, experiment: str) -> Model | None:
     from phrasemodels.flows.results.as_defined import as_defined
     from phrasemodels.infra.settings import Settings
 
-    settings, own = Settings(), named(lineage).get(experiment, [])
+    settings = Settings()
     sources = Sources(settings.mirrors, settings.offline, settings.private)
+    by_name = named(lineage)
+    own = by_name.get(experiment) or _under_another_name(lineage, experiment, by_name, sources)
     defined = [artifact for artifact in own if as_defined(artifact, lineage.artifacts, sources)]
     newest = [artifact for artifact in defined if setting(artifact) == setting(defined[-1])]
     return stored(lineage, best_of(newest)) if newest else None
+
+
+def _under_another_name(
+    lineage: Lineage, experiment: str, by_name: Mapping[str, Sequence[Artifact]], sources: "Sources"
+) -> list[Artifact]:
+    """Return the trainings of an experiment that bear the name of another one, which is trained in the same way."""
+    try:
+        known = resolved(find_experiment(experiment), sources)
+    except (ValueError, OSError):
+        return []
+    if not known.recipe.trains:
+        return []
+    seeds = sorted({int(artifact.about["seed"]) for own in by_name.values() for artifact in own})
+    keys = (known.steps(seed).trained.key for seed in seeds)
+    return [lineage.artifacts[key] for key in keys if key in lineage.artifacts]
 
 
 def named(lineage: Lineage) -> dict[str, list[Artifact]]:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from phrasemodels.flows.experiments.catalogue import PROFILES, experiments
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.flows.results.as_defined import averaged_since, changed_since
 from phrasemodels.flows.results.folder import kept_files
 from phrasemodels.flows.results.kept_tests import tests_of, write_tests
 from phrasemodels.infra.tracking import Tracker
@@ -44,11 +45,22 @@ class Result:
         """Whether it is a kept result."""
         return self.source.startswith("results/")
 
+    @cached_property
+    def outdated(self) -> str:
+        """In what its settings, or the tasks of its average, are not those of its experiment today; empty if in nothing."""
+        settings = changed_since(self.row.get("settings", {}), self.experiment.train)
+        earlier = f"run with earlier settings: {settings}" if settings else ""
+        return "; ".join(
+            filter(None, (averaged_since(self.row["values"], self.row["metric"], self.experiment), earlier))
+        )
+
     @property
-    def worth(self) -> tuple[bool, bool, int, int, str]:
-        """The order in which results of one number are preferred: unchanged, comparable, larger, more seeds, newer."""
-        e = self.experiment
-        return (not e.changed, e.comparable, PROFILES.index(e.profile), len(self.row["seeds"]), self.made)
+    def worth(self) -> tuple[bool, bool, int, bool, int, str]:
+        """The order in which results of one number are preferred: unchanged, comparable, larger, with the settings of today,
+        more seeds, newer in the store."""
+        e, today = self.experiment, not self.outdated
+        size = PROFILES.index(e.profile)
+        return (not e.changed, e.comparable and today, size, today, len(self.row["seeds"]), self.made)
 
 
 @cache
@@ -82,7 +94,9 @@ def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]
         for row in artifact.meta["rows"]:
             if (answer := _answer(row)) is not None:
                 runs = [{"seed": seed, **_run(artifacts, artifact, row, seed, run_ids)} for seed in row["seeds"]]
-                made = {**row, "experiment": answer[0].name}
+                trained = artifacts.get(runs[0]["train"]) if runs else None
+                settings = trained.manifest["parts"]["settings"] if trained else {}
+                made = {**row, "experiment": answer[0].name, "settings": settings}
                 yield Result(key, artifact.meta["title"], *answer, made, runs, artifact.manifest["finished"])
 
 
@@ -107,11 +121,15 @@ def kept_results() -> Iterator[Result]:
 
 
 def kept_values() -> Iterator[tuple[str, Mapping[str, list[float]]]]:
-    """Yield the experiment and the values by seed, by metric, of each row of kept results, without its tests."""
+    """Yield the experiment and the values by seed, by metric, of each row of kept results, without its tests; the preferred one
+    of an experiment last."""
+    found = []
     for path in kept_files():
-        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
-            if (answer := _answer(row)) is not None:
-                yield answer[0].name, row["values"]
+        result = json.loads(path.read_text(encoding="utf-8"))
+        rows, known = _answered(result)
+        found += [Result(str(path), result["title"], *of, row) for row, of in zip(rows, known, strict=True)]
+    for one in sorted(found, key=lambda result: result.worth):
+        yield one.experiment.name, one.row["values"]
 
 
 @cache

@@ -7,7 +7,6 @@ from typing import Any
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments.marks import STATED_FIRST, kind_of
 from phrasemodels.flows.experiments.published import published_results
-from phrasemodels.flows.results.as_defined import averaged_since, changed_since
 from phrasemodels.flows.results.derived import derive, derived_from
 from phrasemodels.flows.results.glance import JUDGED
 from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, Line, impossible, tasks_of
@@ -80,10 +79,7 @@ def _answered(printed: str, best: Result) -> dict[str, Any]:
     metric, exact = best.row["metric"], best.answer.exact
     values = best.row["values"][metric]
     unlike = best.experiment.reason_not(best.answer) or best.row["reason_not"]  # by what is known of it today, or then
-    if earlier := changed_since(best.row.get("settings", {}), best.experiment.train):
-        unlike = "; ".join(filter(None, (unlike, f"run with earlier settings: {earlier}")))
-    unlike = "; ".join(filter(None, (averaged_since(best.row["values"], metric, best.experiment), unlike)))
-    why_not = reason_not(best.row["stand_in"], unlike)
+    why_not = reason_not(best.row["stand_in"], "; ".join(filter(None, (best.outdated, unlike))))
     caveat = best.answer.note if exact else best.experiment.caveat
     verdict = qualified(judge(printed, seed_group(values), why_not, exact), caveat)
     judged = verdict.verdict in JUDGED

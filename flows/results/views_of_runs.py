@@ -135,7 +135,7 @@ def _numbers(row: Mapping[str, str]) -> dict[str, float | None]:
 
 
 def compared(store: Store, tracker: Tracker) -> pa.Table:
-    """Return the rows of compared tables; of each table the newest comparison."""
+    """Return the rows of compared tables; each row by the newest comparison that has it."""
     rows = {
         (artifact.meta["title"], row["experiment"], row["metric"]): _compared(artifact, row)
         for artifact in of_step(store, "compare")  # oldest first

@@ -5,7 +5,7 @@ A printed number is its text ("47.1", "2.00"), because its digits are its precis
 
 import math
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 
 
 def half_unit(printed: str) -> float:
@@ -21,8 +21,9 @@ def prints_as(printed: str, value: float) -> bool:
 
 
 def counts_of(percent: str, n: int) -> list[int]:
-    """Return every k for which k of n, rounded, is a printed percentage."""
-    return [k for k in _near(percent, n) if _percent(k, n, percent, ROUND_HALF_UP) == Decimal(percent)]
+    """Return every k for which k of n, rounded, is a printed percentage; a tie may go either way."""
+    ways = (ROUND_HALF_UP, ROUND_HALF_DOWN)
+    return [k for k in _near(percent, n) if any(_percent(k, n, percent, way) == Decimal(percent) for way in ways)]
 
 
 def least_whole(percents: Sequence[str]) -> int:
@@ -38,7 +39,7 @@ def no_share(percent: str, n: int) -> str:
     below = math.floor(float(percent) * n / 100)
     shares = ", ".join(f"{k} of {n} is {100 * k / n:.{digits(percent) + 1}f}" for k in (below, below + 1) if k <= n)
     cut = [k for k in _near(percent, n) if _percent(k, n, percent, ROUND_DOWN) == Decimal(percent)]
-    said = f"{percent} % is no share of {n}: {shares}"
+    said = f"{Decimal(percent):f} % is no share of {n}: {shares}"
     return said + (f"; {cut[0]} of {n} cut off instead of rounded gives it" if cut else "")
 
 
@@ -155,4 +156,4 @@ def _near(percent: str, n: int) -> range:
 
 
 def _percent(k: int, n: int, printed: str, rounding: str) -> Decimal:
-    return (Decimal(100 * k) / n).quantize(Decimal(1).scaleb(-digits(printed)), rounding)
+    return (Decimal(100 * k) / n).quantize(Decimal(printed), rounding)
