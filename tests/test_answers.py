@@ -29,11 +29,13 @@ from phrasemodels.flows.report.attention import attention_figures, write_attenti
 from phrasemodels.flows.report.overview import write_overview
 from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.report.table import table_text
+from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.folder import KEPT
 from phrasemodels.flows.results.keep import keep
 from phrasemodels.flows.results.kept_tests import FILE, key_of
 from phrasemodels.flows.results.lineage import Lineage, difference
-from phrasemodels.flows.results.models import champion, find, load
+from phrasemodels.flows.results.models import champion, find, load, named
+from phrasemodels.flows.results.origins import origins
 from phrasemodels.flows.results.query import query
 from phrasemodels.flows.results.records import COMPLETED, records
 from phrasemodels.flows.results.records import write as write_record
@@ -155,6 +157,25 @@ def test_a_changed_row_answers_only_if_no_other_row_does(session):
     mine = next(stored_results(session.store, {}))
     assert mine.experiment.changed == tuple(sorted(SMALL))
     assert replace(mine, experiment=experiment(DEFINED), made="").worth > mine.worth
+    assert mine.row["settings"]["config"]["steps"] == mine.experiment.train.steps, "of its training"
+
+
+def test_a_row_that_is_trained_like_another_has_its_model(session, monkeypatch):
+    lineage = Lineage(session.store)
+    own = named(lineage)[ROW]
+    monkeypatch.setattr("phrasemodels.flows.results.models.named", lambda lineage: {"another": own})
+    assert champion(lineage, ROW).weights.key in {artifact.key for artifact in own}
+    assert champion(lineage, "001/table1-sizes/laptop/MRPC") is None
+
+
+def test_all_metrics_of_a_row_have_their_origin_and_a_lost_training_is_left_out(session):
+    mine = next(stored_results(session.store, {}))
+    other = replace(mine, row=mine.row | {"metric": "sacrebleu"})
+    (one,) = origins(session.store, [mine, other])
+    assert [list(seed["values"]) for seed in one["seeds"]] == [["bleu", "sacrebleu"]] * 2
+    assert one["seeds"][1]["values"]["sacrebleu"] == mine.row["values"]["sacrebleu"][1]
+    lost = replace(mine, runs=[mine.runs[0], mine.runs[1] | {"train": ""}])
+    assert comparisons(session.store, [lost]) == [] != comparisons(session.store, [mine])
 
 
 def test_the_page_of_all_papers_has_every_number_once_with_its_origin(session, pages):

@@ -14,7 +14,8 @@ from conftest import PROJECT
 from prefect.exceptions import ParameterTypeError
 
 from phrasemodels.data.store import gc as upkeep
-from phrasemodels.data.store.gc import collect, damage, usage, waste
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.gc import collect, damage, usage, verdict_keys, waste
 from phrasemodels.data.store.leases import lease, leased_keys
 from phrasemodels.data.store.step import Job, Step
 from phrasemodels.data.store.store import Store
@@ -127,6 +128,22 @@ def test_gc_can_keep_only_the_newest_verdicts_of_a_table(store: Store) -> None:
     # only the old verdict itself is removed: a verdict of another table rests on the same inputs
     assert {thing.path for thing in collect(store, newest=1)} == {store.where(old[-1].name, old[-1].key)}
     assert all(store.find(step) for step in [*new, *other])
+
+
+def test_the_newest_verdicts_of_some_rows_do_not_replace_those_of_all_rows(store: Store) -> None:
+    def compared(label: str, finished: str, *rows: str) -> Artifact:
+        inputs = dict.fromkeys(rows, "key")
+        manifest = {
+            "step": "compare",
+            "key": finished,
+            "label": label,
+            "finished": finished,
+            "parts": {"inputs": inputs},
+        }
+        return Artifact(Path(f"objects/compare/{finished}"), manifest)
+
+    made = [compared("t", "1", "a", "b"), compared("t", "2", "b", "a"), compared("t", "3", "a")]
+    assert verdict_keys({artifact.key: artifact for artifact in made}, 1) == ["2", "3"]
 
 
 @pytest.mark.parametrize(("step", "damage"), [(1, "tear"), (1, "remove"), (2, "tear")])

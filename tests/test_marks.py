@@ -162,6 +162,7 @@ def test_reasons_are_counted_without_their_details() -> None:
         == f"{data}; not the paper's size and model"
     )
     assert kind_of(data) == data
+    assert kind_of(f"not the paper's size: 9 settings (phrasemodels marks a); {data}; {data}").count(";") == 1
 
 
 def test_a_kept_training_whose_settings_were_changed_since_says_so() -> None:
@@ -172,6 +173,7 @@ def test_a_kept_training_whose_settings_were_changed_since_says_so() -> None:
         (line,) = [line for line in verdicts([result], "000") if line["source"]]
         assert line["verdict"] == "not comparable"
         assert ("run with earlier settings: train.steps was 300 and is now 600" in line["reason"]) == said
+        assert said or result.worth > replace(made, row=made.row | {"settings": earlier}, made="9999").worth
 
 
 def test_what_is_counted_has_no_marks() -> None:

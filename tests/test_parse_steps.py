@@ -37,7 +37,7 @@ from phrasemodels.tasks.problems.parsing.labels import view_labels
 from phrasemodels.tasks.problems.parsing.objective import COLUMNS, ParseExamples
 from phrasemodels.tasks.problems.parsing.our_parser import ByOurParser, OurParser
 from phrasemodels.tasks.problems.parsing.predict import PARSES, TreeParser
-from phrasemodels.tasks.problems.parsing.score import ParseScoring, score_parses
+from phrasemodels.tasks.problems.parsing.score import Breakdown, ParseScoring, _counts, score_parses
 from phrasemodels.tasks.train.batches import Columns, in_order
 from phrasemodels.tasks.train.loop import HISTORY
 
@@ -144,6 +144,12 @@ def test_all_scores_of_three_sentences_by_hand(store: Store) -> None:
     assert scores == pytest.approx(expected)
     sentences = read_shard(made.file("sentences.arrow")).to_pylist()
     assert [row["brackets"] for row in sentences] == [[3, 3, 3], [1, 2, 3], [0, 0, 0]]
+
+
+def test_a_treebank_without_tags_is_scored_in_all_else() -> None:
+    row = {"tokens": ["a", "b"], "tags": [], "universal": [], "tree": "", "heads": [2, 0], "relations": ["det", "root"]}
+    *_, heads, arcs, _, _, tags = _counts(row, row | {"tags": ["DT", "NN"]}, ParseScoring().punctuation, Breakdown())
+    assert (heads, arcs, tags) == ([2, 2], [2, 2], [0, 0])
 
 
 def test_a_parse_does_not_depend_on_its_batch(parser: TreeParser) -> None:

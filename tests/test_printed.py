@@ -55,6 +55,9 @@ def test_shares_that_do_not_exist() -> None:
     assert no_share("89.1", 500) == "89.1 % is no share of 500: 445 of 500 is 89.00, 446 of 500 is 89.20"
     assert no_share("86.96", 491).endswith("427 of 491 cut off instead of rounded gives it")
     assert no_share("100.0", 3) == "" and no_share("100.1", 3) != ""
+    assert no_share("90.62", 448) == no_share("90.63", 448) == "", "406 of 448 is 90.625"
+    assert no_share("9E+1", 7) == "", "6 of 7 is 0.9"
+    assert no_share("5E+1", 3) == "50 % is no share of 3: 1 of 3 is 33.3, 2 of 3 is 66.7"
 
 
 def test_means_that_are_not_their_rows() -> None:

@@ -2,7 +2,10 @@
 
 import json
 import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,15 +14,78 @@ from scipy import stats
 
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Executor, Job
+from phrasemodels.data.store.step import Executor, Job, Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request, experiments
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.report.conclusion import findings
 from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, tokenised_bleu
 from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
+from phrasemodels.tasks.metrics.own import OwnScoring, score_with_own
+from phrasemodels.tasks.prepare.languages import joined_letters_or_words
+from phrasemodels.tasks.prepare.sharded import write_shards
+from phrasemodels.tasks.problems.translation.score import TranslationScoring, score_translations
 from phrasemodels.verdicts.judgement import judge
 from phrasemodels.verdicts.significance import Statistic, holm, seed_group
+
+
+def sources(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "licences": [],
+        "redistributable": True,
+        "stand_in": True,
+        **write_shards(job.out, pa.Table.from_pylist(rows)),
+    }
+
+
+def guessed(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return write_shard(job.out / "predictions.arrow", pa.Table.from_pylist(rows))
+
+
+@pytest.mark.parametrize(("language", "tokens"), [("ja", "char"), ("de", "13a")])
+def test_running_text_without_spaces_is_compared_by_characters(store: Store, language: str, tokens: str) -> None:
+    raw, hypothesis = "".join(map(chr, range(0x3042, 0x304C))), [chr(code) for code in range(0x3042, 0x304B)]
+    table = [{"id": 0, "group": "", "hypothesis": hypothesis, "reference": [*hypothesis, raw[-1]]}]
+    inputs = {
+        "rows": Step(sources, "rows", [{"id": 0, "target": raw}]),
+        "predictions": Step(guessed, "predictions", table),
+    }
+    made = store.run(Step(score_translations, "scores", TranslationScoring(joined_letters_or_words, language), inputs))
+    found = made.meta["scores"]["sacrebleu"]
+    assert f"tok:{tokens}" in found["signature"] and (found["value"] > 85) == (language == "ja")
+
+
+def best(references: Sequence[str], answers: Sequence[str]) -> float:
+    return 100 * sum(map(str.__eq__, references, answers)) / len(answers)
+
+
+def no_scores(job: Job, settings: Any) -> dict[str, Any]:
+    return {"scores": {}}
+
+
+def test_an_own_metric_is_that_of_the_best_start(store: Store) -> None:
+    rows = [{"restart": start, "answer": "a", "predicted": "ba"[start == 0]} for start in range(4)]
+    scoring = OwnScoring(no_scores, None, ("answer", "predicted"), (best,))
+    made = store.run(Step(score_with_own, "own", scoring, {"predictions": Step(guessed, "predictions", rows)}))
+    assert (made.meta["scores"]["best"]["value"], made.meta["scores"]["best"]["sentences"]) == (100, 1)
+
+
+@pytest.mark.parametrize("metrics", [("bleu",), ("bleu", "exact")])
+def test_the_rows_that_differ_are_counted_for_each_metric(metrics: tuple[str, ...]) -> None:
+    def row(name: str, metric: str, low: float) -> dict[str, Any]:
+        found = {"difference": 1.0, "low": low, "high": 3.0, "p_holm": 0.01 if low > 0 else 0.9, "seeds": 3}
+        against = {"baseline": "plain", "differences": {metric: found}} if name else None
+        means = {metric: {"mean": 1.0, "half_width": 1.0, "n": 3}}
+        return {"system": name or "Plain", "variant": "", "experiment": name or "plain", "metric": metric, "seeds": [0, 1, 2],
+                "against": against, "intervals": means}  # fmt: skip
+
+    rows = [row(name, metric, low) for metric in metrics for name, low in (("", 0), ("One", 0.5), ("Two", -0.5))]
+    said = [sentence for sentence in findings(rows) if "more than chance" in sentence]
+    assert [re.sub(" in [^:]*", "", sentence) for sentence in said] == [
+        "1 of 2 rows differ from their baselines by more than chance: One."
+    ] * len(metrics)
+    assert all(" in " in sentence for sentence in said) == (len(metrics) > 1)
 
 
 def test_bleu_of_a_hand_computed_case() -> None:

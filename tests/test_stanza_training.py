@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from cluster import children, until
 from conftest import PARSERS, PROJECT
@@ -75,6 +76,13 @@ def test_agreement_counts_the_annotations_of_the_treebank() -> None:
     assert treebank_scores(gold, gold)["f1"] == 100
     nothing = treebank(tokens=[["a", "b"], ["c"]])
     assert treebank_scores(gold, nothing) == {"xpos": 0, "uas": 0, "las": 0, "f1": 0}
+    unlabelled = gold.set_column(
+        gold.column_names.index("relations"), "relations", pa.array([[], []], pa.list_(pa.string()))
+    )
+    assert (
+        treebank_scores(unlabelled, gold).keys() == {"xpos", "uas", "f1"}
+        and treebank_scores(unlabelled, gold)["uas"] == 100
+    )
     with pytest.raises(ValueError, match="row 0: other tokens"):
         treebank_scores(gold, treebank(tokens=[["a", "x"], ["c"]]))
 

@@ -97,6 +97,12 @@ def test_written_brackets_are_those_that_were_read(node: tuple[str, str | list])
     assert brackets(parse(linear(node))) == linear(node)
 
 
+def test_any_words_and_tags_are_written_so_that_they_can_be_read() -> None:
+    tree = Tree(("a\x0bb", "c\x0c", "("), ("$(", "", "NN"), (Span("S", 0, 3),))
+    assert brackets(tree) == "(S ($-LRB- a␣b) (X c␣) (NN -LRB-))"
+    assert parse(brackets(tree)).tokens == ("a␣b", "c␣", "(")
+
+
 @settings(max_examples=300)
 @given(st.text(alphabet="()ab -\n\t", max_size=200))
 def test_any_text_is_brackets_or_an_error_that_names_a_line(text: str) -> None:
@@ -113,6 +119,14 @@ def test_words_that_differ_in_quotes_and_escapes_are_alike() -> None:
 def conllu(*heads: object) -> str:
     rows = (f"{i}\tw{i}\t_\tNOUN\tNN\t_\t{head}\tdep\t_\t_" for i, head in enumerate(heads, 1))
     return "# newdoc id = one\n" + "\n".join(rows) + "\n\n"
+
+
+def test_a_new_document_without_a_name_is_none_of_the_ones_before() -> None:
+    text = (
+        conllu(2, 0) + conllu(0).replace("# newdoc id = one", "# newdoc") + conllu(0).replace("newdoc id", "newdoc_id")
+    )
+    found = read_conllu((Line(*line) for line in enumerate(text.split("\n"), 1)), "x")
+    assert [sentence.document for sentence in found] == ["one", "", ""]
 
 
 def test_multiword_tokens_and_empty_nodes_are_skipped() -> None:

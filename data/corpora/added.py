@@ -36,7 +36,7 @@ class Added:
 
 @dataclass(frozen=True)
 class Split:
-    """A split of a manifest: a file, what its reader calls it, its rows, and the first and the last but one that are taken."""
+    """A split of a manifest: a file, what its reader calls it, its rows, and the first that is taken and the one after the last."""
 
     file: str
     role: str

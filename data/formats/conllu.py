@@ -39,8 +39,8 @@ def read_conllu(lines: Iterable[Line], where: str) -> Iterator[Analysed]:
             if rows:
                 raise ValueError(f"{where}, line {number}: a comment inside a sentence; put an empty line before it")
             comments = comments or number
-            if text.startswith("# newdoc id = "):
-                document = text.removeprefix("# newdoc id = ").strip()
+            if f"{text} ".startswith("# newdoc "):
+                document = text.partition("id = ")[2].strip()
         elif text.strip():
             fields = text.split("\t")
             if len(fields) != COLUMNS:

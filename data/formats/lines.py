@@ -1,4 +1,4 @@
-"""Text files line by line: LF or CRLF, with or without a byte order mark, in any encoding."""
+"""Text files line by line: LF or CRLF, with or without a byte order mark, in any encoding that extends ASCII."""
 
 import contextlib
 import sys

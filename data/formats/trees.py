@@ -15,7 +15,7 @@ TRACE = "-NONE-"
 _PIECE = re.compile(r"[()]|[^ \t\r\n\f\v()]+")  # other Unicode spaces are parts of words
 _FUNCTION = re.compile(r"(?<=.)[-=].*")
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
-_BRACKETS = str.maketrans({"(": "-LRB-", ")": "-RRB-"} | dict.fromkeys(" \t", "\u2423"))
+_BRACKETS = str.maketrans({"(": "-LRB-", ")": "-RRB-"} | dict.fromkeys(" \t\r\n\f\v", "\u2423"))
 _QUOTES = {"``": '"', "''": '"', "“": '"', "”": '"', "’": "'", "‘": "'", "`": "'"}
 
 
@@ -112,14 +112,14 @@ def plain(tree: Tree) -> Tree:
 
 
 def brackets(tree: Tree) -> str:
-    """Write a tree on one line; brackets in words become -LRB- and -RRB-."""
+    """Write a tree on one line; brackets in words and tags become -LRB- and -RRB-, and a word without a tag gets X."""
     opened = [""] * len(tree.tokens)
     closed = [0] * len(tree.tokens)
     for label, start, end in tree.spans:
         opened[start] += f"({label} "
         closed[end - 1] += 1
     return " ".join(
-        f"{before}({tag} {token.translate(_BRACKETS)}){')' * after}"
+        f"{before}({tag.translate(_BRACKETS) or 'X'} {token.translate(_BRACKETS)}){')' * after}"
         for before, tag, token, after in zip(opened, tree.tags, tree.tokens, closed, strict=True)
     )
 

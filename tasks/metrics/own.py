@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import pyarrow.compute as pc
+
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.step import Job
@@ -29,6 +31,8 @@ def score_with_own(job: Job, settings: OwnScoring) -> dict[str, Any]:
     """Score job.inputs["predictions"] as the problem does, then by each metric. ValueError: a name is taken."""
     meta = settings.make(job, settings.settings)
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
+    if "restart" in table.column_names:  # of several starts the best stands first; the others are for evidence
+        table = table.filter(pc.equal(table["restart"], 0))
     references, answers = ([_text(value) for value in table[name].to_pylist()] for name in settings.columns)
     own = {metric.__name__: _score(metric, references, answers) for metric in settings.metrics}
     if taken := sorted(own.keys() & meta["scores"].keys()):

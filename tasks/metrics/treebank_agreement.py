@@ -26,9 +26,9 @@ def treebank_scores(gold: pa.Table, predicted: pa.Table) -> dict[str, float]:
             total[name] += len(own[column])
             right[name] += sum(map(str.__eq__, own[column], other[column]))
         total["uas"] += len(own["heads"])
-        total["las"] += len(own["heads"])
-        arcs = list(zip(own["heads"], own["relations"], other["heads"], other["relations"], strict=False))
-        right["uas"] += sum(head == guess for head, _, guess, _ in arcs)
+        right["uas"] += sum(head == guess for head, guess in zip(own["heads"], other["heads"], strict=False))
+        total["las"] += len(own["relations"])
+        arcs = zip(own["heads"], own["relations"], other["heads"], other["relations"], strict=False)
         right["las"] += sum(h == guess and _main(r) == _main(name) for h, r, guess, name in arcs)
         if own["tree"]:
             tree = parse(own["tree"])

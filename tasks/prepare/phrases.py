@@ -18,7 +18,7 @@ from phrasemodels.data.formats.schemas import phrase_schema
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.checks import at_least
-from phrasemodels.layers.ids import BEGIN, END, UNKNOWN
+from phrasemodels.layers.ids import BEGIN, END, SPECIAL, UNKNOWN
 from phrasemodels.structs.kernels.compilation import CACHED
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
@@ -193,9 +193,10 @@ def _heads(table: pa.Table, trees: pa.Table) -> pa.ChunkedArray:
 
 def _ids(column: pa.ChunkedArray, words: list[str], marks: bool) -> pa.ListArray:
     """Return the ids of a column of token lists, each list between BEGIN and END if it has marks. An empty list without
-    marks becomes END alone, so that a model has something to attend to."""
+    marks becomes END alone, so that a model has something to attend to. A token that spells a special entry is unknown."""
     lists = column.combine_chunks()
     found = pc.index_in(lists.flatten(), value_set=pa.array(words)).fill_null(UNKNOWN).to_numpy()
+    found = np.where(found < len(SPECIAL), UNKNOWN, found)
     lengths = pc.list_value_length(lists).to_numpy().astype(np.int64)
     added = np.full(len(lengths), 2) if marks else (lengths == 0).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths + added)])

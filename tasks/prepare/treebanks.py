@@ -50,7 +50,10 @@ def join_treebanks(job: Job, settings: JoinTreebanks) -> dict[str, Any]:
         licences |= set(take.licences or job.inputs[name].meta["licences"])
     joined = pa.concat_tables(tables).combine_chunks()
     columns = {column: joined[column].combine_chunks() for column in TREES.names if column != "id"}
-    terms = {"licences": sorted(licences), "redistributable": True, "stand_in": True}
+    free = all(
+        take.licences or job.inputs[name].meta.get("redistributable", False) for name, take in settings.takes.items()
+    )
+    terms = {"licences": sorted(licences), "redistributable": free, "stand_in": True}
     return {**terms, **write_shards(job.out, build(TREES, "joined treebanks", columns, joined.num_rows))}
 
 

@@ -31,7 +31,7 @@ class DecompositionRecipe(Recipe):
     """Pairs of sentences. Words that occur fewer than min_count times in train are unknown.
 
     words: how a text becomes words, `lower_case` or `as_written`. vectors: a file of word vectors, which are not trained; then
-    words without one are unknown. Without a file they are learned.
+    words without one share a hundred random vectors (`numbers_of`). Without a file vectors are learned.
     parsed: from records to the same records with trees, whose heads are the hard parents.
     """
 

@@ -36,7 +36,7 @@ def relatedness(
     optimiser = torch.optim.Adam(layer.parameters(), 1e-3, (0.9, 0.999), 1e-8)
     gold = targets(train[1])
     best, best_state, without = -1.0, layer.state_dict(), torch.tensor(0)
-    for _ in range(0, MOST_PASSES, PASSES):
+    for _ in range(0, MOST_PASSES + 1, PASSES):
         for _ in range(PASSES):
             for rows in torch.randperm(len(gold), generator=generator).split(BATCH):
                 loss = (layer(train[0][rows]).softmax(-1) - gold[rows]).square().mean()

@@ -46,7 +46,8 @@ def _counts(
 ) -> tuple[list[int], ...]:
     """Return the COUNTS of one sentence: (matched, predicted, gold) brackets; (failed, all) trees; then, for exact trees,
     heads, arcs and tags, (right, all)."""
-    words = list(zip(gold["tokens"], gold["tags"], strict=True))
+    tags = gold["tags"] or gold["universal"] or [""] * len(gold["tokens"])
+    words = list(zip(gold["tokens"], tags, strict=True))
     skipped = [punctuation(*word) for word in words]
     arcs, guessed = _arcs(gold), _arcs(predicted)
     if not gold["relations"]:  # a treebank of unlabelled arcs: LAS is UAS
@@ -54,7 +55,7 @@ def _counts(
     phrases, exact, attached = [0, 0, 0], [0, 0], [[0, 0]] * 4
     failed = [int(not predicted["tree"]), 1] if gold["tree"] else [0, 0]
     if gold["tree"] and predicted["tree"]:
-        trees = [parse(row["tree"])._replace(tags=tuple(gold["tags"])) for row in (gold, predicted)]
+        trees = [parse(row["tree"])._replace(tags=tuple(tags)) for row in (gold, predicted)]
         result = match_brackets(*trees)
         assert result.status != WRONG_WORDS, f"row {gold['id']}: the parse has other words"
         phrases, exact = [result.matched, result.predicted, result.gold], [int(result.exact), 1]
@@ -65,8 +66,8 @@ def _counts(
             total, heads, labelled = attachments(arcs, guessed, skip)
             attached += [[heads, total], [labelled, total]]
         breakdown.add_arcs(arcs, guessed, skipped)
-    right = sum(tag == other for tag, other in zip(gold["tags"], predicted["tags"], strict=True))
-    return phrases, failed, exact, *attached, [right, len(words)]
+    right = sum(tag == other for tag, other in zip(gold["tags"], predicted["tags"], strict=bool(gold["tags"])))
+    return phrases, failed, exact, *attached, [right, len(gold["tags"])]
 
 
 def _arcs(row: dict[str, Any]) -> Arcs:

@@ -11,6 +11,7 @@ from phrasemodels.data.store.step import Job
 from phrasemodels.tasks.metrics.accuracy import by_group
 from phrasemodels.tasks.metrics.bleu import CORPUS_BLEU, bleu, bleu_counts, tokenised_bleu
 from phrasemodels.tasks.metrics.score import write_scores
+from phrasemodels.tasks.prepare.languages import UNSPACED
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.tokenise import Detokenise
 
@@ -27,7 +28,7 @@ def score_translations(job: Job, settings: TranslationScoring) -> dict[str, Any]
     """Score job.inputs["predictions"] against the raw references of ["rows"].
 
     `bleu` is tokenised and lower-cased, also by group of sentences (`bleu/idiom`); `sacrebleu` and `sacrebleu_lc` are of
-    running text with 13a tokens, cased and lower-cased.
+    running text, cased and lower-cased, with 13a tokens; with characters in languages written without spaces.
     """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     raw = read_shards(job.inputs["rows"])["target"].to_pylist()
@@ -38,8 +39,9 @@ def score_translations(job: Job, settings: TranslationScoring) -> dict[str, Any]
         text = [settings.detokenise(tokens, settings.language) for tokens in table["hypothesis"].to_pylist()]
         from sacrebleu.metrics.bleu import BLEU
 
-        scores["sacrebleu"] = bleu(BLEU(force=True), text, raw)
-        scores["sacrebleu_lc"] = bleu(BLEU(lowercase=True, force=True), text, raw)
+        tokens = "char" if settings.language in UNSPACED else "13a"
+        scores["sacrebleu"] = bleu(BLEU(force=True, tokenize=tokens), text, raw)
+        scores["sacrebleu_lc"] = bleu(BLEU(lowercase=True, force=True, tokenize=tokens), text, raw)
     for suffix, mask in by_group(table["group"].to_pylist()).items():
         if suffix:
             some = np.flatnonzero(mask)
