@@ -1,5 +1,5 @@
-"""The views of SQL and their columns. A name means the same in all views, so any two of them can be joined by their common
-columns: `experiment` (with `seed`) is the key of all that is about an experiment."""
+"""The views of SQL and their columns. `experiment` (with `seed`) is the key of all that is about an experiment; `metric`, `paper`,
+`label` and `key` mean the same in all views, too, but `step`, `value` and `reason` do not."""
 
 from dataclasses import dataclass
 

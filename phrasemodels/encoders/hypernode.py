@@ -45,10 +45,11 @@ def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Ten
 class HypernodeEncoderConfig(EncoderConfig):
     """The encoder of paper 000. Where the paper can be interpreted in several ways, a field takes the one that is wanted.
 
-    longest: number of words of the longest phrase. attend: softmax_within or softmax_hadamard. sigma: the activation that
-    follows the second attention, torch.sigmoid, or identity (the Linear variant). readout: where it is applied, to the
-    heads (sigma_on_heads) or to their output projection (sigma_on_projection). residual: AddNorm, or Replace with d_ff=0
-    as the equations are printed. initialise: the first states of hypernodes, ZeroInit, MeanInit or LengthEmbedding.
+    longest: number of words of the longest phrase; only LengthEmbedding reads it, the others take phrases of any
+    length. attend: softmax_within or softmax_hadamard. sigma: the activation that follows the second attention,
+    torch.sigmoid, or identity (the Linear variant). readout: where it is applied, to the heads (sigma_on_heads) or to
+    their output projection (sigma_on_projection). residual: AddNorm, or Replace with d_ff=0 as the equations are
+    printed. initialise: the first states of hypernodes, ZeroInit, MeanInit or LengthEmbedding.
     """
 
     longest: int = 2

@@ -124,7 +124,8 @@ def scores_of_heads(heads: Tensor) -> Tensor:
 
 
 def add_virtual_ends(unary: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
-    """Add the transitions from a virtual start and to a virtual end to unary potentials (C, n, S).
+    """Add the transitions from a virtual start and to a virtual end to unary potentials (B·q, n, S) of S states, a chain
+    in each row.
 
     As in the released code: the start has the mean transition into each state (over rows of `transitions` (S, S) [from, to]),
     the end the mean transition out of each state (over columns).

@@ -168,7 +168,8 @@ class PhraseAttention(MultiHeadAttention):
         self.phrases = PhraseHeads(sizes, d // len(sizes), encoder, readout, gate)
 
     def forward(self, queries: Tensor, memory: Tensor, *masks: Tensor) -> Tensor:
-        """queries and memory, the same x (B, n, d), and masks as in `softmax_attention` -> (B, n, d)."""
+        """queries and memory, the same x (B, n, d), and masks of `attend`, of `softmax_attention` one: which words may be seen,
+        (B, 1, 1, n) -> (B, n, d)."""
         assert memory is queries, "n-grams are defined for self-attention alone"
         layers = (self.query, self.key, self.value)
         q, k, v = self.phrases(*(layer(queries).unflatten(-1, (self.heads, -1)) for layer in layers))

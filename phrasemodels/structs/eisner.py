@@ -130,7 +130,9 @@ def _exactly_one(lengths: Tensor, d: int) -> Tensor:
 
 
 multi_root = Projective(_any_number)
+"""Trees with any number of arcs from the root."""
 single_root = Projective(_exactly_one)
+"""Trees with one arc from the root."""
 
 
 def score_heads(arcs: Tensor, heads: Tensor) -> Tensor:
