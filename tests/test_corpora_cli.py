@@ -75,3 +75,15 @@ def test_fetch_verify_show_where(environment: dict[str, str], mirror: Path) -> N
     assert table.schema.metadata[b"licence"].decode() == load("geoquery").licence
     (Path(place) / "train.nl").write_text("changed\n")
     assert run(environment, "verify", "geoquery").exit_code == 1
+
+
+def test_adding_a_file_says_which_rows_of_test_are_also_in_train(environment, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "phrasemodels.toml").touch()
+    (tmp_path / "pairs.txt").write_text("".join(f"{row % 20}\t{row % 20}\n" for row in range(30)))
+    monkeypatch.setattr("phrasemodels.project.folder", lambda: tmp_path)
+    given = "add", str(tmp_path / "pairs.txt"), "--languages", "en-zxx", "--name"
+    added = run(environment, *given, "divided")
+    assert Path(added.stdout.strip()) == tmp_path / "corpora" / "divided.toml"
+    assert "divided\tdev\t3 rows, 1 of 3 test records (33%) stand verbatim in train" in added.stderr
+    for shown in run(environment, *given, "together", "--by", "source").stderr.splitlines()[1:]:
+        assert " 0 of " in shown

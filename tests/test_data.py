@@ -45,6 +45,7 @@ from phrasemodels.tasks.train.batches import (
     [
         (b"a\nb\n", b"a\n", "has 2 lines and .*has 1"),
         (b"a\n\xff\xfe\n", b"a\nb\n", "line 2: byte 1 is not UTF-8"),
+        ("a\nb\n".encode("utf-16"), b"a\nb\n", "x.en: UTF-16; convert the file to UTF-8"),
         (b"a\n \n", b"a\nb\n", "line 2: empty"),
         (b"a\n" + b"w " * 10_000 + b"\n", b"a\nb\n", "line 2: 10000 words, at most 1000"),
         (b"a\n", b"b\n", "1 rows, the manifest states 2"),

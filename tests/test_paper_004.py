@@ -123,6 +123,20 @@ def test_heads_may_come_from_another_file_than_words_and_tags(sources: Sources) 
     assert [rows["tags"][0].as_py()[-1] for rows in (table, both)] == ["-RRB-", "."]
 
 
+def test_a_sentence_with_wrong_heads_or_other_words_is_left_out(sources: Sources) -> None:
+    folder = sources.mirrors[0] / "penn_treebank"
+    files = {"brackets": folder / "22", "arcs": folder / "dev.conllu"}
+    text = files["arcs"].read_text()
+    rows = [line.split("\t") for line in text.splitlines()]
+    words = [row for row in rows if row[0].isdigit()]
+    ends = [number for number, row in enumerate(words) if row[0] == "1"]
+    words[0][1] += "-other"  # the first sentence
+    words[ends[1]][6] = "1"  # the second: a word that is its own head
+    files["arcs"].write_text("\n".join("\t".join(row) for row in rows) + "\n\n")
+    reasons = treebank.read_with_arcs(files, 500)["reason"].to_pylist()
+    assert reasons[0] == treebank.OTHER_WORDS and reasons[1] == "cyclic dependencies" and not any(reasons[2:])
+
+
 def test_brackets_and_quotes_of_treebanks_are_read_as_those_of_text(tmp_path: Path) -> None:
     divide = Pieces(save("xlnet", tmp_path / "xlnet"))
     assert divide(["-LRB-", "a", "-RRB-", "``", "b", "''", "n't"]) == divide(["(", "a", ")", '"', "b", "”", "n't"])

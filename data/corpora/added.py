@@ -21,7 +21,8 @@ UNKNOWN, HOMEPAGE = "LicenseRef-own", "https://example.org"
 
 @dataclass(frozen=True)
 class Added:
-    """What a manifest says of a file beside its digest and its rows; languages: source and target of parallel text."""
+    """What a manifest says of a file beside its digest and its rows; languages: source and target of parallel text. by: rows
+    with an equal value of this column are in the same split."""
 
     name: str
     reader: str = "columns"
@@ -29,6 +30,7 @@ class Added:
     options: Mapping[str, str] = field(default_factory=dict)
     languages: Sequence[str] = ()
     tokeniser: str = "spaces"
+    by: str = "id"
     title: str = ""
     licence: str = UNKNOWN
     homepage: str = HOMEPAGE
@@ -142,5 +144,6 @@ def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) ->
             top.append("options = { " + ", ".join(f"{k} = {json.dumps(v)}" for k, v in about.options.items()) + " }")
         if split.part:
             start, stop = split.part
-            top.append(f"part = {{ start = {start}{'' if stop is None else f', stop = {stop}'} }}")
+            own = {"by": json.dumps(about.by), "start": start} | ({} if stop is None else {"stop": stop})
+            top.append("part = { " + ", ".join(f"{key} = {value}" for key, value in own.items()) + " }")
     return "\n".join(top) + "\n"

@@ -71,13 +71,18 @@ def read_with_predicted_tags(files: Mapping[str, Path], max_words: int, sections
 
 
 def read_with_arcs(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
-    """Return TREES of the file or folder `brackets`, with heads and relations of the same words in the CoNLL-U file `arcs`.
-    ValueError: a sentence there has another number of words."""
+    """Return TREES of the file or folder `brackets`, with heads and relations of the same words in the CoNLL-U file `arcs`. A
+    sentence whose arcs are no tree, or whose words are others, is left out, with a reason. ValueError: a sentence there has
+    another number of words."""
     trees = read({"brackets": files["brackets"]}, max_words, sections)
     sentences = list(_sentences({"conllu": files["arcs"]}))
     _aligned(trees, [sentence.tokens for sentence in sentences], files["arcs"], "words")
     found = {name: trees[name].combine_chunks() for name in trees.column_names}
     found |= {name: [getattr(sentence, name) for sentence in sentences] for name in ("heads", "relations")}
+    found["reason"] = [
+        "; ".join(filter(None, (reason, own.reason, "" if all(map(alike, words, own.tokens)) else OTHER_WORDS)))
+        for reason, words, own in zip(trees["reason"].to_pylist(), trees["tokens"].to_pylist(), sentences, strict=True)
+    ]
     return build(TREES, str(files["arcs"]), found, trees.num_rows)
 
 

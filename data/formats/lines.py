@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 BOM = b"\xef\xbb\xbf"
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # its byte order marks
 
 
 class Line(NamedTuple):
@@ -18,7 +19,7 @@ class Line(NamedTuple):
 
 
 def lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:
-    """Yield the lines of a file. ValueError: a line is not in this encoding; it names the line."""
+    """Yield the lines of a file. ValueError: a line is not in this encoding, or the file is UTF-16; it names the line."""
     yield from _decoded(path.read_bytes().removeprefix(BOM).splitlines(), str(path), encoding)
 
 
@@ -32,12 +33,20 @@ def lines_or_stdin(path: Path) -> Iterator[Line]:
 
 def _decoded(raws: Iterable[bytes], where: str, encoding: str) -> Iterator[Line]:
     for number, raw in enumerate(raws, 1):
+        if number == 1:
+            _check_encoding(raw, where)
         try:
             yield Line(number, raw.decode(encoding))
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{where}, line {number}: byte {error.start + 1} is not {encoding.upper()}; convert the file"
             ) from error
+
+
+def _check_encoding(first: bytes, where: str) -> None:
+    """ValueError: the first line of a file is UTF-16."""
+    if first.startswith(UTF_16):
+        raise ValueError(f"{where}: UTF-16; convert the file to UTF-8")
 
 
 def bounded(text: str, where: str, number: int, max_words: int) -> str:
@@ -49,10 +58,11 @@ def bounded(text: str, where: str, number: int, max_words: int) -> str:
 
 def lines_with_replacements(path: Path, warn: Callable[[str], None]) -> Iterator[Line]:
     """Return the lines of a file in UTF-8, or of stdin, as they arrive, if the path is -. A byte that is not UTF-8 becomes
-    U+FFFD, and `warn` is told the first line that has one."""
+    U+FFFD, and `warn` is told the first line that has one. ValueError: the text is UTF-16."""
     told = False
     with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
         first = file.readline().removeprefix(BOM)
+        _check_encoding(first, "stdin" if str(path) == "-" else str(path))
         raws = (raw for part in chain((first,), file) for raw in part.splitlines())
         for number, raw in enumerate(raws, 1):
             text = raw.decode("utf-8", "replace")

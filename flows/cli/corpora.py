@@ -58,27 +58,36 @@ def add(
     ] = None,
     languages: Annotated[str, typer.Option(help="Source and target of parallel text, like en-de.")] = "",
     tokeniser: Annotated[str, typer.Option(help="Of parallel text: moses, spaces or characters.")] = "spaces",
+    by: Annotated[
+        str, typer.Option(help="Keep rows with an equal value of this column in one split, like source or group.")
+    ] = "id",
 ) -> None:
     """Add a file or a treebank to the corpora of the project folder: copy it to corpora/NAME/, and write corpora/NAME.toml with
-    its digest. A treebank is named like its folder: UD_German-GSD is ud_german_gsd.
+    its digest. A treebank is named like its folder: UD_German-GSD is ud_german_gsd. Rows of each split, and how many of them are
+    also in train, are printed on stderr; equal rows come to train and test unless --by keeps them together.
 
     Example: phrasemodels corpora add pairs.txt --reader columns --option "separator= OUT: " --languages en-zxx
     """
     from phrasemodels import project
     from phrasemodels.data.corpora.added import Added, add_treebank
     from phrasemodels.data.corpora.added import add as add_to
+    from phrasemodels.data.download.manifest import read as read_manifest
+    from phrasemodels.flows.results.verified import read_all
 
     if (folder := project.folder()) is None:
         raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
+    corpora = folder / project.CORPORA
     if file.is_dir():
-        print(add_treebank(file, folder / project.CORPORA))
-        return
-    pair = tuple(languages.split("-")) if languages else ()
-    if len(pair) not in (0, 2):
-        raise ValueError(f"--languages {languages}: name two, like en-de")
-    given = dict(one.partition("=")[::2] for one in option or [])
-    about = Added(name or file.stem.lower(), reader, schema, given, pair, tokeniser)
-    print(add_to(file, about, folder / project.CORPORA))
+        written = add_treebank(file, corpora)
+    else:
+        pair = tuple(languages.split("-")) if languages else ()
+        if len(pair) not in (0, 2):
+            raise ValueError(f"--languages {languages}: name two, like en-de")
+        given = dict(one.partition("=")[::2] for one in option or [])
+        written = add_to(file, Added(name or file.stem.lower(), reader, schema, given, pair, tokeniser, by), corpora)
+    print(written)
+    for line in read_all(read_manifest(written), written.with_suffix(""))[0]:
+        print(line, file=sys.stderr)
 
 
 @app.command()
