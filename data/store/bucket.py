@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -115,8 +115,11 @@ class Bucket:
 
     def texts(self, name: str) -> dict[str, bytes]:
         """Return the content of every file below a path; files that are removed meanwhile are left out."""
+        return self.texts_of(self.listed(name))
+
+    def texts_of(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """Return the content of some files; those that are removed meanwhile are left out."""
         with self.naming_errors():
-            paths = self.listed(name)
             contents = self.files.cat_ranges(paths, None, None)  # `cat` would read [ as a pattern
             for error in contents:
                 if isinstance(error, Exception) and not isinstance(error, FileNotFoundError):

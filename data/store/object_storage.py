@@ -100,6 +100,14 @@ class ObjectStorage(Bucket):
         """Return every artifact that has a whole manifest, oldest first; their files are not downloaded."""
         return sorted(filter(None, self._manifests().values()), key=lambda a: str(a.manifest["finished"]))
 
+    def present(self) -> dict[Path, str]:
+        """Return the path of each manifest by STEP/KEY; none is read."""
+        return {Path(*path.split("/")[-2:]).with_suffix(""): path for path in self.listed("manifests")}
+
+    def manifests(self, paths: Iterable[str]) -> list[dict[str, Any]]:
+        """Return the manifests at some paths; damaged ones are left out."""
+        return [m for path, text in self.texts_of(list(paths)).items() if (m := _own_manifest(path, text))]
+
     def _manifests(self) -> dict[str, Artifact | None]:
         """Return the artifact of each manifest, by path; None if the manifest is damaged."""
         found = {path: _own_manifest(path, text) for path, text in self.texts("manifests").items()}

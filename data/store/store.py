@@ -16,6 +16,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,6 +51,19 @@ class Damage(NamedTuple):
     verdicts: list[str]
 
 
+@dataclass(frozen=True)
+class SharedArtifact(Artifact):
+    """An artifact of the shared storage, which is downloaded when a file of it is asked for."""
+
+    store: "Store"
+
+    def file(self, name: str) -> Path:
+        """Return the path of a file. OSError: it was removed from the shared storage, or is damaged there."""
+        if self.store.get(self.path, verify=False) is None:
+            raise OSError(f"{self.path}: the shared storage has it no longer, or damaged: phrasemodels store verify")
+        return super().file(name)
+
+
 def is_manifest_of(manifest: Mapping[str, Any], step: str, key: str) -> bool:
     """Whether a manifest belongs into the folder STEP/KEY; one that was copied there from another artifact does not."""
     return manifest["step"] == step and manifest["key"] == key == key_of(manifest)
@@ -64,6 +78,7 @@ class Store:
 
     def __init__(self, root: Path, shared: "ObjectStorage | None" = None) -> None:
         self.root, self.shared = Path(root).absolute(), shared
+        self._elsewhere: dict[Path, SharedArtifact] = {}
 
     def open(self) -> "Store":
         """Make the folders and check that they can be written to. OSError: they cannot; it names the folder."""
@@ -147,6 +162,24 @@ class Store:
         paths = self.root.glob(f"objects/*/*/{MANIFEST}")
         found = [artifact for path in paths if (artifact := self._local(path.parent, verify=False))]
         yield from sorted(found, key=lambda artifact: artifact.manifest["finished"])
+
+    def present(self) -> list[Path]:
+        """Return STEP/KEY of every artifact, here and in the shared storage, sorted. No manifest is read."""
+        here = {path.parent.relative_to(self.root / "objects") for path in self.root.glob(f"objects/*/*/{MANIFEST}")}
+        return sorted(here.union(self.shared.present() if self.shared is not None else ()))
+
+    def known(self) -> list[Artifact]:
+        """Return every artifact, here and in the shared storage, oldest first. Files are not verified; one that is only in the
+        shared storage is downloaded when a file of it is asked for."""
+        found: dict[str, Artifact] = {artifact.key: artifact for artifact in self.artifacts()}
+        if self.shared is not None:
+            there = self.shared.present()
+            new = [path for place, path in there.items() if place not in self._elsewhere and place.name not in found]
+            for manifest in self.shared.manifests(new):
+                place = Path(manifest["step"], manifest["key"])
+                self._elsewhere[place] = SharedArtifact(self.root / "objects" / place, manifest, self)
+            found = {place.name: one for place, one in self._elsewhere.items() if place in there} | found
+        return sorted(found.values(), key=lambda artifact: artifact.manifest["finished"])
 
     def run(self, step: Step, executor: Executor | None = None) -> Artifact:
         """Return the artifact of a step. If it does not exist, make its inputs, then the step itself."""

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from phrasemodels.data.store.artifacts import MANIFEST
 from phrasemodels.data.store.remembered import contents, remembered
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.folder import folders
@@ -19,7 +18,7 @@ def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, An
 
         return verdicts([*stored_results(store, run_ids), *kept_results()], paper)
 
-    present = sorted(str(path.parent.relative_to(store.root)) for path in store.root.glob(f"objects/*/*/{MANIFEST}"))
+    present = list(map(str, store.present()))
     return list(remembered("verdicts", [paper, run_ids, present, _kept()], make))
 
 
