@@ -19,6 +19,7 @@ from phrasemodels.flows.experiments.catalogue import PROFILES, TABLES, Request, 
 from phrasemodels.flows.experiments.paper_003_answering import average, listed_average
 from phrasemodels.flows.report.sections import averages
 from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.layers.ids import SPECIAL, UNKNOWN
 from phrasemodels.models.decomposable import DecomposableConfig
 from phrasemodels.tasks.metrics.length_to_failure import length_to_failure
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
@@ -126,6 +127,11 @@ def test_answers_are_scored_for_the_best_start_and_facts_for_the_best_few(tmp_pa
     values = {name: score["value"] for name, score in score_answers(job, AnswerScoring(2))["scores"].items()}
     assert values == {"answer": 100.0, "fact": 75.0, "answer/mean": pytest.approx(200 / 3)}
     assert json.loads((tmp_path / "scores.json").read_text())["fact"]["signature"].startswith("mean of the best 2 of 3")
+    missing = [
+        row | {"answer": SPECIAL[UNKNOWN], "predicted": SPECIAL[UNKNOWN]} for row in rows
+    ]  # train lacks the answer
+    write_shard(tmp_path / "predictions.arrow", pa.Table.from_pylist(missing, schema=ANSWERS))
+    assert score_answers(job, AnswerScoring(2))["scores"]["answer"]["value"] == 0
 
 
 def test_starts_are_ranked_by_held_out_answers(tmp_path):

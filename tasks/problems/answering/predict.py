@@ -13,6 +13,7 @@ from torch import nn
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.checks import at_least
+from phrasemodels.layers.ids import SPECIAL, UNKNOWN
 from phrasemodels.layers.weights import finite
 from phrasemodels.tasks.metrics.score import Score, write_scores
 from phrasemodels.tasks.prepare.sharded import required, shards
@@ -83,13 +84,17 @@ def score_answers(job: Job, settings: AnswerScoring) -> dict[str, Any]:
     """Score job.inputs["predictions"], whose starts are ordered by held-out answers; ["stories"] are the test set.
 
     `answer`: right answers (%) of the best start. `fact`: questions (%) whose facts are all right and in order, mean of the
-    best starts. `answer/mean`: right answers, mean of all starts, which no choice of a start makes look better.
+    best starts. `answer/mean`: right answers, mean of all starts, which no choice of a start makes look better. An answer that
+    train lacks is never right.
     """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     starts = int(table["restart"][-1].as_py()) + 1
+    unknown = SPECIAL[UNKNOWN]
     pairs = [("answer", "predicted"), ("support", "facts")]
     right, sound = (
-        np.array([a == b for a, b in zip(table[x].to_pylist(), table[y].to_pylist(), strict=True)]).reshape(starts, -1)
+        np.array([a == b != unknown for a, b in zip(table[x].to_pylist(), table[y].to_pylist(), strict=True)]).reshape(
+            starts, -1
+        )
         for x, y in pairs
     )
     averaged = min(settings.averaged, starts)
