@@ -20,6 +20,7 @@ from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.paper_000_tagging import GLOVE
 from phrasemodels.flows.experiments.user_files import resolved
+from phrasemodels.layers.ids import SPECIAL
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
@@ -116,6 +117,18 @@ def test_word_vectors_of_a_file_have_norm_1_and_are_not_trained(tmp_path: Path) 
     np.testing.assert_allclose(vectors[[entries.index("the"), entries.index(".")]], [[0.6, 0.8, 0, 0], [0, 0, 1, 0]])
     trained = store.run(found.steps(0).trained, executor)
     np.testing.assert_array_equal(load_file(trained.file("model.safetensors"))["embed.table.weight"], vectors)
+    in_train, in_test = (
+        {word for words in read_shards(store.run(corpus.split(split)))["tokens"].to_pylist() for word in words}
+        for split in ("train", "test")
+    )
+    new = min(in_test - in_train)
+    file.write_text(f"the 3 4 0 0\n{new} 0 1 0 0\nnowhere 1 0 0 0\n", encoding="utf-8")
+    bare = dataclasses.replace(recipe, min_count=1000)
+    found = resolved(dataclasses.replace(chosen, recipe=bare), Sources((tmp_path,)))
+    entries = read_words(store.run(found.recipe.data()["vocabulary"], executor), "source")
+    assert set(entries) - set(SPECIAL) == {"the", new}, (
+        "a word that the file has is known, however rare and in any split"
+    )
     assert resolved(chosen, Sources()).recipe.vectors is None, "without the file they are learned"
 
 

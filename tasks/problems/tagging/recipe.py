@@ -22,7 +22,7 @@ from phrasemodels.tasks.train.config import TrainConfig
 @dataclass(frozen=True)
 class TaggingRecipe(Recipe):
     """A treebank, one of its columns of tags, and phrases. Words that occur fewer than min_count times are unknown. vectors: a
-    file of word vectors, which are not trained; without one they are learned."""
+    file of word vectors, which are not trained, so no word is unknown that it has; without one they are learned."""
 
     corpus: Corpus | SampleCorpus
     tags: TagColumn = field(default_factory=TagColumn)
@@ -45,7 +45,8 @@ class TaggingRecipe(Recipe):
         tokens = {split: Step(tag_tokens, f"tags {name} {split}", self.tags, {"rows": raw[split]}) for split in raw}
         rows, label = {"rows": tokens["train"]}, f"vocabulary {name}"
         if self.vectors:
-            words = Step(vector_vocabulary, label, VectorVocabulary(self.vectors, self.min_count), rows)
+            others = {split: tokens[split] for split in ("dev", "test")}
+            words = Step(vector_vocabulary, label, VectorVocabulary(self.vectors, self.min_count), rows | others)
         else:
             words = Step(vocabulary, label, VocabularySettings(self.min_count), rows)
         numbers = {
