@@ -293,6 +293,7 @@ def test_contributions_are_means_over_a_label() -> None:
             "He said: 'Go away.' Rock 'n' roll in the '90s, 'tis the dogs' day",
             "He said : ' Go away . ' Rock 'n' roll in the '90s , 'tis the dogs ' day",
         ),
+        ("The co\u00adoperation of caf\u00e9s, cafe\u0301s", "The cooperation of caf\u00e9s , cafe\u0301s"),
         ("", ""),
     ],
 )

@@ -22,7 +22,8 @@ _MARKS = r"[\u0300-\u036F\u20D0-\u20FF\uFE00-\uFE0F\U0001F3FB-\U0001F3FF\U000E00
 INVISIBLE = (
     "\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 )
-_INSIDE = re.compile("[\u00ad\u2060]")  # soft hyphens and word joiners, which end no word
+_WORD = r"\w[\w\u0300-\u036F]*"  # an accent may stand behind its letter
+INSIDE = re.compile("[\u00ad\u2060]")  # soft hyphens and word joiners, which end no word
 _PIECE = re.compile(
     rf"""
     https?://\S+[^\s.,;:!?)\]'"] | (?<!\S)\S[^\s@]*@\S+\.\w+          # addresses; written so, neither tries twice
@@ -31,7 +32,7 @@ _PIECE = re.compile(
   | (?:[A-Za-z]\.){{2,}}                                                # U.S., e.g.
   | (?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Ltd|Co|Corp|Fig|No)\.(?=\s|$|,)
   | \d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?\b                             # 1,000.5 10:30 1st 1990s
-  | \w+(?:[-'’.&/]\w+)*                                               # words, with what stands inside of them
+  | {_WORD}(?:[-'’.&/]{_WORD})*                                         # words, with what stands inside of them
   | ['’]n['’] | ['’](?:\d+s?|s|re|ve|ll|d|m|tis|twas|em|cause|til)\b     # by themselves; else it is a quote
   | \.{{2,}} | -{{2,}} | `` | ''
   | [\U0001F1E6-\U0001F1FF]{{2}}                                        # flags
@@ -129,9 +130,9 @@ def universal_sentences(text: str) -> list[list[Word]]:
 def sentences(text: str, divide: Callable[[Sequence[Word]], list[Word]] = list) -> list[list[Word]]:
     """Return the words of each sentence of English text. A sentence ends at an empty line, or at a full stop, question or
     exclamation mark, with the quotes and brackets that close after it, if what follows may begin a sentence."""
-    if _INSIDE.search(text):
-        places = [place for place, character in enumerate(text) if not _INSIDE.match(character)]
-        found = sentences(_INSIDE.sub("", text), divide)
+    if INSIDE.search(text):
+        places = [place for place, character in enumerate(text) if not INSIDE.match(character)]
+        found = sentences(INSIDE.sub("", text), divide)
         return [[Word(form, places[start], places[end - 1] + 1) for form, start, end in one] for one in found]
     made: list[list[Word]] = []
     first = 0

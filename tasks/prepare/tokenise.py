@@ -10,7 +10,7 @@ import pyarrow as pa
 from phrasemodels.data.formats.schemas import TOKENS, check
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.step import Job
-from phrasemodels.parsing.words import words
+from phrasemodels.parsing.words import INSIDE, words
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 
 Tokeniser = Callable[[str, str], list[str]]  # (text, language) -> tokens
@@ -73,9 +73,9 @@ def join(tokens: list[str], language: str) -> str:
 def penn_treebank(text: str, language: str = "en") -> list[str]:
     """Return the tokens of English text as in treebanks: punctuation and clitics apart, numbers and abbreviations whole.
 
-    The time is linear in the length of the text.
+    Soft hyphens and word joiners are left out. The time is linear in the length of the text.
     """
-    return [word.form for word in words(text)]
+    return [word.form for word in words(INSIDE.sub("", text))]
 
 
 @cache
