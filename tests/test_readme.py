@@ -29,7 +29,11 @@ CLAIMS = {
         (tuned("001-table4-tuned-laptop", 1), "accuracy"),
         (tuned("001-table4-tuned-laptop", 4), "accuracy"),
     ),
-    "002": (("002/table2-geo/laptop/transformer", "logic"), ("002/table2-geo/laptop/model-4", "logic")),
+    "002": (
+        ("002/table2-geo/laptop/transformer", "logic"),
+        ("002/table2-geo/laptop/model-4", "logic"),
+        ("002/table2-geo/paper/transformer", "logic"),
+    ),
     "003": ((tuned("003-tablenmt-tuned-laptop", 0), "bleu"), (tuned("003-tablenmt-tuned-laptop", 2), "bleu")),
     "004": (("004/table3/laptop/hpsg-3", "f1"), ("004/table3/laptop/3-ff-drop", "f1")),
 }
