@@ -68,8 +68,10 @@ def _plain(value: Any, folders: Mapping[str, str]) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item, folders) for item in value]
     if isinstance(value, str | Path):
-        below = (f"{name}{str(value)[len(path) :]}" for name, path in folders.items() if str(value).startswith(path))
-        return {"file": found} if (found := next(below, "")) else str(value)
+        for name, path in folders.items():
+            if Path(value).is_relative_to(path):
+                return {"file": Path(name, Path(value).relative_to(path)).as_posix()}
+        return str(value)
     return value
 
 

@@ -59,7 +59,7 @@ def test_a_broken_manifest_stops_no_other(environment: dict[str, str], tmp_path:
 
 def test_fetch_verify_show_where(environment: dict[str, str], mirror: Path) -> None:
     environment |= {"PHRASEMODELS_MIRROR": str(mirror)}
-    rows, leak = (280, "115 of 280 test records (41%)") if mirror == CORPORA else (12, "6 of 12 test records (50%)")
+    rows, leak = (280, "115 of 280 records (41%)") if mirror == CORPORA else (12, "6 of 12 records (50%)")
     assert run(environment, "fetch", "geoquery").exit_code == 0
     place = run(environment, "where", "geoquery").stdout.strip()
     assert (Path(place) / "train.nl").is_file()
@@ -84,6 +84,6 @@ def test_adding_a_file_says_which_rows_of_test_are_also_in_train(environment, tm
     given = "add", str(tmp_path / "pairs.txt"), "--languages", "en-zxx", "--name"
     added = run(environment, *given, "divided")
     assert Path(added.stdout.strip()) == tmp_path / "corpora" / "divided.toml"
-    assert "divided\tdev\t3 rows, 1 of 3 test records (33%) stand verbatim in train" in added.stderr
+    assert "divided\tdev\t3 rows, 1 of 3 records (33%) stand verbatim in train" in added.stderr
     for shown in run(environment, *given, "together", "--by", "source").stderr.splitlines()[1:]:
         assert " 0 of " in shown

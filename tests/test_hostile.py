@@ -77,6 +77,11 @@ def test_a_query_that_is_empty_or_not_utf8_is_refused_in_one_line(question: str,
         query(store, Tracker("sqlite:///nowhere.db"), question)
 
 
+def test_a_query_that_would_change_a_table_is_refused(store: Store) -> None:
+    with pytest.raises(ValueError, match="changes tables, which are copies"):
+        query(store, Tracker("sqlite:///nowhere.db"), "select 1; delete from verdicts")
+
+
 def test_control_characters_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     evil = "\x1b]0;evil\x07\x9b2J\x7f犬"
     print_rows(evil, [evil], [{evil: evil}])

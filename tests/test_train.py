@@ -302,8 +302,11 @@ def test_the_peak_of_memory_is_that_of_this_training_alone():
 
 def test_a_local_training_prints_how_far_it_is(tmp_path, capsys):
     with progress_lines(tmp_path, every=0.05):
-        for step in (10, 20, 30):
-            (tmp_path / PROGRESS).write_text(json.dumps({"step": step, "steps": 30}))
+        for step, seconds in ((10, 100), (20, 120), (25, 160), (40, 170)):  # 4 seconds a step since step 10
+            (tmp_path / PROGRESS).write_text(json.dumps({"step": step, "steps": 40, "seconds": seconds}))
             time.sleep(0.3)
-    first, second = capsys.readouterr().err.splitlines()
-    assert first == "step 10 of 30" and second.startswith("step 20 of 30, about 0:00:0")
+    assert capsys.readouterr().err.splitlines() == [
+        "step 10 of 40",
+        "step 20 of 40, about 0:00:40 left",
+        "step 25 of 40, about 0:01:00 left",
+    ]

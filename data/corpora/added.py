@@ -53,6 +53,8 @@ def add(file: Path, about: Added, corpora: Path) -> Path:
     """
     if not file.is_file():
         raise OSError(f"{file}: no such file")
+    if not file.stat().st_size:
+        raise ValueError(f"{file} is empty: it needs rows")
     if file.suffix in PACKED:
         raise ValueError(f"{file}: unpack it first: the digest is of its content")
     split = Split(file.name, "rows")

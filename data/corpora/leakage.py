@@ -17,7 +17,7 @@ SEPARATORS = ("\x1e", "\x1f")
 
 
 class Leak(NamedTuple):
-    """`shared` of `rows` test records also occur in the training set."""
+    """`shared` of `rows` records of a test set also occur in the training set."""
 
     shared: int
     rows: int

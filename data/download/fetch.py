@@ -63,7 +63,7 @@ def fetch(file: File, target: Path, sources: Sources, variable: str = MIRROR) ->
             errors.append(f"{place}: {error}")
     if sources.offline:
         errors.append("offline")
-    errors = errors or [f"{mirror / file.mirror}: not a file" for mirror in sources.mirrors]
+    errors = errors or [f"{mirror / file.mirror}: not a file" for mirror in sources.mirrors] or ["no server has it"]
     places = " or ".join(str(mirror / file.mirror) for mirror in sources.mirrors)
     places = places if sources.mirrors and variable == MIRROR else f"{_folder(variable)}/{file.mirror}"
     raise OSError(f"{file.name} cannot be fetched ({'; '.join(errors)}); put it at {places}")

@@ -169,6 +169,9 @@ def atomic_replace(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to, and rename it to `path` at the end. After an error `path` is as before."""
     if path.is_dir():
         raise OSError(f"{path} is a folder: name a file")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        what = "cannot be written to" if path.parent.is_dir() else "is no folder"
+        raise OSError(f"{path.parent} {what}: make it, or name another one for {path.name}")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary

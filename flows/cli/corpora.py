@@ -111,7 +111,10 @@ def fetch(names: Names = None) -> None:
 
 @app.command()
 def verify(names: Names = None) -> None:
-    """Read every split of fetched corpora, compare it with the manifest, and count the test records that are also in train."""
+    """Read every split of fetched corpora, compare it with the manifest, and count the test records that are also in train.
+
+    Exit status 1 if one is damaged, or a named one has not been fetched.
+    """
     from phrasemodels.flows.results.verified import verified
 
     manifests, broken = _loaded(names)
@@ -121,8 +124,11 @@ def verify(names: Names = None) -> None:
         if (artifact := store.find(_step(manifest, sources))) is not None:
             fetched.append((manifest, artifact))
             continue
-        print(f"{manifest.name}: not fetched, or damaged: phrasemodels corpora fetch {manifest.name}", file=sys.stderr)
-        failed = failed or bool(names)
+        step = _step(manifest, sources)
+        is_damaged = store.find(step, verify=False) is not None
+        state = "damaged" if is_damaged else "not fetched"
+        print(f"{manifest.name}: {state}: phrasemodels corpora fetch {manifest.name}", file=sys.stderr)
+        failed = failed or is_damaged or bool(names)
     for lines, whole in verified(fetched):
         print("".join(f"{line}\n" for line in lines), end="", flush=True)
         failed = failed or not whole

@@ -96,8 +96,8 @@ def score(
     from phrasemodels.tasks.prepare.corpora import Corpus
     from phrasemodels.tasks.prepare.sharded import read_shards
 
-    gold = read_shards(_artifact(Corpus(treebank).split(split))).slice(0, head or None).combine_chunks()
     parser, models = _back_end(name)
+    gold = read_shards(_artifact(Corpus(treebank).split(split))).slice(0, head or None).combine_chunks()
     folders = {name: _artifact(step).path for name, step in models.items()}  # they may have to be trained
     parser.analyse(gold.slice(0, 2), "tokens", folders)  # so that loading is not timed
     start = time.perf_counter()

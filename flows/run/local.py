@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,22 +45,27 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
 
 @contextlib.contextmanager
 def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[None]:
-    """While a training runs: print to stderr how far it is, and how long it will still take at its speed since the last line."""
+    """While a training runs: print to stderr how far it is, and how long it will still take at its speed since the first
+    line."""
     ended = threading.Event()
 
     def print_lines() -> None:
-        seen, when = 0, time.monotonic()
+        seen = 0
+        first: dict[str, float] = {}
         while not ended.wait(every):
             try:
                 state = json.loads((checkpoints / PROGRESS).read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 continue
-            step, now = state["step"], time.monotonic()
-            if seen < step < state["steps"]:
-                seconds = round((now - when) / (step - seen) * (state["steps"] - step))
-                left = f", about {datetime.timedelta(seconds=seconds)} left" if seen else ""
+            if not first or state["step"] < first["step"]:
+                first = state
+            if seen < (step := state["step"]) < state["steps"]:
+                left = ""
+                if step > first["step"]:
+                    pace = (state["seconds"] - first["seconds"]) / (step - first["step"])
+                    left = f", about {datetime.timedelta(seconds=round(pace * (state['steps'] - step)))} left"
                 print(f"step {step} of {state['steps']}{left}", file=sys.stderr, flush=True)
-            seen, when = step, now
+            seen = step
 
     printer = threading.Thread(target=print_lines, daemon=True)
     printer.start()

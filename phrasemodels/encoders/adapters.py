@@ -65,7 +65,7 @@ class PooledEncoder(nn.Module):
         """words (B, n, d), lengths (B) -> (B, d); `structure` is not used, as phrases are adjacent spans."""
         n, d = words.shape[1:]
         known = lengths.clamp(min=1)  # a sentence without words attends to its padding, which the pooling leaves out
-        x = words + sinusoids(torch.arange(n, device=words.device), d)
+        x = words + sinusoids(torch.arange(n, device=words.device), d).to(words.dtype)
         states = self.states(x, known, adjacent_spans(known, n, self.longest))
         return self.summary(check_output(states, self.states, "B, n, d", *words.shape), token_mask(lengths, n))
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels.layers.blocks import token_mask
+from phrasemodels.layers.pooling import masked_softmax
 from phrasemodels.structs import chain, eisner
 
 
@@ -19,7 +20,7 @@ class SoftmaxWeights(nn.Module):
     """p(z = i) ∝ exp(s_i): one key is selected. Simple attention."""
 
     def forward(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        return scores.masked_fill(~_real(scores, lengths), -torch.inf).softmax(-1)
+        return masked_softmax(scores, _real(scores, lengths), -1)
 
 
 class SigmoidWeights(nn.Module):
@@ -95,11 +96,11 @@ class TreeWeights(nn.Module):
 
     def forward(self, scores: Tensor, lengths: Tensor) -> Tensor:
         # a row of scores is a dependent; `eisner` takes heads as rows, and lengths without the root
-        return self.trees.marginals(scores.transpose(1, 2), lengths - 1).transpose(1, 2)
+        return self.trees.marginals(scores.transpose(1, 2), (lengths - 1).clamp(min=0)).transpose(1, 2)
 
     def best(self, scores: Tensor, lengths: Tensor) -> Tensor:
         """Return the heads (B, n) of the best tree; -1 for the root and in the padding."""
-        return self.trees.argmax(scores.transpose(1, 2), lengths - 1)[1]
+        return self.trees.argmax(scores.transpose(1, 2), (lengths - 1).clamp(min=0))[1]
 
 
 class SingleRootTreeWeights(TreeWeights):

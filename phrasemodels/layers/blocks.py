@@ -109,7 +109,8 @@ class TokenEmbedding(nn.Module):
         """tokens (B, n), the leftmost at position `first` -> (B, n, d)."""
         d = self.table.embedding_dim
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
-        return self.dropout(self.table(tokens) * d**0.5 + sinusoids(positions, d))
+        vectors = self.table(tokens) * d**0.5
+        return self.dropout(vectors + sinusoids(positions, d).to(vectors.dtype))
 
 
 def token_mask(lengths: Tensor, n: int) -> Tensor:

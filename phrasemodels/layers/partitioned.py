@@ -35,7 +35,8 @@ class StandardNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         centred = x - x.mean(-1, keepdim=True)
         # clamped because the square root has no gradient at 0, where all features are equal
-        deviation = (centred.square().sum(-1, keepdim=True) / (x.shape[-1] - 1)).clamp(min=1e-20).sqrt()
+        least = max(1e-20, torch.finfo(x.dtype).tiny)
+        deviation = (centred.square().sum(-1, keepdim=True) / (x.shape[-1] - 1)).clamp(min=least).sqrt()
         return self.weight * (centred / (deviation + 1e-3)) + self.bias
 
 

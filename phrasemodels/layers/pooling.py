@@ -18,6 +18,8 @@ def masked_softmax(logits: Tensor, valid: Tensor, dim: int) -> Tensor:
 
 def max_over_tokens(states: Tensor, valid: Tensor) -> Tensor:
     """Return the maximum of each feature over the tokens: (B, n, d) -> (B, d)."""
+    if not states.shape[1]:
+        return states.sum(1)
     least = torch.finfo(states.dtype).min
     highest = states.masked_fill(~valid.unsqueeze(-1), least).amax(1)
     return highest * valid.any(1, keepdim=True)

@@ -49,8 +49,8 @@ class FixedEmbedding(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens (B, n) -> (B, n, d)."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
-        vectors: Tensor = self.dropout(self.table(tokens) + sinusoids(places, self.table.embedding_dim))
-        return vectors
+        vectors: Tensor = self.table(tokens)
+        return self.dropout(vectors + sinusoids(places, self.table.embedding_dim).to(vectors.dtype))
 
 
 class Tagger(nn.Module):

@@ -162,6 +162,8 @@ def _prepare(unary: Tensor, pairwise: Tensor, lengths: Lengths) -> tuple[_Inside
     if unary.dim() != 3:
         raise ValueError(f"unary must be (B, T, C), not {tuple(unary.shape)}")
     B, T, C = unary.shape
+    if C < 1:
+        raise ValueError("unary must be (B, T, C) with at least one tag")
     pairs = max(T - 1, 0)
     if pairwise.shape not in ((C, C), (B, pairs, C, C)):
         raise ValueError(f"pairwise must be {(C, C)} or {(B, pairs, C, C)}, not {tuple(pairwise.shape)}")

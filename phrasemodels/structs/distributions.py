@@ -14,7 +14,7 @@ from torch.distributions import Distribution, constraints, register_kl
 
 from phrasemodels.structs import alignment, chain, eisner, joint, pcfg, spans
 from phrasemodels.structs.eisner import Projective, score_heads
-from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs.inference import Lengths, check_lengths
 from phrasemodels.structs.nonprojective import NonProjective
 from phrasemodels.structs.semimarkov import segmentations
 
@@ -58,7 +58,7 @@ class Structured(Distribution):
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """Return the log probabilities (k, B) and the k best structures (k, B, event)."""
         scores, best = self.functions.topk(*self.scores, k=k, lengths=self.lengths)
-        return scores - self.log_partition, best
+        return _log_probability(scores, self.log_partition), best
 
     def sample(self, sample_shape: Size | list[int] | tuple[int, ...] = ()) -> Tensor:
         """Return exact samples (*sample_shape, B, event), without gradient; they are those of Gumbel-max over structures."""
@@ -83,9 +83,12 @@ class Structured(Distribution):
     def enumerate_support(self, expand: bool = True, most: int = 10_000) -> Tensor:
         """Return all structures that are not forbidden, (M, B, event), -1 where a sentence has fewer. ValueError: more than `most`."""
         free = tuple(torch.where(s == -torch.inf, s, 0.0).double().detach() for s in self.scores)
-        count = round(self.functions.log_partition(*free, lengths=self.lengths).exp().max().item())
-        if count > most:
-            raise ValueError(f"enumerate_support: {count} structures are more than {most}; use topk")
+        counts = self.functions.log_partition(*free, lengths=self.lengths)
+        if (counts > math.log(most + 0.5)).any():
+            largest = counts.max().item()
+            number = f"{math.exp(largest):.6g}" if largest < 30 else f"e^{largest:.0f}"
+            raise ValueError(f"enumerate_support: {number} structures are more than {most}; use topk")
+        count = max((round(n) for n in counts.exp().tolist()), default=1)
         return self.functions.topk(*free, k=max(count, 1), lengths=self.lengths)[1]
 
     def entropy(self) -> Tensor:
@@ -93,14 +96,16 @@ class Structured(Distribution):
         return self.functions.entropy(*self.scores, lengths=self.lengths)
 
     def cross_entropy(self, other: "Structured") -> Tensor:
-        """Return −Σ p log q for another distribution q, in nats, (B,). NotImplementedError: over other structures."""
-        if self.functions is not other.functions:
-            raise NotImplementedError("kl_divergence: both distributions must be over the same structures")
-        return other.log_partition - self.expected_score(other.scores)
+        """Return −Σ p log q for another distribution q, in nats, (B,), computed in float64.
+
+        NotImplementedError: it is over other structures, or of other lengths.
+        """
+        p, q = _comparable(self, other)
+        return (q.log_partition - p.expected_score(q.scores)).to(self.scores[0].dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log probabilities (...) of structures (..., event), whose dimensions end with the batch's."""
-        return self.score(value) - self.log_partition
+        return _log_probability(self.score(value), self.log_partition)
 
     def score(self, value: Tensor) -> Tensor:
         """Return the sums of the scores of structures, as `log_prob`."""
@@ -130,7 +135,8 @@ class LinearChain(Structured):
 
     def score(self, value: Tensor) -> Tensor:
         unary, pairwise = self.scores
-        return chain.score_tags(unary, pairwise, value)
+        lengths = check_lengths(self.lengths, unary.shape[0], unary.shape[1], unary.device)
+        return chain.score_tags(unary, pairwise, _without_padding(value, lengths))
 
     def parts(self) -> tuple[Tensor, ...]:
         unary, pairwise = self.scores
@@ -160,7 +166,9 @@ class DependencyTree(Structured):
         super().__init__(trees, (arcs,), lengths)
 
     def score(self, value: Tensor) -> Tensor:
-        return score_heads(self.scores[0], value)
+        (arcs,) = self.scores
+        lengths = check_lengths(self.lengths, len(arcs), arcs.shape[1] - 1, arcs.device)
+        return score_heads(arcs, _without_padding(value, lengths + 1))
 
 
 class LabelledSpans(Structured):
@@ -170,7 +178,7 @@ class LabelledSpans(Structured):
         super().__init__(spans, (labels,), lengths)
 
     def event(self) -> Size:
-        return Size((2 * self.scores[0].shape[1] - 1, 3))
+        return Size((max(2 * self.scores[0].shape[1] - 1, 0), 3))
 
     def score(self, value: Tensor) -> Tensor:
         return spans.score_cells(self.scores[0], value)
@@ -204,7 +212,7 @@ class MonotoneAlignment(Structured):
         super().__init__(moves, scores, lengths)
 
     def event(self) -> Size:
-        return Size((sum(self.scores[0].shape[1:]) - 1, 2))
+        return Size((max(sum(self.scores[0].shape[1:]) - 1, 0), 2))
 
 
 class Parse(Structured):
@@ -214,7 +222,7 @@ class Parse(Structured):
         super().__init__(pcfg.trees, (terms, rules, roots), lengths)
 
     def event(self) -> Size:
-        return Size((2 * self.scores[0].shape[1] - 1, 3))
+        return Size((max(2 * self.scores[0].shape[1] - 1, 0), 3))
 
 
 def _expectation(p: Tensor, scores: Tensor) -> Tensor:
@@ -225,5 +233,31 @@ def _expectation(p: Tensor, scores: Tensor) -> Tensor:
 
 @register_kl(Structured, Structured)
 def _kl(p: Structured, q: Structured) -> Tensor:
-    """Return Σ p log (p / q), (B,): E_p[score_p − score_q] − log Z_p + log Z_q. NotImplementedError: other structures."""
-    return p.cross_entropy(q) - p.log_partition + p.expected_score(p.scores)
+    """Return Σ p log (p / q), (B,): E_p[score_p − score_q] − log Z_p + log Z_q, computed in float64.
+
+    NotImplementedError: other structures, or other lengths.
+    """
+    type_of_scores = p.scores[0].dtype
+    p, q = _comparable(p, q)
+    return (p.cross_entropy(q) - p.log_partition + p.expected_score(p.scores)).to(type_of_scores)
+
+
+def _comparable(p: Structured, q: Structured) -> tuple[Structured, Structured]:
+    """Return both distributions in float64. NotImplementedError: they are over other structures, or of other lengths."""
+    if p.functions is not q.functions or p.scores[0].shape != q.scores[0].shape:
+        raise NotImplementedError("both distributions must be over the same structures, with scores of the same shape")
+    if p.lengths is not q.lengths:
+        one, other = (None if x.lengths is None else torch.as_tensor(x.lengths).cpu() for x in (p, q))
+        if one is None or other is None or not torch.equal(one.long(), other.long()):
+            raise NotImplementedError("both distributions must have the same lengths, or none")
+    return (p._like(tuple(s.double() for s in p.scores)), q._like(tuple(s.double() for s in q.scores)))
+
+
+def _log_probability(scores: Tensor, log_z: Tensor) -> Tensor:
+    """Return scores − log Z; -inf for what is forbidden, also if everything is."""
+    return torch.where(scores == -torch.inf, scores, scores - log_z)
+
+
+def _without_padding(value: Tensor, lengths: Tensor) -> Tensor:
+    """Return tags or heads (..., B, n) with -1 from the length (B,) of each sequence on."""
+    return torch.where(torch.arange(value.shape[-1], device=value.device) < lengths[:, None], value, -1)

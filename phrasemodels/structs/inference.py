@@ -50,8 +50,12 @@ def sample(inside: InsidePass, *scores: Tensor, k: int, generator: torch.Generat
 
 
 def entropy(inside: InsidePass, *scores: Tensor) -> Tensor:
-    """Return −Σ p log p over all structures, in nats, (B,); 0 if every structure is forbidden."""
-    return _run(inside, Entropy(), scores)
+    """Return −Σ p log p over all structures, in nats, (B,); 0 if every structure is forbidden.
+
+    It is computed in float64, where there is such a type: a difference to log Z, which grows with the length, loses its digits.
+    """
+    exact = tuple(s if s.device.type == "mps" else s.double() for s in scores)
+    return _run(inside, Entropy(), exact).to(scores[0].dtype)
 
 
 def _run(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...]) -> Tensor:
@@ -93,8 +97,12 @@ def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.devi
         with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
             return torch.full((batch,), longest, dtype=torch.int64, device=device)
     with torch.inference_mode(False):
-        lengths = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths, dtype=torch.int64)
-        if lengths.shape != (batch,) or lengths.is_floating_point():
+        lengths = (
+            lengths
+            if isinstance(lengths, Tensor)
+            else torch.tensor(lengths or (), dtype=None if lengths else torch.int64)
+        )
+        if lengths.shape != (batch,) or lengths.is_floating_point() or lengths.dtype == torch.bool:
             raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}")
         if batch and not transformed() and (lengths.min() < 0 or lengths.max() > longest):
             raise ValueError(f"lengths must be in 0..{longest}, not {lengths.min().item()}..{lengths.max().item()}")

@@ -96,6 +96,8 @@ def over_batch(kernel: Callable[..., None], size: int, *arguments: object) -> No
     It runs on as many threads as torch uses, so that `torch.set_num_threads` governs both. They are Python threads, as
     kernels release the GIL: unlike those of OpenMP they survive a fork, do not spin while idle, and can be shared.
     """
+    if not size:
+        return
     announce(kernel)
     step = min(torch.get_num_threads(), size)
     others = [_threads().submit(kernel, first, step, *arguments) for first in range(1, step)]

@@ -1,0 +1,97 @@
+"""Results in float16 and bfloat16, and of distributions at the edges: long chains, padding, other lengths, nothing allowed."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import kl_divergence
+
+from phrasemodels.layers.attention_weights import SoftmaxWeights, TreeWeights
+from phrasemodels.structs import chain, eisner, nonprojective, spans
+from phrasemodels.structs.distributions import DependencyTree, LabelledSpans, LinearChain
+from phrasemodels.structs.kernels import reference_only
+
+PAIRWISE = torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
+
+
+def scores(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("functions", "given"),
+    [
+        (chain, (scores(2, 60, 8), PAIRWISE)),
+        (eisner.multi_root, (scores(2, 20, 20),)),
+        (nonprojective.single_root, (scores(2, 20, 20),)),
+        (spans, (scores(2, 12, 12, 3),)),
+    ],
+    ids=["chain", "projective", "nonprojective", "spans"],
+)
+def test_half_precision_is_computed_in_float32(functions, given, kind) -> None:
+    """So an error is that of rounding the result, half a unit in its last place."""
+    half = [s.to(kind) for s in given]
+    for name in ("log_partition", "marginals", "entropy"):
+        found, exact = (getattr(functions, name)(*of) for of in (half, [s.double() for s in half]))
+        assert found.dtype == kind
+        torch.testing.assert_close(found.double(), exact, rtol=torch.finfo(kind).eps, atol=1e-6)
+    half[0].requires_grad_()
+    functions.log_partition(*half).sum().backward()
+    exact = functions.marginals(*(s.detach().double() for s in half))
+    torch.testing.assert_close(half[0].grad.double(), exact, rtol=torch.finfo(kind).eps, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32])
+def test_divergences_keep_their_digits(kind) -> None:
+    p, q = (LinearChain((scores(2, 60, 8) * scale).to(kind), PAIRWISE.to(kind)) for scale in (100, 100.5))
+    exact = kl_divergence(*(of._like(tuple(s.double() for s in of.scores)) for of in (p, q)))
+    found = kl_divergence(p, q)
+    assert found.dtype == kind
+    torch.testing.assert_close(found.double(), exact, rtol=torch.finfo(kind).eps, atol=1e-7)
+
+
+def test_the_entropy_of_a_long_chain_without_kernels() -> None:
+    given = scores(2, 1200, 8), PAIRWISE
+    with reference_only():
+        torch.testing.assert_close(chain.entropy(*given), chain.entropy(*(s.double() for s in given)).float())
+
+
+def test_the_padding_of_a_structure_may_hold_anything() -> None:
+    tags = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]])
+    chains = LinearChain(scores(2, 4, 8), PAIRWISE, [2, 4])
+    alone = LinearChain(scores(2, 4, 8)[:1, :2], PAIRWISE).log_prob(tags[:1, :2])
+    torch.testing.assert_close(chains.log_prob(tags)[:1], alone)
+    trees = DependencyTree(scores(2, 4, 4), [2, 3])
+    heads = trees.mode.masked_fill(trees.mode < 0, 1)
+    heads[:, 0] = -1
+    torch.testing.assert_close(trees.log_prob(heads), trees.log_prob(trees.mode))
+
+
+def test_distributions_over_other_structures_cannot_be_compared() -> None:
+    unary, one = scores(2, 4, 8), LinearChain(scores(2, 4, 8), PAIRWISE, [2, 4])
+    assert kl_divergence(one, LinearChain(unary, PAIRWISE, torch.tensor([2, 4]))).abs().max() < 1e-6
+    for other in (LinearChain(unary, PAIRWISE), LinearChain(unary[:1], PAIRWISE), DependencyTree(scores(2, 4, 4))):
+        with pytest.raises(NotImplementedError, match="both distributions must"):
+            kl_divergence(one, other)
+
+
+def test_edges_of_distributions() -> None:
+    none = scores(2, 3, 8)
+    none[0] = -torch.inf
+    assert (LinearChain(none, PAIRWISE).topk(2)[0][:, 0] == -torch.inf).all()
+    assert LabelledSpans(torch.zeros(2, 0, 0, 3)).event_shape == (0, 3)
+    with pytest.raises(ValueError, match="enumerate_support"):
+        LinearChain(torch.zeros(1, 1000, 5), torch.zeros(5, 5)).enumerate_support()
+    for trees in (eisner.single_root, nonprojective.multi_root):
+        assert trees.topk(torch.zeros(0, 4, 4), 2)[1].shape == (2, 0, 4)
+
+
+@pytest.mark.parametrize("lengths", [[2.0, 3.0], [True, False], torch.tensor([True, False])])
+def test_lengths_are_whole_numbers(lengths) -> None:
+    with pytest.raises(ValueError, match="must be 2 integers"):
+        chain.log_partition(scores(2, 4, 8), PAIRWISE, lengths)
+
+
+@pytest.mark.parametrize("weights", [SoftmaxWeights(), TreeWeights()])
+def test_weights_of_a_sentence_without_words_are_0(weights) -> None:
+    assert not weights(scores(2, 3, 3), torch.tensor([3, 0]))[1].any()
