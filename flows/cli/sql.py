@@ -34,7 +34,7 @@ def sql(
     as_json: Json = False,
 ) -> None:
     """Query runs, metrics, predictions, shards and verdicts with SQL. `show tables` lists the views, `describe verdicts` the
-    columns of one; views with a column of the same name can be joined by it, as in `runs natural join seeds`.
+    columns of one. Join views of single runs by `using (experiment, seed)`, views over seeds by `using (experiment, metric)`.
 
     Examples: phrasemodels sql --database results.duckdb
     phrasemodels sql "select system, ours, half_width, verdict from verdicts where ours is not null order by ours desc"

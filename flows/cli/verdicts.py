@@ -15,20 +15,27 @@ app = typer.Typer()
 @app.command()
 def verdicts(
     paper: Annotated[str, typer.Option(help="Only this paper, like 000.")] = "",
+    verdict: Annotated[str, typer.Option(help="Only numbers with this verdict, like lower.")] = "",
     keep_tests: Annotated[
         bool, typer.Option("--keep-tests", help="First write the tests of kept results beside them, in results/.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print a verdict on every number that the papers printed, one line each, with its reason and the runs behind it.
+    """Print a verdict on every number that the papers printed, one line each: the printed number, ours, the verdict, its reason and
+    the runs behind it. `phrasemodels sql "select * from verdicts"` asks for anything else.
 
-    Example: phrasemodels verdicts --paper 000
+    Example: phrasemodels verdicts --paper 003 --verdict lower
     """
+    from phrasemodels.data.download.manifest import closest
+    from phrasemodels.flows.results.glance import VERDICTS
     from phrasemodels.flows.results.judged import judged
+
+    if verdict and verdict not in VERDICTS:
+        raise ValueError(f"no verdict {verdict!r}: {closest(verdict, VERDICTS)}")
 
     if keep_tests:
         _keep_tests()
-    rows = judged(*opened(), paper)
+    rows = [row for row in judged(*opened(), paper) if verdict in ("", row["verdict"])]
     if as_json:
         print(json.dumps(rows, indent=1))
         return

@@ -43,7 +43,10 @@ def export_scores(name: str, folder: Path) -> list[Path]:
         if pair[1].statistic and pair[1].statistic.value in SHARES
     ]
     if not rows:
-        raise ValueError(f"{name}: its metrics, such as BLEU, are no means of items; they cannot be judged by item")
+        metrics = ", ".join(dict.fromkeys(one.answer.metric for one in results))
+        raise ValueError(
+            f"{name}: no metric is a mean over items ({metrics}), so there are no scores of items to write"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / PRINTED).open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)

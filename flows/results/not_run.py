@@ -63,7 +63,9 @@ def _command(experiment: Experiment, answer: Answer) -> tuple[str, str]:
     if (table.paper, table.number) in COUNTED:
         corpora = COUNTED[table.paper, table.number]
         return f"not counted yet: phrasemodels count{' --corpora' * corpora}", COUNT
-    command = f"no run: phrasemodels reproduce --paper {table.paper} --table {table.number} --row {experiment.row}"
+    command = (
+        f"no run: phrasemodels reproduce --paper {table.paper} --table {table.number} --row {experiment.row} --seeds 3"
+    )
     command += f" --profile {PROFILES[-1]}" if experiment.profile == PROFILES[-1] else ""
     return (answer.why_not,) * 2 if answer.why_not else (command, NO_RUN)
 
