@@ -43,7 +43,9 @@ POSTGRES = "PGPASSWORD"
 class Settings(BaseSettings):
     """PHRASEMODELS_STORE and so on, or `store` and so on in the TOML file PHRASEMODELS_SETTINGS. Variables come first."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", hide_input_in_errors=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="forbid", hide_input_in_errors=True, env_ignore_empty=True
+    )
 
     store: str = Field(
         default_factory=lambda: str(_own_folder()), description="folder or URL (file://, s3://) of the store"

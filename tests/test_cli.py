@@ -18,7 +18,7 @@ from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.cli.terminal import CONTROL
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.experiments.names import file_name
-from phrasemodels.flows.run.local import train_prepared
+from phrasemodels.flows.run.local import prepare_folder, train_prepared
 
 MISTAKES = (
     (("reproduce", "--paper", "0000"), "did you mean '000'"),
@@ -192,6 +192,18 @@ def test_training_on_prepared_data_needs_only_torch_pyarrow_and_sacrebleu(cli, t
         shutil.rmtree(part)
     with pytest.raises(ValueError, match=r"prepared/dev is missing"):
         train_prepared(experiment(name, SMALL[1::2]), 3, prepared, out)
+
+
+def test_prepared_rows_that_also_score_dev_and_other_settings_have_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
+    small = [f"recipe.corpus.{split}={rows}" for split, rows in (("train", 40), ("dev", 7), ("test", 9))]
+    small += ["train.steps=2", "train.evaluate_every=2", "model.encoder.d=16", "model.encoder.d_ff=16"]
+    row = experiment("002/table2/sample/atis-transformer", small)
+    scores = train_prepared(row, 1, prepare_folder(row, tmp_path / "prepared"), tmp_path / "out")["scores"]
+    assert (scores["exact"]["sentences"], scores["dev/exact"]["sentences"]) == (9, 7)
+    changed = experiment("002/table2/sample/atis-transformer", [*small, "train.smoothing=0.2"])
+    train_prepared(changed, 1, tmp_path / "prepared", tmp_path / "out")
+    assert len(list((tmp_path / "out" / "model").iterdir())) == 2
 
 
 def test_a_training_that_diverged_has_no_scores(cli):

@@ -44,7 +44,7 @@ WRONG = [
     *((TrainConfig, "clip", value) for value in (0.0, -1.0, math.nan)),
     *((TrainConfig, "betas", value) for value in ((0.9,), (3.0, 4.0), (0.9, 1.0), (0.9, math.nan))),
     *((TrainConfig, "gpus", value) for value in (1.5, math.nan, math.inf)),
-    *((TrainConfig, "precision", value) for value in ("foo", "Tensor", "float64")),
+    *((TrainConfig, "precision", value) for value in ("foo", "Tensor", "float16", "float64")),
     *((TrainConfig, name, "cosine") for name in ("schedule", "decay", "optimiser")),
     *((SampleCorpus, name, 0) for name in ("train", "dev", "test")),
     *((config, "seed", -1) for config in (SampleCorpus, AtRandom)),

@@ -54,7 +54,8 @@ def judge(
         "", ["row", "dataset", "metric", "printed", "ours", "seeds", "− baseline", "verdict"], list(map(_line, rows))
     )
     for reason in dict.fromkeys(row["reason"] for row in rows):
-        print(clean(f"  {reason}"))
+        of = dict.fromkeys(str(row["row"]) for row in rows if row["reason"] == reason)
+        print(clean(f"  {', '.join(of)}: {reason}"))
     print(page)
 
 

@@ -2,7 +2,9 @@
 
 import contextlib
 import datetime
+import hashlib
 import json
+import os
 import shutil
 import sys
 import threading
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import phrasemodels
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import Executor, Job, digest_of, with_dependencies
 from phrasemodels.data.store.store import Store
@@ -77,6 +80,7 @@ def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[No
 
 
 def _on_ray_train(store: Store, pipeline: Pipeline, executor: Executor, settings: "Settings") -> dict[str, Any]:
+    from phrasemodels.flows.run.nodes import NodeLaunch
     from phrasemodels.infra.runner import TorchTrainerLaunch
     from phrasemodels.infra.services import start_ray, stop_ray
 
@@ -88,7 +92,8 @@ def _on_ray_train(store: Store, pipeline: Pipeline, executor: Executor, settings
         group.check()
         for step in pipeline.trained.inputs.values():
             store.resolve(step, executor)
-        store.run(pipeline.trained, Executor(launch=group))
+        launch = group if store.shared is None else NodeLaunch(group, store, settings.cache_bytes)
+        store.run(pipeline.trained, Executor(launch=launch))
         return _finish(store, pipeline, executor)
     finally:
         stop_ray()
@@ -132,8 +137,8 @@ def _digest(experiment: Experiment) -> bytes:
 def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> dict[str, Any]:
     """Train, predict and score from a prepared folder; imports torch, pyarrow and sacrebleu alone.
 
-    Checkpoints stay in `out`, so that the training resumes after an interruption. ValueError: the folder was prepared
-    with another recipe.
+    Checkpoints stay in `out`, so that the training resumes after an interruption, unless a setting or the code has changed.
+    ValueError: the folder was prepared with another recipe.
     """
     if not (data / RECIPE).is_file() or (data / RECIPE).read_bytes() != _digest(experiment):
         again = f"phrasemodels prepare {experiment.name} --to {data}"
@@ -142,10 +147,11 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
     stages = experiment.recipe.bare().measured_stages(experiment.model, experiment.train, seed)
     names = {name for stage in stages.values() for name in stage.inputs.values()} - stages.keys()
     known = {name: _load(store, data / name) for name in sorted(names)}
-    key = digest_of([experiment.model, experiment.train, seed, {name: a.key for name, a in known.items()}])[:32]
+    settings = {name: stage.settings for name, stage in stages.items()}
+    key = digest_of([settings, seed, {name: a.key for name, a in known.items()}, _sources()])[:32]
     with progress_lines(store.root / "checkpoints" / key):
         for name, stage in stages.items():
-            known[name] = _run(store, key, stage, {ours: known[theirs] for ours, theirs in stage.inputs.items()})
+            known[name] = _run(store, name, key, stage, {ours: known[theirs] for ours, theirs in stage.inputs.items()})
     result = {
         "experiment": experiment.name,
         "seed": seed,
@@ -163,9 +169,16 @@ def _load(store: Store, folder: Path) -> Artifact:
     return artifact
 
 
-def _run(store: Store, key: str, stage: Stage, inputs: dict[str, Artifact]) -> Artifact:
+def _sources() -> str:
+    """Digest of the package's own code."""
+    folders = sorted(os.walk(Path(phrasemodels.__file__).parent, followlinks=True))
+    files = [Path(folder, name) for folder, _, names in folders for name in sorted(names) if name.endswith(".py")]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _run(store: Store, name: str, key: str, stage: Stage, inputs: dict[str, Artifact]) -> Artifact:
     """Run a stage outside the store, whose keys would need the source of packages that are not installed here."""
-    out = store.root / stage.make.__name__ / key
+    out = store.root / name / key
     out.mkdir(parents=True, exist_ok=True)
     job = Job(out, store.root / "checkpoints" / key, inputs, store, Executor(report=_print_last), key)
     meta = stage.make(job, stage.settings)

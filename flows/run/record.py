@@ -21,7 +21,7 @@ from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, Used
 from phrasemodels.tasks.train.loop import history
 
 SERVED = Path(__file__).with_name("served.py")
-FINAL = ("parameters", "dev_loss", "train_seconds", "peak_memory_mib")  # metrics of a training that has ended
+FINAL = ("parameters", "train_seconds", "peak_memory_mib")  # metrics of a training that has ended
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Record:
         trained, predicted = self.store.find(pipeline.trained), self.store.find(pipeline.predicted)
         assert trained is not None and predicted is not None, "a score depends on weights and predictions"
         metrics = {f"test/{name}": score["value"] for name, score in scored.meta["scores"].items()}
-        metrics |= {name: float(trained.meta[name]) for name in FINAL}
+        metrics |= _of_training(trained)
         tags = {
             "test_set": digest_of([s["content"] for s in scored.meta["test_set"]]),
             "data": self._data(pipeline),
@@ -110,7 +110,7 @@ class Record:
         """End the runs of a tuning: of the table, and of each trial that was trained to its end."""
         for pipeline in self.plan.pipelines:
             if trained := self.store.find(pipeline.trained, verify=False):
-                metrics = {name: float(trained.meta[name]) for name in FINAL}
+                metrics = _of_training(trained)
                 self.tracker.finish(self.training_run(pipeline), metrics, [], {})
         self.tracker.finish(self.table_run, {}, [], {})
 
@@ -174,3 +174,8 @@ def _used_data(corpus: str, context: str, key: str, shards: list[dict[str, Any]]
 
 def _code() -> dict[str, str]:
     return {"commit": commit(), "mlflow.source.git.commit": commit()}
+
+
+def _of_training(trained: Artifact) -> dict[str, float]:
+    """Return the metrics of a training that has ended; the last `dev_loss` of its history is not that of the kept weights."""
+    return {"best_dev_loss": float(trained.meta["dev_loss"]), **{name: float(trained.meta[name]) for name in FINAL}}

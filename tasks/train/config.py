@@ -58,7 +58,7 @@ class TrainConfig:
         not_negative(self, "gpus")
         positive(self, "learning_rate", "epsilon")
         share(self, "smoothing")
-        one_of(self, "precision", ("float32", "bfloat16", "float16"))
+        one_of(self, "precision", ("float32", "bfloat16"))  # float16 would need scaled losses
         if self.gpus > 1 and self.gpus % 1:
             raise ValueError(f"gpus={self.gpus}: must be a share of one GPU, or a whole number of them")
         if not self.clip > 0:  # infinity: gradients are not clipped
