@@ -153,6 +153,8 @@ def test_a_tuned_table_is_reproduced_and_a_second_run_finds_all_trials(tmp_path)
 
     left = reproduced("--for", "1s")
     assert len(left["left"]) == 6 and not left["rows"], "the time was up in the trials"
+    (record,) = (json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*.json"))
+    assert (record["state"], len(record["left"])) == ("completed", 6)
     first, again = reproduced(), reproduced()
     assert first["tuning"] == again["tuning"] and [row["trials"] for row in first["tuning"]] == [3, 3]
     assert first["title"].endswith("tuned by 3 trials a row") and first["rows"] == again["rows"]

@@ -2,11 +2,12 @@
 
 import contextlib
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
+from phrasemodels.data.store.step import Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.report.templates import render
 from phrasemodels.flows.results import records
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def attempt(record: Record, settings: Settings, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """While a table runs: lease its steps, mark runs that died, and keep a record of the run; if it fails, end its runs in
-    MLflow."""
+def attempt(
+    record: Record, settings: Settings, asked: dict[str, Any], also: Sequence[Step] = ()
+) -> Iterator[dict[str, Any]]:
+    """While a table runs: lease its steps and others, mark runs that died, and keep a record of the run; if it fails, end its runs
+    in MLflow."""
     plan, store = record.plan, record.store
-    with leased_steps(store, plan.steps, settings, record.attempt):
+    with leased_steps(store, [*also, *plan.steps], settings, record.attempt):
         about = {"steps": len(plan.steps), "found_dead": mark_dead_runs(record)}
         try:
             with recorded(store, record.attempt, plan.table.title, asked, about) as entry:

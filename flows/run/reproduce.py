@@ -26,7 +26,6 @@ from phrasemodels.flows.experiments.catalogue import Request, Table
 from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.report.tuning import chosen_settings
 from phrasemodels.flows.results.records import page_of
-from phrasemodels.flows.results.stores import leased_steps
 from phrasemodels.flows.run.attempts import attempt
 from phrasemodels.flows.run.campaign import in_order, seconds_of, standings, unfinished
 from phrasemodels.flows.run.execute import Execution
@@ -169,7 +168,7 @@ def _search(
         stages.update(watch.stages())
         return left
 
-    with leased_steps(store, [*plan.without_models, *trials.steps], settings, search.record.attempt):
+    with attempt(search.record, settings, runtime.flow_run.parameters, plan.without_models) as entry:
         run(prepared, plan.without_models)  # what is missing for the table is missed before the trials
         for share in SHARES:
             steps = with_dependencies([trial.pipeline.trained for trial in behind(store, searches, share)])
@@ -178,7 +177,8 @@ def _search(
             if late:
                 search.record.stop()
                 rows = tuple(trial.pipeline.experiment for trial in late)
-                return searches, [row.told() for row in standings(Plan(replace(trials.table, experiments=rows)), store)]
+                entry["left"] = [row.told() for row in standings(Plan(replace(trials.table, experiments=rows)), store)]
+                return searches, entry["left"]
             for row in searches:
                 row.measure(store)
     search.record.end_trials()
