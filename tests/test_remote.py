@@ -266,6 +266,10 @@ def test_two_runs_of_one_training_remove_no_checkpoint_of_each_other(
         kept.push()
     driver.pull()
     assert [path.name for path in sorted(driver.folder.iterdir())] == ["step-00000005", "step-00000020"]
+    checkpoint(driver.folder, 30)  # not uploaded yet
+    for read, places in ((driver.fetch, 3), (driver.pull, 2)):
+        read()
+        assert len(list(driver.folder.iterdir())) == places
     with shared.lease(["key", "other"]), shared.lease(["key"]):
         assert shared.leased_keys() == {"key": 2, "other": 1}
     get = shared.files.get_file

@@ -135,7 +135,11 @@ class SharedCheckpoints:
         for path in self.folder.glob("step-*"):
             if path.name not in names:
                 shutil.rmtree(path, ignore_errors=True)
-        for name in names:
+        self.fetch()
+
+    def fetch(self) -> None:
+        """Download the checkpoints that are not on this node; none is removed, as a run may be under way here."""
+        for name in self._complete():
             if not (self.folder / name / "state.json").is_file():
                 self._download(name)
 

@@ -163,7 +163,7 @@ def _history(store: Store, step: Step) -> tuple[list[dict[str, float]], float]:
         return history(made), math.inf
     folder = store.workspace(step.key) / "checkpoints"
     if store.shared is not None:
-        SharedCheckpoints(store.shared, step.key, folder).pull()
+        SharedCheckpoints(store.shared, step.key, folder).fetch()
     if (found := newest(folder, step.key)) is None:
         return [], 0
     return found[1]["progress"]["history"], found[1]["progress"]["step"]
