@@ -68,6 +68,12 @@ def test_a_number_is_judged_by_its_digits_and_the_interval() -> None:
         judge("87.1", [87.0, math.nan, 87.0])
 
 
+def test_scores_of_another_number_of_items_are_said_to_be() -> None:
+    ours = collected(runs([0.86, 0.87, 0.88], 100))
+    said = {n: judge_table([number("0.870", n=n, runs=3)], ours)[0].reason for n in (0, 100, 200)}
+    assert said[0] == said[100] and said[200] == f"{said[0]}; but the paper's number is of 200 items, ours of 100"
+
+
 def test_numbers_that_cannot_be_are_found_with_their_arithmetic() -> None:
     table = [number("80.0", "a"), number("70.0", "b"), number("75.3", "mean", arithmetic="mean of a; b")]
     assert impossible(table[2], table).startswith("75.3 is not the mean of the 2 values")

@@ -91,7 +91,7 @@ def _judged(
     values = tuple(factor * value for value in ours.values())
     group = seed_group(values)
     exact = one.arithmetic == COUNT
-    verdict = qualified(judge(one.digits, group, one.not_comparable, exact), "" if exact else _caveat(ours))
+    verdict = qualified(judge(one.digits, group, one.not_comparable, exact), "" if exact else _caveat(one, ours))
     if said:
         verdict = Verdict("impossible", said)
     return Judged(one, verdict.verdict, verdict.reason, group, values, len(ours.items), None)
@@ -110,9 +110,15 @@ def _factors(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> li
     ]
 
 
-def _caveat(ours: Scores) -> str:
-    """Return what makes a verdict doubtful: equal seeds; empty if nothing does."""
-    return f"all {len(ours.seeds)} runs have the same scores: they may be of one seed" if ours.repeats else ""
+def _caveat(one: Printed, ours: Scores) -> str:
+    """Return what makes a verdict doubtful: equal seeds, or another number of items than the paper's; empty if nothing does."""
+    found = []
+    if ours.repeats:
+        found.append(f"all {len(ours.seeds)} runs have the same scores: they may be of one seed")
+    items, total = len(ours.items), round(float(ours.sums[0, :, 1].sum()))
+    if one.n and items > 1 and one.n not in (items, total):
+        found.append(f"the paper's number is of {one.n} items, ours of {items}")
+    return "; ".join(found)
 
 
 def _not_run(one: Printed, scores: Sequence[Scores]) -> str:
