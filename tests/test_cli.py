@@ -285,3 +285,10 @@ def test_a_full_disk_is_reported_in_one_line_and_the_same_command_continues(tmp_
     assert f"the disk of {store} is full" in done.stderr
     assert "Traceback" not in done.stderr
     assert json.loads(done.stdout)["scores"]["bleu"]["sentences"] == 20
+
+
+def test_a_question_to_an_empty_store_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "none"))
+    asked = CliRunner().invoke(app, ["sql", "select * from runs"])
+    assert asked.exit_code == 0 and f"nothing has been run in {tmp_path / 'none'}" in asked.stderr
+    assert not (tmp_path / "none").exists()

@@ -1,6 +1,7 @@
 """The command that answers SQL over everything that was run: sql."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -52,7 +53,11 @@ def sql(
         print(write_database(*opened(), database))
         if not question:
             return
-    columns, rows = query(*opened(), question)
+    store, tracker = opened()
+    columns, rows = query(store, tracker, question)
+    if not rows and not store.present():
+        where = store.root if store.shared is None else store.shared.url
+        print(f"nothing has been run in {where}; kept results are in verdicts, seeds and published", file=sys.stderr)
     answer = [dict(zip(columns, row, strict=True)) for row in rows]
     if to is not None:
         values = [pa.array([row[place] for row in rows]) for place in range(len(columns))]
