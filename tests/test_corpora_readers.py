@@ -200,7 +200,7 @@ def test_parts_are_disjoint_and_keep_together() -> None:
 def test_leakage_counts_whole_records() -> None:
     train, test = pairs("a", "b"), pairs("a", "c", "a", "d")
     assert leakage(train, test) == (2, 4)
-    assert str(leakage(train, test)) == "2 of 4 test records (50%) stand verbatim in train"
+    assert str(leakage(train, test)) == "2 of 4 records (50%) stand verbatim in train"
     facts = build(STORIES, "s", {"facts": [["a", "b"]], "question": ["q"]}, 1)
     apart = build(STORIES, "s", {"facts": [["a b"], ["a", "b"]], "question": ["q", "q"]}, 2)
     assert leakage(facts, apart) == (1, 2)

@@ -57,4 +57,4 @@ def test_every_experiment_has_its_leakage(tmp_path) -> None:
     plan, store = planned(Request("000", "1", "sample", 1), Settings(store=tmp_path / "store"))
     found = {e.name: str(Leak(**store.run(e.leak).meta["leak"])) for e in plan.table.experiments}
     assert {e.leak.key for e in plan.table.experiments} <= {step.key for step in plan.steps}
-    assert set(found.values()) == {"0 of 600 test records (0%) stand verbatim in train"}
+    assert set(found.values()) == {"0 of 600 records (0%) stand verbatim in train"}

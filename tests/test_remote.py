@@ -101,15 +101,21 @@ def test_a_node_finds_the_artifacts_of_another_node(nodes: list[Store]) -> None:
 def test_what_another_node_made_is_known_here_and_downloaded_when_a_file_is_asked_for(nodes: list[Store]) -> None:
     one, two = nodes
     steps = [*chain(one, "table", "a"), *chain(two, "table", "b")]
-    assert {artifact.key for artifact in two.known()} == {step.key for step in steps} == {p.name for p in two.present()}
-    assert one.present() == two.present() and [a.key for a in one.known()] == [a.key for a in two.known()]
-    elsewhere = next(artifact for artifact in two.known() if artifact.key == steps[0].key)
+    assert (
+        {artifact.key for artifact in two.all_artifacts()}
+        == {step.key for step in steps}
+        == {p.name for p in two.present()}
+    )
+    assert one.present() == two.present() and [a.key for a in one.all_artifacts()] == [
+        a.key for a in two.all_artifacts()
+    ]
+    elsewhere = next(artifact for artifact in two.all_artifacts() if artifact.key == steps[0].key)
     assert not elsewhere.path.exists() and elsewhere.manifest == one.find(steps[0]).manifest
     assert elsewhere.file("text").read_bytes() == one.find(steps[0]).file("text").read_bytes()
-    lost = next(artifact for artifact in two.known() if artifact.key == steps[1].key)
+    lost = next(artifact for artifact in two.all_artifacts() if artifact.key == steps[1].key)
     shutil.rmtree(one.where(steps[1].name, steps[1].key))
     one.shared.files.rm(one.shared.path("manifests"), recursive=True)
-    assert {artifact.key for artifact in two.known()} == {steps[0].key, *(step.key for step in steps[3:])}
+    assert {artifact.key for artifact in two.all_artifacts()} == {steps[0].key, *(step.key for step in steps[3:])}
     with pytest.raises(OSError, match="the shared storage has it no longer"):
         lost.file("text")
 

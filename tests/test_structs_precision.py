@@ -1,5 +1,6 @@
 """Results in float16 and bfloat16, and of distributions at the edges: long chains, padding, other lengths, nothing allowed."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -90,6 +91,16 @@ def test_edges_of_distributions() -> None:
 def test_lengths_are_whole_numbers(lengths) -> None:
     with pytest.raises(ValueError, match="must be 2 integers"):
         chain.log_partition(scores(2, 4, 8), PAIRWISE, lengths)
+
+
+@pytest.mark.parametrize("lengths", [(2, 4), np.array([2, 4]), torch.tensor([2, 4], dtype=torch.int32)])
+def test_lengths_of_any_kind(lengths) -> None:
+    given = scores(2, 4, 8), PAIRWISE
+    torch.testing.assert_close(chain.log_partition(*given, lengths), chain.log_partition(*given, [2, 4]))
+
+
+def test_results_of_scores_of_two_types_have_the_wider_one() -> None:
+    assert chain.marginals(scores(2, 4, 8).bfloat16(), PAIRWISE).dtype == torch.float32
 
 
 @pytest.mark.parametrize("weights", [SoftmaxWeights(), TreeWeights()])

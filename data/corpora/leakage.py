@@ -27,7 +27,7 @@ class Leak(NamedTuple):
         return self.shared / self.rows if self.rows else 0.0
 
     def __str__(self) -> str:
-        return f"{self.shared} of {self.rows} test records ({self.share:.0%}) stand verbatim in train"
+        return f"{self.shared} of {self.rows} records ({self.share:.0%}) stand verbatim in train"
 
 
 def leakage(train: pa.Table, test: pa.Table, columns: Sequence[str] = ()) -> Leak:

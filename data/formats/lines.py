@@ -19,7 +19,7 @@ class Line(NamedTuple):
 
 
 def lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:
-    """Yield the lines of a file. ValueError: a line is not in this encoding, or the file is UTF-16; it names the line."""
+    """Yield the lines of a file. ValueError: a line, which is named, is not in this encoding; or the file is UTF-16."""
     yield from _decoded(path.read_bytes().removeprefix(BOM).splitlines(), str(path), encoding)
 
 

@@ -168,7 +168,7 @@ class Store:
         here = {path.parent.relative_to(self.root / "objects") for path in self.root.glob(f"objects/*/*/{MANIFEST}")}
         return sorted(here.union(self.shared.present() if self.shared is not None else ()))
 
-    def known(self) -> list[Artifact]:
+    def all_artifacts(self) -> list[Artifact]:
         """Return every artifact, here and in the shared storage, oldest first. Files are not verified; one that is only in the
         shared storage is downloaded when a file of it is asked for."""
         found: dict[str, Artifact] = {artifact.key: artifact for artifact in self.artifacts()}

@@ -121,10 +121,10 @@ def verify(names: Names = None) -> None:
     store, sources, failed = _store(), _sources(), bool(broken)
     fetched = []
     for manifest in manifests:
-        if (artifact := store.find(_step(manifest, sources))) is not None:
+        step = _step(manifest, sources)
+        if (artifact := store.find(step)) is not None:
             fetched.append((manifest, artifact))
             continue
-        step = _step(manifest, sources)
         is_damaged = store.find(step, verify=False) is not None
         state = "damaged" if is_damaged else "not fetched"
         print(f"{manifest.name}: {state}: phrasemodels corpora fetch {manifest.name}", file=sys.stderr)

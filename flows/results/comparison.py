@@ -25,7 +25,7 @@ def comparisons(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]
     A row has quality, parameters, tokens per second, peak memory (MiB), seconds of training (means over seeds), and its
     difference from its baseline, Holm-corrected over the table.
     """
-    artifacts = {artifact.key: artifact for artifact in store.known()}
+    artifacts = {artifact.key: artifact for artifact in store.all_artifacts()}
     best: dict[tuple[str, str], Result] = {}
     for result in results:
         key = (result.experiment.name, result.answer.metric)

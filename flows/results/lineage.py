@@ -17,7 +17,7 @@ class Lineage:
     """The artifacts of a store by key, with what was made from each."""
 
     def __init__(self, store: Store) -> None:
-        self.artifacts = {artifact.key: artifact for artifact in store.known()}
+        self.artifacts = {artifact.key: artifact for artifact in store.all_artifacts()}
         self.made_from: dict[str, list[Artifact]] = {}
         for artifact in self.artifacts.values():
             for key in artifact.manifest["parts"]["inputs"].values():

@@ -15,7 +15,7 @@ def origins(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]:
 
     seeds: {seed, run, train, score, values} of each; values: by metric, of all metrics of the results.
     """
-    artifacts = {artifact.key: artifact for artifact in store.known()}
+    artifacts = {artifact.key: artifact for artifact in store.all_artifacts()}
     alike: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         alike.setdefault((result.source, result.experiment.name), []).append(result)

@@ -87,7 +87,7 @@ def all_results(store: Store, tracker: Tracker) -> list[Result]:
 
 def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]:
     """Yield the rows of every comparison in the store. run_ids: MLflow's, by the store key of the training."""
-    artifacts = {artifact.key: artifact for artifact in store.known()}
+    artifacts = {artifact.key: artifact for artifact in store.all_artifacts()}
     for key, artifact in artifacts.items():
         if artifact.manifest["step"] != "compare":
             continue

@@ -31,4 +31,4 @@ def table(view: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
 
 def of_step(store: Store, step: str) -> list[Artifact]:
     """Return the artifacts of a step, oldest first."""
-    return [artifact for artifact in store.known() if artifact.manifest["step"] == step]
+    return [artifact for artifact in store.all_artifacts() if artifact.manifest["step"] == step]

@@ -22,7 +22,7 @@ def shards(store: Store, tracker: Tracker) -> pa.Table:
             "stand_in": a.meta["stand_in"],
             "key": a.key,
         }
-        for a in store.known()
+        for a in store.all_artifacts()
         for shard in a.meta.get("shards", [])
     )
     return table("shards", rows)
@@ -72,7 +72,7 @@ def lineage(store: Store, tracker: Tracker) -> pa.Table:
     """Return what was made from what."""
     rows = (
         {"key": a.key, "step": a.manifest["step"], "label": a.manifest["label"], "role": role, "input": key}
-        for a in store.known()
+        for a in store.all_artifacts()
         for role, key in a.manifest["parts"]["inputs"].items()
     )
     return table("lineage", rows)

@@ -66,7 +66,7 @@ def predictions(store: Store, tracker: Tracker) -> pa.Table:
     schema = schema_of("predictions")
     found = [schema.empty_table()]
     pairs = {tuple(pair) for pair in remembered("answer columns", None, _answer_columns)}
-    for artifact in store.known():
+    for artifact in store.all_artifacts():
         model, file = artifact.manifest["parts"]["inputs"].get("model"), "predictions.arrow"
         if model is None or file not in artifact.manifest["files"]:
             continue

@@ -148,7 +148,7 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
     names = {name for stage in stages.values() for name in stage.inputs.values()} - stages.keys()
     known = {name: _load(store, data / name) for name in sorted(names)}
     settings = {name: stage.settings for name, stage in stages.items()}
-    key = digest_of([settings, seed, {name: a.key for name, a in known.items()}, _sources()])[:32]
+    key = digest_of([settings, seed, {name: a.key for name, a in known.items()}, _code_digest()])[:32]
     with progress_lines(store.root / "checkpoints" / key):
         for name, stage in stages.items():
             known[name] = _run(store, name, key, stage, {ours: known[theirs] for ours, theirs in stage.inputs.items()})
@@ -169,7 +169,7 @@ def _load(store: Store, folder: Path) -> Artifact:
     return artifact
 
 
-def _sources() -> str:
+def _code_digest() -> str:
     """Digest of the package's own code."""
     folders = sorted(os.walk(Path(phrasemodels.__file__).parent, followlinks=True))
     files = [Path(folder, name) for folder, _, names in folders for name in sorted(names) if name.endswith(".py")]

@@ -83,7 +83,7 @@ class Record:
         trained, predicted = self.store.find(pipeline.trained), self.store.find(pipeline.predicted)
         assert trained is not None and predicted is not None, "a score depends on weights and predictions"
         metrics = {f"test/{name}": score["value"] for name, score in scored.meta["scores"].items()}
-        metrics |= _of_training(trained)
+        metrics |= _training_metrics(trained)
         tags = {
             "test_set": digest_of([s["content"] for s in scored.meta["test_set"]]),
             "data": self._data(pipeline),
@@ -110,7 +110,7 @@ class Record:
         """End the runs of a tuning: of the table, and of each trial that was trained to its end."""
         for pipeline in self.plan.pipelines:
             if trained := self.store.find(pipeline.trained, verify=False):
-                metrics = _of_training(trained)
+                metrics = _training_metrics(trained)
                 self.tracker.finish(self.training_run(pipeline), metrics, [], {})
         self.tracker.finish(self.table_run, {}, [], {})
 
@@ -176,6 +176,6 @@ def _code() -> dict[str, str]:
     return {"commit": commit(), "mlflow.source.git.commit": commit()}
 
 
-def _of_training(trained: Artifact) -> dict[str, float]:
+def _training_metrics(trained: Artifact) -> dict[str, float]:
     """Return the metrics of a training that has ended; the last `dev_loss` of its history is not that of the kept weights."""
     return {"best_dev_loss": float(trained.meta["dev_loss"]), **{name: float(trained.meta[name]) for name in FINAL}}

@@ -40,9 +40,11 @@ def eager(function: Function) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kw: Any) -> Any:
         nonlocal found
-        if short := next((x.dtype for x in (*args, *kw.values()) if isinstance(x, Tensor) and x.dtype in SHORT), None):
-            result = call(*map(_whole, args), **{name: _whole(x) for name, x in kw.items()})
-            return tuple(_as(x, short) for x in result) if isinstance(result, tuple) else _as(result, short)
+        types = {x.dtype for x in (*args, *kw.values()) if isinstance(x, Tensor)}
+        if not types.isdisjoint(SHORT):
+            result = call(*map(_in_float32, args), **{name: _in_float32(x) for name, x in kw.items()})
+            wanted = functools.reduce(torch.promote_types, (t for t in types if t.is_floating_point))
+            return tuple(_as(x, wanted) for x in result) if isinstance(result, tuple) else _as(result, wanted)
         if found:
             return function(*args, **kw)
         if module in _compiling and not getattr(_waits, "on", False):
@@ -66,7 +68,7 @@ def eager(function: Function) -> Function:
     return given
 
 
-def _whole(x: Any) -> Any:
+def _in_float32(x: Any) -> Any:
     return x.float() if isinstance(x, Tensor) and x.dtype in SHORT else x
 
 

@@ -14,7 +14,7 @@ from torch.distributions import Distribution, constraints, register_kl
 
 from phrasemodels.structs import alignment, chain, eisner, joint, pcfg, spans
 from phrasemodels.structs.eisner import Projective, score_heads
-from phrasemodels.structs.inference import Lengths, check_lengths
+from phrasemodels.structs.inference import Lengths, check_lengths, in_float64
 from phrasemodels.structs.nonprojective import NonProjective
 from phrasemodels.structs.semimarkov import segmentations
 
@@ -250,7 +250,7 @@ def _comparable(p: Structured, q: Structured) -> tuple[Structured, Structured]:
         one, other = (None if x.lengths is None else torch.as_tensor(x.lengths).cpu() for x in (p, q))
         if one is None or other is None or not torch.equal(one.long(), other.long()):
             raise NotImplementedError("both distributions must have the same lengths, or none")
-    return (p._like(tuple(s.double() for s in p.scores)), q._like(tuple(s.double() for s in q.scores)))
+    return p._like(in_float64(p.scores)), q._like(in_float64(q.scores))
 
 
 def _log_probability(scores: Tensor, log_z: Tensor) -> Tensor:

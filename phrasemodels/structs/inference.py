@@ -52,10 +52,14 @@ def sample(inside: InsidePass, *scores: Tensor, k: int, generator: torch.Generat
 def entropy(inside: InsidePass, *scores: Tensor) -> Tensor:
     """Return −Σ p log p over all structures, in nats, (B,); 0 if every structure is forbidden.
 
-    It is computed in float64, where there is such a type: a difference to log Z, which grows with the length, loses its digits.
+    It is computed in float64: a difference to log Z, which grows with the length, loses its digits.
     """
-    exact = tuple(s if s.device.type == "mps" else s.double() for s in scores)
-    return _run(inside, Entropy(), exact).to(scores[0].dtype)
+    return _run(inside, Entropy(), in_float64(scores)).to(scores[0].dtype)
+
+
+def in_float64(scores: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return the scores in float64; as they are on Apple's GPUs, which lack the type."""
+    return tuple(s if s.device.type == "mps" else s.double() for s in scores)
 
 
 def _run(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...]) -> Tensor:
@@ -97,12 +101,9 @@ def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.devi
         with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
             return torch.full((batch,), longest, dtype=torch.int64, device=device)
     with torch.inference_mode(False):
-        lengths = (
-            lengths
-            if isinstance(lengths, Tensor)
-            else torch.tensor(lengths or (), dtype=None if lengths else torch.int64)
-        )
-        if lengths.shape != (batch,) or lengths.is_floating_point() or lengths.dtype == torch.bool:
+        lengths = torch.as_tensor(lengths)
+        integers = not lengths.is_floating_point() and lengths.dtype != torch.bool
+        if lengths.shape != (batch,) or (batch and not integers):  # an empty list has no type
             raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}")
         if batch and not transformed() and (lengths.min() < 0 or lengths.max() > longest):
             raise ValueError(f"lengths must be in 0..{longest}, not {lengths.min().item()}..{lengths.max().item()}")

@@ -112,13 +112,13 @@ def _factors(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> li
 
 def _caveat(one: Printed, ours: Scores) -> str:
     """Return what makes a verdict doubtful: equal seeds, or another number of items than the paper's; empty if nothing does."""
-    found = []
+    doubts = []
     if ours.repeats:
-        found.append(f"all {len(ours.seeds)} runs have the same scores: they may be of one seed")
+        doubts.append(f"all {len(ours.seeds)} runs have the same scores: they may be of one seed")
     items, total = len(ours.items), round(float(ours.sums[0, :, 1].sum()))
     if one.n and items > 1 and one.n not in (items, total):
-        found.append(f"the paper's number is of {one.n} items, ours of {items}")
-    return "; ".join(found)
+        doubts.append(f"the paper's number is of {one.n} items, ours of {items}")
+    return "; ".join(doubts)
 
 
 def _not_run(one: Printed, scores: Sequence[Scores]) -> str:

@@ -89,14 +89,12 @@ def score_answers(job: Job, settings: AnswerScoring) -> dict[str, Any]:
     """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     starts = int(table["restart"][-1].as_py()) + 1
-    unknown = SPECIAL[UNKNOWN]
     pairs = [("answer", "predicted"), ("support", "facts")]
     right, sound = (
-        np.array([a == b != unknown for a, b in zip(table[x].to_pylist(), table[y].to_pylist(), strict=True)]).reshape(
-            starts, -1
-        )
+        np.array([a == b for a, b in zip(table[x].to_pylist(), table[y].to_pylist(), strict=True)]).reshape(starts, -1)
         for x, y in pairs
     )
+    right &= np.array([answer != SPECIAL[UNKNOWN] for answer in table["answer"].to_pylist()]).reshape(starts, -1)
     averaged = min(settings.averaged, starts)
     parts = {
         "answer": (right[0], f"of the best of {starts} starts on held-out questions"),

@@ -33,8 +33,8 @@ def vector_vocabulary(job: Job, settings: VectorVocabulary) -> dict[str, Any]:
     """
     sizes = vocabulary(job, VocabularySettings(settings.min_count))
     words = read_words(Artifact(job.out, {}), "source")
-    found = {word for rows in job.inputs.values() for word in _words(rows)}
-    known = dict(settings.vectors.read(found.union(words), job.executor.sources.mirrors))
+    in_text = {word for rows in job.inputs.values() for word in _words(rows)}
+    known = dict(settings.vectors.read(in_text.union(words), job.executor.sources.mirrors))
     words += sorted(known.keys() - set(words))
     sizes["source"] = write_words(job.out, "source", words)
     save_file({"vectors": unit_vectors(words, known, settings.vectors.d)}, job.out / VECTORS)
