@@ -1,5 +1,7 @@
 """The objective of question answering, cross entropy of answers, and training from several starts."""
 
+import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,14 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.step import Job, OutOfTimeError, Step
 from phrasemodels.data.store.store import Store
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.tasks.prepare.sharded import run_step
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
 from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.loop import HISTORY, TrainSettings, train
+from phrasemodels.tasks.train.loop import HISTORY, PROGRESS, TrainSettings, train
 from phrasemodels.tasks.train.objective import Objective
 
 MemoryConfig = HopsConfig | ChainConfig
@@ -96,7 +98,8 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
     """Train a model from several starts, each a step of its own. Inputs are those of `train`. OutOfTimeError: not all starts had
     begun at job.executor.until.
 
-    Writes restart-N.safetensors, N = 0 for the start with the best dev criterion; model.safetensors is the same as 0.
+    Writes restart-N.safetensors, N = 0 for the start with the best dev criterion; model.safetensors is the same as 0. While it
+    runs, progress.json says how far it is, in the updates of one start.
     """
     seeds = range(settings.seed * settings.restarts, (settings.seed + 1) * settings.restarts)
     steps = [
@@ -115,7 +118,10 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
                 raise OutOfTimeError("its time was up before its last start; those that ended are kept")
             yield job.store, step
 
-    made = list(job.executor.map(run_step, in_time()))
+    made: list[Artifact] = []
+    for artifact in job.executor.map(run_step, in_time()):
+        made.append(artifact)
+        _tell(job, settings, made)
     ranked = sorted(made, key=lambda artifact: artifact.meta["dev_loss"])
     for place, artifact in enumerate(ranked):
         shutil.copyfile(artifact.file("model.safetensors"), job.out / f"restart-{place}.safetensors")
@@ -127,3 +133,16 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
         "train_seconds": sum(artifact.meta["train_seconds"] for artifact in made),
         "restarts": [{name: artifact.meta[name] for name in ("seed", "dev_loss")} for artifact in ranked],
     }
+
+
+def _tell(job: Job, settings: RestartSettings, made: Sequence[Artifact]) -> None:
+    """Write progress.json: the share of its starts that have ended, as updates of one start, and what these took."""
+    state = {
+        "step": settings.config.steps * len(made) // settings.restarts,
+        "steps": settings.config.steps,
+        "best": min(artifact.meta["dev_loss"] for artifact in made),
+        "pid": os.getpid(),
+        "seconds": sum(artifact.meta["train_seconds"] for artifact in made),
+    }
+    job.checkpoints.mkdir(parents=True, exist_ok=True)
+    write_durably(job.checkpoints / PROGRESS, json.dumps(state))
