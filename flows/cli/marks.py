@@ -18,7 +18,8 @@ def marks(
 ) -> None:
     """Say how far an experiment is the paper's: its data, size, model, training and tuning, setting by setting.
 
-    ≠ differs, so no verdict is given; ~ is other than published, which each verdict says; · the paper leaves open.
+    ✓ all of it is the paper's. Of its settings, ≠ differs from what is published, so no verdict is given; ~ differs, and each
+    verdict says so; · is our choice, as the paper does not say. Published is what the paper, its code or cited work has.
     """
     from phrasemodels.flows.experiments.catalogue import experiment as named
 
@@ -30,10 +31,13 @@ def marks(
         print("counted, and not trained: its verdicts are by the digits that are printed")
         return
     for aspect, mark in known.marks.items():
-        said = (
-            f"{mark.agreeing} as printed, released or cited, {len(mark.open)} left open, {len(mark.stated)} other than published, "
-            f"{len(mark.differing)} unlike"
-        )
+        counts = {
+            "as published": mark.agreeing,
+            "differ (≠)": len(mark.differing),
+            "differ, as each verdict says (~)": len(mark.stated),
+            "our choice (·)": len(mark.open),
+        }
+        said = ", ".join(f"{count} {words}" for words, count in counts.items() if count) or "nothing is said of it"
         print(f"{aspect:9} {'✓' if mark.given else '✗'}  {said}")
         for sign, words in (
             [("≠", w) for w in mark.differing] + [("~", w) for w in mark.stated] + [("·", w) for w in mark.open]
