@@ -26,7 +26,8 @@ def run(environment: dict[str, str], *arguments: str) -> Result:
 
 def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
     rows = json.loads(run(environment, "list", "--json").stdout)
-    assert rows == [dict(rows[0], name="gum", licence="LicenseRef-GUM", stand_in=True, there=False)]
+    assert rows[0] == dict(rows[0], name="gum", licence="LicenseRef-GUM", stand_in=True, there=False)
+    assert [(row["name"], row["there"]) for row in rows] == [("gum", False), ("stanza", False)]
     assert "did you mean 'gum'" in str(run(environment, "fetch", "gumm").exception)
     assert "offline: Stanza's own models" in str(run(environment, "fetch", "stanza").exception)
     assert "parsers train --treebank gum" in str(run(environment, "fetch", "trained-gum").exception)
@@ -35,10 +36,12 @@ def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
     assert "did you mean 'gum'" in str(run(environment, "score", "stanza", "gumm").exception)
 
 
-@pytest.mark.parametrize("minutes", ["-1", "0", "nan", "inf", "1e300"])
+@pytest.mark.parametrize("minutes", ["-1.0", "0.0", "nan", "inf", "1e+300"])
 def test_minutes_have_bounds(environment: dict[str, str], minutes: str) -> None:
-    message = str(run(environment, "train", "--treebank", "nowhere", "--minutes", minutes).exception)
-    assert message == f"--minutes {float(minutes)}: at least 0.1, at most 100000"
+    message = f"parser trained-sample@{minutes}: {minutes} minutes; at least 0.1, at most 100000"
+    for said in (("train", "--treebank", "sample", "--minutes", minutes), ("score", f"trained-sample@{minutes}")):
+        assert str(run(environment, *said).exception) == message
+    assert "x minutes; at least" in str(run(environment, "score", "trained-sample@x").exception)
 
 
 @pytest.mark.needs_mirror("corpora", "parsers")

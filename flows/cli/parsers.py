@@ -1,6 +1,7 @@
 """`phrasemodels parsers`: list, fetch, train and score the models of parsers, and describe the trees that they make."""
 
 import json
+import math
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -19,36 +20,40 @@ app = typer.Typer(help="Models of parsers: list, fetch, train, score, levels.", 
 
 DOWNLOADED = "stanza"
 TRAINED = "trained-"
+LABEL = "train parser "  # of the step that trains on a treebank: the rest of the parser's name follows
+COLUMNS = ("name", "title", "licence", "stand_in", "there")
 ADDED = "added"  # in place of a licence of models: by a project folder or a package
 Name = Annotated[
-    str, typer.Argument(help="A parser: one with a manifest, `stanza` for Stanza's own, `trained-TREEBANK`.")
+    str, typer.Argument(help="A parser of `parsers list`, or one to be trained: `trained-TREEBANK[@MINUTES]`.")
 ]
 
 
 @app.command(name="list")
 def list_parsers(as_json: Json = False) -> None:
-    """List every parser that can be fetched, and whether it is in the store; then those that users add."""
-    from phrasemodels.data.download.parser_manifest import load, names
+    """List the parsers of pipelines: those that can be fetched, those trained here, and those that users add.
 
+    `there`: it is in the store. `phrasemodels parse` needs none of them: it has a parser of its own.
+    """
+    from phrasemodels.data.download.parser_manifest import load, names
+    from phrasemodels.tasks.parsers.stanza_training import train_parser
+
+    store = _store()
+    known = {name: (load(name).title, load(name).licence, load(name).stand_in) for name in names()}
+    known[DOWNLOADED] = ("Stanza's own English models, from its server", "of each model, by its makers", False)
+    for artifact in store.artifacts():
+        if artifact.manifest["step"] == train_parser.__name__:
+            treebank = artifact.manifest["label"].removeprefix(LABEL)
+            known[TRAINED + treebank] = (f"Stanza models trained here on {treebank}", ", ".join(artifact.meta["licences"]), True)
     rows = [
-        {
-            "name": name,
-            "title": load(name).title,
-            "licence": load(name).licence,
-            "stand_in": load(name).stand_in,
-            "there": _store().find(step_of(name), verify=False) is not None,
-        }
-        for name in names()
+        dict(zip(COLUMNS, (name, *about, store.find(step_of(name), verify=False) is not None), strict=True))
+        for name, about in known.items()
     ]
-    rows += [
-        {"name": name, "title": part, "licence": ADDED, "stand_in": False, "there": True}
-        for name, part in _added().items()
-    ]
+    rows += [dict(zip(COLUMNS, (name, part, ADDED, False, True), strict=True)) for name, part in _added().items()]
     if as_json:
         print(json.dumps(rows, indent=1))
         return
     for row in rows:
-        marks = [str(row["licence"]), *(mark for mark in ("there", "stand_in") if row[mark])]
+        marks = [str(row["licence"]), *["stand-in"][: row["stand_in"]], "there" if row["there"] else "not there"]
         print(f"{row['name']:12} {row['title']}  ({', '.join(marks)})")
 
 
@@ -76,10 +81,10 @@ def train(
 
     Example: phrasemodels parsers train --treebank gum --minutes 10
     """
-    if not 0.1 <= minutes <= 1e5:  # NaN is neither
-        raise ValueError(f"--minutes {minutes}: at least 0.1, at most 100000")
-    artifact = _artifact(step_of(f"{TRAINED}{treebank}", minutes))
+    step = step_of(f"{TRAINED}{treebank}@{minutes!r}")
+    artifact = _artifact(step)
     print(json.dumps(artifact.meta["agreement"], indent=1))
+    print(f"its name in other commands: {TRAINED}{step.label.removeprefix(LABEL)}", file=sys.stderr)
     print(artifact.path)
 
 
@@ -175,14 +180,25 @@ def _added() -> dict[str, str]:
     return added
 
 
-def step_of(name: str, minutes: float = 10.0) -> "Step":
-    """Return the step that yields the models of a parser by name; minutes: of training, for `trained-TREEBANK`."""
+def step_of(name: str) -> "Step":
+    """Return the step that yields the models of a parser by name. ValueError: the name is unknown."""
     from phrasemodels.tasks.parsers.stanza_models import DownloadParser, downloaded, fetched
     from phrasemodels.tasks.parsers.stanza_training import TrainParser, trained
 
     if name == DOWNLOADED:
         return downloaded(DownloadParser())
-    return trained(name.removeprefix(TRAINED), TrainParser(minutes)) if name.startswith(TRAINED) else fetched(name)
+    if not name.startswith(TRAINED):
+        return fetched(name)
+    treebank, _, written = name.removeprefix(TRAINED).partition("@")
+    if not written:
+        return trained(treebank, TrainParser())
+    try:
+        minutes = float(written)
+    except ValueError:
+        minutes = math.nan
+    if not 0.1 <= minutes <= 1e5:  # NaN is neither
+        raise ValueError(f"parser {name}: {written} minutes; at least 0.1, at most 100000")
+    return trained(treebank, TrainParser(minutes))
 
 
 def _artifact(step: "Step") -> "Artifact":

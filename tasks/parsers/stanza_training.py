@@ -122,10 +122,12 @@ def tagged_by(table: pa.Table, models: Path) -> pa.Table:
 
 
 def trained(treebank: str, settings: TrainParser) -> Step:
-    """Return the step that trains models on a treebank by name; `sample` is the generated one."""
+    """Return the step that trains models on a treebank by name; `sample` is the generated one. Its label is `train parser`
+    with the treebank, and after @ the minutes if they are not the usual ones."""
     corpus = SampleCorpus(records=Treebank()) if treebank == "sample" else Corpus(treebank)
     splits = {split: corpus.split(split) for split in ("train", "dev", "test")}
-    return Step(train_parser, f"train parser {treebank}", settings, splits)
+    minutes = "" if settings.minutes == TrainParser().minutes else f"@{settings.minutes:g}"
+    return Step(train_parser, f"train parser {treebank}{minutes}", settings, splits)
 
 
 def write_files(table: pa.Table, path: Path) -> None:
