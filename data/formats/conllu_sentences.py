@@ -27,9 +27,10 @@ def analysed_again(
     """Return the lines of a sentence with other columns (place of a column -> a value for each of its n words).
 
     Comments, forms, lemmas, features, MISC and lines of multiword tokens stay. Enhanced dependencies and empty nodes (1.1),
-    which belong to the tree that is replaced, are left out. comments: more of them, before the words.
+    which belong to the tree that is replaced, are left out. comments: more of them, before the words, in place of those of the same name.
     """
-    made = [line.text for line in lines if line.text.startswith("#")]
+    replaced = tuple(f"# {name} = " for name in comments or ())
+    made = [line.text for line in lines if line.text.startswith("#") and not line.text.startswith(replaced)]
     made += [f"# {name} = {value}" for name, value in (comments or {}).items()]
     word = 0
     for line in lines:
@@ -39,8 +40,8 @@ def analysed_again(
         if "-" not in fields[0]:
             for place, values in columns.items():
                 fields[place] = str(values[word]) if values else "_"
-            fields[DEPENDENCIES] = "_"
             word += 1
+        fields[DEPENDENCIES] = "_"
         made.append("\t".join(fields))
     return "\n".join(made) + "\n"
 

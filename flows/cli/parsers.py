@@ -43,7 +43,11 @@ def list_parsers(as_json: Json = False) -> None:
     for artifact in store.artifacts():
         if artifact.manifest["step"] == train_parser.__name__:
             treebank = artifact.manifest["label"].removeprefix(LABEL)
-            known[TRAINED + treebank] = (f"Stanza models trained here on {treebank}", ", ".join(artifact.meta["licences"]), True)
+            known[TRAINED + treebank] = (
+                f"Stanza models trained here on {treebank}",
+                ", ".join(artifact.meta["licences"]),
+                True,
+            )
     rows = [
         dict(zip(COLUMNS, (name, *about, store.find(step_of(name), verify=False) is not None), strict=True))
         for name, about in known.items()
@@ -53,7 +57,11 @@ def list_parsers(as_json: Json = False) -> None:
         print(json.dumps(rows, indent=1))
         return
     for row in rows:
-        marks = [str(row["licence"]), *["stand-in"][: row["stand_in"]], "there" if row["there"] else "not there"]
+        marks = [
+            str(row["licence"]),
+            *(["stand-in"] if row["stand_in"] else []),
+            "there" if row["there"] else "not there",
+        ]
         print(f"{row['name']:12} {row['title']}  ({', '.join(marks)})")
 
 

@@ -198,7 +198,7 @@ class PretrainedInput(nn.Module):
         self.project = nn.Linear(self.encoder.config.hidden_size, d, bias=False)
 
     def forward(self, sentences: ParserInput) -> Tensor:
-        longest, most = sentences.pieces.shape[1], getattr(self.encoder.config, "max_position_embeddings", -1)
+        longest, most = sentences.pieces.shape[1], most_pieces(self.encoder)
         if 0 < most < longest:
             raise ValueError(
                 f"a sentence has {longest} pieces, but this encoder reads {most}: divide it, or take XLNet"
@@ -208,6 +208,15 @@ class PretrainedInput(nn.Module):
         states = self.encoder(input_ids=sentences.pieces, attention_mask=mask).last_hidden_state
         last = sentences.last[..., None].expand(-1, -1, states.shape[-1])
         return self.project(states.gather(1, last))
+
+
+def most_pieces(encoder: Any) -> int:
+    """Return how many pieces an encoder of transformers can read; -1: any number. RoBERTa and its relatives count positions
+    from the one behind that of padding."""
+    most = getattr(encoder.config, "max_position_embeddings", -1)
+    positions = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
+    before = getattr(positions, "padding_idx", None)
+    return most if before is None else most - before - 1
 
 
 def load_pretrained(part: str, name: str, folder: str = "", offline: bool = False, **options: Any) -> Any:

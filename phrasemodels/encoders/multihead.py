@@ -46,5 +46,5 @@ class MultiHead(nn.Module):
         n, d = words.shape[1:]
         # a sentence without words attends to its padding, which the pooling leaves out
         valid = token_mask(lengths.clamp(min=1), n)[:, None, None, :]
-        x = words + sinusoids(torch.arange(n, device=words.device), d)
+        x = words + sinusoids(torch.arange(n, device=words.device), d).to(words.dtype)
         return self.summary(self.residual(x, lambda y: self.attention(y, y, valid)), token_mask(lengths, n))

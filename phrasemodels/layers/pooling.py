@@ -1,4 +1,4 @@
-"""Pooling: token states to one vector per sentence. The vector of a sentence without tokens is 0.
+"""Pooling: token states to one vector per sentence. The vector of a sentence without tokens is 0; batches have n ≥ 1.
 
 Shapes: B sentences, n tokens, d features; valid (B, n) is true for tokens, false for padding.
 """

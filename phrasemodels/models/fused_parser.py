@@ -159,14 +159,16 @@ FORMS: Mapping[type[nn.Module], Callable[[Any], nn.Module]] = {
 
 @torch.no_grad()
 def fused(module: Module) -> Module:
-    """Return a module with the parts that FORMS knows replaced; all others are shared with the module that was given."""
+    """Return a module with the parts that FORMS knows replaced; all others are shared with the module that was given,
+    which has to be in evaluation mode."""
     made: Any = FORMS.get(type(module))
     if made is not None:
         replaced: Module = made(module)
-        return replaced
+        return replaced.eval()
     parts = {name: None if part is None else fused(part) for name, part in module._modules.items()}
     if all(part is module._modules[name] for name, part in parts.items()):
         return module
     copied = copy.copy(module)
     copied._modules = parts
-    return copied.eval()
+    copied.training = False
+    return copied

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels.layers import checks
+from phrasemodels.layers.pooling import masked_softmax
 from phrasemodels.models.fact_potentials import BinaryPotentials, Potentials
 from phrasemodels.structs import chain
 
@@ -99,8 +100,11 @@ class FactEmbedding(nn.Module):
         return self.encode(self.words(ids), ids > 0)
 
     def forward(self, facts: Tensor) -> Tensor:
-        """facts (B, n, w) -> (B, n, d), 0 where there is no fact."""
-        embedded = self.sentence(facts) + self.ago[-facts.shape[1] :]
+        """facts (B, n, w) -> (B, n, d), 0 where there is no fact. ValueError: a story has more facts than slots."""
+        n, slots = facts.shape[1], len(self.ago)
+        if n > slots:
+            raise ValueError(f"a story has {n} facts, the model {slots} slots: leave the oldest facts out")
+        embedded = self.sentence(facts) + self.ago[slots - n :]
         return embedded * fact_mask(facts).unsqueeze(-1)
 
 
@@ -159,7 +163,7 @@ class Hops(nn.Module):
     def _select(self, scores: Tensor, real: Tensor) -> Tensor:
         if self.updates <= self.linear_updates and self.linear_updates:
             return scores * real
-        return scores.masked_fill(~real, -torch.inf).softmax(-1)
+        return masked_softmax(scores, real, -1)
 
 
 class Chain(nn.Module):

@@ -9,7 +9,7 @@ from phrasemodels.data.formats.conllu import sentence_to_conllu
 from phrasemodels.data.formats.conllu_sentences import analysed_again, predicted
 from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import Tree, brackets
-from phrasemodels.parsing.words import Word, spaced
+from phrasemodels.parsing.words import INSIDE, Word, spaced
 
 NO_SPACE = "SpaceAfter=No"
 
@@ -43,7 +43,7 @@ class Parse:
         return self.brackets or self.conllu().rstrip("\n")
 
     def conllu(self, sent_id: str = "", read: Sequence[Line] = ()) -> str:
-        """Return CoNLL-U with an empty line at the end: sent_id, the text as written, SpaceAfter=No, UPOS and XPOS.
+        """Return CoNLL-U without the empty line that ends a sentence: sent_id, the text as written, SpaceAfter=No, UPOS and XPOS.
 
         read: the lines of CoNLL-U that the words come from. All that the parser does not predict is then as it was there.
         """
@@ -52,7 +52,11 @@ class Parse:
         if read:
             columns = predicted(self.tags, self.universal, self.heads, self.relations)
             return analysed_again(read, columns, {"note": self.note} if self.note else {})
-        comments = {"sent_id": sent_id, "text": _one_line(self.text) or " ".join(self.tokens), "note": self.note}
+        comments = {
+            "sent_id": sent_id,
+            "text": _one_line(INSIDE.sub("", self.text)) or " ".join(self.tokens),
+            "note": self.note,
+        }
         misc = ["_" if space else NO_SPACE for space in spaced(self.words)] if self.words else ()
         lines = sentence_to_conllu(self.tokens, self.tags, self.universal, self.heads, self.relations, misc)
         return "".join(f"# {name} = {value}\n" for name, value in comments.items() if value) + lines

@@ -1,5 +1,6 @@
 """The parser of paper 004 for use: text, or words, to parses, with memory that long sentences cannot exceed."""
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from phrasemodels.data.formats.joint_trees import restore
 from phrasemodels.data.formats.trees import ROOT, Span, Tree
 from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.layers.checks import at_least
+from phrasemodels.layers.ids import SPECIAL
 from phrasemodels.models.fused_parser import fused
 from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees, separately
 from phrasemodels.parsing.numbers import Divide, Ids, no_pieces
@@ -24,6 +26,7 @@ from phrasemodels.parsing.words import Sentences, Word, sentences, undivided
 from phrasemodels.structs.calls import waiting
 
 BOTH_TAGS = "/"  # a Penn tag and a universal tag as one tag: VBZ/AUX
+NO_TAG = "XX"  # of a word whose tag is unknown, as the Penn Treebank writes it
 APART = "more than {} words: phrases and heads were decoded apart, and may contradict each other"
 IN_PARTS = "more than {} words: parsed in {} parts"
 
@@ -74,13 +77,14 @@ class Names:
     tags: Sequence[str]
 
     def parse(self, tokens: list[str], row: int, found: ParsedTrees) -> Parse:
-        """Return one row of predicted ids as a parse."""
+        """Return one row of predicted ids as a parse; without tags, and NO_TAG in its tree, if the treebank had none."""
         n = len(tokens)
-        pairs = [self.tags[tag].partition(BOTH_TAGS) for tag in found.tags[row, 1 : n + 1].tolist()]
+        tagged = len(self.tags) > len(SPECIAL)  # the treebank had tags
+        pairs = [self.tags[tag].partition(BOTH_TAGS) for tag in found.tags[row, 1 : n + 1].tolist() if tagged]
         tags, universal = [tag for tag, _, _ in pairs], [other for _, mark, other in pairs if mark]
         spans = [Span(self.labels[k], i, j + 1) for i, j, k in found.cells[row].tolist() if k > 0]
         heads, relations = (x[row, 1 : n + 1].tolist() for x in (found.heads, found.relations))
-        tree = restore(tokens, tags, spans) if int(found.cells[row, 0, 0]) >= 0 else None
+        tree = restore(tokens, tags or [NO_TAG] * n, spans) if int(found.cells[row, 0, 0]) >= 0 else None
         if heads[0] < 0:
             heads, relations = [], []
         return Parse(
@@ -96,7 +100,8 @@ class Names:
 class Parser:
     """A trained parser. Parses do not depend on the batch that a sentence is in.
 
-    model, entries: a model, whose weights are read when the parser is made, and its vocabularies by side. decode: how trees
+    model, entries: a model, whose weights are read when the parser is made, and its vocabularies by side; of a model that is
+    in training a copy is taken. decode: how trees
     are found. divide: words into pieces of a pretrained encoder. limits: of memory. card: what users should know. split:
     text into sentences and words. Its attribute `trained` is the given model; `model` is the same one in fewer operations.
     """
@@ -111,7 +116,9 @@ class Parser:
         card: Mapping[str, Any] | None = None,
         split: Sentences = sentences,
     ) -> None:
-        self.trained, self.model, self.ids = model, fused(model), Ids(entries)
+        training = any(module.training for module in model.modules())
+        evaluated = copy.deepcopy(model).eval() if training else model
+        self.trained, self.model, self.ids = model, fused(evaluated), Ids(entries)
         self.names = Names(entries["labels"], entries["relations"], entries["tags"])
         self.decode, self.divide = decode or Jointly(), divide
         self.limits, self.card, self.split = limits or Limits(), card or {}, split
@@ -136,13 +143,14 @@ class Parser:
     ) -> Iterator[list[Parse]]:
         """Yield the parses of the sentences of each text, in order, an empty list for a text without words.
 
-        Texts are read as they are needed: `batch` of them are parsed together.
+        Texts are read as they are needed: `batch` of them are parsed together. ValueError: batch is below 1.
         """
+        _check_batch(batch)
         if isinstance(texts, str):
             raise TypeError(f"one text: give a list of texts, or parse({texts[:20]!r})")
         texts = iter(texts)
         while chunk := list(islice(texts, batch)):
-            divided = [(split or self.split)(text) for text in chunk]
+            divided = [[own for own in (split or self.split)(text) if own] for text in chunk]
             parses = self._parsed([[word.form for word in own] for one in divided for own in one])
             for text, one in zip(chunk, divided, strict=True):
                 yield [_placed(next(parses), text, own) for own in one]
@@ -153,7 +161,9 @@ class Parser:
             yield found[0] if found else Parse([], [], None, [], [])
 
     def parse_tokens(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Parse]:
-        """Yield the parse of each tokenised sentence; one without words gets an empty parse."""
+        """Yield the parse of each tokenised sentence; one without words gets an empty parse. ValueError: a token is empty or
+        has a tab or a line break; or batch is below 1."""
+        _check_batch(batch)
         waiting = map(_tokens, [sentences] if isinstance(sentences, str) else sentences)
         while chunk := list(islice(waiting, batch)):
             parses = self._parsed([tokens for tokens in chunk if tokens])
@@ -164,13 +174,17 @@ class Parser:
     def attention(self, tokens: Sequence[str]) -> tuple[list[str], NDArray[np.float32]]:
         """Return the labels, and what each looks at: START, the n words and STOP (labels, n + 2).
 
-        ValueError: the parser has no label attention layer.
+        ValueError: the parser has no label attention layer, or one with another number of labels than it predicts.
         """
-        batch = self._batch([list(tokens)])
+        batch = self._batch([_tokens(tokens)])
         if self.model.encoder.top is None:
             raise ValueError("this parser has no label attention layer: load one that has")
         x, valid = self.model.encoder.below(self.model.embed(batch), batch.lengths + 2)
         weights = self.model.encoder.top.weights(x, valid)[0].mean(1)
+        if len(weights) != len(self.names.labels):
+            raise ValueError(
+                f"its layer has {len(weights)} labels, its vocabulary {len(self.names.labels)}: they have no names"
+            )
         return ["(none)", *self.names.labels[1:]], weights.float().cpu().numpy()
 
     def _batch(self, sentences: Sequence[list[str]]) -> ParserInput:
@@ -200,13 +214,21 @@ class Parser:
 
 
 def _tokens(sentence: Sequence[str]) -> list[str]:
-    """Return a tokenised sentence as a list. TypeError: it is no list. ValueError: a token is empty."""
+    """Return a tokenised sentence as a list. TypeError: it is no list. ValueError: a token is empty or has a tab or a line
+    break."""
     if isinstance(sentence, str):
         raise TypeError(f"{sentence[:20]!r} is not tokenised: give a list of words for each sentence, or use parse")
     tokens = list(sentence)
     if not all(isinstance(token, str) and token.strip() for token in tokens):
         raise ValueError(f"{tokens[:8]}: a token is empty or no text")
+    if any(mark in token for token in tokens for mark in "\t\r\n"):
+        raise ValueError(f"{tokens[:8]}: a token has a tab or a line break")
     return tokens
+
+
+def _check_batch(batch: int) -> None:
+    if batch < 1:
+        raise ValueError(f"batch={batch}: at least one text has to be parsed at a time")
 
 
 def _placed(parse: Parse, text: str, words: Sequence[Word]) -> Parse:
@@ -249,7 +271,8 @@ def joined(parses: Sequence[Parse], limits: Limits) -> Parse:
         first = len(tokens)
         root = heads.index(0) + 1 if heads else 0
         heads += [head + first if head else root for head in part.heads]
-        relations += [r if h or not root else "parataxis" for h, r in zip(part.heads, part.relations, strict=True)]
+        if part.relations:
+            relations += [r if h or not root else "parataxis" for h, r in zip(part.heads, part.relations, strict=True)]
         spans += [Span(label, i + first, j + first) for label, i, j in (part.tree.spans[1:] if part.tree else ())]
         tokens, tags, universal = tokens + part.tokens, tags + part.tags, [*universal, *part.universal]
     tree = Tree(tuple(tokens), tuple(tags), (Span(ROOT, 0, len(tokens)), *spans)) if parses[0].tree else None

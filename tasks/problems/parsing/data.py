@@ -10,7 +10,7 @@ import pyarrow as pa
 from phrasemodels.data.formats.head_rules import heads as rule_heads
 from phrasemodels.data.formats.joint_trees import GROUP, joint, misfits
 from phrasemodels.data.formats.shards import read_shard, write_shard
-from phrasemodels.data.formats.trees import parse
+from phrasemodels.data.formats.trees import parse, unescape
 from phrasemodels.data.store.step import Job
 from phrasemodels.layers.checks import at_least
 from phrasemodels.layers.ids import SPECIAL
@@ -57,8 +57,9 @@ def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any
     found: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
     table = read_shards(job.inputs["rows"])
     for row in table.select(["tokens", settings.tags, "tree", "heads", "relations"]).to_pylist():
-        found["words"].update(token.lower() for token in row["tokens"])
-        found["characters"].update(character for token in row["tokens"] for character in token)
+        forms = [unescape(token) for token in row["tokens"]]  # as Ids looks them up
+        found["words"].update(form.lower() for form in forms)
+        found["characters"].update(character for form in forms for character in form)
         found["tags"].update(row[settings.tags])
         found["relations"].update(row["relations"])
         if row["tree"]:
