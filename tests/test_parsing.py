@@ -21,13 +21,13 @@ from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import parse as read_tree
 from phrasemodels.encoders.inputs import CharactersConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
-from phrasemodels.flows.cli.parse import answers, blocks, recognised
+from phrasemodels.flows.cli.parse import answers, blocks, parse, recognised
 from phrasemodels.flows.run.page_server import server
 from phrasemodels.layers.labels import LabelAttentionConfig
-from phrasemodels.models.parser import Jointly, ParserConfig, phrases_alone
+from phrasemodels.models.parser import Jointly, ParserConfig, arcs_alone, phrases_alone
 from phrasemodels.parsing.parser import Limits, Parser, batches, parts
 from phrasemodels.parsing.saved import ABOUT, ENGLISH, WEIGHTS, Saved, load, save
-from phrasemodels.parsing.words import sentences, universal_sentences
+from phrasemodels.parsing.words import Sentences, sentences, universal_sentences
 
 ENTRIES = {
     "words": ["<pad>", "<unk>", "<s>", "</s>", "the", "house", "sleeps"],
@@ -126,6 +126,39 @@ def test_odd_text_becomes_words_and_a_parse_that_can_be_read_again(parser: Parse
 def test_text_is_divided_into_sentences(text: str, expected: list[str]) -> None:
     for split in (sentences, universal_sentences):
         assert [text[own[0].start : own[-1].end] for own in split(text)] == expected
+
+
+def _joined(split: Sentences, text: str) -> str:
+    return " ".join(word.form for own in split(text) for word in own)
+
+
+@pytest.mark.parametrize(
+    ("text", "penn", "universal"),
+    [
+        ("1.5kg at 10:30am", "1.5 kg at 10:30 am", None),
+        ("the 1,000th of the 1990s", "the 1,000th of the 1990s", None),
+        ("a 20-year-old on 2026-11-24", "a 20-year-old on 2026-11-24", "a 20 - year - old on 2026-11-24"),
+        ("1,000-mile 1.5-liter", "1,000-mile 1.5-liter", "1,000 - mile 1.5 - liter"),
+        ("No. 5, I said no.", "No. 5 , I said no .", None),
+        ("(joe@x.org), <a.b@c.de>", "( joe@x.org ) , < a.b@c.de >", None),
+    ],
+)  # fmt: skip
+def test_numbers_and_addresses_are_divided_as_in_treebanks(text: str, penn: str, universal: str | None) -> None:
+    assert _joined(sentences, text) == penn and _joined(universal_sentences, text) == (universal or penn)
+
+
+def test_phrases_are_not_asked_of_a_parser_that_has_none(folder: Path, tmp_path: Path) -> None:
+    saved = load(folder)
+    text = tmp_path / "text"
+    text.write_text("The cat sleeps.")
+    arcs = save(dataclasses.replace(saved, decode=arcs_alone), tmp_path / "arcs")
+    with pytest.raises(ValueError, match="arcs alone have no brackets"):
+        parse([str(arcs), str(text)])
+    entries = {**ENTRIES, "labels": ENTRIES["labels"][:2]}
+    config = CONFIG.sized({side: len(own) for side, own in entries.items()})
+    without = save(dataclasses.replace(saved, model=config.build(), config=config, entries=entries), tmp_path / "none")
+    with pytest.raises(ValueError, match="learned no phrases"):
+        parse([str(without), str(text)], decode="phrases")
 
 
 def test_the_text_is_kept_as_it_was_written(parser: Parser) -> None:

@@ -56,6 +56,7 @@ def parse(
 
     Example: echo "The red house doesn't sleep." | phrasemodels parse - --format conllu
     """
+    from phrasemodels.data.formats.joint_trees import GROUP
     from phrasemodels.models.parser import DECODES
 
     check_names(form, decode, read)
@@ -66,6 +67,10 @@ def parse(
     parser, file = reader(what[:-1]), Path(what[-1])
     if decode in DECODES:  # else as it was trained, with its weights of phrases and arcs
         parser.decode = DECODES[decode]
+    if parser.decode is DECODES["arcs"]:
+        check_names(form, "arcs", read)
+    elif not set(parser.names.labels) - {"", GROUP}:
+        raise ValueError("this parser has learned no phrases: ask for --decode arcs --format conllu")
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     for answer in _reported(answers(parser, file, "tokens" if tokenised else read, batch)):
         for text in written(answer, form):

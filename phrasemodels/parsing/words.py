@@ -26,13 +26,15 @@ _WORD = r"\w[\w\u0300-\u036F]*"  # an accent may stand behind its letter
 INSIDE = re.compile("[\u00ad\u2060]")  # soft hyphens and word joiners, which end no word
 _PIECE = re.compile(
     rf"""
-    https?://\S+[^\s.,;:!?)\]'"] | (?<!\S)\S[^\s@]*@\S+\.\w+          # addresses; written so, neither tries twice
+    https?://\S+[^\s.,;:!?)\]'"] | (?<![^\s(<\["'“,;])\w[^\s@,;<>()"]*@[^\s@,;<>()"]+\.\w+    # addresses; neither tries twice
   | (?<![^\s(\["“])(?:[:;=]['’]?-?[)(DPp/\\|*]+|[:;=]-?[\]\[oO3]|<3+|\^_+\^)(?![^\s.,;:!?)\]"”])    # :-) ;) :'( :D <3
   | -[LR][RSC]B-                                                      # brackets, as treebanks write them
   | (?:[A-Za-z]\.){{2,}}                                                # U.S., e.g.
-  | (?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Ltd|Co|Corp|Fig|No)\.(?=\s|$|,)
-  | \d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?\b                             # 1,000.5 10:30 1st 1990s
-  | {_WORD}(?:[-'’.&/]{_WORD})*                                         # words, with what stands inside of them
+  | (?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Ltd|Co|Corp|Fig)\.(?=\s|$|,) | [Nn]o\.(?=\s*\d)
+  | \d+(?:-\d+){{2,}}\b                                                 # 2026-11-24
+  | \d++(?:[.,:/]\d++)*+(?:st|nd|rd|th|s)?+\b(?!-[A-Za-z])             # 1,000.5 10:30 1st 1990s
+  | \d+(?:[.,:/]\d+)+(?=[A-Za-z])                                     # the number of 1.5kg, 10:30am
+  | (?:\d+(?:,\d+)+-)?{_WORD}(?:[-'’.&/]{_WORD})*                       # words, with what stands inside of them: 1,000-mile
   | ['’]n['’] | ['’](?:\d+s?|s|re|ve|ll|d|m|tis|twas|em|cause|til)\b     # by themselves; else it is a quote
   | \.{{2,}} | -{{2,}} | `` | ''
   | [\U0001F1E6-\U0001F1FF]{{2}}                                        # flags
@@ -46,10 +48,11 @@ _WHOLE = {"cannot": 3, "gonna": 3, "wanna": 3, "gotta": 3}  # letters of the fir
 
 _STOP = re.compile(r"[.!?。！？…]+$")
 _CLOSING = frozenset("\"'”’)]}»") | {"''", "-RRB-", "-RSB-", "-RCB-"}
+_IN_A_ROW = 8  # quotes and brackets that are looked through, so that the time stays linear
 _OPENING = frozenset("\"'“‘([{«`") | {"``", "-LRB-", "-LSB-", "-LCB-"}
 # Words with a full stop that rarely end a sentence: titles and the like before names, numbers and lists.
 _BEFORE_MORE = frozenset(
-    "mr. mrs. ms. dr. prof. st. vs. fig. no. e.g. i.e. gen. sen. rep. gov. capt. lt. col. sgt. rev. hon. jan. feb. aug. "
+    "mr. mrs. ms. dr. prof. st. vs. fig. e.g. i.e. gen. sen. rep. gov. capt. lt. col. sgt. rev. hon. jan. feb. aug. "
     "sept. oct. nov. dec. vol. pp. p. cf. ca. approx. dept. univ. mt. ft. al.".split()
 )
 _ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,}")
@@ -95,8 +98,10 @@ def universal(found: Sequence[Word]) -> list[Word]:
     return made
 
 
-_HYPHENATED = re.compile(r"[^\W_]+(?:['’.&][^\W_]+)*(?:[-/][^\W_]+(?:['’.&][^\W_]+)*)+")
-_WHOLE_WITH_HYPHEN = re.compile(r"(?i)(?:non|re|anti|pre|co|de|un|ex|semi|multi|e|x)-|\d+[-/]")  # prefixes, and numbers
+_HYPHENATED = re.compile(r"[^\W_]+(?:['’.,&][^\W_]+)*(?:[-/][^\W_]+(?:['’.&][^\W_]+)*)+")
+_WHOLE_WITH_HYPHEN = re.compile(
+    r"(?i)(?:non|re|anti|pre|co|de|un|ex|semi|multi|e|x)-|\d+(?:[-/]\d+)+$"
+)  # prefixes, numbers
 _BETWEEN = re.compile(r"[-/]|[^-/]+")
 
 
@@ -158,7 +163,7 @@ def _ends(found: Sequence[Word], place: int, begin: int) -> bool:
     if found[place].start == found[place - 1].end:  # nothing between them
         return False
     last = place - 1
-    while last > begin and found[last].form in _CLOSING:
+    while last > max(begin, place - 1 - _IN_A_ROW) and found[last].form in _CLOSING:
         last -= 1
     mark = found[last].form
     if not _STOP.search(mark) or not _may_begin(found, place, found[last].form):
@@ -176,7 +181,8 @@ def _ends(found: Sequence[Word], place: int, begin: int) -> bool:
 
 
 def _may_begin(found: Sequence[Word], place: int, mark: str) -> bool:
-    while place < len(found) - 1 and found[place].form in _OPENING:
+    last = min(len(found) - 1, place + _IN_A_ROW)
+    while place < last and found[place].form in _OPENING:
         place += 1
     form = found[place].form
     first = form[0]

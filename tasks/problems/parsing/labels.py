@@ -97,8 +97,10 @@ def view_labels(parser: TreeParser, tokens: list[str], divide: Divide = no_piece
     (parse,) = parser.parse_rows(data, [tokens], 1)
     if parse.tree is None:
         raise ValueError("this parser finds no phrases: name one that does")
-    if parser.model.encoder.groups != weights.shape[0]:
-        raise ValueError("this parser mixes labels, so there are no features of a label: name one with PerLabel")
+    if not parser.model.encoder.groups == weights.shape[0] == len(parser.names.labels):
+        raise ValueError(
+            "this parser mixes labels, or attends with others than it predicts, so none has features: name one with PerLabel"
+        )
     spans = joint(parse.tree)
     cells = torch.tensor([[(span.start, span.end - 1) for span in spans]], device=parser.device)
     posts = parser.model.encode(sentences)[1]
