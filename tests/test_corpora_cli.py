@@ -57,6 +57,19 @@ def test_a_broken_manifest_stops_no_other(environment: dict[str, str], tmp_path:
         assert "geoquery" in found.stdout or "geoquery: not fetched" in found.stderr
 
 
+def test_a_file_of_a_user_that_cannot_be_read_stops_no_other_corpus(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    for section in ("A", "b"):
+        path = tmp_path / "mirror" / "penn_treebank" / section / "wsj/00/wsj_0001.mrg"
+        path.parent.mkdir(parents=True)
+        path.write_text("( (S (NN a) ))")
+    for command in ("list", "verify"):
+        found = run(environment, command)
+        assert found.exit_code == 1 and "penn_treebank: " in found.stderr and "are both" in found.stderr
+        assert "geoquery" in found.stdout + found.stderr
+
+
 def test_fetch_verify_show_where(environment: dict[str, str], mirror: Path) -> None:
     environment |= {"PHRASEMODELS_MIRROR": str(mirror)}
     rows, leak = (280, "115 of 280 records (41%)") if mirror == CORPORA else (12, "6 of 12 records (50%)")

@@ -25,9 +25,9 @@ from phrasemodels.data.samples.records import (
     Translations,
     Treebank,
 )
-from phrasemodels.data.store.step import Executor
+from phrasemodels.data.store.step import Executor, Step
 from phrasemodels.data.store.store import Store
-from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus, TakeShare, fetched, take_share
 from phrasemodels.tasks.prepare.sharded import read_shards
 
 SAMPLES = {
@@ -100,7 +100,7 @@ def test_a_corpus_is_a_step(store: Store, mirror: Path, corpus: Corpus, split: s
         assert read_shards(artifact)["source"].to_pylist() == table["target"].to_pylist()
 
 
-def test_the_digests_of_user_files_decide_the_key(tmp_path: Path) -> None:
+def test_the_digests_of_user_files_decide_the_key(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="wsj must be supplied by the user"):
         Corpus("penn_treebank").split("train")
     keys = set()
@@ -112,6 +112,24 @@ def test_the_digests_of_user_files_decide_the_key(tmp_path: Path) -> None:
         known = digests(load("penn_treebank"), Sources((tmp_path / word,)))
         keys.add(Corpus("penn_treebank", supplied=known).split("dev").key)
     assert len(keys) == 2
+    path.unlink()  # after the run was planned
+    with pytest.raises(OSError, match=r"wsj_2201\.mrg cannot be found any more"):
+        store.run(fetched("penn_treebank", known), Executor(sources=Sources((tmp_path / "b",))))
+
+
+def test_the_order_of_files_is_in_the_key_and_a_share_has_rows(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = load("senteval")
+    keys = []
+    for turn in (1, -1):
+        split = manifest.split("MPQA")
+        turned = split.model_copy(update={"files": dict([*split.files.items()][::turn])})
+        own = manifest.model_copy(update={"splits": {**manifest.splits, "MPQA": turned}})
+        monkeypatch.setattr("phrasemodels.tasks.prepare.corpora.find", lambda name, own=own: own)
+        keys.append(Corpus("senteval").split("MPQA").key)
+    assert len(turned.files) > 1 and len({*keys}) == 2
+    rows = SampleCorpus(train=5, dev=1, test=1).split("train")
+    with pytest.raises(ValueError, match="no row is held out of 5 by 'id'"):
+        store.run(Step(take_share, "none", TakeShare({"start": 5}), {"rows": rows}))
 
 
 def test_the_key_of_a_corpus_depends_on_its_own_reader_alone() -> None:

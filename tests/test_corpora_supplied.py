@@ -202,6 +202,12 @@ def test_archives_are_unpacked(tmp_path: Path) -> None:
         archives.extract(archive, "a/b", tmp_path / "d", 99)
     with pytest.raises(ValueError, match="holds no 'e'"):
         archives.extract(archive, "e", tmp_path / "e", 99)
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as made:
+        made.writestr("z", "z")
+    assert archives.unpack(tar(tmp_path / "b.tar", ("z.zip", inner.getvalue(), FILE)), tmp_path / "zip", 1000) == [
+        "z.zip"
+    ]
     archive.write_bytes(archive.read_bytes()[:60])
     with pytest.raises(ValueError, match=r"a\.tgz: "):
         archives.unpack(archive, tmp_path / "other", 1000)

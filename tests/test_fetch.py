@@ -1,6 +1,7 @@
 """Downloads from a real server on loopback that sends wrong content, stalls and breaks off."""
 
 import contextlib
+import dataclasses
 import gzip
 import hashlib
 import http.server
@@ -328,6 +329,11 @@ def test_urls_are_tried_in_order_and_a_mirror_comes_first(url: str, tmp_path: Pa
     (tmp_path / "mirror" / "corpus" / "t.en.gz").write_bytes(gzip.compress(TEXT))
     assert "mirror" in fetch(file, tmp_path / "u.en", Sources((tmp_path / "mirror",), offline=True))
     assert (tmp_path / "u.en").read_bytes() == TEXT
+    (tmp_path / "mirror" / "corpus" / "t.en.gz").unlink()
+    (tmp_path / "mirror" / "corpus" / "t.en.gz").symlink_to("/proc/self/mem")  # cannot be read
+    assert fetch(file, tmp_path / "v.en", dataclasses.replace(QUICK, mirrors=(tmp_path / "mirror",))).endswith(
+        "good/t.gz"
+    )
 
 
 def test_a_decompression_bomb_is_stopped_at_the_size_of_the_manifest(tmp_path: Path) -> None:

@@ -23,11 +23,12 @@ def test_the_query_of_table_1_counts_phrases_and_words(store: Store) -> None:
     corpus = SampleCorpus(train=60, dev=5, test=5, records=Treebank())
     made = store.run(Step(divide, "divide sample", Divide(), {"rows": corpus.split("train")}))
     columns, rows = query(store, None, TABLE_1)
-    assert columns == ["label", "level", "phrases", "words", "published_phrases", "published_words"]
+    assert columns == ["label", "level", "phrases", "words", "published_phrases", "published_words", "key"]
+    assert {row[-1] for row in rows} == {made.key}
     trees = [parse(t) for t in read_shard(shards(store.run(corpus.split("train")))[0].path)["tree"].to_pylist()]
     words = sum(len(tree.tokens) for tree in trees)
     levels = read_shard(shards(made)[0].path)["levels"].to_pylist()
-    for (label, level, phrases, per_phrase, *published), place in zip(rows, range(3), strict=True):
+    for (label, level, phrases, per_phrase, *published, _), place in zip(rows, range(3), strict=True):
         counts = [row[-1][place] + 1 for row in levels]
         assert (label, level, published) == ("divide sample", place + 1, [None, None])
         assert phrases == pytest.approx(np.mean(counts), abs=0.006)
@@ -39,7 +40,7 @@ def test_the_query_of_table_1_finds_the_published_numbers(store: Store) -> None:
     for split, label in (("train", "divide senteval SST2.test by x"), ("dev", "divide senteval SICK.test by x")):
         store.run(Step(divide, label, Divide(), {"rows": corpus.split(split)}))
     store.run(Step(divide, "divide SST2s", Divide(), {"rows": corpus.split("test")}))
-    beside = {(row[0], row[1]): row[4:] for row in query(store, None, TABLE_1)[1]}
+    beside = {(row[0], row[1]): row[4:6] for row in query(store, None, TABLE_1)[1]}
     assert beside["divide senteval SST2.test by x", 1] == (1.95, 5.53)
     assert beside["divide senteval SICK.test by x", 3] == (4.92, 1.97)
     assert beside["divide SST2s", 1] == (None, None) and len(beside) == 9

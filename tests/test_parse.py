@@ -135,6 +135,12 @@ def test_a_sentence_that_fails_does_not_stop_the_others() -> None:
     found = in_batches(fragile, tokens, 3, 5)
     assert [a.reason for a in found] == ["", "the parser failed: RuntimeError", "", "no words", "", "more than 5 words"]
     assert tried == [3, 1, 1, 1, 1]
+
+    def without_memory(some: list[list[str]]) -> list[Analysis]:
+        raise torch.OutOfMemoryError("1 GiB")
+
+    with pytest.raises(RuntimeError, match="a sentence of 1 words cannot be parsed on this device: 1 GiB"):
+        in_batches(without_memory, tokens, 3, 5)
     assert flat(["(", "a"], "x").tree == "(ROOT (X -LRB-) (X a))"
 
 

@@ -183,8 +183,11 @@ def test_the_key_of_a_partial_holds_its_function_and_its_arguments() -> None:
     assert len({Step(write, "x", part).key for part in parts}) == 3
     assert jsonable(parts[2]) == {"partial": [f"{__name__}:Text", [], {"text": "a"}]}
     assert closure(partial(identity, 1)) == closure(identity)
-    with pytest.raises(ValueError, match=r"Tanh\(\) in a configuration.*use a function or a class"):
+    with pytest.raises(ValueError, match=r"Tanh\(\) in a configuration.*use a function of a module"):
         jsonable(torch.nn.Tanh())
+    for nameless in (lambda: 1, Text("a").__repr__, partial(lambda: 1)):
+        with pytest.raises(ValueError, match="has no name of its own"):
+            jsonable(nameless)
 
 
 def fail(job: Job, settings: None) -> dict:

@@ -39,6 +39,9 @@ def test_a_treebank_is_added_by_its_folder(german, tmp_path):
     assert rows.num_rows == 4 and rows["tokens"][0].as_py() == ["Ein", "Haus", "schläft", "."]
     with pytest.raises(ValueError, match="exists"):
         add_treebank(german, tmp_path / "corpora")
+    assert add_treebank(german, tmp_path / "corpora", "mine").name == "mine.toml"
+    with pytest.raises(ValueError, match="there is a corpus 'gum' already: give another --name"):
+        add_treebank(german, tmp_path / "corpora", "gum")
 
 
 def test_a_folder_without_its_three_files_is_refused(german, tmp_path):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from phrasemodels.data.corpora.readers import read
-from phrasemodels.data.download.manifest import Manifest, explain
+from phrasemodels.data.download.manifest import Manifest, explain, names
 from phrasemodels.data.download.manifest import read as read_manifest
 from phrasemodels.data.store.artifacts import sha256_of, write_durably
 
@@ -66,22 +66,22 @@ def add(file: Path, about: Added, corpora: Path) -> Path:
     return _put(about, [file], {name: replace(split, part=own) for name, own in parts.items()}, corpora)
 
 
-def add_treebank(folder: Path, corpora: Path) -> Path:
+def add_treebank(folder: Path, corpora: Path, name: str = "") -> Path:
     """Copy a treebank of Universal Dependencies, by its folder, into a folder of corpora, and write its manifest beside it;
-    return the manifest's path. UD_German-GSD becomes the corpus ud_german_gsd.
+    return the manifest's path. Without a name UD_German-GSD becomes the corpus ud_german_gsd.
 
     OSError: the folder has not one file *-ud-SPLIT.conllu for each of train, dev and test. ValueError: one cannot be read.
     """
     files = {}
-    for name in ("train", "dev", "test"):
-        found = sorted(folder.glob(f"*-ud-{name}.conllu"))
+    for split in ("train", "dev", "test"):
+        found = sorted(folder.glob(f"*-ud-{split}.conllu"))
         if len(found) != 1:
             raise OSError(
-                f"{folder}: {len(found)} files *-ud-{name}.conllu; a treebank has one each of train, dev and test"
+                f"{folder}: {len(found)} files *-ud-{split}.conllu; a treebank has one each of train, dev and test"
             )
-        files[name] = found[0]
+        files[split] = found[0]
     title = folder.resolve().name
-    name = re.sub(r"\W+", "_", title.lower())
+    name = name or re.sub(r"\W+", "_", title.lower())
     text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob("README*")))
     licence = re.search(r"^License: *([A-Z]+(?:[- ][A-Z0-9.]+)*) *$", text, re.MULTILINE)
     page = f"https://github.com/UniversalDependencies/{title}" if title.startswith("UD_") else HOMEPAGE
@@ -92,8 +92,11 @@ def add_treebank(folder: Path, corpora: Path) -> Path:
 
 
 def _put(about: Added, files: Sequence[Path], splits: Mapping[str, Split], corpora: Path) -> Path:
-    """Copy files into corpora/NAME and write corpora/NAME.toml; return its path. ValueError: there is one already."""
+    """Copy files into corpora/NAME and write corpora/NAME.toml; return its path. ValueError: there is one already, or a corpus
+    of the package has this name."""
     path, place = corpora / f"{about.name}.toml", corpora / about.name
+    if about.name in names():
+        raise ValueError(f"there is a corpus {about.name!r} already: give another --name")
     if path.exists():
         raise ValueError(f"{path} exists: change it there, or give another --name")
     rows = _rows(about, files, splits)
@@ -132,20 +135,25 @@ def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) ->
         "citation": "none",
         "homepage": about.homepage,
     }
-    top = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in line.items()]
+    top = [f"{name} = {_quoted(value)}" for name, value in line.items()]
     if about.languages:
         source, target = about.languages
         top.append(f'languages = {{ source = "{source}", target = "{target}", tokeniser = "{about.tokeniser}" }}')
     for file in files:
-        top += ["", "[[files]]", f"name = {json.dumps(file.name)}", f'sha256 = "{sha256_of(file)}"']
-        top += [f"bytes = {file.stat().st_size}", f"mirror = {json.dumps(f'{about.name}/{file.name}')}"]
+        top += ["", "[[files]]", f"name = {_quoted(file.name)}", f'sha256 = "{sha256_of(file)}"']
+        top += [f"bytes = {file.stat().st_size}", f"mirror = {_quoted(f'{about.name}/{file.name}')}"]
     for name, split in splits.items():
-        top += ["", f"[splits.{name}]", f"files = {{ {split.role} = {json.dumps(split.file)} }}"]
+        top += ["", f"[splits.{name}]", f"files = {{ {split.role} = {_quoted(split.file)} }}"]
         top += [f"rows = {split.rows}"] if split.rows >= 0 else []
         if about.options:
-            top.append("options = { " + ", ".join(f"{k} = {json.dumps(v)}" for k, v in about.options.items()) + " }")
+            top.append("options = { " + ", ".join(f"{k} = {_quoted(v)}" for k, v in about.options.items()) + " }")
         if split.part:
             start, stop = split.part
-            own = {"by": json.dumps(about.by), "start": start} | ({} if stop is None else {"stop": stop})
+            own = {"by": _quoted(about.by), "start": start} | ({} if stop is None else {"stop": stop})
             top.append("part = { " + ", ".join(f"{key} = {value}" for key, value in own.items()) + " }")
     return "\n".join(top) + "\n"
+
+
+def _quoted(value: object) -> str:
+    """Return a text or a truth value as TOML, which has no pairs of surrogates."""
+    return json.dumps(value, ensure_ascii=False)

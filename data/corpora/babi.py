@@ -23,7 +23,7 @@ def read(files: Mapping[str, Path], max_words: int, task: str = "") -> pa.Table:
     facts: dict[int, str] = {}  # by their line numbers in the story
     story, last = -1, 0
     for number, text in lines(path):
-        match = _NUMBERED.fullmatch(text.rstrip())
+        match = _NUMBERED.fullmatch(text.rstrip(" "))
         if not match or int(match[1]) not in (1, last + 1):
             raise ValueError(
                 f"{path}, line {number}: {text[:40]!r} does not begin with {last + 1}, or with 1 for a new story"

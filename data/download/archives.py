@@ -119,7 +119,7 @@ def _entries(archive: Path, most: int) -> Iterator[list[Entry]]:
     """Yield the files of a zip or tar archive, their names checked. To list a tar, at most `most` bytes of it are read."""
     with ExitStack() as opened:
         try:
-            if zipfile.is_zipfile(archive):
+            if zipfile.is_zipfile(archive) and not _is_tar(archive):  # the last file of a tar may be a zip
                 entries = _zip_entries(archive, opened.enter_context(zipfile.ZipFile(archive)))
             else:
                 entries = _tar_entries(archive, opened.enter_context(_unpacked(archive)), most)
@@ -140,6 +140,11 @@ def _zip_entries(archive: Path, opened: zipfile.ZipFile) -> Iterator[Entry]:
             raise ValueError(f"{archive}: {info.filename!r} is encrypted; nothing was unpacked")
         if not info.filename.endswith("/"):
             yield Entry(info.filename, partial(opened.open, info))
+
+
+def _is_tar(archive: Path) -> bool:
+    with archive.open("rb") as file:
+        return file.read(262)[257:] == b"ustar"
 
 
 def _unpacked(archive: Path) -> IO[bytes]:

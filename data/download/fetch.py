@@ -59,7 +59,7 @@ def fetch(file: File, target: Path, sources: Sources, variable: str = MIRROR) ->
         try:
             put(target)
             return place
-        except (ValueError, InterruptedDownloadError, httpx.InvalidURL) as error:
+        except (OSError, ValueError, InterruptedDownloadError, httpx.InvalidURL) as error:
             errors.append(f"{place}: {error}")
     if sources.offline:
         errors.append("offline")

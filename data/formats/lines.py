@@ -3,9 +3,8 @@
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 BOM = b"\xef\xbb\xbf"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # its byte order marks
@@ -20,15 +19,21 @@ class Line(NamedTuple):
 
 def lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:
     """Yield the lines of a file. ValueError: a line, which is named, is not in this encoding; or the file is UTF-16."""
-    yield from _decoded(path.read_bytes().removeprefix(BOM).splitlines(), str(path), encoding)
+    with path.open("rb") as file:
+        yield from _decoded(_raw(file), str(path), encoding)
+
+
+def _raw(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file without line breaks and byte order mark; a carriage return elsewhere is part of its line."""
+    for number, raw in enumerate(file):
+        yield (raw if number else raw.removeprefix(BOM)).rstrip(b"\r\n")
 
 
 def lines_or_stdin(path: Path) -> Iterator[Line]:
     """Return the lines of a file in UTF-8, or of stdin, as they arrive, if the path is -."""
     if str(path) != "-":
         return lines(path)
-    first = sys.stdin.buffer.readline().removeprefix(BOM)
-    return _decoded((raw for part in chain((first,), sys.stdin.buffer) for raw in part.splitlines()), "stdin", "utf-8")
+    return _decoded(_raw(sys.stdin.buffer), "stdin", "utf-8")
 
 
 def _decoded(raws: Iterable[bytes], where: str, encoding: str) -> Iterator[Line]:
@@ -61,10 +66,9 @@ def lines_with_replacements(path: Path, warn: Callable[[str], None]) -> Iterator
     U+FFFD, and `warn` is told the first line that has one. ValueError: the text is UTF-16."""
     told = False
     with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
-        first = file.readline().removeprefix(BOM)
-        _check_encoding(first, "stdin" if str(path) == "-" else str(path))
-        raws = (raw for part in chain((first,), file) for raw in part.splitlines())
-        for number, raw in enumerate(raws, 1):
+        for number, raw in enumerate(_raw(file), 1):
+            if number == 1:
+                _check_encoding(raw, "stdin" if str(path) == "-" else str(path))
             text = raw.decode("utf-8", "replace")
             if not told and text.encode() != raw:
                 told = True

@@ -30,8 +30,8 @@ def lease(store: Store, keys: Iterable[str], name: str = "") -> Iterator[None]:
         yield
     finally:
         (folder / f"{name}.json").unlink(missing_ok=True)
-        lock.release()
         (folder / f"{name}.lock").unlink(missing_ok=True)
+        lock.release()
 
 
 def leased_keys(store: Store) -> set[str]:

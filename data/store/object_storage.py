@@ -87,7 +87,7 @@ class ObjectStorage(Bucket):
             for name, described in manifest["files"].items():
                 blob = self._blob(described["sha256"])
                 # an old blob may be about to be removed; a new one stays until its manifest is written
-                if again or self.size(blob) != described["bytes"] or self.modified(blob) < time.time() - DAY:
+                if again or self.size(blob) != described["bytes"] or self.modified(blob) < time.time() - DAY / 2:
                     self.files.put_file(str(folder / name), blob)
 
     def _blob(self, digest: str) -> str:

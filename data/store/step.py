@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from phrasemodels.data.store.artifacts import Artifact
@@ -24,7 +25,7 @@ def jsonable(value: Any) -> Any:
 
     Fields with compare=False, such as the folder of a file that is known by its digest, are left out.
 
-    ValueError: a callable without a name.
+    ValueError: a callable without a name that others cannot have: a lambda, a function in a function, a method of an object.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: jsonable(getattr(value, f.name)) for f in dataclasses.fields(value) if f.compare}
@@ -36,8 +37,11 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, functools.partial):
         return {"partial": jsonable([value.func, value.args, value.keywords])}
     if callable(value):
-        if not hasattr(value, "__qualname__"):
-            raise ValueError(f"{value!r} in a configuration has no qualified name: use a function or a class")
+        owner = getattr(value, "__self__", None)  # of a method: an object, or a class; of a builtin: its module
+        if "<" in getattr(value, "__qualname__", "<") or not isinstance(owner, type | ModuleType | None):
+            raise ValueError(
+                f"{value!r} in a configuration has no name of its own: use a function of a module, a class, or a dataclass"
+            )
         return f"{value.__module__}:{value.__qualname__}"
     return str(value) if isinstance(value, Path) else value
 

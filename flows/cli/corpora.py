@@ -3,13 +3,16 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from phrasemodels.flows.cli.options import Json
+from phrasemodels.flows.cli.terminal import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
     from phrasemodels.data.download.manifest import Manifest
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from phrasemodels.data.store.step import Step
     from phrasemodels.data.store.store import Store
 
+T = TypeVar("T")
 app = typer.Typer(help="The corpora: list, add, fetch, verify, show, export, where.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A corpus, as `phrasemodels corpora list` names it.")]
@@ -28,7 +32,7 @@ Names = Annotated[list[str] | None, typer.Argument(help="Corpora; without names,
 def list_corpora(as_json: Json = False) -> None:
     """List every corpus: its record type, rows, licence, and whether it has been fetched."""
     manifests, failed = _loaded([])
-    rows = [_summary(manifest) for manifest in manifests]
+    rows = _each(manifests, _summary, failed)
     if as_json:
         print(json.dumps(rows, indent=1))
     else:
@@ -37,7 +41,7 @@ def list_corpora(as_json: Json = False) -> None:
             terms = row["licence"] if row["redistributable"] else f"{row['licence']}, not passed on"
             usual = [str(row["splits"].get(split) or "-") for split in ("train", "dev", "test")]
             sizes = " / ".join(usual) if set(usual) != {"-"} else f"{len(row['splits'])} splits"
-            print(f"{row['name']:20} {row['schema']:9} {sizes:>21}  {', '.join([terms, *marks])}")
+            print(clean(f"{row['name']:20} {row['schema']:9} {sizes:>21}  {', '.join([terms, *marks])}"))
     if failed:
         raise typer.Exit(1)
 
@@ -51,7 +55,7 @@ def add(
         ),
     ],
     reader: Annotated[str, typer.Option(help="How it is read, like columns: source, tab, target.")] = "columns",
-    name: Annotated[str, typer.Option(help="The name of the corpus; by default that of the file.")] = "",
+    name: Annotated[str, typer.Option(help="The name of the corpus; by default that of the file or folder.")] = "",
     schema: Annotated[str, typer.Option(help="Its record type.")] = "bitext",
     option: Annotated[
         list[str] | None, typer.Option(help="An option of the reader, as NAME=VALUE; repeatable.")
@@ -78,7 +82,7 @@ def add(
         raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
     corpora = folder / project.CORPORA
     if file.is_dir():
-        written = add_treebank(file, corpora)
+        written = add_treebank(file, corpora, name)
     else:
         pair = tuple(languages.split("-")) if languages else ()
         if len(pair) not in (0, 2):
@@ -104,7 +108,7 @@ def fetch(names: Names = None) -> None:
             print(f"{manifest.name}\t{_artifact(store, manifest, sources).path}", flush=True)
         except (ValueError, OSError) as error:
             failed.append(manifest.name)
-            print(f"{manifest.name}: {error}", file=sys.stderr)
+            print(clean(f"{manifest.name}: {error}"), file=sys.stderr)
     if failed:
         raise typer.Exit(1)
 
@@ -118,10 +122,10 @@ def verify(names: Names = None) -> None:
     from phrasemodels.flows.results.verified import verified
 
     manifests, broken = _loaded(names)
-    store, sources, failed = _store(), _sources(), bool(broken)
-    fetched = []
-    for manifest in manifests:
-        step = _step(manifest, sources)
+    store, sources = _store(), _sources()
+    steps = _each(manifests, lambda manifest: (manifest, _step(manifest, sources)), broken)
+    fetched, failed = [], bool(broken)
+    for manifest, step in steps:
         if (artifact := store.find(step)) is not None:
             fetched.append((manifest, artifact))
             continue
@@ -130,7 +134,7 @@ def verify(names: Names = None) -> None:
         print(f"{manifest.name}: {state}: phrasemodels corpora fetch {manifest.name}", file=sys.stderr)
         failed = failed or is_damaged or bool(names)
     for lines, whole in verified(fetched):
-        print("".join(f"{line}\n" for line in lines), end="", flush=True)
+        print("".join(f"{clean(line)}\n" for line in lines), end="", flush=True)
         failed = failed or not whole
     if failed:
         raise typer.Exit(1)
@@ -159,13 +163,13 @@ def show(
         print(json.dumps(description, indent=1, ensure_ascii=False))
         return
     for key in ("title", "licence", "licence_text", "citation", "homepage", "note"):
-        print(f"{key:13} {description[key]}")
+        print(clean(f"{key:13} {description[key]}"))
     for text in description["by_hand_instructions"]:
-        print(f"by hand       {text}")
+        print(clean(f"by hand       {text}"))
     for row in description["splits"]:
         print(f"split         {row['split']:16} {row['schema']:9} {row['rows'] or '?':>6} rows  {row['licence']}")
     for record in description.get("head", ()):
-        print(json.dumps(record, ensure_ascii=False))
+        print(clean(json.dumps(record, ensure_ascii=False)))
 
 
 @app.command()
@@ -258,8 +262,20 @@ def _loaded(names: list[str] | None) -> tuple[list["Manifest"], list[str]]:
             manifests.append(find(name))
         except ValueError as error:
             failed.append(name)
-            print(error, file=sys.stderr)
+            print(clean(error), file=sys.stderr)
     return manifests, failed
+
+
+def _each(manifests: "list[Manifest]", ask: "Callable[[Manifest], T]", failed: list[str]) -> "list[T]":
+    """Return what `ask` says of each manifest; print why it cannot say it of some, and add their names to `failed`."""
+    found = []
+    for manifest in manifests:
+        try:
+            found.append(ask(manifest))
+        except (ValueError, OSError) as error:
+            failed.append(manifest.name)
+            print(clean(f"{manifest.name}: {error}"), file=sys.stderr)
+    return found
 
 
 def _artifact(store: "Store", manifest: "Manifest", sources: "Sources") -> "Artifact":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phrasemodels.flows.cli.options import Json
+from phrasemodels.flows.cli.terminal import clean
 
 if TYPE_CHECKING:
     from phrasemodels.data.store.artifacts import Artifact
@@ -62,7 +63,7 @@ def list_parsers(as_json: Json = False) -> None:
             *(["stand-in"] if row["stand_in"] else []),
             "there" if row["there"] else "not there",
         ]
-        print(f"{row['name']:12} {row['title']}  ({', '.join(marks)})")
+        print(clean(f"{row['name']:12} {row['title']}  ({', '.join(marks)})"))
 
 
 @app.command()
@@ -154,8 +155,7 @@ def levels(
         rows = Step(take_share, f"share {rows.label}", TakeShare({"stop": head}), {"rows": rows})
     trees = Step(parse, f"parse {label}", ParseColumn(parser, column), {"rows": rows, **models})
     divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
-    label = divided.manifest["label"].replace("'", "''")
-    question = f"select * exclude label from ({TABLE_1}) where label = '{label}'"
+    question = f"select * exclude (label, key) from ({TABLE_1}) where key = '{divided.key}'"
     names, rows_by_level = query(_store(), Tracker(Settings().tracking_uri), question)
     if as_json:
         print(json.dumps([dict(zip(names, row, strict=True)) for row in rows_by_level], indent=1))

@@ -30,7 +30,13 @@ def du(as_json: Json = False) -> None:
 
 @app.command()
 def gc(
-    days: Annotated[float, typer.Option(min=0, help="Keep what was made or used within this many days.")] = 7.0,
+    days: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="Keep what was made or used within this many days; on object storage, where use leaves no trace, what was made.",
+        ),
+    ] = 7.0,
     newest: Annotated[
         int, typer.Option("--verdicts", min=0, help="Keep this many verdicts of each table, the newest; 0: all.")
     ] = 0,

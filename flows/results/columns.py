@@ -67,7 +67,7 @@ VIEWS = {
     ),
     "levels": View(
         "a sentence at a level of its tree: of how many words and phrases",
-        {"label": TEXT, "id": WHOLE, **_of(TEXT, "grp reason"), **_of(WHOLE, "level words phrases")},
+        {"label": TEXT, "id": WHOLE, **_of(TEXT, "grp reason"), **_of(WHOLE, "level words phrases"), "key": TEXT},
     ),
     "leaks": View(
         "a corpus: how many of its test records stand verbatim in its training set",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # SQL: phrases per sentence and words per phrase at each level, beside those that Table 1 of paper 001 prints for the corpus
 TABLE_1 = r"""
 with ours as (
-    select label, level, round(avg(phrases), 2) as phrases, round(sum(words) / sum(phrases), 2) as words
+    select label, key, level, round(avg(phrases), 2) as phrases, round(sum(words) / sum(phrases), 2) as words
     from levels where words > 0 group by all
 ), paper as (
     select replace(dataset, 'SICK-E', 'SICK') as dataset, regexp_extract(variant, '\d')::int as level,
@@ -28,9 +28,10 @@ with ours as (
         max(value) filter (printed_metric = 'words_per_phrase') as words
     from published where paper = '001' and table_ = 'Table 1' and variant like 'layer%' group by all
 )
-select label, ours.level, ours.phrases, ours.words, paper.phrases as published_phrases, paper.words as published_words
+select label, ours.level, ours.phrases, ours.words, paper.phrases as published_phrases, paper.words as published_words,
+    key
 from ours left join paper on paper.level = ours.level and regexp_matches(label, '\b' || dataset || '\b')
-order by label, ours.level
+order by label, key, ours.level
 """
 
 # SQL: views of the file that `write_database` writes

@@ -57,8 +57,9 @@ def levels(store: Store, tracker: Tracker) -> pa.Table:
             last = np.maximum(np.cumsum(words) - 1, 0)
             for place, level in enumerate(artifact.manifest["parts"]["settings"]["levels"]):
                 count = np.where(words > 0, numbers[last, place] + 1 if len(numbers) else 0, 0)
-                label, at = ([value] * read.num_rows for value in (artifact.manifest["label"], level))
-                rows = [label, read["id"], read["group"], read["reason"], at, words, count.astype(np.int64)]
+                known = (artifact.manifest["label"], level, artifact.key)
+                label, at, key = ([value] * read.num_rows for value in known)
+                rows = [label, read["id"], read["group"], read["reason"], at, words, count.astype(np.int64), key]
                 found.append(pa.table(rows, schema=schema))
     return pa.concat_tables(found)
 

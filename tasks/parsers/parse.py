@@ -23,6 +23,7 @@ from phrasemodels.tasks.train.loop import HISTORY
 NO_WORDS = "no words"
 NO_TREE = "the corpus has no tree"
 UNKNOWN_TAG = "X"
+OF_THE_DEVICE = ("OutOfMemoryError", "AcceleratorError")  # errors of torch that say nothing about a sentence
 TREE_OF = {"text": "tree", "premise": "premise_tree", "hypothesis": "hypothesis_tree"}  # columns of records
 
 Folders = Mapping[str, Path]
@@ -217,7 +218,7 @@ def in_batches(parse: ParseBatch, tokens: Sequence[Sequence[str]], size: int, lo
     """Return the analysis of each sentence by a back end that parses `size` sentences at a time.
 
     A sentence that is empty or longer than `longest` is not parsed. If a batch fails, its sentences are parsed one by one;
-    one that fails is flat, with the error as its reason.
+    one that fails is flat, with the error as its reason. RuntimeError: the device fails.
     """
     analyses = [flat(words, NO_WORDS if not words else f"more than {longest} words") for words in tokens]
     rows = [row for row, words in enumerate(tokens) if 0 < len(words) <= longest]
@@ -232,6 +233,11 @@ def _tried(parse: ParseBatch, some: list[list[str]]) -> list[Analysis]:
     try:
         return parse(some)
     except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        if len(some) == 1:
+        if type(error).__name__ in OF_THE_DEVICE:
+            if len(some) == 1:
+                raise RuntimeError(
+                    f"a sentence of {len(some[0])} words cannot be parsed on this device: {error}"
+                ) from error
+        elif len(some) == 1:
             return [flat(some[0], f"the parser failed: {type(error).__name__}")]
         return [analysis for words in some for analysis in _tried(parse, [words])]

@@ -13,10 +13,12 @@ from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
 
 @dataclass(frozen=True)
 class FetchParser:
-    """A parser by name, and the digests of its files. Mirrors are not part of it: they do not change the bytes."""
+    """A parser by name, the digests of its files, and its terms: licence, redistributable, stand_in. Mirrors are not part of
+    it: they do not change the bytes."""
 
     name: str
     digests: Mapping[str, str]
+    terms: tuple[str, bool, bool]
 
 
 def fetch_parser(job: Job, settings: FetchParser) -> dict[str, Any]:
@@ -26,15 +28,17 @@ def fetch_parser(job: Job, settings: FetchParser) -> dict[str, Any]:
     return {
         "parser": manifest.name,
         "from": {name: origin if "://" in origin else "a folder" for name, origin in origins.items()},
-        "licences": [manifest.licence],
-        "redistributable": manifest.redistributable,
-        "stand_in": manifest.stand_in,
+        "licences": [settings.terms[0]],
+        "redistributable": settings.terms[1],
+        "stand_in": settings.terms[2],
     }
 
 
 def fetched(name: str) -> Step:
     """Return the step that yields the models of a parser by name."""
-    return Step(fetch_parser, f"fetch parser {name}", FetchParser(name, load(name).digests))
+    manifest = load(name)
+    terms = (manifest.licence, manifest.redistributable, manifest.stand_in)
+    return Step(fetch_parser, f"fetch parser {name}", FetchParser(name, manifest.digests, terms))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -98,8 +99,8 @@ def _model(processor: str, program: "Program", vectors: str, settings: TrainPars
         folder.mkdir(exist_ok=True)
         place = ["--save_dir", str(folder), "--save_name", model.name]
         options = program.options(files, vectors, settings.every)
-        _program(program.module, [*options, *place], 60 * settings.minutes * program.share, files)
-        if not model.is_file():
+        _program(program.module, [*options, *place], 60 * settings.minutes * program.share, files, whole=False)
+        if not _is_whole(model):  # none, or it was being written when the time was up
             raise ValueError(
                 f"no {processor} model was kept in {settings.minutes} minutes: give it more (messages: {files})"
             )
@@ -107,6 +108,16 @@ def _model(processor: str, program: "Program", vectors: str, settings: TrainPars
             _expect_own_tags(model)
         done.touch()
     return model
+
+
+def _is_whole(model: Path) -> bool:
+    import torch
+
+    try:
+        torch.load(model, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
+        return False
+    return True
 
 
 def tagged_by(table: pa.Table, models: Path) -> pa.Table:
@@ -192,9 +203,9 @@ PROGRAMS: Mapping[str, Program] = {
 }
 
 
-def _program(module: str, arguments: Sequence[str], seconds: float, files: Path) -> None:
+def _program(module: str, arguments: Sequence[str], seconds: float, files: Path, whole: bool = True) -> None:
     """Run a program until it ends, or for some seconds of processor time (not of the clock, so a busy machine does not
-    shorten it). ValueError: it failed; the end of its messages is quoted."""
+    shorten it). whole: what it has made by then is of no use. ValueError: it failed; the end of its messages is quoted."""
     log = files / f"{module}.log"
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = ["sh", "-c", LIMITED, str(math.ceil(seconds)), sys.executable, "-m", module, *arguments]
@@ -207,7 +218,7 @@ def _program(module: str, arguments: Sequence[str], seconds: float, files: Path)
         finally:
             process.kill()
             process.wait()
-    if code not in (0, -signal.SIGXCPU):
+    if code and (whole or code != -signal.SIGXCPU):
         raise ValueError(f"{module} failed ({code}): ...{log.read_text(errors='replace').strip()[-600:]}")
 
 

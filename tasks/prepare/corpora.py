@@ -35,6 +35,7 @@ def fetch_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
     manifest = load(settings.corpus)
     free_space(job.out, 3 * sum(file.bytes for file in manifest.files))
     origins = obtain(manifest, job.out, job.executor.sources)
+    _check_complete(settings, origins)
     for name in origins.keys() - {file.name for file in manifest.files}:  # those have just been verified
         if sha256_of(job.out / name) != settings.digests.get(name):
             raise ValueError(
@@ -54,10 +55,17 @@ def fetch_added_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
 
     manifest = find(settings.corpus)
     origins = obtain(manifest, job.out, job.executor.sources)
+    _check_complete(settings, origins)
     for name, origin in origins.items():
         if sha256_of(job.out / name) != settings.digests.get(name):
             raise ValueError(f"{origin}: {name} of {manifest.name} has changed since the run was planned; start again")
     return {"corpus": manifest.name, **_terms(manifest.licence, manifest.redistributable, manifest.stand_in)}
+
+
+def _check_complete(settings: FetchCorpus, found: Mapping[str, str]) -> None:
+    """OSError: a file that was there when the run was planned is not there any more."""
+    if lost := sorted(settings.digests.keys() - found.keys()):
+        raise OSError(f"{settings.corpus}: {', '.join(lost)} cannot be found any more; put them back, and start again")
 
 
 def fetched(corpus: str, digests: Mapping[str, str]) -> Step:
@@ -75,7 +83,8 @@ def _terms(licence: str, redistributable: bool, stand_in: bool) -> dict[str, Any
 class ReadSplit:
     """A split of a corpus: its reader, its name, and its entry in the manifest (data/download/manifest.py: Split).
 
-    terms: licence, redistributable, stand_in.
+    terms: licence, redistributable, stand_in. order: the names of its files, in the order in which they are read; keys do not
+    keep that of a mapping.
     """
 
     read: Reader
@@ -83,6 +92,7 @@ class ReadSplit:
     division: Mapping[str, Any]
     max_words: int
     terms: tuple[str, bool, bool]
+    order: tuple[str, ...] = ()
 
 
 def read_split(job: Job, settings: ReadSplit) -> dict[str, Any]:
@@ -178,7 +188,12 @@ def _read(corpus: str, split: str, options: Mapping[str, str], supplied: Mapping
     division = division.model_copy(update={"options": {**division.options, **options}})
     entry = division.model_dump(by_alias=True, exclude_defaults=True, exclude={"note"})
     settings = ReadSplit(
-        readers.reader(manifest, division), f"{corpus} {split}", entry, manifest.max_words, (*manifest.terms(split),)
+        readers.reader(manifest, division),
+        f"{corpus} {split}",
+        entry,
+        manifest.max_words,
+        (*manifest.terms(split),),
+        (*division.files,),
     )
     return Step(read_split, f"read {corpus} {split}", settings, {"corpus": fetched(corpus, digests)})
 
@@ -227,9 +242,12 @@ class TakeShare:
 
 
 def take_share(job: Job, settings: TakeShare) -> dict[str, Any]:
-    """Write a share of the rows of job.inputs["rows"]."""
+    """Write a share of the rows of job.inputs["rows"]. ValueError: no row is in it."""
     part = Part.model_validate(settings.part)
-    return write_shards(job.out, take(read_shards(job.inputs["rows"]), part, "held out"))
+    table = read_shards(job.inputs["rows"])
+    if not (share := take(table, part, "held out")).num_rows:
+        raise ValueError(f"no row is held out of {table.num_rows} by {part.by!r}, {settings.part}: hold out fewer")
+    return write_shards(job.out, share)
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ class JoinTreebanks:
 
 
 def join_treebanks(job: Job, settings: JoinTreebanks) -> dict[str, Any]:
-    """Write the TREES of all inputs, one after the other. ValueError: nothing is left of an input."""
+    """Write the TREES of all inputs, one after the other, by name. ValueError: nothing is left of an input."""
     tables, licences = [], set()
-    for name, take in settings.takes.items():
+    for name, take in sorted(settings.takes.items()):
         rows = [
             row for row in read_shards(job.inputs[name]).to_pylist() if row["group"].startswith(take.documents or "")
         ]
