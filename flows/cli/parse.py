@@ -72,9 +72,10 @@ def parse(
     elif not set(parser.names.labels) - {"", GROUP}:
         raise ValueError("this parser has learned no phrases: ask for --decode arcs --format conllu")
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    shown = clean if sys.stdout.isatty() else str  # a file keeps every character of its text
     for answer in _reported(answers(parser, file, "tokens" if tokenised else read, batch)):
         for text in written(answer, form):
-            print(clean(text))
+            print(shown(text))
         if not answer.parses:
             print()
         if batch == 1:
