@@ -91,7 +91,7 @@ def ray_map(
     """Call function(*item) for each item as a Ray task and yield the results in order.
 
     At most two tasks per processor are submitted at once, and a result is kept until those before it are there. Ray runs a
-    task again if its worker dies.
+    task again if its worker dies. If one fails, or no more results are asked for, those under way are cancelled.
     """
     import ray
 
@@ -101,19 +101,23 @@ def ray_map(
     pending: dict[Any, int] = {}
     results: dict[int, Any] = {}
     started = yielded = 0
-    with _plain_errors():
-        while True:
-            for index, item in itertools.islice(left, limit - len(pending)):
-                pending[remote.remote(function, *item)] = index
-                started = index + 1
-            on_progress(started - len(pending), started)
-            if not pending:
-                return
-            (done,), _ = ray.wait(list(pending), num_returns=1)
-            results[pending.pop(done)] = ray.get(done)
-            while yielded in results:
-                yield results.pop(yielded)
-                yielded += 1
+    try:
+        with _plain_errors():
+            while True:
+                for index, item in itertools.islice(left, limit - len(pending)):
+                    pending[remote.remote(function, *item)] = index
+                    started = index + 1
+                on_progress(started - len(pending), started)
+                if not pending:
+                    return
+                (done,), _ = ray.wait(list(pending), num_returns=1)
+                results[pending.pop(done)] = ray.get(done)
+                while yielded in results:
+                    yield results.pop(yielded)
+                    yielded += 1
+    finally:
+        for task in pending if ray.is_initialized() else ():
+            ray.cancel(task)
 
 
 def actor_map(

@@ -101,6 +101,27 @@ def there(path: Path) -> bool:
     return path.exists()
 
 
+def begin_and_wait(begun: Path, ended: Path | None) -> None:
+    """Fail once the path `begun` exists, or make it and wait until the task is cancelled."""
+    if ended is None:
+        assert there(begun)
+        raise ValueError("no")
+    begun.touch()
+    try:
+        there(ended)
+    except BaseException:
+        ended.touch()
+        raise
+
+
+def test_tasks_beside_one_that_fails_are_cancelled(cluster: None, tmp_path: Path) -> None:
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    with pytest.raises(ValueError, match="no"):
+        list(ray_map(begin_and_wait, [(begun, ended), (begun, None)]))
+    began = time.monotonic()
+    assert there(ended) and time.monotonic() - began < 60
+
+
 def test_an_actor_without_items_frees_its_processor(cluster: None, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
 

@@ -185,7 +185,7 @@ class Watch:
         """Update the bar or print a line; return name, text and percentage for the artifact."""
         lost = " (worker lost)" if step.key in self.lost else ""
         left = self._time_left(step.key, done, total)
-        text = f"{step.label}: {'step' if step.make is train else 'shard'} {done} of {total}{left}{lost}"
+        text = f"{step.label}: {'step' if step.make is train else 'part'} {done} of {total}{left}{lost}"
         if not self.bar.disable:
             if step.key not in self.bars:
                 self.bars[step.key] = self.bar.add_task(step.label, total=total)
