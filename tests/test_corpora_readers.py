@@ -10,6 +10,7 @@ from phrasemodels.data.corpora import aspec, babi, columns, logical_forms, sente
 from phrasemodels.data.corpora.leakage import leakage
 from phrasemodels.data.corpora.readers import READERS, counted, read_files, read_split, take
 from phrasemodels.data.download.manifest import Part, Split
+from phrasemodels.data.formats.lines import bounded
 from phrasemodels.data.formats.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build
 
 WORDS = 100
@@ -310,6 +311,8 @@ def test_treebanks_with_any_line_ends_and_sentence_lengths(tmp_path: Path) -> No
         table = treebank.read({"brackets": tmp_path / "trees", "conllu": tmp_path / "rows"}, 500)
         assert table["tokens"].to_pylist() == words and table["reason"].to_pylist() == ["", ""]
         assert [len(heads) for heads in table["heads"].to_pylist()] == [1, 500]
+    with pytest.raises(ValueError, match="b, line 7: 900 characters, fewer than 900 are expected"):
+        bounded("字" * 900, "b", 7, 9)
     with pytest.raises(ValueError, match="rows, the sentence on line 3: 500 words, at most 499"):
         treebank.read({"conllu": tmp_path / "rows"}, 499)
     (tmp_path / "rows").write_bytes(rows[0].encode() + b"1\t\xe9\n")

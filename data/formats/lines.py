@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 BOM = b"\xef\xbb\xbf"
+LONGEST_WORD = 100  # characters of a word, on average over a line; text without spaces has no other bound
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # its byte order marks
 
 
@@ -55,7 +56,11 @@ def _check_encoding(first: bytes, where: str) -> None:
 
 
 def bounded(text: str, where: str, number: int, max_words: int) -> str:
-    """Return the text. ValueError: it has more than max_words words."""
+    """Return the text. ValueError: it has more than max_words words, or as many characters as LONGEST_WORD times so many."""
+    if len(text) >= LONGEST_WORD * max_words:
+        raise ValueError(
+            f"{where}, line {number}: {len(text)} characters, fewer than {LONGEST_WORD * max_words} are expected"
+        )
     if len(text) > 2 * max_words and (words := len(text.split())) > max_words:
         raise ValueError(f"{where}, line {number}: {words} words, at most {max_words}; split it, or raise max_words")
     return text

@@ -1,6 +1,7 @@
 """`phrasemodels store`: its size, garbage collection, verification, and the runs that it knows."""
 
 import json
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +22,10 @@ def du(as_json: Json = False) -> None:
     from phrasemodels.data.store.gc import usage
     from phrasemodels.flows.cli.terminal import print_rows
 
-    rows = usage(opened()[0])
+    store, _ = opened()
+    if not store.root.exists():
+        print(f"nothing has been run in {store.root}", file=sys.stderr)
+    rows = usage(store)
     if as_json:
         print(json.dumps(rows, indent=1))
         return

@@ -23,8 +23,11 @@ def store_of(settings: Settings) -> Store:
 
 
 def opened_to_read() -> tuple[Store, Tracker]:
-    """Return the store and the tracker that the settings name, for reading alone: neither is made, locked or written to."""
+    """Return the store and the tracker that the settings name, for reading alone: neither is made, locked or written to.
+    OSError: the store's place is no folder."""
     settings = Settings()
+    if settings.root.exists() and not settings.root.is_dir():
+        raise OSError(f"{settings.root} is no folder: name the store's folder with PHRASEMODELS_STORE")
     return store_of(settings), Tracker(readable(settings.tracking_uri))
 
 
