@@ -33,6 +33,7 @@ CLAIMS = {
         ("002/table2-geo/laptop/transformer", "logic"),
         ("002/table2-geo/laptop/model-4", "logic"),
         ("002/table2-geo/paper/transformer", "logic"),
+        ("002/table2-geo/paper/model-4", "logic"),
     ),
     "003": ((tuned("003-tablenmt-tuned-laptop", 0), "bleu"), (tuned("003-tablenmt-tuned-laptop", 2), "bleu")),
     "004": (("004/table3/laptop/hpsg-3", "f1"), ("004/table3/laptop/3-ff-drop", "f1")),
