@@ -1,5 +1,8 @@
 """Every distribution equals the list of its support: log_prob, entropy, KL, cross-entropy, minimum risk, relaxed samples."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from test_structs_enumeration import F64
@@ -41,6 +44,12 @@ def pair(request):
     gen = torch.Generator().manual_seed(3)
     scores = [torch.randn(*s, generator=gen, dtype=F64) for s in shapes]
     return make(*scores, lengths), make(*(s + 0.5 * s.sin() for s in scores), lengths)
+
+
+def test_copies_and_pickles_are_over_the_same_structures(pair):
+    p, q = pair
+    for copied in (copy.deepcopy(q), pickle.loads(pickle.dumps(q))):
+        torch.testing.assert_close(kl_divergence(p, copied), kl_divergence(p, q), rtol=0, atol=0)
 
 
 def test_every_operation_equals_the_sum_over_the_support(pair):

@@ -34,6 +34,16 @@ def test_margin_equals_enumeration(path):
     torch.testing.assert_close(got, want)
 
 
+def test_margin_has_the_type_of_the_scores():
+    labels = torch.zeros(1, 2, 2, 1)
+    cells = spans.argmax(labels)[1]
+    torch.set_default_dtype(F64)
+    try:
+        assert margin(labels, cells).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_margin_of_a_padded_batch():
     labels, gold = torch.randn(2, 5, 5, 3), spans.argmax(torch.randn(2, 5, 5, 3), [5, 2])[1]
     both = margin(labels, gold, [5, 2])

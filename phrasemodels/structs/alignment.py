@@ -69,8 +69,10 @@ class Alignment(Derivations):
         B, n, m = cells.shape
         if steps is not None and steps.shape != (B, m, len(self.moves)):
             raise ValueError(f"steps must be {(B, m, len(self.moves))}, not {tuple(steps.shape)}")
-        sizes = torch.as_tensor((n, m) if lengths is None else lengths, device=cells.device, dtype=torch.int64)
-        sizes = sizes.expand(B, 2)
+        sizes = torch.as_tensor((n, m) if lengths is None else lengths, device=cells.device)
+        if B and (sizes.is_floating_point() or sizes.dtype == torch.bool):
+            raise ValueError(f"lengths must be integers, not {sizes.dtype}")
+        sizes = sizes.long().expand(B, 2)
         if B and ((sizes < 0) | (sizes > torch.tensor([n, m], device=cells.device))).any():
             raise ValueError(
                 f"lengths must be in 0..{n} and 0..{m}, not {sizes.amin(0).tolist()}..{sizes.amax(0).tolist()}"

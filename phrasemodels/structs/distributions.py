@@ -12,7 +12,7 @@ import torch
 from torch import Size, Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
-from phrasemodels.structs import alignment, chain, eisner, joint, pcfg, spans
+from phrasemodels.structs import alignment, chain, eisner, joint, nonprojective, pcfg, spans
 from phrasemodels.structs.eisner import Projective, score_heads
 from phrasemodels.structs.inference import Lengths, check_lengths, in_float64
 from phrasemodels.structs.nonprojective import NonProjective
@@ -30,6 +30,15 @@ class Structured(Distribution):
         self.functions = functions
         self.scores, self.lengths = scores, lengths
         super().__init__(scores[0].shape[:1], self.event(), validate_args=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state to copy or pickle, with functions that all distributions share by their name."""
+        names = {id(known): name for name, known in _shared().items()}
+        return self.__dict__ | {"functions": names.get(id(self.functions), self.functions)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        functions = state["functions"]
+        self.__dict__.update(state, functions=_shared()[functions] if isinstance(functions, str) else functions)
 
     def event(self) -> Size:
         """Return the event shape: tags of positions or heads of positions, unless a class says otherwise."""
@@ -242,9 +251,20 @@ def _kl(p: Structured, q: Structured) -> Tensor:
     return (p.cross_entropy(q) - p.log_partition + p.expected_score(p.scores)).to(type_of_scores)
 
 
+def _shared() -> dict[str, Any]:
+    """Return the functions that all distributions of a kind share, by name."""
+    several = {"eisner": eisner, "nonprojective": nonprojective}
+    roots = {
+        f"{name}.{root}": getattr(of, root) for name, of in several.items() for root in ("multi_root", "single_root")
+    }
+    paths = {f"alignment.{name}": of for name, of in vars(alignment).items() if isinstance(of, alignment.Alignment)}
+    others = {"joint": joint.trees, "segmentations": segmentations, "pcfg": pcfg.trees}
+    return {"chain": chain, "spans": spans, **roots, **paths, **others}
+
+
 def _comparable(p: Structured, q: Structured) -> tuple[Structured, Structured]:
     """Return both distributions in float64. NotImplementedError: they are over other structures, or of other lengths."""
-    if p.functions is not q.functions or p.scores[0].shape != q.scores[0].shape:
+    if p.functions != q.functions or p.scores[0].shape != q.scores[0].shape:
         raise NotImplementedError("both distributions must be over the same structures, with scores of the same shape")
     if p.lengths is not q.lengths:
         one, other = (None if x.lengths is None else torch.as_tensor(x.lengths).cpu() for x in (p, q))

@@ -27,7 +27,7 @@ def margin(labels: Tensor, gold: Tensor, lengths: Lengths = None, cost: float = 
     if not kernels.usable(lengths, labels):
         lowered = labels.detach() - cost * _indicators(labels, right)
         best = _positions(labels, spans.argmax(lowered, lengths)[1])
-        return _scores(labels, best) - _scores(labels, right) + cost * _wrong(best, right)
+        return _scores(labels, best) - _scores(labels, right) + cost * _wrong(best, right).to(labels.dtype)
     flat = labels.detach().reshape(-1)
     memory, at = flat.numpy(), right[right >= 0].numpy()  # written by numpy, so that autograd sees no change
     kept = memory[at]
@@ -36,7 +36,7 @@ def margin(labels: Tensor, gold: Tensor, lengths: Lengths = None, cost: float = 
         best = _positions(labels, decode.spans(flat.view(labels.shape), lengths)[1])
     finally:
         memory[at] = kept
-    return _Difference.apply(labels, best, right) + cost * _wrong(best, right)
+    return _Difference.apply(labels, best, right) + cost * _wrong(best, right).to(labels.dtype)
 
 
 def _positions(labels: Tensor, cells: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ Shapes: B sentences, n words, L labels. Arguments of every function:
 
 The score of a tree is the sum over its labelled spans. A label whose scores are all 0 is an empty label: its spans can be
 left out, so that trees are n-ary. A score of -inf forbids a labelled span. If a score of a sentence is NaN or +inf, its log
-Z, marginals and gradients are NaN, and its trees are undefined.
+Z is NaN, and so are its marginals and gradients, all or some; its trees are undefined.
 A sentence without words has one tree, the empty one, with the score 0.
 Scores in the padding are not read. Time and memory of the
 reference are O(B·(n³ + n²L)). ValueError: wrong shapes or lengths.

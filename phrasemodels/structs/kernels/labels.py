@@ -248,4 +248,5 @@ class Entropy(torch.autograd.Function):
         found = _expected(*ctx.saved_tensors, ctx.lengths)
         _, change = binary.passes(found.tops, found.totals, ctx.lengths, True, found.scores)
         spans, change, above = (x.to(grad.dtype)[..., None] for x in (found.spans, change, found.scores - found.tops))
-        return None, found.given.mul_(change + spans * (found.each - above)).mul_(-grad[:, None, None, None]), None
+        out = found.given.mul_(change + spans * (found.each - above)).mul_(-grad[:, None, None, None])
+        return None, out.masked_fill_((found.log_z == -torch.inf)[:, None, None, None], 0), None
