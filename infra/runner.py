@@ -31,11 +31,13 @@ class ProcessorSlots:
         ticket = object()
         with self.changed:
             self.waiting.append(ticket)
-            while self.waiting[0] is not ticket or (self.held and self.held + processors > self._total()):
-                self.changed.wait()
-            self.waiting.popleft()
-            self.held += processors
-            self.changed.notify_all()
+            try:
+                while self.waiting[0] is not ticket or (self.held and self.held + processors > self._total()):
+                    self.changed.wait()
+                self.held += processors
+            finally:  # also if Ray does not say how many there are
+                self.waiting.remove(ticket)
+                self.changed.notify_all()
         try:
             yield
         finally:

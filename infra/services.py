@@ -39,14 +39,7 @@ RESTART = 60.0  # seconds to wait for one that others run: it may be starting ag
 def services(settings: Settings) -> Iterator[None]:
     """Start or join Prefect, Ray and MLflow, and set PREFECT_API_URL."""
     with contextlib.ExitStack() as stack:
-        url = settings.prefect_api_url
-        if not url and (url := os.environ.get("PREFECT_API_URL")):
-            Settings(prefect_api_url=url)  # the rules of settings hold for Prefect's own variable, too
-        server = (
-            Server(url.rstrip("/").removesuffix("/api"))
-            if url
-            else stack.enter_context(prefect_server(settings.root / "prefect"))
-        )
+        server = stack.enter_context(prefect(settings))
         with ThreadPoolExecutor(2) as pool:
             others = [pool.submit(start_mlflow, settings), pool.submit(wait_for, server)]
             if start_ray(settings):  # in this thread: Ray's processes end with the thread that started them
@@ -54,8 +47,27 @@ def services(settings: Settings) -> Iterator[None]:
             with naming_full_disk(settings.root):
                 for other in others:
                     other.result()
-        os.environ["PREFECT_API_URL"] = url or f"{server.url}/api"
+        os.environ["PREFECT_API_URL"] = _prefect_url(settings) or f"{server.url}/api"
         yield
+
+
+@contextlib.contextmanager
+def prefect(settings: Settings) -> Iterator["Server"]:
+    """Yield the Prefect server that is named, or one that is started for the block."""
+    if url := _prefect_url(settings):
+        yield Server(url.rstrip("/").removesuffix("/api"))
+    else:
+        with prefect_server(settings.root / "prefect") as server:
+            yield server
+
+
+def _prefect_url(settings: Settings) -> str | None:
+    """Return the URL that the settings or Prefect's own variable name."""
+    if url := settings.prefect_api_url:
+        return url
+    if url := os.environ.get("PREFECT_API_URL"):
+        Settings(prefect_api_url=url)  # the rules of settings hold for it, too
+    return url
 
 
 class Server(NamedTuple):

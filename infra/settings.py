@@ -104,6 +104,13 @@ class Settings(BaseSettings):
     def _paths(cls, values: Any) -> Any:
         return {k: str(v) if k == "store" else v for k, v in values.items()} if isinstance(values, dict) else values
 
+    @field_validator("mirror", "supplied", "parsers", mode="before")
+    @classmethod
+    def _folder(cls, value: Any) -> Any:
+        if "://" in str(value):
+            raise ValueError("is a folder, not an address; URLs of files are in the manifests of corpora")
+        return value
+
     @field_validator(*SCHEMES)
     @classmethod
     def _address(cls, value: str | None, info: Any) -> str | None:

@@ -195,7 +195,7 @@ def _keys(database: Path) -> dict[str, str]:
         "where tags.key = ? and runs.lifecycle_stage = 'active' and experiments.lifecycle_stage = 'active' "
         "order by runs.start_time desc, runs.run_uuid"
     )
-    with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+    with contextlib.closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         return dict(connection.execute(question, (KEY,)).fetchall())
 
 
@@ -243,9 +243,9 @@ def readable(uri: str) -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as copy:
         try:
-            _backup(f"{database.as_uri()}?mode=ro", copy)
+            _backup(f"{database.absolute().as_uri()}?mode=ro", copy)
         except sqlite3.OperationalError:  # the files beside it, which a writer makes, are not there
-            _backup(f"{database.as_uri()}?immutable=1", copy)
+            _backup(f"{database.absolute().as_uri()}?immutable=1", copy)
     return f"sqlite:///{folder / 'mlflow.db'}"
 
 

@@ -22,7 +22,9 @@ from phrasemodels.data.formats.trees import parse as read_tree
 from phrasemodels.encoders.inputs import CharactersConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.flows.cli.parse import answers, blocks, parse, recognised
+from phrasemodels.flows.report.parses import page
 from phrasemodels.flows.run.page_server import server
+from phrasemodels.layers.ids import SPECIAL
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.models.parser import Jointly, ParserConfig, arcs_alone, phrases_alone
 from phrasemodels.parsing.parser import Limits, Parser, batches, parts
@@ -326,13 +328,24 @@ def address(parser: Parser) -> Iterator[str]:
         yield url
 
 
+def test_the_page_shows_parses_without_tags_and_cards_of_any_fields(parser: Parser) -> None:
+    entries = {side: list(own) for side, own in parser.ids.ids.items()} | {"tags": list(SPECIAL)}
+    untagged = Parser(parser.trained, entries, card={"licence": "CC0"})
+    assert "Licence: CC0" in page(untagged, "It is.")
+
+
 def test_programs_get_json(address: str) -> None:
     asked = urllib.request.Request(
         f"{address}/parse.json", json.dumps({"text": "It is."}).encode(), {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(asked) as answer:
         assert json.load(answer)[0]["tokens"] == ["It", "is", "."]
-    for path, data, status in (("/x", None, 404), ("/parse.json", b"[1]", 400), ("/", b"x" * 300_000, 413)):
+    for path, data, status in (
+        ("/x", None, 404),
+        (f"/?{'&'.join(f'a{n}=1' for n in range(11))}", None, 400),
+        ("/parse.json", b"[1]", 400),
+        ("/", b"x" * 300_000, 413),
+    ):
         headers = {"Content-Type": "application/json"}
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(urllib.request.Request(f"{address}{path}", data, headers))
@@ -355,7 +368,7 @@ def test_the_page_works_in_a_browser_by_keyboard_and_for_a_screen_reader(address
         assert browser.ask("document.querySelector('textarea').value") == "The house <b>sleeps</b>. Yes."
         nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
         spoken = [(n["role"]["value"], n.get("name", {}).get("value", "")) for n in nodes if not n["ignored"]]
-        assert ("textbox", "English text, one or more sentences") in spoken and ("button", "Parse") in spoken
+        assert ("textbox", "Text, one or more sentences") in spoken and ("button", "Parse") in spoken
         images = [name for role, name in spoken if role == "image"]
         assert len(images) == 4 and "house depends on" in images[1] and "(ROOT" in images[0]
         assert browser.ask("document.body.scrollWidth <= innerWidth")

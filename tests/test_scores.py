@@ -20,6 +20,7 @@ from phrasemodels.flows.experiments.catalogue import Request, experiments
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.report.conclusion import findings
+from phrasemodels.flows.report.plots import curves
 from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, tokenised_bleu
 from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
 from phrasemodels.tasks.metrics.own import OwnScoring, score_with_own
@@ -86,6 +87,27 @@ def test_the_rows_that_differ_are_counted_for_each_metric(metrics: tuple[str, ..
         "1 of 2 rows differ from their baselines by more than chance: One."
     ] * len(metrics)
     assert all(" in " in sentence for sentence in said) == (len(metrics) > 1)
+
+
+def test_the_conclusion_says_of_what_chance_was_tested_and_nothing_of_rows_that_were_not() -> None:
+    def row(name: str, differences: dict[str, float]) -> dict[str, Any]:
+        found = {
+            k: {"difference": d, "low": -9, "high": 9, "p_holm": 0.9 if "/" in k else 0.01, "seeds": 3}
+            for k, d in differences.items()
+        }
+        return {"system": name, "variant": "", "experiment": name, "metric": "bleu", "seeds": [0, 1, 2],
+                "against": {"baseline": "A", "differences": found} if found else None,
+                "intervals": {"bleu": {"mean": float(len(name)), "half_width": 1.0, "n": 3}}}  # fmt: skip
+
+    said = findings([row("A", {}), row("B", {"bleu": 2.0, "bleu/idiom": 3.0, "bleu/plain": -0.02})])
+    assert "on idioms gains 3.0" in said[0] and "on plain sentences differs by 0.0" in said[0]
+    assert said[1].startswith("B gains 2.0") and said[2] == "That is more than chance."
+    assert findings([row("A", {}), row("BB", {})]) == ["2 rows, BLEU 1.00 to 2.00; none is tested against another."]
+
+
+def test_a_loss_that_is_no_number_leaves_a_gap_in_the_curve() -> None:
+    history = [[{"step": step, "dev_loss": loss} for step, loss in enumerate((2.0, math.inf, 1.0))]]
+    assert "<svg" in curves({"a": history})
 
 
 def test_bleu_of_a_hand_computed_case() -> None:

@@ -42,6 +42,12 @@ def test_metrics_may_have_any_group_in_their_names(tracker: Tracker) -> None:
     assert len(tracker.client().get_run(run).data.metrics) == 3
 
 
+def test_a_database_may_have_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mlflow.db").touch()
+    assert Tracker("sqlite:///mlflow.db").keys() == {}
+
+
 def test_data_that_a_run_used_is_logged_once(tracker: Tracker) -> None:
     run = tracker.open_run("x", "run", "key", {})
     used = [UsedData(f"sample {name}", name, name * 20, '{"corpus": "sample"}', 3) for name in ("train", "test")]

@@ -41,7 +41,10 @@ def bench(
     if over_commits:
         names = list(dict.fromkeys(what for _, ratios in kept for what in ratios))
         rows = [{"commit": when, **{name: _short(ratios.get(name)) for name in names}} for when, ratios in kept]
-        print_rows("Ratios by commit", ["commit", *names], rows)
+        if as_json:
+            print(json.dumps(rows))
+        else:
+            print_rows("Ratios by commit", ["commit", *names], rows)
         return
     found = list(measures(rounds))
     if as_json:

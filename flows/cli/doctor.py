@@ -31,7 +31,7 @@ def examine() -> bool:
     with tempfile.TemporaryDirectory(prefix="pm-doctor-") as folder:
         settings = Settings(store=folder)
         checks: list[tuple[str, Callable[[], str], str]] = [
-            ("Python", _python, "install Python 3.11 or 3.12"),
+            ("Python", _python, "install Python 3.11, 3.12 or 3.13"),
             ("libraries", _libraries, INSTALL),
             ("torch", _torch, INSTALL),
             ("store", _store, "free some disk, or choose another folder with PHRASEMODELS_STORE"),
@@ -50,13 +50,15 @@ def _say(name: str, check: Callable[[], str], remedy: str) -> bool:
     try:
         print(f"ok       {name}: {check()}", flush=True)
     except Exception as error:
-        print(f"MISSING  {name}: {str(error).splitlines()[0]}\n         {remedy}", flush=True)
+        print(
+            f"MISSING  {name}: {(str(error).splitlines() or [type(error).__name__])[0]}\n         {remedy}", flush=True
+        )
         return False
     return True
 
 
 def _python() -> str:
-    if not (3, 11) <= sys.version_info[:2] < (3, 13):
+    if not (3, 11) <= sys.version_info[:2] < (3, 14):
         raise OSError(f"this is Python {sys.version.split()[0]}")
     return sys.version.split()[0]
 
@@ -113,7 +115,9 @@ def _mlflow(settings: "Settings") -> str:
     from phrasemodels.infra.tracking import Tracker
 
     start_mlflow(settings)
-    run = Tracker(settings.tracking_uri, settings.artifact_location).open_run("doctor", "doctor", "doctor", {})
+    tracker = Tracker(settings.tracking_uri, settings.artifact_location)
+    run = tracker.open_run("doctor", "doctor", "doctor", {})
+    tracker.finish(run, {}, [], {})
     return f"made run {run[:8]}"
 
 
@@ -130,9 +134,9 @@ def _ray(settings: "Settings") -> str:
 
 
 def _prefect(settings: "Settings") -> str:
-    from phrasemodels.infra.services import prefect_server, wait_for
+    from phrasemodels.infra.services import prefect, wait_for
 
-    with prefect_server(settings.root / "prefect") as server:
+    with prefect(settings) as server:
         wait_for(server)
         return "a server answers"
 
@@ -141,7 +145,7 @@ def _corpora() -> str:
     from phrasemodels.data.download.corpora import find, names
     from phrasemodels.infra.settings import Settings
 
-    mirror = Settings().mirror
+    mirror = (given := Settings().mirror) and given.expanduser()
     known = {name: find(name) for name in names()}
     mirrored = [
         n for n, m in known.items() if mirror and m.files and all((mirror / f.mirror).is_file() for f in m.files)

@@ -17,12 +17,16 @@ def findings(rows: Sequence[Row]) -> list[str]:
     """Return sentences that say what came out, the first of them the conclusion; rows: of a comparison."""
     tested = [row for row in rows if row["against"]]
     if not tested:
-        best = max(rows, key=lambda row: row["intervals"][row["metric"]]["mean"])
-        return [f"{row_name(best)}: {_mean(best)}. Nothing is tested against it."]
+        if len(rows) == 1:
+            return [f"{row_name(rows[0])}: {_mean(rows[0])}. Nothing is tested against it."]
+        means = sorted(row["intervals"][row["metric"]]["mean"] for row in rows)
+        alike = len({row["metric"] for row in rows}) == 1
+        found = f", {_metric(rows[0])} {means[0]:.2f} to {means[-1]:.2f}" if alike else ""
+        return [f"{len(rows)} rows{found}; none is tested against another."]
     largest = max(tested, key=lambda row: abs(_difference(row)["difference"]))
     said = [_gain(largest, rows)]
     if kinds := [_on_kind(largest, kind) for kind in KINDS if f"{largest['metric']}/{kind}" in _differences(largest)]:
-        said[0] = f"{row_name(largest)} against {_baseline(largest, rows)}: {', '.join(kinds)}."
+        said[:0] = [f"{row_name(largest)} against {_baseline(largest, rows)}: {', '.join(kinds)}."]
     few = min(len(row["seeds"]) for row in tested)
     if few < 2:
         said.append("With one seed nothing says what other seeds would do.")
@@ -82,7 +86,8 @@ def _on_kind(row: Row, kind: str) -> str:
 
 
 def _told(found: dict[str, Any]) -> str:
-    verb = "gains" if found["difference"] >= 0 else "loses"
+    verb = "gains" if found["difference"] > 0 else "loses"
+    verb = verb if abs(found["difference"]) >= 0.05 else "differs by"
     interval = f" [{found['low']:+.1f}, {found['high']:+.1f}]" if found["seeds"] > 1 else ""
     return f"{verb} {abs(found['difference']):.1f}{interval}"
 

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.flows.report.plots import differences, intervals
-from phrasemodels.flows.report.templates import render
+from phrasemodels.flows.report.templates import digits_of, render
 from phrasemodels.verdicts.scores import Scores
 from phrasemodels.verdicts.table import Judged, plain
 
@@ -31,7 +31,7 @@ def judgement_text(judged: Sequence[Judged], left: Sequence[Scores] = ()) -> str
     for row in rows:
         groups.setdefault((row["paper"], row["table"], row["dataset"], row["metric"]), []).append(row)
     for found in groups.values():
-        shown = max(map(_digits, found))
+        shown = max(digits_of(row["value"]) for row in found)
         for row in found:
             row["digits"] = shown
     counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in ORDER}
@@ -46,11 +46,6 @@ def judgement_text(judged: Sequence[Judged], left: Sequence[Scores] = ()) -> str
         tested=[row for row in rows if row["test"]],
         left=left,
     )
-
-
-def _digits(row: dict[str, Any]) -> int:
-    """Return how many digits values beside a printed number are shown with: one more than it has, at least 2."""
-    return max(2, len(str(row["value"]).removesuffix("%").strip().partition(".")[2]) + 1)
 
 
 def _title(group: Group) -> str:

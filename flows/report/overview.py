@@ -80,7 +80,11 @@ def _tests(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _kept(source: str, results: list[Result]) -> dict[str, Any]:
     """Return a kept result: title, commit, note, rows and their tests."""
-    rows = [{**r.row, "source": source} for r in results if r.source == source]
+    rows = [
+        {**r.row, "printed": r.answer.cell.printed if r.answer.cell else "", "source": source}
+        for r in results
+        if r.source == source
+    ]
     result = json.loads((place_of(source.removeprefix("results/")) / "result.json").read_text(encoding="utf-8"))
     about = {name: result[name] for name in ("title", "commit", "note")}
     trials = place_of(source.removeprefix("results/")) / TRIALS

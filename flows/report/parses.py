@@ -34,7 +34,7 @@ class Shown:
         """A row for each word: its number, form, tags, head and relation."""
         parse = self.parse
         universal = parse.universal or [""] * len(parse.tokens)
-        rows = zip(parse.tokens, universal, parse.tags, strict=True)
+        rows = zip(parse.tokens, universal, parse.tags or [""] * len(parse.tokens), strict=True)
         return [
             {"number": k, "form": form, "universal": upos, "tag": xpos, "head": self._head(k), "relation": self._relation(k)}
             for k, (form, upos, xpos) in enumerate(rows, 1)
@@ -116,7 +116,7 @@ def _tree(parse: Parse) -> Markup:
             turn = y + STEP - LINE  # then straight down, so that lines never cross
             parts.append(f'<path d="M{places[k]:.0f} {y + 4:.0f}L{x:.0f} {turn:.0f}V{below:.0f}"/>')
         parts.append(_text(places[k], y, span.label, "label"))
-    for x, token, tag in zip(centres, parse.tokens, parse.tags, strict=True):
+    for x, token, tag in zip(centres, parse.tokens, parse.tags or [""] * len(parse.tokens), strict=True):
         parts += [_text(x, bottom, tag, "tag"), _text(x, bottom + LINE + 2, token, "word")]
     return _svg(width, bottom + 2 * LINE, f"Phrase structure: {parse.brackets}", parts)
 

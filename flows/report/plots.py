@@ -2,6 +2,7 @@
 
 import html
 import io
+import math
 import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
@@ -68,7 +69,7 @@ def lines(
     """Return a line for each name through its points, as SVG. bands: the interval (low, high) at each point."""
     figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
     for index, (name, line) in enumerate(points.items()):
-        xs, ys = [x for x, _ in line], [y for _, y in line]
+        xs, ys = [x for x, _ in line], [y if math.isfinite(y) else math.nan for _, y in line]
         (drawn,) = axes.plot(
             xs,
             ys,
@@ -82,7 +83,7 @@ def lines(
             low, high = zip(*band, strict=True)
             axes.fill_between(xs, low, high, color=drawn.get_color(), alpha=0.15, linewidth=0)
     if lowest := [
-        y for line in points.values() for _, y in line
+        y for line in points.values() for _, y in line if math.isfinite(y)
     ]:  # wide intervals of two seeds do not flatten the curves
         spread = max(lowest) - min(lowest)
         axes.set_ylim(min(lowest) - 0.3 * spread - 1e-9, max(lowest) + 0.3 * spread + 1e-9)
@@ -156,7 +157,7 @@ def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(rows)), [_wrapped(name) for name in rows])
     axes.invert_yaxis()
-    axes.set_xlabel("difference from the baseline (points)")
+    axes.set_xlabel("difference from the baseline")
     axes.grid(axis="x", linewidth=0.4)
     if len(metrics) > 1:
         figure.legend(fontsize=8, loc="outside upper right", ncols=len(metrics))

@@ -58,16 +58,25 @@ def table_text(finished: FinishedTable) -> str:
         svg=lambda figure: Markup(svg_of(figure)),
         attention=_attention(finished),
         licences=finished.comparison.meta["licences"],
-        stand_in=finished.comparison.meta["stand_in"] and finished.experiments[0].recipe.corpus,
+        stand_ins=_stand_ins(finished, rows),
         generated=isinstance(finished.experiments[0].recipe.corpus, SampleCorpus),
         verdicts=finished.comparison,
     )
 
 
-def tested(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """Return the metrics in which rows were tested against a baseline, with the number of sentences."""
-    found = [row["against"]["differences"] for row in rows if row["against"]]
-    return {name: difference["sentences"] for one in found for name, difference in one.items()}
+def _stand_ins(finished: FinishedTable, rows: list[dict[str, Any]]) -> list[str]:
+    """Return the corpora of the rows on data that are not the paper's."""
+    own = {row["experiment"] for row in rows if row["stand_in"]}
+    return list(dict.fromkeys(one.recipe.corpus.name for one in finished.experiments if one.name in own))
+
+
+def tested(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the metrics in which rows were tested against a baseline, with the number of sentences: 280, or 280 or 448."""
+    found: dict[str, set[int]] = {}
+    for row in rows:
+        for name, difference in row["against"]["differences"].items() if row["against"] else ():
+            found.setdefault(name, set()).add(difference["sentences"])
+    return {name: " or ".join(map(str, sorted(numbers))) for name, numbers in found.items()}
 
 
 def conclusion(rows: list[dict[str, Any]], metric: str) -> str:
@@ -78,7 +87,10 @@ def conclusion(rows: list[dict[str, Any]], metric: str) -> str:
     if found and all(one["p_holm"] is None for _, one in found):
         return "One seed: no test says what other seeds would do."
     return (
-        f"{len(sure)} of {len(found)} rows differ from their baselines" + (": " if sure else "") + "; ".join(sure) + "."
+        f"{len(sure)} of {len(found)} rows differ from their baselines by more than chance"
+        + (": " if sure else "")
+        + "; ".join(sure)
+        + "."
     )
 
 
@@ -99,9 +111,9 @@ def difference_plots(rows: list[dict[str, Any]]) -> dict[str, Markup]:
 
 
 def _unit(row: dict[str, Any], metric: str) -> str:
-    """Return a metric with its unit: the end of its signature, or 0 to 100."""
+    """Return a metric with its unit, the end of its signature; of other metrics none is known."""
     last = row["signatures"][metric].split()[-1]
-    return f"{metric} ({last if last in UNITS else '0 to 100'})"
+    return f"{metric} ({last})" if last in UNITS else metric
 
 
 def _plots(finished: FinishedTable, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -174,7 +186,7 @@ def _examples(finished: FinishedTable) -> dict[str, Any]:
     questions = [
         _questions(finished, outcome, rows) if columns else [] for outcome, rows in zip(first, tables, strict=True)
     ]
-    if columns is None or any(len(own) != len(questions[0]) for own in questions):
+    if columns is None or any(own != questions[0] for own in questions):
         return {"examples": [], "shown": "The answers of this problem are not sentences that can be laid side by side."}
     gold, answer = columns
     right = [sum(rows[i][answer] == rows[i][gold] for rows in tables) for i in range(len(tables[0]))]

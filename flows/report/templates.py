@@ -28,9 +28,9 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = lambda value: "–" if value is None else f"{value:.2f}"
+    environment.filters["number"] = lambda value, digits=2: "–" if value is None else f"{value:.{digits}f}"
     environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-    environment.filters |= {"anchor": anchor, "named": row_name, "sure": is_sure}
+    environment.filters |= {"anchor": anchor, "named": row_name, "sure": is_sure, "digits": digits_of}
     return environment
 
 
@@ -53,6 +53,11 @@ def anchor(row: dict[str, Any]) -> str:
 def row_name(row: dict[str, Any]) -> str:
     """Return a system with its variant."""
     return f"{row['system']} {row['variant']}".strip()
+
+
+def digits_of(printed: object) -> int:
+    """Return how many digits values beside a printed number are shown with: one more than it has, at least 2."""
+    return max(2, len(str(printed).removesuffix("%").strip().partition(".")[2]) + 1)
 
 
 def is_sure(found: dict[str, Any]) -> bool:

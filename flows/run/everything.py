@@ -52,7 +52,8 @@ def everything(
                 state = reproduce(paper, number, profile, seeds, set, duration=left, return_state=True)
                 if page_of(store, part := str(state.state_details.flow_run_id)).exists():  # it was not refused at once
                     outcome["run"] = part
-                outcome["report"] = state.result()["report"]
+                result = state.result()
+                outcome |= {"report": result["report"], "left": str(len(result["left"]))}
             except Exception as error:
                 outcome["error"] = str(error).split("\n")[0]
             write(store, record)

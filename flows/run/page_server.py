@@ -2,6 +2,7 @@
 
 import json
 import threading
+import traceback
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -48,7 +49,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
-        self._send(*self.answer(url.path, _field(url.query)))
+        try:
+            text = _field(url.query)
+        except ValueError as error:
+            self._send(HTTPStatus.BAD_REQUEST, "text/plain", f"{error}: send one field, text=...")
+            return
+        self._send(*self._answer(url.path, text))
 
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")
@@ -63,7 +69,15 @@ class _Handler(BaseHTTPRequestHandler):
         except (ValueError, KeyError, TypeError, RecursionError):
             self._send(HTTPStatus.BAD_REQUEST, "text/plain", 'send JSON like {"text": "A sentence."}')
             return
-        self._send(*self.answer(urlsplit(self.path).path, text))
+        self._send(*self._answer(urlsplit(self.path).path, text))
+
+    def _answer(self, path: str, text: str) -> Answer:
+        """Return the answer to a text, or that it has none; the error is printed where the server runs."""
+        try:
+            return self.answer(path, text)
+        except Exception:
+            traceback.print_exc()
+            return HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", "the parser failed at this text; the server goes on"
 
     def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
         body = text.encode("utf-8", "replace")
