@@ -101,7 +101,9 @@ def modules() -> dict[str, Path]:
         spec = importlib.util.find_spec(name)
         origin = Path(spec.origin) if spec and spec.origin and spec.has_location else None
         path = origin.parent if origin and origin.name == "__init__.py" else origin
-        if name in own and path != own[name]:
+        if spec and spec.origin is None and (places := list(spec.submodule_search_locations or ())):
+            path = Path(places[0])  # a folder without __init__.py
+        if name in own and not (path and path.exists() and path.samefile(own[name])):
             if name in named:
                 raise ValueError(f"{own[name]}: another module is called {name}, too: {path}; rename yours")
         elif path is not None:
@@ -112,7 +114,8 @@ def modules() -> dict[str, Path]:
 def _python_in(place: Path) -> dict[str, Path]:
     """Return the modules and packages of a folder, by name."""
     files = {path.stem: path for path in place.glob("*.py") if path.stem.isidentifier() and path.stem != "__main__"}
-    return files | {path.parent.name: path.parent for path in place.glob("*/__init__.py")}
+    folders = {path.parent for path in place.glob("*/*.py") if path.parent.name.isidentifier()}
+    return files | {path.name: path for path in folders}
 
 
 def beside(paper: str, file: str) -> Path | None:

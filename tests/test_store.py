@@ -266,6 +266,61 @@ EDITS = [
     ),
 ]
 
+STUDY = {
+    "phrasemodels.toml": "[metrics]\ntried = 'study:tried'\n",
+    "study.py": """
+import slow as s
+from typing import NamedTuple
+from spaced.inner import spaced
+try:
+    from fast import f
+except ImportError:
+    from slow import f
+s.THRESHOLD = 3
+class Pair(NamedTuple):
+    x: int
+    def analyse(self):
+        return 'pair'
+def tried():
+    from late import chosen
+    return f() + s.g() + spaced() + chosen()
+""",
+    "fast.py": "def f():\n    return 'fast'\n",
+    "slow.py": "def f():\n    return 'slow'\ndef g():\n    return 'attribute'\n",
+    "spaced/inner.py": "def spaced():\n    return 'spaced'\n",
+    "late.py": "if True:\n    def chosen():\n        return 'late'\n",
+}
+CHANGES = (("fast.py", "'fast'"), ("slow.py", "'slow'"), ("slow.py", "'attribute'"), ("spaced/inner.py", "'spaced'"),
+           ("late.py", "'late'"), ("study.py", "THRESHOLD = 3"), ("study.py", "'pair'"))  # fmt: skip
+STUDY_KEYS = """
+import json, sys
+from pathlib import Path
+import study
+from phrasemodels.data.store.fingerprint import closure, forget
+def key():
+    forget()
+    return str(closure(study.tried, (study.Pair(1),)))
+before, found = key(), []
+for file, old in json.loads(sys.argv[1]):
+    text = Path(file).read_text()
+    Path(file).write_text(text.replace(old, old[:-1] + "9" + old[-1]))
+    found.append(key() != before)
+    Path(file).write_text(text)
+print(json.dumps(found))
+"""
+
+
+def test_every_change_of_what_a_study_reaches_changes_its_key(tmp_path: Path) -> None:
+    for name, text in STUDY.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(PROJECT)))}
+    command = [sys.executable, "-c", STUDY_KEYS, json.dumps(CHANGES)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert dict(zip(CHANGES, json.loads(done.stdout), strict=True)) == dict.fromkeys(CHANGES, True)
+
+
 KEYS = """
 import json, sys
 from pathlib import Path

@@ -172,8 +172,8 @@ def test_relative_imports_and_star_imports_are_read_as_python_reads_them() -> No
     text = "from . import a\nfrom .b import c as d\nfrom .. import e\nfrom ..f.g import h\nimport i.j, k.l as m\nfrom n import *"
     found = Module("p.q.r", ast.parse(text), "p.q")
     assert found.imports == {
-        "a": ("p.q", "a"), "d": ("p.q.b", "c"), "e": ("p", "e"), "h": ("p.f.g", "h"), "i": ("i", ""), "m": ("k.l", ""),
-        "*": ("n", "*"),
+        "a": {("p.q", "a")}, "d": {("p.q.b", "c")}, "e": {("p", "e")}, "h": {("p.f.g", "h")}, "i": {("i", "")},
+        "m": {("k.l", "")}, "*": {("n", "*")},
     }  # fmt: skip
     with pytest.raises(ValueError, match=r"^x: `from phrasemodels\.saved import \*` hides"):
         Module("x", ast.parse("from phrasemodels.saved import *"), "")

@@ -40,11 +40,10 @@ class Module:
     def __init__(self, name: str, tree: ast.Module, package: str) -> None:
         self.definitions: dict[str, ast.AST] = {}
         self.imports = _imports(ast.walk(tree), package)
-        self.imported = frozenset(_imports(_run_with_the_module(tree), package).values())
-        if "*" in self.imports and _is_ours(self.imports["*"][0]):
-            raise ValueError(
-                f"{name}: `from {self.imports['*'][0]} import *` hides what a step reaches; name what you import"
-            )
+        self.imported = frozenset().union(*_imports(_run_with_the_module(tree), package).values())
+        for hidden, _ in self.imports.get("*", ()):
+            if _is_ours(hidden):
+                raise ValueError(f"{name}: `from {hidden} import *` hides what a step reaches; name what you import")
         bindings: dict[str, list[ast.stmt]] = {}
         for statement in tree.body:
             for bound in _bound_names(statement):
@@ -55,22 +54,23 @@ class Module:
             self.definitions[IMPORT_TIME] = ast.Module(run, [])
 
 
-def _imports(nodes: Iterable[ast.AST], package: str) -> dict[str, Name]:
-    """Return what the import statements among nodes bind: {name: (module, name in it, or "" for the module itself)}.
+def _imports(nodes: Iterable[ast.AST], package: str) -> dict[str, set[Name]]:
+    """Return what the import statements among nodes bind: {name: {(module, name in it, or "" for the module itself)}}.
 
-    package: that of the file, from which relative imports start.
+    A name has several targets after `try: from fast import f` and `except ImportError: from slow import f`, or if functions
+    use it for different ones. package: that of the file, from which relative imports start.
     """
-    bound: dict[str, Name] = {}
+    bound: dict[str, set[Name]] = {}
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.asname or alias.name.split(".")[0]
-                bound[top] = (alias.name if alias.asname else top, "")
+                bound.setdefault(top, set()).add((alias.name if alias.asname else top, ""))
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
             module = ".".join([*above, *([node.module] if node.module else [])])
             for alias in node.names:
-                bound[alias.asname or alias.name] = (module, alias.name)
+                bound.setdefault(alias.asname or alias.name, set()).add((module, alias.name))
     return bound
 
 
@@ -85,11 +85,16 @@ def _run_with_the_module(node: ast.AST) -> Iterable[ast.AST]:
 
 
 def _bound_names(node: ast.stmt) -> list[str]:
-    """The names that a definition or an assignment binds."""
+    """The names that a definition or an assignment binds; `module.name = 3` and `table["key"] = 3` bind none."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)]
+    return [
+        leaf.id
+        for target in targets
+        for leaf in ast.walk(target)
+        if isinstance(leaf, ast.Name) and isinstance(leaf.ctx, ast.Store)
+    ]
 
 
 def _runs_code(node: ast.stmt) -> bool:
@@ -172,27 +177,35 @@ def _run_modules(node: ast.AST) -> Iterable[Name]:
             yield name, IMPORT_TIME
 
 
-def _resolve(module: str, parts: list[str]) -> Name | None:
-    """Return what a dotted name in a module refers to: (module, name) in the project, or (library, "")."""
+def _resolve(module: str, parts: list[str]) -> Iterable[Name]:
+    """Yield what a dotted name in a module may refer to: (module, name) in the project, or (library, "")."""
     here = _module(module)
     if here is None:
-        return None
+        return
     head, *rest = parts
     if head in here.definitions:
-        return (module, head)
-    if head not in here.imports:
-        return None
-    target, attribute = here.imports[head]
-    path = [*target.split("."), *([attribute] if attribute else []), *rest]
-    if not _is_ours(path[0]):
-        return (path[0], "")
+        yield module, head
+        return
+    for target, attribute in here.imports.get(head, ()):
+        path = [*target.split("."), *([attribute] if attribute else []), *rest]
+        if _is_ours(path[0]):
+            yield from _in_project(path)
+        else:
+            yield path[0], ""
+
+
+def _in_project(path: list[str]) -> Iterable[Name]:
+    """Yield what a dotted path of the project refers to. What a module binds in an `if` or `try` counts with its statements."""
     for cut in range(len(path), 0, -1):
-        if (found := _module(".".join(path[:cut]))) is not None:
-            if cut < len(path) and (path[cut] in found.definitions or path[cut] in found.imports):
-                inner = ".".join(path[:cut])
-                return (inner, path[cut]) if path[cut] in found.definitions else _resolve(inner, path[cut:])
-            return None
-    return None
+        inner = ".".join(path[:cut])
+        if (found := _module(inner)) is not None:
+            if cut == len(path):
+                return
+            if path[cut] in found.definitions or path[cut] in found.imports:
+                yield from _resolve(inner, path[cut:])
+            else:
+                yield inner, IMPORT_TIME
+            return
 
 
 def _roots(value: Any) -> Iterable[Name]:
@@ -210,6 +223,8 @@ def _roots(value: Any) -> Iterable[Name]:
         for item in value.values():
             yield from _roots(item)
     elif isinstance(value, list | tuple):
+        if hasattr(value, "_fields"):  # a NamedTuple
+            yield from _roots(type(value))
         for item in value:
             yield from _roots(item)
 
@@ -228,7 +243,7 @@ def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
         return None
     node = found.definitions[attribute]
     digest = hashlib.sha256(_without_docstrings(node).encode()).hexdigest()[:16]
-    named = {target for parts in _references(node) if (target := _resolve(module, parts)) is not None}
+    named = {target for parts in _references(node) for target in _resolve(module, parts)}
     return digest, frozenset({*named, *_run_modules(node), *_run_at_import(module)})
 
 

@@ -32,6 +32,11 @@ def jsonable(value: Any) -> Any:
         return {"type": f"{type(value).__module__}:{type(value).__qualname__}", **fields}
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {
+            "type": f"{type(value).__module__}:{type(value).__qualname__}",
+            **{f: jsonable(getattr(value, f)) for f in value._fields},
+        }
     if isinstance(value, list | tuple):
         return [jsonable(item) for item in value]
     if isinstance(value, functools.partial):
