@@ -15,6 +15,7 @@ import importlib.util
 import os
 import sys
 import tomllib
+import traceback
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -77,13 +78,26 @@ def parts(group: str) -> dict[str, str]:
 
 
 def part(group: str, name: str) -> Any:
-    """Import a part by name. ValueError: it cannot be imported, or is another module of that name."""
+    """Import a part by name. ValueError: it cannot be imported, or fails while it is; the message has its line."""
     module, _, attribute = parts(group)[name].partition(":")
     try:
         made = importlib.import_module(module)
         return getattr(made, attribute) if attribute else made
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"{group}: {name} = {parts(group)[name]!r} cannot be imported: {error}") from error
+    except Exception as error:
+        kind = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
+        where = f" ({line})" if (line := line_of(error)) else ""
+        raise ValueError(
+            f"{group}: {name} = {parts(group)[name]!r} cannot be imported: {kind}{error}{where}"
+        ) from error
+
+
+def line_of(error: BaseException) -> str:
+    """Return the last place in a user's module that an error passed, as ` (FILE, line N)`; empty if it passed none."""
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if any(Path(frame.f_code.co_filename).is_relative_to(path) for path in modules().values()):
+            found = f" ({frame.f_code.co_filename}, line {line})"
+    return found
 
 
 @cache

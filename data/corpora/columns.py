@@ -33,7 +33,7 @@ def read(files: One, max_words: int, separator: Separator = "\t", prefix: str = 
         if not text.startswith(prefix) or len(cells) == 1:
             raise ValueError(
                 f"{path}, line {number}: {text[:40]!r} is not {prefix!r}, source, {separator!r}, target; "
-                "give prefix and separator in the options of the manifest"
+                "give prefix and separator as options: --option separator=..., or in the manifest"
             )
         if len(cells) > 3 or not all(cells[:2]):
             problem = f"{len(cells)} columns, not two or three" if all(cells[:2]) else "no source, or no target"

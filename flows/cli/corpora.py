@@ -1,6 +1,7 @@
 """`phrasemodels corpora`: list, add, fetch, verify, show and export corpora."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -82,13 +83,19 @@ def add(
         raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
     corpora = folder / project.CORPORA
     if file.is_dir():
+        if option or languages or (reader, schema, tokeniser, by) != ("columns", "bitext", "spaces", "id"):
+            raise ValueError(f"{file} is a treebank's folder: of the options it takes --name alone")
         written = add_treebank(file, corpora, name)
     else:
         pair = tuple(languages.split("-")) if languages else ()
         if len(pair) not in (0, 2):
             raise ValueError(f"--languages {languages}: name two, like en-de")
         given = dict(one.partition("=")[::2] for one in option or [])
-        written = add_to(file, Added(name or file.stem.lower(), reader, schema, given, pair, tokeniser, by), corpora)
+        written = add_to(
+            file,
+            Added(name or re.sub(r"\W+", "_", file.stem.lower()), reader, schema, given, pair, tokeniser, by),
+            corpora,
+        )
     print(written)
     for line in read_all(read_manifest(written), written.with_suffix(""))[0]:
         print(line, file=sys.stderr)

@@ -21,11 +21,14 @@ def init(folder: Annotated[Path, typer.Argument(help="The folder to make; its na
     """
     from phrasemodels.data.corpora.added import Added, add
     from phrasemodels.data.store.artifacts import write_durably
+    from phrasemodels.flows.experiments.names import TAKEN
     from phrasemodels.project import CORPORA
 
     name = folder.absolute().name
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise ValueError(f"{name}: a study is named in small letters, digits and hyphens, like my-study")
+    if name in TAKEN:
+        raise ValueError(f"{name}: there is a paper of this name; choose another one")
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: name a new folder")
     folder.mkdir(parents=True, exist_ok=True)

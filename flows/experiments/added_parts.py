@@ -34,12 +34,27 @@ def added(old: Any, path: str, text: str) -> Any:
         return tuple(project.part(group, name) for name in names)
     kind = project.part(group, text)
     if group == "parsers":
-        return partial(planted, kind())
+        return partial(planted, _parser(kind, f"{path}={text}"))
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind) and issubclass(kind, EncoderConfig)):
+        raise ValueError(f"{path}={text}: {kind!r} is no dataclass that is an EncoderConfig")
+    if kind.build is EncoderConfig.build:
+        raise ValueError(f"{path}={text}: {kind.__name__} has no `build`, which makes the layer")
     shared = {f.name for f in dataclasses.fields(kind)} & {f.name for f in dataclasses.fields(old)}
     try:
         return kind(**{name: getattr(old, name) for name in shared})
     except TypeError as error:  # of a field that the old encoder lacks
         raise ValueError(f"{path}={text}: {error}; give such a field a default") from error
+
+
+def _parser(kind: Any, where: str) -> ParserBackend:
+    """Return a parser of a class that users add. ValueError: it cannot be made, or is no part that keys can name."""
+    try:
+        made: ParserBackend = kind()
+    except TypeError as error:
+        raise ValueError(f"{where}: {error}; give its fields defaults") from error
+    if not dataclasses.is_dataclass(made) or not callable(getattr(made, "analyse", None)):
+        raise ValueError(f"{where}: {kind!r} is no frozen dataclass with `analyse`")
+    return made
 
 
 def _of(name: str, known: Mapping[str, str]) -> str:

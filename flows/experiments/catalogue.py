@@ -1,5 +1,6 @@
 """The catalogue: every table that can be run, by paper and number."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -137,10 +138,14 @@ class Request:
             raise ValueError(f"no profile {self.profile!r}: {closest(self.profile, PROFILES)}")
         if not 1 <= self.seeds <= MOST_SEEDS:
             raise ValueError(f"{self.seeds} seeds: must be from 1 to {MOST_SEEDS}")
-        experiments = TABLES[self.paper, self.table](self.profile)
+        experiments = made_by(self.paper, self.table, self.profile)
         if not experiments:
             raise ValueError(f"table {self.table!r} of paper {self.paper} has no rows at profile {self.profile!r}")
         known = [experiment.row for experiment in experiments]
+        if twice := [row for row, count in Counter(known).items() if count > 1]:
+            raise ValueError(
+                f"paper {self.paper}, table {self.table}: several rows are called {twice[0]!r}; give each its own slug"
+            )
         if unknown := [row for row in self.rows if row not in known]:
             raise ValueError(f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}")
         chosen = [e for e in experiments if not self.rows or e.row in self.rows]
@@ -152,9 +157,26 @@ class Request:
 
 def experiments(paper: str = "") -> list[Experiment]:
     """Return all experiments of all tables and profiles, or those of one paper."""
-    tables = [make for (of, _), make in TABLES.items() if paper in ("", of)]
-    made = (experiment for make in tables for profile in PROFILES for experiment in make(profile))
+    tables = [(of, table) for of, table in TABLES if paper in ("", of)]
+    made = (experiment for table in tables for profile in PROFILES for experiment in made_by(*table, profile))
     return list({experiment.name: experiment for experiment in made}.values())
+
+
+def made_by(paper: str, table: str, profile: str) -> list[Experiment]:
+    """Return the experiments of a table at a profile. ValueError: a user's table fails, or makes something else."""
+    make = TABLES[paper, table]
+    if paper not in project.parts("papers"):
+        return make(profile)
+    where = f"{paper}, table {table}, profile {profile}"
+    try:
+        found = make(profile)
+    except (ValueError, OSError):
+        raise
+    except Exception as error:
+        raise ValueError(f"{where} cannot be made: {type(error).__name__}: {error}{project.line_of(error)}") from error
+    if not isinstance(found, list) or not all(isinstance(one, Experiment) for one in found):
+        raise ValueError(f"{where}: the function has to return a list of Experiment, not {type(found).__name__}")
+    return found
 
 
 def experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from phrasemodels import project
 from phrasemodels.data.store.step import Step
 from phrasemodels.flows.experiments.marks import Mark, caveat, marks_of, reason
 from phrasemodels.flows.experiments.names import CHANGE
-from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.experiments.published import PRINTED, published_results
 from phrasemodels.tasks.prepare.corpora import leaks
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
 from phrasemodels.tasks.train.config import TrainConfig
@@ -43,7 +44,9 @@ class Cell:
         """The value as it is printed: its digits are its precision. ValueError: no row of the file matches, or several do."""
         matching = [row for row in published_results() if all(row[n] == value for n, value in self.wanted.items())]
         if len(matching) != 1:
-            raise ValueError(f"{len(matching)} rows of data/published_results.csv match {self.wanted}: one must")
+            paper = self.wanted.get("paper", "")
+            file = project.beside(paper, PRINTED) if paper in project.parts("papers") else "data/published_results.csv"
+            raise ValueError(f"{len(matching)} rows of {file or PRINTED} match {self.wanted}: one must")
         return matching[0]["value"]
 
 

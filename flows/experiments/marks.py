@@ -21,6 +21,7 @@ OURS, UNLIKE = "ours", "unlike"  # the paper leaves it open and this is our choi
 STATED = "stated"  # known to be unlike what is published, and said beside each verdict in place of withholding it
 SETTINGS = "settings.csv"  # beside the module of a paper that a user adds, in place of published_settings/PAPER.csv
 PUBLISHED = "paper"  # the profile of the paper's size
+COLUMNS = ("table", "row", "aspect", "setting", "value", "by", "source")
 NO_VALUE = "empty"  # in words
 IF = " if "  # between a setting and another one, without which the first has no effect
 WITHOUT = ("none", "0", "")  # values of the other one
@@ -65,8 +66,21 @@ def published_settings(paper: str) -> list[dict[str, str]]:
     )
     if path is None or not path.is_file():
         return []
-    with path.open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    with path.open(encoding="utf-8-sig") as file:
+        rows = csv.DictReader(file)
+        if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
+            raise ValueError(f"{path}: no column {missing[0]!r}; its columns are {', '.join(COLUMNS)}")
+        return [_checked(row, f"{path}, line {rows.line_num}") for row in rows]
+
+
+def _checked(row: dict[str, Any], where: str) -> dict[str, str]:
+    """Return a line. ValueError: it is too short, or has a wrong aspect or kind of source."""
+    if None in row.values():
+        raise ValueError(f"{where}: too few columns; they are {', '.join(COLUMNS)}")
+    for column, known in (("aspect", ASPECTS), ("by", (*THEIRS, OURS, UNLIKE, STATED))):
+        if row[column] not in known:
+            raise ValueError(f"{where}: {column} {row[column]!r} is none of {', '.join(known)}")
+    return row
 
 
 def marks_of(paper: str, folder: str, row: str, experiment: Any) -> dict[str, Mark]:

@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments.added_parts import added, name_of
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
+from phrasemodels.tasks.metrics.own import check_metrics
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 
 PARTS = ("recipe", "model", "train")  # of an experiment can be overridden; the other fields say which row it is
@@ -45,10 +46,15 @@ def overridden(experiment: Experiment, *assignments: str) -> Experiment:
 
 
 def _with_answers(made: Experiment, experiment: Experiment) -> Experiment:
-    """Return an overridden experiment with an answer for each metric that it has and the other one lacks."""
+    """Return an overridden experiment with an answer for each metric that it has and the other one lacks, and without those
+    of metrics that it has no more."""
     before, after = (getattr(one.recipe, "metrics", ()) for one in (experiment, made))
+    if before == after:
+        return made
+    check_metrics(after)
+    gone = {metric.__name__ for metric in before} - {metric.__name__ for metric in after}
     new = tuple(Answer(metric.__name__) for metric in after if metric not in before)
-    return replace(made, answers=(*made.answers, *new)) if new else made
+    return replace(made, answers=(*(answer for answer in made.answers if answer.metric not in gone), *new))
 
 
 def _assigned(assignment: str) -> tuple[str, str]:

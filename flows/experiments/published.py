@@ -1,6 +1,7 @@
 """The numbers that papers print: the five, and those that users add."""
 
 import csv
+import math
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
@@ -24,8 +25,11 @@ def _added(paper: str) -> Iterable[dict[str, str]]:
     """Yield the rows of the file beside a paper's module; missing columns are empty, `paper` is the paper's name."""
     if (path := project.beside(paper, PRINTED)) is None:
         return
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in (rows := csv.DictReader(file)):
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file)
+        if unknown := [name for name in rows.fieldnames or () if name not in COLUMNS]:
+            raise ValueError(f"{path}: no column is called {unknown[0]!r}; columns: {', '.join(COLUMNS)}")
+        for row in rows:
             if wrong := [name for name in NEEDED if not row.get(name)]:
                 raise ValueError(f"{path}, line {rows.line_num}: no {wrong[0]}; columns: {', '.join(COLUMNS)}")
             if not _is_number(row["value"]):
@@ -37,7 +41,6 @@ def _added(paper: str) -> Iterable[dict[str, str]]:
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
-        return True
+        return math.isfinite(float(text))
     except ValueError:
         return False

@@ -81,6 +81,10 @@ def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
 def _row(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> dict[str, Any]:
     metrics = sorted({name for artifact in scores for name in artifact.meta["scores"]})
     values = {name: [artifact.meta["scores"][name]["value"] for artifact in scores] for name in metrics}
+    if row.metric not in values:
+        raise ValueError(
+            f"{row.experiment}: no score {row.metric!r}, the answer of its row; there are {', '.join(metrics)}"
+        )
     stand_in = any(artifact.meta["stand_in"] for artifact in scores)
     ours, reason = seed_group(values[row.metric]), reason_not(stand_in, row.reason_not)
     return {

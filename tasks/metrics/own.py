@@ -1,5 +1,6 @@
 """Metrics that users add: functions of references and answers, whose values stand beside the scores of a problem."""
 
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +16,23 @@ from phrasemodels.tasks.metrics.score import Score
 Metric = Callable[
     [Sequence[str], Sequence[str]], float
 ]  # references, answers, as text -> a value, named as the function
+
+
+def check_metrics(metrics: Any) -> None:
+    """ValueError: metrics are no tuple of functions of (references, answers), or two have one name, which is that of their
+    scores."""
+    if not isinstance(metrics, tuple):
+        raise ValueError(f"metrics: {metrics!r} is no tuple of functions; write (my_metric,)")
+    for metric in metrics:
+        if not inspect.isfunction(metric):
+            raise ValueError(f"metrics: {metric!r} is no function of references and answers")
+        try:
+            inspect.signature(metric).bind([], [])
+        except TypeError as error:
+            raise ValueError(f"metric {metric.__name__!r} takes no (references, answers): {error}") from error
+    names = [metric.__name__ for metric in metrics]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"metrics: two functions are called {twice[0]!r}, the name of their scores; rename one")
 
 
 @dataclass(frozen=True)

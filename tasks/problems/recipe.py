@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.step import HasKey, Job, Step
-from phrasemodels.tasks.metrics.own import Metric, OwnScoring, score_with_own
+from phrasemodels.tasks.metrics.own import Metric, OwnScoring, check_metrics, score_with_own
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.report import Figure, Outcome, Section, TrainedModel
 from phrasemodels.tasks.train.config import TrainConfig
@@ -69,6 +69,7 @@ class Recipe(ABC):
             return stages
         if self.answer_columns is None:
             raise ValueError(f"{self.name}: this problem has no answers as text, which metrics of one's own need")
+        check_metrics(self.metrics)
         scores = stages["scores"]
         settings = OwnScoring(scores.make, scores.settings, self.answer_columns, self.metrics)
         return stages | {"scores": dataclasses.replace(scores, make=score_with_own, settings=settings)}

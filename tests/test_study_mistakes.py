@@ -1,0 +1,125 @@
+"""Mistakes of users in a study, its files and its parts: each is one line, before anything is trained."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phrasemodels.flows.experiments import added_parts, marks, published
+from phrasemodels.flows.experiments.catalogue import FILES, TABLES, Request, made_by
+from phrasemodels.flows.experiments.names import TAKEN
+from phrasemodels.flows.experiments.paper_000 import table_1
+from phrasemodels.tasks.metrics.own import check_metrics
+
+
+def exact(references: list[str], answers: list[str]) -> float:
+    return 0.0
+
+
+def other(name: str) -> Callable[..., float]:
+    def made(references: list[str], answers: list[str]) -> float:
+        return 0.0
+
+    made.__name__ = name
+    return made
+
+
+@pytest.mark.parametrize(
+    ("metrics", "says"),
+    [
+        (exact, "no tuple of functions"),
+        ((len,), "no function of references and answers"),
+        ((partial(exact, []),), "no function"),
+        ((other,), "'other' takes no .references, answers.: too many positional arguments"),
+        ((exact, other("exact")), "two functions are called 'exact'"),
+    ],
+)
+def test_metrics_that_cannot_be_called_or_told_apart_are_named(metrics: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        check_metrics(metrics)
+
+
+def failing(profile: str) -> list[Any]:
+    return [1 / 0]
+
+
+def twice(profile: str) -> list[Any]:
+    return [*table_1(profile), *table_1(profile)]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (failing, "ZeroDivisionError: division by zero"),
+        (lambda profile: None, "has to return a list of Experiment, not NoneType"),
+    ],
+)
+def test_a_table_that_fails_is_named(make: Any, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TABLES, ("mine", "1"), make)
+    monkeypatch.setattr("phrasemodels.project.parts", lambda group: {"mine": "study"} if group == "papers" else {})
+    with pytest.raises(ValueError, match=says):
+        made_by("mine", "1", "sample")
+
+
+def test_two_rows_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TABLES, ("000", "1"), twice)
+    with pytest.raises(ValueError, match="several rows are called 'transformer'; give each its own slug"):
+        Request("000", "1").resolve()
+
+
+HEADER = "table,row,aspect,setting,value,by,source\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("tables,row\n", "no column 'table'"),
+        (f"{HEADER}table1,*,data\n", "line 2: too few columns"),
+        (f"{HEADER}table1,*,size,a,1,unlke,here\n", "line 2: by 'unlke' is none of paper, code"),
+        (f"{HEADER}table1,*,sise,a,1,paper,here\n", "line 2: aspect 'sise' is none of data, size"),
+        (f"\ufeff{HEADER}table1,*,size,a,1,paper,here\n", ""),
+    ],
+)
+def test_wrong_lines_of_settings_are_named(
+    text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "settings.csv").write_text(text)
+    monkeypatch.setattr("phrasemodels.project.parts", lambda group: {"mine": "study"})
+    monkeypatch.setattr("phrasemodels.project.beside", lambda paper, file: tmp_path / file)
+    read = marks.published_settings.__wrapped__
+    if says:
+        with pytest.raises(ValueError, match=re.escape(says)):
+            read("mine")
+    else:
+        assert read("mine")[0]["table"] == "table1"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("table,system,variants,metric,value\n", "'variants'"),
+        ("table,system,metric,value\n1,A,bleu,nan\n", "'nan' is no"),
+    ],
+)
+def test_wrong_printed_numbers_are_named(text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "printed.csv").write_text(text)
+    monkeypatch.setattr("phrasemodels.project.beside", lambda paper, file: tmp_path / file)
+    with pytest.raises(ValueError, match=says):
+        list(published._added("mine"))
+
+
+class NoParser:
+    def __init__(self, language: str) -> None: ...
+
+
+@pytest.mark.parametrize(("kind", "says"), [(NoParser, "give its fields defaults"), (dict, "no frozen dataclass")])
+def test_a_parser_that_keys_cannot_name_is_refused(kind: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        added_parts._parser(kind, "recipe.parsed=mine")
+
+
+def test_names_that_a_study_cannot_have_are_known() -> None:
+    assert {file.PAPER for file in FILES if not file.PAPER.isdigit()} == set(TAKEN)
