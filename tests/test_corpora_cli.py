@@ -1,6 +1,7 @@
 """`phrasemodels corpora`, in this process."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -8,6 +9,7 @@ import pytest
 from conftest import CORPORA
 from typer.testing import CliRunner, Result
 
+from phrasemodels import project
 from phrasemodels.data.download.manifest import MANIFESTS, load
 from phrasemodels.flows.cli.corpora import app
 
@@ -90,13 +92,35 @@ def test_fetch_verify_show_where(environment: dict[str, str], mirror: Path) -> N
     assert run(environment, "verify", "geoquery").exit_code == 1
 
 
-def test_adding_a_file_says_which_rows_of_test_are_also_in_train(environment, tmp_path: Path, monkeypatch) -> None:
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A project folder, as if this process had begun in it."""
     (tmp_path / "phrasemodels.toml").touch()
-    (tmp_path / "pairs.txt").write_text("".join(f"{row % 20}\t{row % 20}\n" for row in range(30)))
     monkeypatch.setattr("phrasemodels.project.folder", lambda: tmp_path)
+    forget()
+    yield
+    forget()
+
+
+def forget() -> None:
+    for known in (project.manifests, project.corpora_folders):
+        known.cache_clear()
+
+
+def test_adding_a_file_says_which_rows_of_test_are_also_in_train(environment, study: None, tmp_path: Path) -> None:
+    (tmp_path / "pairs.txt").write_text("".join(f"{row % 20}\t{row % 20}\n" for row in range(30)))
     given = "add", str(tmp_path / "pairs.txt"), "--languages", "en-zxx", "--name"
     added = run(environment, *given, "divided")
     assert Path(added.stdout.strip()) == tmp_path / "corpora" / "divided.toml"
     assert "divided\tdev\t3 rows, 1 of 3 records (33%) stand verbatim in train" in added.stderr
+    forget()
+    copy = tmp_path / "corpora" / "divided" / "pairs.txt"
+    copy.write_text(copy.read_text() + "31\t31\n")
+    for command in ("fetch", "verify"):
+        found = run(environment, command, "divided")
+        assert found.exit_code == 1 and "has changed since it was added" in found.stderr
+    assert "exists" in str(run(environment, *given, "divided").exception)
+    assert run(environment, "add", str(copy), "--languages", "en-zxx", "--name", "divided", "--replace").exit_code == 0
+    assert run(environment, "fetch", "divided").exit_code == 0
     for shown in run(environment, *given, "together", "--by", "source").stderr.splitlines()[1:]:
         assert " 0 of " in shown

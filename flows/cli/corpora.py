@@ -66,6 +66,9 @@ def add(
     by: Annotated[
         str, typer.Option(help="Keep rows with an equal value of this column in one split, like source or group.")
     ] = "id",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the corpus of this name and its manifest.")
+    ] = False,
 ) -> None:
     """Add a file or a treebank to the corpora of the project folder: copy it to corpora/NAME/, and write corpora/NAME.toml with
     its digest. A treebank is named like its folder: UD_German-GSD is ud_german_gsd. Rows of each split, and how many of them are
@@ -85,7 +88,7 @@ def add(
     if file.is_dir():
         if option or languages or (reader, schema, tokeniser, by) != ("columns", "bitext", "spaces", "id"):
             raise ValueError(f"{file} is a treebank's folder: of the options it takes --name alone")
-        written = add_treebank(file, corpora, name)
+        written = add_treebank(file, corpora, name, replace)
     else:
         pair = tuple(languages.split("-")) if languages else ()
         if len(pair) not in (0, 2):
@@ -95,6 +98,7 @@ def add(
             file,
             Added(name or re.sub(r"\W+", "_", file.stem.lower()), reader, schema, given, pair, tokeniser, by),
             corpora,
+            replace,
         )
     print(written)
     for line in read_all(read_manifest(written), written.with_suffix(""))[0]:
@@ -112,6 +116,8 @@ def fetch(names: Names = None) -> None:
     for manifest in manifests if names else [manifest for manifest in manifests if manifest.files]:
         print(f"fetching {manifest.name}", file=sys.stderr, flush=True)
         try:
+            if changed := _changed(manifest):
+                raise ValueError(changed)
             print(f"{manifest.name}\t{_artifact(store, manifest, sources).path}", flush=True)
         except (ValueError, OSError) as error:
             failed.append(manifest.name)
@@ -133,6 +139,10 @@ def verify(names: Names = None) -> None:
     steps = _each(manifests, lambda manifest: (manifest, _step(manifest, sources)), broken)
     fetched, failed = [], bool(broken)
     for manifest, step in steps:
+        if changed := _changed(manifest):
+            failed = True
+            print(f"{manifest.name}: {changed}", file=sys.stderr)
+            continue
         if (artifact := store.find(step)) is not None:
             fetched.append((manifest, artifact))
             continue
@@ -211,6 +221,21 @@ def where(name: Name) -> None:
     if artifact is None:
         raise OSError(f"{name} has not been fetched: phrasemodels corpora fetch {name}")
     print(artifact.path)
+
+
+def _changed(manifest: "Manifest") -> str:
+    """Say that a file of a corpus of the project folder is not the one that was added; empty if all are."""
+    from phrasemodels import project
+    from phrasemodels.data.download.corpora import is_added
+    from phrasemodels.data.store.artifacts import sha256_of
+
+    for file in manifest.files if is_added(manifest.name) else ():
+        for folder in project.corpora_folders():
+            path = folder / file.mirror
+            if path.suffix == Path(file.name).suffix and path.is_file() and sha256_of(path) != file.sha256:
+                again = f"phrasemodels corpora add {path} --name {manifest.name} --replace, with its other options"
+                return clean(f"{path} has changed since it was added: {again}")
+    return ""
 
 
 def _summary(manifest: "Manifest") -> dict[str, Any]:
