@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import itertools
 import logging
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -175,6 +176,10 @@ class ActorWorker:
 
 def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a Ray worker; an error in a layer gets the line of its source."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        )  # a run in the background ignores it; Ray cancels tasks by it
     with noting_error_line():
         return function(*arguments)
 
