@@ -85,7 +85,7 @@ def part(group: str, name: str) -> Any:
         return getattr(made, attribute) if attribute else made
     except Exception as error:
         kind = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
-        where = f" ({line})" if (line := line_of(error)) else ""
+        where = line_of(error)
         raise ValueError(
             f"{group}: {name} = {parts(group)[name]!r} cannot be imported: {kind}{error}{where}"
         ) from error

@@ -87,7 +87,7 @@ def add(
     corpora = folder / project.CORPORA
     if file.is_dir():
         if option or languages or (reader, schema, tokeniser, by) != ("columns", "bitext", "spaces", "id"):
-            raise ValueError(f"{file} is a treebank's folder: of the options it takes --name alone")
+            raise ValueError(f"{file} is a treebank's folder: of the options it takes --name and --replace")
         written = add_treebank(file, corpora, name, replace)
     else:
         pair = tuple(languages.split("-")) if languages else ()

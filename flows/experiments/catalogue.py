@@ -175,7 +175,7 @@ def made_by(paper: str, table: str, profile: str) -> list[Experiment]:
     except Exception as error:
         raise ValueError(f"{where} cannot be made: {type(error).__name__}: {error}{project.line_of(error)}") from error
     if not isinstance(found, list) or not all(isinstance(one, Experiment) for one in found):
-        raise ValueError(f"{where}: the function has to return a list of Experiment, not {type(found).__name__}")
+        raise ValueError(f"{where}: the function has to return a list of Experiment")
     return found
 
 

@@ -75,8 +75,8 @@ def published_settings(paper: str) -> list[dict[str, str]]:
 
 def _checked(row: dict[str, Any], where: str) -> dict[str, str]:
     """Return a line. ValueError: it is too short, or has a wrong aspect or kind of source."""
-    if None in row.values():
-        raise ValueError(f"{where}: too few columns; they are {', '.join(COLUMNS)}")
+    if None in row or None in row.values():
+        raise ValueError(f"{where}: too few or too many columns; they are {', '.join(COLUMNS)}")
     for column, known in (("aspect", ASPECTS), ("by", (*THEIRS, OURS, UNLIKE, STATED))):
         if row[column] not in known:
             raise ValueError(f"{where}: {column} {row[column]!r} is none of {', '.join(known)}")

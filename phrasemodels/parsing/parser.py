@@ -275,7 +275,11 @@ def joined(parses: Sequence[Parse], limits: Limits) -> Parse:
             relations += [r if h or not root else "parataxis" for h, r in zip(part.heads, part.relations, strict=True)]
         spans += [Span(label, i + first, j + first) for label, i, j in (part.tree.spans[1:] if part.tree else ())]
         tokens, tags, universal = tokens + part.tokens, tags + part.tags, [*universal, *part.universal]
-    tree = Tree(tuple(tokens), tuple(tags), (Span(ROOT, 0, len(tokens)), *spans)) if parses[0].tree else None
+    tree = (
+        Tree(tuple(tokens), tuple(tags or [NO_TAG] * len(tokens)), (Span(ROOT, 0, len(tokens)), *spans))
+        if parses[0].tree
+        else None
+    )
     note = IN_PARTS.format(limits.longest, len(parses))
     notes = dict.fromkeys([note, *(part.note for part in parses)])
     return Parse(tokens, tags, tree, heads, relations, universal, note="; ".join(filter(None, notes)))

@@ -26,7 +26,7 @@ _WORD = r"\w[\w\u0300-\u036F]*"  # an accent may stand behind its letter
 INSIDE = re.compile("[\u00ad\u2060]")  # soft hyphens and word joiners, which end no word
 _PIECE = re.compile(
     rf"""
-    https?://\S+[^\s.,;:!?)\]'"] | (?<![^\s(<\["'“,;])\w[^\s@,;<>()"]*@[^\s@,;<>()"]+\.\w+    # addresses; neither tries twice
+    https?://\S+[^\s.,;:!?)\]'"] | (?<![^\s(<\["“,;])\w[^\s@,;<>()"“\[]*@[^\s@,;<>()"“\[]+\.\w+    # addresses; neither tries twice
   | (?<![^\s(\["“])(?:[:;=]['’]?-?[)(DPp/\\|*]+|[:;=]-?[\]\[oO3]|<3+|\^_+\^)(?![^\s.,;:!?)\]"”])    # :-) ;) :'( :D <3
   | -[LR][RSC]B-                                                      # brackets, as treebanks write them
   | (?:[A-Za-z]\.){{2,}}                                                # U.S., e.g.
