@@ -46,9 +46,9 @@ class Split:
     part: tuple[int, int | None] | None = None
 
 
-def add(file: Path, about: Added, corpora: Path, replace_it: bool = False) -> Path:
-    """Copy a file into a folder of corpora and write its manifest beside it; return the manifest's path. replace_it: there may
-    be one of this name, which is lost.
+def add(file: Path, about: Added, corpora: Path, overwrite: bool = False) -> Path:
+    """Copy a file into a folder of corpora and write its manifest beside it; return the manifest's path. overwrite: also
+    over the manifest of a corpus of this name.
 
     OSError: there is no such file. ValueError: the reader cannot read it, or its manifest would be wrong.
     """
@@ -65,10 +65,10 @@ def add(file: Path, about: Added, corpora: Path, replace_it: bool = False) -> Pa
         raise ValueError(f"{file}: {rows} rows cannot be divided into train, dev and test")
     parts = {"train": (2 * part, None), "dev": (0, part), "test": (part, 2 * part)}
     splits = {name: replace(split, part=own) for name, own in parts.items()}
-    return _put(about, [file], splits, corpora, replace_it)
+    return _put(about, [file], splits, corpora, overwrite)
 
 
-def add_treebank(folder: Path, corpora: Path, name: str = "", replace_it: bool = False) -> Path:
+def add_treebank(folder: Path, corpora: Path, name: str = "", overwrite: bool = False) -> Path:
     """Copy a treebank of Universal Dependencies, by its folder, into a folder of corpora, and write its manifest beside it;
     return the manifest's path. Without a name UD_German-GSD becomes the corpus ud_german_gsd.
 
@@ -90,16 +90,16 @@ def add_treebank(folder: Path, corpora: Path, name: str = "", replace_it: bool =
     known = licence[1].replace(" ", "-") if licence else UNKNOWN
     about = Added(name, "treebank", "trees", title=title.replace("_", " "), licence=known, homepage=page)
     splits = {split: Split(file.name, "conllu") for split, file in files.items()}
-    return _put(about, list(files.values()), splits, corpora, replace_it)
+    return _put(about, list(files.values()), splits, corpora, overwrite)
 
 
-def _put(about: Added, files: Sequence[Path], splits: Mapping[str, Split], corpora: Path, replace_it: bool) -> Path:
+def _put(about: Added, files: Sequence[Path], splits: Mapping[str, Split], corpora: Path, overwrite: bool) -> Path:
     """Copy files into corpora/NAME and write corpora/NAME.toml; return its path. ValueError: there is one already, or a corpus
     of the package has this name."""
     path, place = corpora / f"{about.name}.toml", corpora / about.name
     if about.name in names():
         raise ValueError(f"there is a corpus {about.name!r} already: give another --name")
-    if path.exists() and not replace_it:
+    if path.exists() and not overwrite:
         raise ValueError(f"{path} exists: change it there, give another --name, or --replace it")
     rows = _rows(about, files, splits)
     place.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ from phrasemodels.data.download import internet
 from phrasemodels.data.download.archives import extract
 from phrasemodels.data.download.manifest import Concatenation, File, FirstLines, Member
 from phrasemodels.data.download.mirrors import Sources
-from phrasemodels.data.store.artifacts import atomic_replace
+from phrasemodels.data.store.artifacts import LOCAL_DISK_ERRORS, atomic_replace
 
 MIRROR = "PHRASEMODELS_MIRROR"  # the setting that names the folder of corpora
 ATTEMPTS = 5
@@ -60,6 +60,8 @@ def fetch(file: File, target: Path, sources: Sources, variable: str = MIRROR) ->
             put(target)
             return place
         except (OSError, ValueError, InterruptedDownloadError, httpx.InvalidURL) as error:
+            if isinstance(error, OSError) and error.errno in LOCAL_DISK_ERRORS:
+                raise
             errors.append(f"{place}: {error}")
     if sources.offline:
         errors.append("offline")

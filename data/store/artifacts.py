@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+# in a download: the fault of this node's disk, not of the place that the file comes from
+LOCAL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 MANIFEST = "manifest.json"
 SHA256 = re.compile("[0-9a-f]{64}")
 TRAINING_LABEL = re.compile(r"\w+ (?P<experiment>.+) seed (?P<seed>\d+)", re.DOTALL)

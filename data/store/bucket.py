@@ -1,7 +1,6 @@
 """Files under a URL, through fsspec: file://, s3:// (s3fs) and its other schemes. Credentials come from the environment."""
 
 import contextlib
-import errno
 import os
 import shutil
 import time
@@ -16,10 +15,9 @@ from urllib.parse import unquote
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from phrasemodels.data.store.artifacts import sha256_of
+from phrasemodels.data.store.artifacts import LOCAL_DISK_ERRORS, sha256_of
 
 PARTS = {"manifests", "blobs", "leases", "checkpoints", "probes"}  # folders of a store on object storage
-LOCAL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # in a download: this node's disk, not the storage
 PRECONDITION_FAILED, CONFLICT = 412, 409  # HTTP: the file exists; another client is writing it at this moment
 
 

@@ -177,24 +177,27 @@ def _run_modules(node: ast.AST) -> Iterable[Name]:
             yield name, IMPORT_TIME
 
 
-def _resolve(module: str, parts: list[str]) -> Iterable[Name]:
-    """Yield what a dotted name in a module may refer to: (module, name) in the project, or (library, "")."""
+def _resolve(module: str, parts: list[str], seen: frozenset[Name] = frozenset()) -> Iterable[Name]:
+    """Yield what a dotted name in a module may refer to: (module, name) in the project, or (library, "").
+
+    seen: the imports that led here; modules may import a name from each other that neither defines.
+    """
     here = _module(module)
-    if here is None:
-        return
     head, *rest = parts
+    if here is None or (module, head) in seen:
+        return
     if head in here.definitions:
         yield module, head
         return
     for target, attribute in here.imports.get(head, ()):
         path = [*target.split("."), *([attribute] if attribute else []), *rest]
         if _is_ours(path[0]):
-            yield from _in_project(path)
+            yield from _in_project(path, seen | {(module, head)})
         else:
             yield path[0], ""
 
 
-def _in_project(path: list[str]) -> Iterable[Name]:
+def _in_project(path: list[str], seen: frozenset[Name]) -> Iterable[Name]:
     """Yield what a dotted path of the project refers to. What a module binds in an `if` or `try` counts with its statements."""
     for cut in range(len(path), 0, -1):
         inner = ".".join(path[:cut])
@@ -202,7 +205,7 @@ def _in_project(path: list[str]) -> Iterable[Name]:
             if cut == len(path):
                 return
             if path[cut] in found.definitions or path[cut] in found.imports:
-                yield from _resolve(inner, path[cut:])
+                yield from _resolve(inner, path[cut:], seen)
             else:
                 yield inner, IMPORT_TIME
             return

@@ -20,8 +20,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from phrasemodels.data.store.artifacts import MANIFEST, Artifact, damage_of, describe, parse_manifest, write_durably
-from phrasemodels.data.store.bucket import LOCAL_DISK_ERRORS, Bucket
+from phrasemodels.data.store.artifacts import (
+    LOCAL_DISK_ERRORS,
+    MANIFEST,
+    Artifact,
+    damage_of,
+    describe,
+    parse_manifest,
+    write_durably,
+)
+from phrasemodels.data.store.bucket import Bucket
 from phrasemodels.data.store.gc import (
     DAY,
     VERDICT_STEP,

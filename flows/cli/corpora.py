@@ -233,8 +233,9 @@ def _changed(manifest: "Manifest") -> str:
         for folder in project.corpora_folders():
             path = folder / file.mirror
             if path.suffix == Path(file.name).suffix and path.is_file() and sha256_of(path) != file.sha256:
-                again = f"phrasemodels corpora add {path} --name {manifest.name} --replace, with its other options"
-                return clean(f"{path} has changed since it was added: {again}")
+                what = "FILE, with its other options," if len(manifest.files) == 1 else "FOLDER, that of the treebank,"
+                again = f"phrasemodels corpora add {what} and --name {manifest.name} --replace"
+                return clean(f"{path} has changed since it was added: put it back, or {again}")
     return ""
 
 

@@ -28,7 +28,7 @@ def init(folder: Annotated[Path, typer.Argument(help="The folder to make; its na
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise ValueError(f"{name}: a study is named in small letters, digits and hyphens, like my-study")
     if name in TAKEN:
-        raise ValueError(f"{name}: there is a paper of this name; choose another one")
+        raise ValueError(f"{name}: this name is taken; choose another one")
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: name a new folder")
     folder.mkdir(parents=True, exist_ok=True)

@@ -99,7 +99,7 @@ def main() -> None:
         if end.code == signal.SIGTERM:  # how Ray answers the signal while the services start
             sys.exit(f"terminated; {ENDED}")
         if end.code == 128 + signal.SIGINT:  # how Typer answers the signal
-            print("interrupted; finished steps and checkpoints are kept", file=sys.stderr)
+            print("interrupted", file=sys.stderr)
         raise
     except (ValueError, OSError) as error:
         if os.environ.get("PHRASEMODELS_DEBUG"):

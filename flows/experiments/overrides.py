@@ -51,6 +51,7 @@ def _with_answers(made: Experiment, experiment: Experiment) -> Experiment:
     before, after = (getattr(one.recipe, "metrics", ()) for one in (experiment, made))
     if before == after:
         return made
+    check_metrics(before)
     check_metrics(after)
     gone = {metric.__name__ for metric in before} - {metric.__name__ for metric in after}
     new = tuple(Answer(metric.__name__) for metric in after if metric not in before)

@@ -86,8 +86,8 @@ def _on_kind(row: Row, kind: str) -> str:
 
 
 def _told(found: dict[str, Any]) -> str:
-    verb = "gains" if found["difference"] > 0 else "loses"
-    verb = verb if abs(found["difference"]) >= 0.05 else "differs by"
+    gains = "gains" if found["difference"] > 0 else "loses"
+    verb = gains if abs(found["difference"]) >= 0.05 else "differs by"
     interval = f" [{found['low']:+.1f}, {found['high']:+.1f}]" if found["seeds"] > 1 else ""
     return f"{verb} {abs(found['difference']):.1f}{interval}"
 

@@ -43,7 +43,8 @@ class Parse:
         return self.brackets or self.conllu().rstrip("\n")
 
     def conllu(self, sent_id: str = "", read: Sequence[Line] = ()) -> str:
-        """Return CoNLL-U without the empty line that ends a sentence: sent_id, the text as written, SpaceAfter=No, UPOS and XPOS.
+        """Return CoNLL-U without the empty line that ends a sentence: sent_id, the text without soft hyphens and word
+        joiners, SpaceAfter=No, UPOS and XPOS.
 
         read: the lines of CoNLL-U that the words come from. All that the parser does not predict is then as it was there.
         """
