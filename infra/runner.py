@@ -114,7 +114,8 @@ def ray_map(
                 if not pending:
                     return
                 (done,), _ = ray.wait(list(pending), num_returns=1)
-                results[pending.pop(done)] = ray.get(done)
+                index = pending.pop(done)  # first: this process dies if Ray is to cancel a task that is just ending
+                results[index] = ray.get(done)
                 while yielded in results:
                     yield results.pop(yielded)
                     yielded += 1
@@ -177,9 +178,8 @@ class ActorWorker:
 def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a Ray worker; an error in a layer gets the line of its source."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(
-            signal.SIGINT, signal.default_int_handler
-        )  # a run in the background ignores it; Ray cancels tasks by it
+        # a run in the background ignores the signal by which Ray cancels tasks
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     with noting_error_line():
         return function(*arguments)
 
