@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
         raise ValueError(f"{experiment.name} trains nothing: `phrasemodels count` runs it")
     settings = Settings()
     store, sources = open_store(settings), sources_of(settings)
-    executor = Executor(sources=sources, report=_print_last if local else None)
+    executor = Executor(sources=sources, report=_printer() if local else None)
     pipeline = resolved(experiment, sources).steps(seed)
     checkpoints = store.workspace(pipeline.trained.key) / "checkpoints"
     with leased_steps(store, with_dependencies([pipeline.scored]), settings), progress_lines(checkpoints):
@@ -180,14 +180,22 @@ def _run(store: Store, name: str, key: str, stage: Stage, inputs: dict[str, Arti
     """Run a stage outside the store, whose keys would need the source of packages that are not installed here."""
     out = store.root / name / key
     out.mkdir(parents=True, exist_ok=True)
-    job = Job(out, store.root / "checkpoints" / key, inputs, store, Executor(report=_print_last), key)
+    job = Job(out, store.root / "checkpoints" / key, inputs, store, Executor(report=_printer()), key)
     meta = stage.make(job, stage.settings)
     terms = {"licences": [], "redistributable": False, "stand_in": False}
     return Artifact(out, {"key": key, "meta": {**meta, **terms}})
 
 
-def _print_last(history: list[dict[str, float]]) -> None:
-    if history:
-        row = history[-1]
-        line = f"step {row['step']}: loss {row['loss']:.3f}, dev {row['dev_loss']:.3f}"
-        print(f"{line}, {row['items_per_second']:.0f} items/s", file=sys.stderr, flush=True)
+def _printer() -> Callable[[list[dict[str, float]]], None]:
+    """Return a function that prints the last evaluation of a history, unless it has just done so: checkpoints report, too."""
+    printed = 0.0
+
+    def print_last(history: list[dict[str, float]]) -> None:
+        nonlocal printed
+        if history and history[-1]["step"] != printed:
+            row = history[-1]
+            printed = row["step"]
+            line = f"step {row['step']}: loss {row['loss']:.3f}, dev {row['dev_loss']:.3f}"
+            print(f"{line}, {row['items_per_second']:.0f} items/s", file=sys.stderr, flush=True)
+
+    return print_last
