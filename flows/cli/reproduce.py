@@ -138,17 +138,17 @@ def plan(
     print(f"{sum(item['hit'] for item in rows)} of {len(rows)} steps are in the store", file=sys.stderr)
 
 
-def _print_fitting(made: "Plan", store: "Store", duration: str, at_once: int, as_json: bool) -> None:
+def _print_fitting(made: "Plan", store: "Store", duration: str, processors: int, as_json: bool) -> None:
     """Print the rows of a plan in the order of a time-boxed run, and which of them are expected to end in time."""
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.run.campaign import fitting, seconds_of, standings
 
     rows = standings(made, store)
-    told = [row.told(fits) for row, fits in zip(rows, fitting(rows, seconds_of(duration), at_once), strict=True)]
+    told = [row.told(fits) for row, fits in zip(rows, fitting(rows, seconds_of(duration), processors), strict=True)]
     if as_json:
         print(json.dumps(told, indent=1))
     else:
-        print_rows(f"In {duration}, {at_once} trainings side by side", list(told[0]) if told else [], told)
+        print_rows(f"In {duration}, on {processors} processors", list(told[0]) if told else [], told)
 
 
 @app.command()

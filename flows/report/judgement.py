@@ -66,10 +66,15 @@ def _intervals(group: Group, rows: Sequence[dict[str, Any]]) -> Markup | None:
         for row in rows
         if row["ours"]
     ]
-    return Markup(intervals(shown[:MOST_ROWS], group[3] or "score")) if shown else None
+    return Markup(intervals(shown[:MOST_ROWS], group[3] or "score")) + _left_out(len(shown)) if shown else None
 
 
 def _differences(rows: Sequence[dict[str, Any]]) -> Markup | None:
     """Return the plot of the differences from the baseline; None if no row was tested."""
     found = {row["row"]: {row["metric"]: row["test"]} for row in rows if row["test"] and "difference" in row["test"]}
-    return Markup(differences(dict(list(found.items())[:MOST_ROWS]))) if found else None
+    return Markup(differences(dict(list(found.items())[:MOST_ROWS]))) + _left_out(len(found)) if found else None
+
+
+def _left_out(rows: int) -> Markup:
+    """Return what a plot says of the rows that it leaves out, if it does."""
+    return Markup(f"<p>The first {MOST_ROWS} of {rows} rows; the table has all.</p>") if rows > MOST_ROWS else Markup()

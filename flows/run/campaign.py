@@ -116,16 +116,20 @@ def _standing(pipeline: Pipeline, store: Store) -> Standing:
         return Standing(pipeline, 0, updates, math.nan)
 
 
-def fitting(rows: Sequence[RowStanding], seconds: float, at_once: int) -> list[bool]:
-    """Return for each row whether it is expected to end in time, if trainings run in this order, so many side by side."""
-    free = [0.0] * max(1, at_once)
+def fitting(rows: Sequence[RowStanding], seconds: float, processors: int) -> list[bool]:
+    """Return for each row whether it is expected to end in time, if trainings run in this order, each on as many processors
+    as it has threads and workers."""
+    free = [0.0] * max(1, processors)  # the time from which on each processor is free
     fits = []
     for row in rows:
         ends = 0.0
         for standing in row.seeds:
+            train = standing.pipeline.experiment.train
+            needed = min(len(free), train.threads * max(1, train.workers))
             free.sort()
-            free[0] += math.inf if math.isnan(standing.left) else standing.left  # an unknown end does not fit
-            ends = max(ends, free[0])
+            end = free[needed - 1] + (math.inf if math.isnan(standing.left) else standing.left)  # unknown: does not fit
+            free[:needed] = [end] * needed
+            ends = max(ends, end)
         fits.append(ends <= seconds)
     return fits
 
