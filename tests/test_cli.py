@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from phrasemodels.flows.cli import predict
 from phrasemodels.flows.cli.main import app
-from phrasemodels.flows.cli.terminal import CONTROL
+from phrasemodels.flows.cli.terminal import CONTROL, print_rows
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.run.local import prepare_folder, train_prepared
@@ -252,6 +252,17 @@ def test_input_that_is_not_utf8_is_refused_with_its_line(place, name, monkeypatc
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(predict.app, ["predict", "echo", place], input=b"a\n\xff\x00")
     assert str(done.exception) == f"{name}, line 2: byte 1 is not UTF-8; convert the file"
+
+
+@pytest.mark.parametrize(("width", "lines"), [(60, 16 * 2 + 3), (200, 2 + 4)])
+def test_a_terminal_too_narrow_for_the_columns_has_the_values_of_a_row_below_each_other(
+    width, lines, monkeypatch, capsys
+):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_rows("", [f"column{n}" for n in range(16)], [{f"column{n}": n * 1.5 for n in range(16)}] * 2)
+    printed = re.sub(r"\x1b\[\d+m", "", capsys.readouterr().out).splitlines()
+    assert len(printed) == lines and all(len(line) <= width for line in printed)
 
 
 def test_reproduce_finds_what_a_local_training_made(cli):

@@ -73,7 +73,10 @@ def test_minimum_risk_has_most_right_rows_of_the_support(pair):
     p, _ = pair
     if p.scores[0].dim() < 3 or isinstance(p, LinearChain):
         pytest.skip("by positions; see below")
+    leaves = tuple(s.clone().requires_grad_() for s in p.scores)
+    p = p._like(leaves)
     support, chosen = p.enumerate_support(), p.minimum_risk
+    expected = p.functions.minimum_risk(*leaves, lengths=p.lengths)[0]
     weight = p.log_prob(support).exp()
     for b in range(2):
         rows = [
@@ -85,6 +88,10 @@ def test_minimum_risk_has_most_right_rows_of_the_support(pair):
         risk = [sum(w * len(s & t) for w, t in zip(weight[:, b].tolist(), sets, strict=True) if t) for s in sets]
         mine = [i for i, s in enumerate(support[:, b]) if torch.equal(s, chosen[b])]
         assert mine and risk[mine[0]] == pytest.approx(max(risk))
+        right = sum(w * len(s & sets[mine[0]]) for w, s in zip(weight[:, b], sets, strict=True) if s)
+        torch.testing.assert_close(expected[b], right)
+        gradients = (torch.autograd.grad(x, leaves, retain_graph=True) for x in (expected[b], right))
+        torch.testing.assert_close(*gradients)
 
 
 def test_minimum_risk_of_tags_and_joint_trees():

@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, except line ends and tabs
+NARROW = 8  # characters of a terminal for each column
 KINDS = ("idiom", "plain", "new", "seen")  # groups of sentences that get a column
 
 
@@ -14,26 +15,32 @@ def clean(text: object) -> str:
 
 
 def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
-    """Print rows as a table; control characters are replaced, so that no value can change the terminal."""
+    """Print rows as a table, or each as a list of its values where a terminal has fewer than NARROW characters a column;
+    control characters are replaced, so that no value can change the terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    def shown(value: str) -> Text:
-        return Text(clean(value))
+    def shown(value: object) -> Text:
+        return Text(clean("" if value is None else f"{value:.4g}" if isinstance(value, float) else value))
 
+    console = Console(width=None if sys.stdout.isatty() else 10_000)  # in a file or a pipe a name is one word
     table = Table(title=shown(title) if title else None, title_justify="left")
-    for column in columns:
-        numeric = bool(rows) and isinstance(rows[0][column], int | float)
-        table.add_column(shown(column), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(
-            *(
-                shown("" if row[c] is None else f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c]))
-                for c in columns
-            )
-        )
-    Console(width=None if sys.stdout.isatty() else 10_000).print(table)  # in a file or a pipe a name is one word
+    if not rows or console.width >= NARROW * len(columns):
+        for column in columns:
+            numeric = bool(rows) and isinstance(rows[0][column], int | float)
+            table.add_column(shown(column), justify="right" if numeric else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(shown(row[column]) for column in columns))
+    else:
+        table.show_header = False
+        table.add_column()
+        table.add_column(overflow="fold")
+        for row in rows:
+            for column in columns:
+                table.add_row(shown(column), shown(row[column]))
+            table.add_section()
+    console.print(table)
 
 
 def _against(row: dict[str, Any]) -> str:

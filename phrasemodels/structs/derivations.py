@@ -72,14 +72,15 @@ class Problem:
         return self.rows(edges.to(self.scores.device))
 
     def minimum_risk(self) -> tuple[Tensor, Tensor]:
-        """Return the expected number (B,) of rows that are right, and the rows (B, R, w) of the structure with most of them.
+        """Return the expected number (B,) of rows that are right, differentiable, and the rows (B, R, w) of the structure with
+        most of them.
 
         Each row of an edge counts by its probability (Goodman 1996).
         """
         edges = len(self.graph.edges.left)
         graph = replace(self.graph, edges=self.graph.edges._replace(part=np.arange(edges, dtype=np.int32)))
         part = torch.as_tensor(self.graph.edges.part, device=self.scores.device).long()
-        own = torch.where(part >= 0, self.scores.detach()[:, part.clamp(min=0)], 0)
+        own = torch.where(part >= 0, self.scores[:, part.clamp(min=0)], 0)
         (p,) = Problem(graph, (own,), self.lengths).marginals()
         order = np.where((self.graph.rows >= 0).any(1), self.graph.order, -1)
         _, place = np.unique(order, return_inverse=True)
