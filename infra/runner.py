@@ -114,14 +114,16 @@ def ray_map(
                 if not pending:
                     return
                 (done,), _ = ray.wait(list(pending), num_returns=1)
-                index = pending.pop(done)  # first: this process dies if Ray is to cancel a task that is just ending
-                results[index] = ray.get(done)
+                results[pending.pop(done)] = ray.get(done)
                 while yielded in results:
                     yield results.pop(yielded)
                     yielded += 1
     finally:
-        for task in pending if ray.is_initialized() else ():
-            ray.cancel(task)
+        if pending and ray.is_initialized():
+            # Ray ends this process if it is to cancel a task that is just ending: one that failed, and others with it
+            _, running = ray.wait(list(pending), num_returns=len(pending), timeout=0.5)
+            for task in running:
+                ray.cancel(task)
 
 
 def actor_map(
