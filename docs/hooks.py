@@ -1,7 +1,7 @@
 """Hooks of MkDocs: pages that are files of the project, and links between them.
 
-A page whose front matter says `include: infra/README.md` is that file; a notebook is run. A link to a file of the project leads to its page
-in the site; one to a file without a page becomes its name.
+A page whose front matter says `include: phrasemodels/infra/README.md` is that file; a notebook is run. A link to a file of the
+project leads to its page in the site; one to a file without a page becomes its name.
 """
 
 import json
@@ -17,7 +17,7 @@ PROJECT = HERE.parent
 PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
-    "infra/README.md": "operating.md",
+    "phrasemodels/infra/README.md": "operating.md",
     "results/README.md": "results.md",
     "benchmarks/README.md": "benchmarks.md",
 }

@@ -146,7 +146,17 @@ def begin_postgres(here: Place, port: int) -> None:
     assert made.returncode == 0, made.stderr
     here.start("postgres", str(programs / "postgres"), "-D", str(home), "-p", str(port), "-h", "127.0.0.1", "-k",
                str(home), user=user)  # fmt: skip
-    psql = ("psql", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-f", str(PROJECT / "infra/databases.sql"))
+    psql = (
+        "psql",
+        "-h",
+        "127.0.0.1",
+        "-p",
+        str(port),
+        "-U",
+        "postgres",
+        "-f",
+        str(PROJECT / "phrasemodels/infra/databases.sql"),
+    )
     until(lambda: here.run(*psql).stderr.count("already exists") == 2)
 
 

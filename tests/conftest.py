@@ -33,7 +33,6 @@ PARSERS = Path(os.environ.get("PHRASEMODELS_PARSERS", PROJECT.parent / "shared" 
 LONGEST = ("reproduce", "deployment", "answers", "cli", "actors", "fire", "structs_gradients", "train", "compiled_answering",
            "infra", "own_layer", "truth", "hostile", "tracking", "structs_distributions", "remote", "forms", "compilation",
            "counts", "ngram", "hypernode", "startup", "packages", "paper_003")  # fmt: skip
-FOLDERS = ("phrasemodels", "data", "tasks", "flows", "infra")
 
 
 # begins a script of commands of the same process: run(*arguments) returns what one prints
@@ -50,8 +49,8 @@ def run(*arguments):
 
 
 def copy_project(to: Path, *others: str) -> None:
-    """Copy the project's code, and other folders, with the links of phrasemodels/ as links."""
-    for folder in (*FOLDERS, *others):
+    """Copy the project's code, and other folders; links stay links."""
+    for folder in ("phrasemodels", *others):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(PROJECT / folder, to / folder, symlinks=True, ignore=ignored)
 

@@ -25,7 +25,7 @@ sys.path[:0] = [str(PROJECT), str(PROJECT / "tests")]
 
 from outside import OUTSIDE, attempt  # noqa: E402
 
-PACKAGES = tuple(f"{PROJECT}/{name}/" for name in ("phrasemodels", "data", "tasks", "flows", "infra"))
+PACKAGE = f"{PROJECT}/phrasemodels/"
 SECONDS, BYTES = 10, 6 << 30  # of processor time and of memory for one input
 INTERESTING = [b"", b"\0", b"\n", b"\r", b"\t", b" ", b"\xff", b"\xef\xbb\xbf", "\u2028".encode(), b"-1", b"1e999", b"NaN",
                b"99999999999999999999", b"null", b"[]", b"{}", b"../", b"/", b'"', b"\\", b"(", b")", b"[", b"{", b"#"]  # fmt: skip
@@ -61,7 +61,7 @@ class Lines:
         self.last: Any = None
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return self.line if frame.f_code.co_filename.startswith(PACKAGES) else None
+        return self.line if frame.f_code.co_filename.startswith(PACKAGE) else None
 
     def line(self, frame: FrameType, event: str, argument: Any) -> Any:
         here = (frame.f_code, frame.f_lineno)
@@ -102,7 +102,7 @@ def attempted(name: str, content: bytes, place: Path, lines: Lines | None) -> tu
         return attempted(name, content, place.with_name("again"), None) if lines else ("too long", str(error))
     except BaseException as error:
         sys.settrace(None)
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(PACKAGES)]
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(PACKAGE)]
         where = f"{Path(frames[-1].filename).relative_to(PROJECT)}, {frames[-1].name}" if frames else "outside"
         return f"{type(error).__name__} in {where}", str(error)
     finally:

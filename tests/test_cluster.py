@@ -206,7 +206,7 @@ def test_a_worker_ends_with_its_ray_node(place: Place) -> None:
     """Otherwise the worker would hang and start no run; when it ends, its supervisor restarts it and it joins again."""
     environment = place.environment | {"RAY_HEAD": place.environment["PHRASEMODELS_RAY_ADDRESS"],
                                        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # fmt: skip
-    command = ["sh", str(PROJECT / "infra" / "join.sh"), "sh", "-c", "touch joined; exec sleep 1000"]
+    command = ["sh", str(PROJECT / "phrasemodels" / "infra" / "join.sh"), "sh", "-c", "touch joined; exec sleep 1000"]
     begun = subprocess.Popen(command, env=environment, cwd=place.folder)
     until((place.folder / "joined").exists)
     (node,) = [pid for pid in children(begun.pid) if "ray" in Path(f"/proc/{pid}/cmdline").read_text()]
@@ -254,7 +254,7 @@ def test_backups_are_restored_by_the_commands_of_the_operating_guide(place: Plac
     assert {run.info.run_id: run.data.metrics for run in before} == {run.info.run_id: run.data.metrics for run in after}
     saved, bucket = place.folder / "objects", "import fsspec; fsspec.filesystem('s3').mkdir('again')"
     saved.mkdir()
-    get, put = re.findall(r'"(import fsspec; .*)"', (PROJECT / "infra" / "README.md").read_text())
+    get, put = re.findall(r'"(import fsspec; .*)"', (PROJECT / "phrasemodels" / "infra" / "README.md").read_text())
     for code, name in ((get, "phrases"), (bucket, ""), (put, "again")):
         code = code.replace("phrasemodels/", f"{name}/").replace("/backup/", f"{saved}/")
         assert (done := place.run(sys.executable, "-c", code)).returncode == 0, done.stderr

@@ -50,7 +50,8 @@ def served(folder: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[s
         return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
 
     shutil.copy(PROJECT / "prefect.yaml", folder)
-    (folder / "infra").symlink_to(PROJECT / "infra")
+    (folder / "phrasemodels").mkdir()
+    (folder / "phrasemodels" / "infra").symlink_to(PROJECT / "phrasemodels" / "infra")
     start("server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui")
     until = time.monotonic() + 300
     while time.monotonic() < until:
@@ -80,15 +81,18 @@ def prefect(tmp_path: Path):
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory):
-    """A server with the deployments of infra/deploy.sh."""
+    """A server with the deployments of phrasemodels/infra/deploy.sh."""
     with served(tmp_path_factory.mktemp("deployed")) as run:
-        written = (PROJECT / "infra" / "kubernetes-pool.yaml").read_text()
+        written = (PROJECT / "phrasemodels" / "infra" / "kubernetes-pool.yaml").read_text()
         manifests = yaml.safe_load_all(written.replace("phrasemodels:latest", "registry/image:1"))  # as README says
         pod = next(m for m in manifests if m["kind"] == "Deployment")["spec"]["template"]["spec"]
         given = {v["name"]: v["value"] for v in pod["initContainers"][0]["env"] if "value" in v}
         known = {"IMAGE": given["IMAGE"], "PREFECT_INTEGRATIONS_KUBERNETES_OBSERVER_NAMESPACES": "ours",
                  "HOME": str(run.folder), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # fmt: skip
-        for command in (pod["initContainers"][0]["command"], ["sh", "infra/deploy.sh", "--type", "process"]):
+        for command in (
+            pod["initContainers"][0]["command"],
+            ["sh", "phrasemodels/infra/deploy.sh", "--type", "process"],
+        ):
             done = subprocess.run(command, cwd=run.folder, capture_output=True, text=True, env=run.environment | known)
             assert done.returncode == 0, done.stdout + done.stderr
         yield run
@@ -149,7 +153,7 @@ def test_a_dead_subflow_and_its_parent_are_marked_as_crashed(deployed, tmp_path)
 
 @pytest.mark.slow
 def test_the_automation_marks_a_run_without_heartbeats_as_crashed(prefect, tmp_path):
-    zombies = (PROJECT / "infra" / "zombies.json").read_text()
+    zombies = (PROJECT / "phrasemodels" / "infra" / "zombies.json").read_text()
     assert '"within": 600' in zombies
     (tmp_path / "zombies.json").write_text(zombies.replace('"within": 600', '"within": 45'))
     assert prefect("automation", "create", "--from-file", "zombies.json").returncode == 0
@@ -209,7 +213,7 @@ def test_the_sample_deployment_runs_on_a_worker(deployed):
     job = json.loads((deployed.folder / "job.json").read_text())["variables"]["properties"]
     assert (job["image"]["default"], job["namespace"]["default"]) == ("registry/image:1", "ours")
     assert "everything/tables" in deployed("deployment", "ls").stdout.replace("\n", "")
-    (zombies,) = json.loads((PROJECT / "infra" / "zombies.json").read_text())
+    (zombies,) = json.loads((PROJECT / "phrasemodels" / "infra" / "zombies.json").read_text())
     assert deployed("automation", "ls").stdout.replace("\n", "").count(zombies["name"][:8]) == 1
     deployed.start("worker", "start", "--pool", "phrasemodels", "--type", "process")
     parameters = (f"set={json.dumps(TINY)}", 'rows=["transformer"]', "seeds=1")

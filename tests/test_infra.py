@@ -29,7 +29,7 @@ from phrasemodels.infra.runner import TorchTrainerLaunch, bundles_on
 from phrasemodels.infra.services import Server, services, start_ray, stop_ray, wait_for
 from phrasemodels.infra.settings import PASSWORDS, Settings
 
-INFRA = PROJECT / "infra"
+INFRA = PROJECT / "phrasemodels" / "infra"
 SECRETS = [name for names in PASSWORDS.values() for name in names]
 FLOWS = {"phrasemodels.flows.run.reproduce.reproduce": reproduce, "phrasemodels.flows.run.everything.everything": everything,
          "phrasemodels.flows.run.gc.gc": gc}  # fmt: skip

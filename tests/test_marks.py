@@ -1,4 +1,4 @@
-"""Marks: how far an experiment is the paper's, by the lines of data/published_settings."""
+"""Marks: how far an experiment is the paper's, by the lines of phrasemodels/data/published_settings."""
 
 from dataclasses import replace
 from fnmatch import fnmatchcase

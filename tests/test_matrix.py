@@ -92,7 +92,7 @@ def small_project(folder: Path) -> Path:
     """Make a copy of the project with the points built in, and with a Multi30k of a few made-up lines; return its folder."""
     copy_project(folder / "project", "results")
     shutil.copy(PROJECT / "tests" / "points.py", folder / "project" / "sitecustomize.py")
-    manifest = folder / "project" / "data" / "manifests" / "multi30k.toml"
+    manifest = folder / "project" / "phrasemodels" / "data" / "manifests" / "multi30k.toml"
     text = manifest.read_text()
     (folder / "mirror" / "multi30k").mkdir(parents=True)
     for split, count in LINES.items():

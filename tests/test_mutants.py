@@ -27,18 +27,18 @@ STRUCTS = (
 )
 # modules, and the tests that must notice: files or single tests, and what `pytest -k` keeps of them
 MODULES = {
-    "data/store/store.py": "test_store.py test_gc.py test_remote.py",
-    "data/store/gc.py": "test_gc.py test_remote.py",
-    "data/store/leases.py": "test_gc.py test_store.py",
-    "data/store/artifacts.py": "test_store.py test_gc.py",
-    "data/store/fingerprint.py": "test_store.py test_truth.py",
-    "tasks/metrics/bleu.py": "test_scores.py test_significance.py::test_metrics_of_summed_statistics_are_the_corpus_metrics",
-    "tasks/metrics/compare.py": "test_scores.py test_silence.py::test_one_seed_has_no_p_and_two_have_a_warning_beside_it "
+    "phrasemodels/data/store/store.py": "test_store.py test_gc.py test_remote.py",
+    "phrasemodels/data/store/gc.py": "test_gc.py test_remote.py",
+    "phrasemodels/data/store/leases.py": "test_gc.py test_store.py",
+    "phrasemodels/data/store/artifacts.py": "test_store.py test_gc.py",
+    "phrasemodels/data/store/fingerprint.py": "test_store.py test_truth.py",
+    "phrasemodels/tasks/metrics/bleu.py": "test_scores.py test_significance.py::test_metrics_of_summed_statistics_are_the_corpus_metrics",
+    "phrasemodels/tasks/metrics/compare.py": "test_scores.py test_silence.py::test_one_seed_has_no_p_and_two_have_a_warning_beside_it "
     "test_answers.py::test_each_row_is_tested_against_the_first "
     "test_answers.py::test_every_printed_number_has_a_verdict_and_a_reason",
     "phrasemodels/verdicts/judgement.py": "test_scores.py test_judge.py::test_a_number_is_judged_by_its_digits_and_the_interval",
     "phrasemodels/verdicts/significance.py": "test_significance.py",
-    "tasks/train/checkpoints.py": "test_weights.py test_train.py -k not (killed or workers or equal_seeds or pieces)",
+    "phrasemodels/tasks/train/checkpoints.py": "test_weights.py test_train.py -k not (killed or workers or equal_seeds or pieces)",
     "phrasemodels/structs/chain.py": f"{STRUCTS} -k chain or tags or argmax or without or k_best or refused",
     "phrasemodels/structs/eisner.py": f"{STRUCTS} -k root or argmax or without or k_best or refused or counts",
 }

@@ -20,7 +20,7 @@ SMALL = ("--set", "recipe.corpus.train=100", "--set", "recipe.corpus.test=20")
 def own(tmp_path):
     """Return a function that runs the command line in a copy of the project with a custom encoder."""
     copy_project(tmp_path)
-    table = tmp_path / "flows/experiments/paper_000.py"
+    table = tmp_path / "phrasemodels/flows/experiments/paper_000.py"
     source = table.read_text().replace(
         "from phrasemodels", "from phrasemodels.encoders.mine import MineConfig\nfrom phrasemodels", 1
     )

@@ -10,7 +10,7 @@ from conftest import COMMANDS, PROJECT
 
 from phrasemodels.data.corpora.added import Added, add
 
-TEMPLATE = PROJECT / "flows" / "cli" / "template"
+TEMPLATE = PROJECT / "phrasemodels" / "flows" / "cli" / "template"
 PARSER = """
 from dataclasses import dataclass
 

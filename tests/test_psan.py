@@ -24,7 +24,7 @@ from phrasemodels.encoders.psan import (
     recompute_activations,
 )
 from phrasemodels.encoders.tbcnn import TbcnnConfig
-from phrasemodels.layers.dense import dropout
+from phrasemodels.layers.dropout import dropout
 from phrasemodels.layers.multidim import attend_blocks, attend_within, itself
 from phrasemodels.layers.pooling import max_with_padding
 from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConfig

@@ -1,5 +1,8 @@
-"""infra/slurm.sh starts a Ray cluster inside of a Slurm job. Only the scheduler's commands are stand-ins: they start what they are
-given on this machine. Ray's head, its other node and the run are real."""
+"""phrasemodels/infra/slurm.sh starts a Ray cluster inside of a Slurm job.
+
+Only the scheduler's commands are stand-ins: they start what they are given on this machine. Ray's head, its other node and the
+run are real.
+"""
 
 import os
 import signal
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import PROJECT
 
-SCRIPT = PROJECT / "infra" / "slurm.sh"
+SCRIPT = PROJECT / "phrasemodels" / "infra" / "slurm.sh"
 # As Slurm does, sbatch copies the script, runs it in the folder of the submission, and reads its options from both places.
 STAND_INS = {
     "sbatch": """\

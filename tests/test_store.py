@@ -249,14 +249,14 @@ def test_an_unwritable_store_is_named(tmp_path: Path) -> None:
 
 
 EDITS = [
-    ("tasks/train/loop.py", "PROGRESS = ", "# a comment\n\nPROGRESS = ", set()),
+    ("phrasemodels/tasks/train/loop.py", "PROGRESS = ", "# a comment\n\nPROGRESS = ", set()),
     (
         "phrasemodels/layers/attention.py",
         "Return x: the activation of the *linear* variants of paper 000.",
         "Other words.",
         set(),
     ),
-    ("flows/report/table.py", "EXAMPLES = 8", "EXAMPLES = 9", set()),
+    ("phrasemodels/flows/report/table.py", "EXAMPLES = 8", "EXAMPLES = 9", set()),
     # only hypernodes reach this helper, so the key of the Transformer's training stays
     (
         "phrasemodels/encoders/hypernode_fast.py",

@@ -50,13 +50,13 @@ def keyed(build):
     return lambda: sorted(name for name, _ in keys() - before)
 
 def edited(file, old, new, run=run):
-    text = (project / file).read_text()
+    text = (project / "phrasemodels" / file).read_text()
     assert text.count(old) >= 1, (file, old)
-    (project / file).write_text(text.replace(old, new, 1))
+    (project / "phrasemodels" / file).write_text(text.replace(old, new, 1))
     try:
         return run()
     finally:
-        (project / file).write_text(text)
+        (project / "phrasemodels" / file).write_text(text)
 
 def file(step, name):
     return next(store.find(s) for s in with_dependencies([chosen.steps(0).scored]) if s.name == step).file(name)
@@ -93,11 +93,11 @@ table = {
     "nothing": run(),
     "a setting of the training": run(overridden(chosen, "train.learning_rate=0.002")),
     "the source of a step": edited("tasks/prepare/phrases.py", "before = table.num_rows", "before = int(table.num_rows)"),
-    "a function that a step reaches": edited("phrasemodels/encoders/hypernode_fast.py", "int(graph.related.sum(2).max())",
+    "a function that a step reaches": edited("encoders/hypernode_fast.py", "int(graph.related.sum(2).max())",
                                              "int(graph.related.sum(2).max().item())"),
-    "what a module that is reached registers by a call": edited("phrasemodels/structs/kernels/simd.py", '"fsub"', '"fadd"',
+    "what a module that is reached registers by a call": edited("structs/kernels/simd.py", '"fsub"', '"fadd"',
                                                                 structured),
-    "what it registers by a decorator": edited("phrasemodels/structs/kernels/simd.py", "init__(manager, kind, kind.vector)",
+    "what it registers by a decorator": edited("structs/kernels/simd.py", "init__(manager, kind, kind.vector)",
                                                "init__(manager, kind, lanes.vector)", structured),
     "a package of a step, when it is imported": edited("tasks/metrics/__init__.py", QUOTES, QUOTES + "import os\\nos.nice(0)\\n",
                                                        keyed(lambda: chosen.steps(0).scored)),

@@ -14,7 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from phrasemodels.layers import checks
 from phrasemodels.layers.blocks import token_mask
-from phrasemodels.layers.dense import Dense, dropout
+from phrasemodels.layers.dense import Dense
+from phrasemodels.layers.dropout import dropout
 from phrasemodels.layers.multidim import Alone, attend_within, boundaries, fill_alone, weights_within
 from phrasemodels.layers.pooling import SourceToToken
 

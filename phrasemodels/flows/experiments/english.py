@@ -16,7 +16,7 @@ from phrasemodels.tasks.problems.parsing.data import heads_by_rules, with_either
 from phrasemodels.tasks.problems.parsing.objective import ParsingObjective
 from phrasemodels.tasks.train.optimisers import averaged_adam
 
-PAPER = paper_004.PAPER
+PAPER = "004"
 # Genres of GUM whose texts may be passed on, changed and sold: LICENSE.txt of the corpus, and for conversation, speech,
 # textbook and vlog the page of the corpus on licences. Left out as non-commercial: essay, fiction, letter, podcast, whow.
 FREE_GENRES = (

@@ -13,7 +13,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
@@ -200,7 +200,7 @@ def name_ticks(axes: Any, rows: Sequence[str], columns: Sequence[str], size: int
     axes.set_yticks(range(len(rows)), list(map(readable, rows)), fontsize=size)
 
 
-def svg(figure: Figure, text: str) -> str:
+def svg(figure: MatplotlibFigure, text: str) -> str:
     """Return a figure as an SVG element, and close it. text: what a screen reader reads in its place."""
     for one in figure.findobj(Text):
         one.set_text(readable(one.get_text()))

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Run a command of phrasemodels on the nodes of a Slurm job: a Ray head on the first node, a Ray node on each other one.
 #
-#   sbatch --nodes=4 --cpus-per-task=16 --time=08:00:00 infra/slurm.sh reproduce --paper 000 --table 1 --profile paper
+#   sbatch --nodes=4 --cpus-per-task=16 --time=08:00:00 phrasemodels/infra/slurm.sh reproduce --paper 000 --table 1 --profile paper
 #
 # Submit it where `phrasemodels` is in PATH, from a folder that all nodes see. With several nodes, PHRASEMODELS_STORE must be a
 # URL (file:///shared/folder, s3://bucket/prefix), and PHRASEMODELS_CACHE a folder on each node's own disk.
@@ -12,7 +12,7 @@
 set -euo pipefail
 
 refuse() { echo "slurm.sh: $1" >&2; exit 2; }
-[ -n "${SLURM_JOB_NODELIST:-}" ] || refuse "not in a Slurm job: submit it with sbatch infra/slurm.sh COMMAND"
+[ -n "${SLURM_JOB_NODELIST:-}" ] || refuse "not in a Slurm job: submit it with sbatch phrasemodels/infra/slurm.sh COMMAND"
 [ $# -gt 0 ] || refuse "no command: add one of phrasemodels, such as reproduce"
 command -v phrasemodels > /dev/null || refuse "phrasemodels is not in PATH: activate its environment, then submit again"
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")

@@ -5,4 +5,4 @@ set -eu
 prefect --no-prompt work-pool create phrasemodels --overwrite "$@"
 prefect --no-prompt deploy --all
 prefect automation inspect 'Runs without a heartbeat crash' > /dev/null 2>&1 ||
-    prefect --no-prompt automation create --from-file infra/zombies.json
+    prefect --no-prompt automation create --from-file phrasemodels/infra/zombies.json

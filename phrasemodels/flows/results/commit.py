@@ -7,7 +7,7 @@ from pathlib import Path
 import phrasemodels
 from phrasemodels import project
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 @cache

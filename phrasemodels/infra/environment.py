@@ -14,12 +14,12 @@ DEFAULTS = {
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/",  # `ray start` reports even that reports are off
-    # the embedded cluster is on loopback; for a cluster on another machine infra/settings.py requires a token
+    # the embedded cluster is on loopback; for a cluster on another machine phrasemodels/infra/settings.py requires a token
     "RAY_AUTH_MODE": "token" if any(map(os.environ.get, ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))) else "disabled",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_ENABLE_AUTO_CONNECT": "0",  # a thread that outlives the run would start a new cluster
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.25",
-    # seconds: a group may wait for other work; one that the cluster can never hold is refused before (infra/runner.py)
+    # seconds: a group may wait for other work; one that the cluster can never hold is refused before (phrasemodels/infra/runner.py)
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "86400",
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
