@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from phrasemodels.flows.experiments.paper_003_answering import CHOSEN
+from phrasemodels.flows.experiments.paper_003 import CHOSEN
 from phrasemodels.structs.kernels.stories import Schedule, Stories
-from phrasemodels.tasks.problems.answering.compiled import compiled
+from phrasemodels.tasks.problems.compiled_answering import compiled
 
 STORIES, SLOTS, FACTS, WORDS, V = 900, 25, 15, 6, 40
 

@@ -11,10 +11,9 @@ import torch
 from structs import Run, compare
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.layers.ids import BEGIN, END, PAD, SPECIAL
+from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL
 from phrasemodels.models.ctranslate2 import write_ctranslate2
-from phrasemodels.models.search import BeamSearch, beam_search
-from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.models.translation import BeamSearch, TranslationConfig, beam_search
 
 LIMIT, WORDS = 30, 4000
 SIZES = {"laptop": (192, 4, 3, 768), "paper": (512, 8, 6, 2048)}  # width, heads, layers, feed-forward

@@ -15,22 +15,17 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from phrasemodels.data.formats.schemas import TREES
-from phrasemodels.data.formats.shards import write_shard
+from phrasemodels.data.formats.shards import TREES, write_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Executor, Job, Step
-from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.english import FREE_GENRES
-from phrasemodels.flows.results.stores import open_store
-from phrasemodels.flows.run.sources import sources_of
+from phrasemodels.data.store.store import Executor, Job, Step, Store
+from phrasemodels.flows.experiments.paper_004 import FREE_GENRES
+from phrasemodels.flows.results.records import open_store, sources_of
 from phrasemodels.infra.settings import Settings
-from phrasemodels.parsing.parse import Parse
-from phrasemodels.parsing.parser import Parser
+from phrasemodels.parsing.parser import Parse, Parser
 from phrasemodels.parsing.saved import ENGLISH
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
-from phrasemodels.tasks.problems.parsing.predict import PARSES
-from phrasemodels.tasks.problems.parsing.score import ParseScoring, score_parses
+from phrasemodels.tasks.problems.parsing import PARSES, ParseScoring, score_parses
 
 SHOWN = ("f1", "uas", "las", "tags")
 ENOUGH = 50  # gold brackets or arcs: the rate of a rarer label says little

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 import torch
 from parser_peers import Parse, Sentences, peers, size
 
-from phrasemodels.data.store.step import Executor
-from phrasemodels.flows.results.stores import open_store
-from phrasemodels.flows.run.sources import sources_of
+from phrasemodels.data.store.store import Executor
+from phrasemodels.flows.results.records import open_store, sources_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.models.parser import Decode, arcs_alone, phrases_alone, separately
 from phrasemodels.parsing.parser import Parser

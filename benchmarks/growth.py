@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from phrasemodels.data.store.gc import damage, usage, waste
-from phrasemodels.data.store.step import Job, Step
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Job, Step, Store
 
 OBJECTS = (1_000, 10_000, 100_000)
 CHAIN = 10

@@ -27,9 +27,8 @@ from phrasemodels.encoders.hypernode import (
 )
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.band import band
 from phrasemodels.layers.blocks import Replace
-from phrasemodels.layers.phrases import PhraseGraph, phrase_graph
+from phrasemodels.layers.phrases import PhraseGraph, band, phrase_graph
 from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, adjacent
 
 Run = Callable[[], object]

@@ -17,16 +17,23 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import write_shard
-from phrasemodels.data.store.step import Executor
-from phrasemodels.data.store.store import Store
-from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
+from phrasemodels.data.store.store import Executor, Store
+from phrasemodels.encoders.baselines import BiLSTMMaxConfig
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.sharded import read_shards
-from phrasemodels.tasks.problems.entailment.logistic import PROTOTYPING, PUBLISHED, averaged, since_the_best, stratified
-from phrasemodels.tasks.problems.entailment.transfer import SplitFiles, WorkItem, folds_and_test
+from phrasemodels.tasks.problems.transfer import (
+    PROTOTYPING,
+    PUBLISHED,
+    SplitFiles,
+    WorkItem,
+    averaged,
+    folds_and_test,
+    since_the_best,
+    stratified,
+)
 
 D, UNITS, WORDS, FOLDS, SEED = 100, 128, 10_000, 5, 1111
 STRENGTHS = [2.0**power for power in range(-2, 4)]  # C, SentEval's grid for scikit-learn

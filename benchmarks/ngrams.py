@@ -20,13 +20,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from phrasemodels.encoders.ngram import NgramEncoderConfig
-from phrasemodels.encoders.transformer import TransformerEncoderConfig, TransformerEncoderLayer
-from phrasemodels.flows.experiments.paper_002_systems import LAYERS, MODELS, PAPERS, TRANSFORMER, Size, changed
+from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoderConfig, TransformerEncoderLayer
+from phrasemodels.flows.experiments.paper_002 import LAYERS, MODELS, PAPERS, TRANSFORMER, Size, changed
 from phrasemodels.layers.ngrams import NgramBiLSTM, NgramSum, Readout, final_states, residual_gate
-from phrasemodels.models.token_loss import token_loss
-from phrasemodels.models.translation import TranslationConfig
-from phrasemodels.tasks.train.worker import keep_freed_memory
+from phrasemodels.models.translation import TranslationConfig, token_loss
+from phrasemodels.tasks.train.trainer import keep_freed_memory
 
 B, SOURCE, TARGET, V, D = 64, 13, 24, 5854, 512
 

@@ -13,19 +13,18 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from phrasemodels.data.download.mirrors import Sources
-from phrasemodels.data.store.step import Executor
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.download.manifest import Sources
+from phrasemodels.data.store.store import Executor, Store
+from phrasemodels.flows.cli.models import find_model
 from phrasemodels.flows.cli.parsers import step_of
-from phrasemodels.flows.cli.predict import find_model
 from phrasemodels.infra.settings import Settings
 from phrasemodels.models.parser import phrases_alone
-from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
+from phrasemodels.tasks.metrics.parseval import treebank_scores
 from phrasemodels.tasks.parsers.stanza import Stanza
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.sharded import read_shards
-from phrasemodels.tasks.problems.parsing.our_parser import OurParser
-from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
+from phrasemodels.tasks.problems.our_parser import OurParser
+from phrasemodels.tasks.problems.parsing import ParsingRecipe
 
 ROUNDS = 5
 

@@ -14,11 +14,10 @@ from pathlib import Path
 import pyarrow as pa
 
 import phrasemodels.infra.environment  # noqa: F401  before Ray
-from phrasemodels.data.download.mirrors import Sources
-from phrasemodels.data.store.step import Executor
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.download.manifest import Sources
+from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.flows.cli.parsers import step_of
-from phrasemodels.infra.runner import actor_map
+from phrasemodels.infra.cluster import actor_map
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.parsers.stanza import Stanza

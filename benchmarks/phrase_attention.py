@@ -14,8 +14,7 @@ from structs import compare, peak_memory
 from torch import Tensor
 from torch.nn import functional as F
 
-from phrasemodels.encoders.disan import DisanConfig
-from phrasemodels.encoders.multihead import MultiHeadConfig
+from phrasemodels.encoders.baselines import DisanConfig, MultiHeadConfig
 from phrasemodels.encoders.psan import PsanConfig, recompute_activations
 from phrasemodels.layers.multidim import attend_blocks, attend_within, boundaries
 from phrasemodels.models.sentence_pair import SentencePairConfig

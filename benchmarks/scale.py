@@ -20,15 +20,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from phrasemodels.data.formats.schemas import TOKENS
-from phrasemodels.data.formats.shards import SHARD_ROWS, write_shard
+from phrasemodels.data.formats.shards import SHARD_ROWS, TOKENS, write_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.step import Executor, Job, Step
-from phrasemodels.data.store.store import Store
-from phrasemodels.infra.runner import ray_map
+from phrasemodels.data.store.store import Executor, Job, Step, Store
+from phrasemodels.infra.cluster import ray_map
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
-from phrasemodels.layers.ids import SPECIAL
+from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.tasks.prepare.phrases import Phrases, phrase_shard, phrases
 from phrasemodels.tasks.prepare.sharded import shards as shards_of
 

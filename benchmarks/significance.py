@@ -13,7 +13,7 @@ import numpy as np
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from phrasemodels.tasks.metrics.bleu import bleu_counts, bleu_of, tokenised_bleu
+from phrasemodels.tasks.metrics.scores import bleu_counts, bleu_of, tokenised_bleu
 from phrasemodels.verdicts.significance import (
     approximate_randomisation,
     difference,

@@ -13,12 +13,10 @@ import torch
 from structs import Run, compare
 
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
-from phrasemodels.flows.experiments.paper_003 import TRANSLATION, WEIGHTS
-from phrasemodels.flows.experiments.paper_003_answering import SYSTEMS
-from phrasemodels.flows.experiments.paper_003_syntax import ENTAILMENT, PARENTS
-from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
+from phrasemodels.flows.experiments.paper_003 import ENTAILMENT, PARENTS, SYSTEMS, TRANSLATION, WEIGHTS
 from phrasemodels.models.recurrent import RecurrentConfig
-from phrasemodels.tasks.train.worker import keep_freed_memory
+from phrasemodels.models.sentence_pair import DecomposableConfig, LearnedEmbedding
+from phrasemodels.tasks.train.trainer import keep_freed_memory
 
 WORDS = 5000
 

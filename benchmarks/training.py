@@ -16,10 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.layers.blocks import TokenEmbedding
-from phrasemodels.layers.ids import BEGIN, END, PAD
-from phrasemodels.models.token_loss import token_loss
-from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.layers.blocks import BEGIN, END, PAD, TokenEmbedding
+from phrasemodels.models.translation import TranslationConfig, token_loss
 
 TOKENS, WORDS = 1024, 4000
 SIZES = {"sample": (32, 4, 1, 64), "laptop": (128, 4, 2, 256)}  # width, heads, layers, feed-forward

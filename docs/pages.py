@@ -31,8 +31,8 @@ def _cell(value: Any) -> str:
 @cache
 def _opened() -> tuple[Any, Any]:
     """Return the store of the documentation, in which everything is counted that needs no corpus, and a tracker."""
-    from phrasemodels.flows.results.stores import open_store
-    from phrasemodels.flows.run.count import count
+    from phrasemodels.flows.results.records import open_store
+    from phrasemodels.flows.run.reproduce import count
     from phrasemodels.infra.settings import Settings
     from phrasemodels.infra.tracking import Tracker
 

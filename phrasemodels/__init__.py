@@ -5,11 +5,15 @@
 safetensors alone.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from phrasemodels.earlier_names import install
 
 if TYPE_CHECKING:
     from phrasemodels.parsing.parser import Parser
 
+install()  # modules may be imported by earlier names
 __all__ = ["Parser", "__version__", "encoders", "layers", "load", "models", "results", "structs"]
 __version__ = "0.1.0"
 
@@ -29,9 +33,17 @@ def load(folder: Any, *parts: type) -> Any:
 
     parts: classes of one's own that the model's configuration names. ValueError: it is neither, or damaged.
     """
-    from phrasemodels.saved import load_folder
+    from phrasemodels.parsing.saved import ABOUT
+    from phrasemodels.saved import LIBRARY, load_folder
 
-    return load_folder(folder, *parts)
+    place = Path(folder)
+    if (place / ABOUT).is_file():
+        return __getattr__("Parser").load(place)
+    if not (place / LIBRARY).is_file():
+        raise ValueError(
+            f"{place}: neither {ABOUT} nor {LIBRARY} is there; write it with `phrasemodels export` or `pack`"
+        )
+    return load_folder(place, *parts)
 
 
 def results(question: str = "verdicts", kind: str = "") -> Any:
@@ -39,6 +51,6 @@ def results(question: str = "verdicts", kind: str = "") -> Any:
 
     kind: polars, pandas or arrow; by default the first of them that is installed. Needs phrasemodels[pipeline].
     """
-    from phrasemodels.flows.results.frames import frame
+    from phrasemodels.flows.results.query import frame
 
     return frame(question, kind)

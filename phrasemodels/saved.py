@@ -2,6 +2,8 @@
 
 A configuration names classes and functions of the library, or of the caller's own that are passed in; so a file can
 neither import nor run anything else.
+
+Weights that are read from files: compared with the model before they are used, so that none is broadcast or cast unasked.
 """
 
 import dataclasses
@@ -9,18 +11,71 @@ import functools
 import importlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from phrasemodels.layers.ids import SPECIAL, UNKNOWN
-from phrasemodels.layers.weights import check_header, finite
+from phrasemodels.earlier_names import present_name
+from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
+
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}  # of safetensors
+Form = tuple[tuple[int, ...], torch.dtype | None]  # shape and type; None: no floating point numbers
+
+
+def check_fit(own: Mapping[str, Tensor], given: Mapping[str, Form]) -> None:
+    """Raise a ValueError unless weights of these shapes and types are those of the parameters `own`, by name."""
+    if own.keys() != given.keys():
+        raise ValueError(
+            f"the weights do not fit the model: {sorted(own.keys() ^ given.keys())[:5]} are only in one of the two"
+        )
+    for name, parameter in own.items():
+        wanted = (tuple(parameter.shape), parameter.dtype)
+        if given[name] != wanted:
+            (shape, dtype), (its, kind) = wanted, given[name]
+            raise ValueError(f"the weights do not fit the model: {name} is {kind} {its}, not {dtype} {shape}")
+
+
+def check_header(build: Callable[[], nn.Module], file: Path, cast: bool = False) -> None:
+    """Raise a ValueError unless a file of weights has the names, shapes and types of the model, which gets no memory.
+
+    A model with many more parameters than the file has tensors is not built to its end. cast: other types of floating
+    point numbers are the model's, too.
+    """
+    with safe_open(file, "pt") as weights:
+        given = {name: weights.get_slice(name) for name in weights.keys()}  # noqa: SIM118  it has no other iterator
+        shapes = {name: (tuple(part.get_shape()), DTYPES.get(part.get_dtype())) for name, part in given.items()}
+    left = 4 * len(shapes) + 100
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ValueError(f"the configuration asks for more weights than the {len(shapes)} of the file")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        with torch.device("meta"):
+            own = dict(build().named_parameters())
+    finally:
+        hook.remove()
+    if cast:
+        shapes = {n: (shape, own[n].dtype if dtype and n in own else dtype) for n, (shape, dtype) in shapes.items()}
+    check_fit(own, shapes)
+
+
+def finite(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of a trained model. ValueError: one of them is not finite."""
+    if wrong := [name for name, weight in weights.items() if not weight.isfinite().all()]:
+        raise ValueError(f"the weights {wrong[:5]} are not finite; train the model again")
+    return weights
+
 
 LIBRARY = "library.json"
 _OURS = re.compile(r"phrasemodels\.(?:models|encoders|layers|structs)(?:\.\w+)*:\w+")
@@ -113,6 +168,7 @@ def _part_of_ours(name: str) -> Any:
         raise ValueError(
             f"its part {name} is not of this library; pass the class: load(folder, {name.partition(':')[2]})"
         )
+    name = present_name(name)
     module, attribute = name.split(":")
     part = getattr(importlib.import_module(module), attribute)
     if getattr(part, "__module__", None) != module:
@@ -121,18 +177,11 @@ def _part_of_ours(name: str) -> Any:
 
 
 def load_folder(folder: str | Path, *parts: Any) -> Any:
-    """Load a packed parser as `Parser`, an exported model as LoadedModel. parts: one's own classes and functions that its
-    configuration names. ValueError: it is neither, or damaged."""
-    from phrasemodels.parsing.parser import Parser
-    from phrasemodels.parsing.saved import ABOUT
-
+    """Load an exported model. parts: one's own classes and functions that its configuration names. ValueError: it is none,
+    or damaged."""
     place = Path(folder)
-    if (place / ABOUT).is_file():
-        return Parser.load(place)
     if not (place / LIBRARY).is_file():
-        raise ValueError(
-            f"{place}: neither {ABOUT} nor {LIBRARY} is there; write it with `phrasemodels export` or `pack`"
-        )
+        raise ValueError(f"{place}: there is no {LIBRARY}; write it with `phrasemodels export`")
     try:
         about = json.loads((place / LIBRARY).read_text(encoding="utf-8"))
         config = _restored(about["config"], place, {_name(part): part for part in parts})

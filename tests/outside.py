@@ -25,28 +25,25 @@ import phrasemodels
 from phrasemodels.data.corpora.readers import READERS as CORPORA
 from phrasemodels.data.download.archives import unpack
 from phrasemodels.data.download.fetch import fetch
-from phrasemodels.data.download.manifest import File
+from phrasemodels.data.download.manifest import File, Sources
 from phrasemodels.data.download.manifest import read as read_manifest
-from phrasemodels.data.download.mirrors import Sources
-from phrasemodels.data.download.parser_manifest import read as read_parser
+from phrasemodels.data.download.manifest import read_parser as read_parser
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import MANIFEST, describe
-from phrasemodels.data.store.gc import damage, usage, waste
-from phrasemodels.data.store.leases import lease, leased_keys
-from phrasemodels.data.store.object_storage import ObjectStorage
-from phrasemodels.data.store.step import Step, digest_of, jsonable
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.gc import damage, lease, leased_keys, usage, waste
+from phrasemodels.data.store.shared import ObjectStorage
+from phrasemodels.data.store.store import Step, Store, digest_of, jsonable
 from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.flows.results.foreign import observations as scores_of
+from phrasemodels.flows.results.exchange import observations as scores_of
 from phrasemodels.flows.results.models import CARD, load
 from phrasemodels.flows.results.records import records
 from phrasemodels.infra.settings import Settings
-from phrasemodels.layers.ids import SPECIAL
+from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.saved import LIBRARY
 from phrasemodels.saved import describe as describe_model
-from phrasemodels.tasks.problems.entailment.data import VectorFile
+from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.tasks.train.checkpoints import Progress, resume, save, tensors
-from phrasemodels.verdicts.paper import read_printed
+from phrasemodels.verdicts.printed import read_printed
 
 Read = Callable[[Path], Any]  # read the file GIVEN in a folder
 

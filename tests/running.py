@@ -3,10 +3,10 @@
 import resource
 from pathlib import Path
 
-from phrasemodels.data.store.step import Executor
+from phrasemodels.data.store.store import Executor
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.run.execute import Execution
-from phrasemodels.flows.run.preflight import planned
+from phrasemodels.flows.run.plan import planned
 from phrasemodels.infra.settings import Settings
 
 

@@ -11,16 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.samples.records import Treebank
-from phrasemodels.data.store.step import Executor, Step
-from phrasemodels.data.store.store import Store
-from phrasemodels.infra.runner import TorchTrainerLaunch, actor_map, ray_map, run_on_ray
+from phrasemodels.data.store.store import Executor, Step, Store
+from phrasemodels.infra.cluster import TorchTrainerLaunch, actor_map, ray_map, run_on_ray
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.parsers.parse import ParseColumn, parse
-from phrasemodels.tasks.parsers.stanza import Stanza
-from phrasemodels.tasks.parsers.stanza_models import fetched
+from phrasemodels.tasks.parsers.stanza import Stanza, fetched
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 

@@ -3,10 +3,14 @@
 import pytest
 import torch
 
-from phrasemodels.encoders.adapters import PooledEncoderConfig, PsanTokenEncoderConfig, adjacent_spans
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
-from phrasemodels.encoders.ngram import NgramEncoderConfig
-from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.encoders.transformer import (
+    NgramEncoderConfig,
+    PooledEncoderConfig,
+    PsanTokenEncoderConfig,
+    TransformerEncoderConfig,
+    adjacent_spans,
+)
 
 WIDTHS = {"d": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.0}
 POOLED = [

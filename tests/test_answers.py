@@ -21,35 +21,27 @@ from running import executed, prepared, resident
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of
-from phrasemodels.data.store.step import digest_of
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Store, digest_of
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.report.attention import attention_figures, write_attention
-from phrasemodels.flows.report.overview import write_overview
-from phrasemodels.flows.report.page import write_report
+from phrasemodels.flows.report.page import origins, write_overview, write_report
 from phrasemodels.flows.report.table import table_text
 from phrasemodels.flows.results.comparison import comparisons
-from phrasemodels.flows.results.folder import KEPT
-from phrasemodels.flows.results.keep import keep
-from phrasemodels.flows.results.kept_tests import FILE, key_of
 from phrasemodels.flows.results.lineage import Lineage, difference
-from phrasemodels.flows.results.models import champion, find, load, named
-from phrasemodels.flows.results.origins import origins
+from phrasemodels.flows.results.models import champion, find, load, named, restored
 from phrasemodels.flows.results.query import query
-from phrasemodels.flows.results.records import COMPLETED, records
+from phrasemodels.flows.results.records import COMPLETED, KEPT, records
 from phrasemodels.flows.results.records import write as write_record
-from phrasemodels.flows.results.results import all_results, kept_results, stored_results
+from phrasemodels.flows.results.results import FILE, all_results, keep, kept_results, key_of, stored_results
 from phrasemodels.flows.results.results import tested as with_tests
-from phrasemodels.flows.results.saved_configuration import restored
 from phrasemodels.flows.results.verdicts import verdicts
-from phrasemodels.flows.run.again import found_again
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.outline import outlined
+from phrasemodels.flows.run.reproduce import found_again
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
-from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.attention_probe import attention_probe
+from phrasemodels.layers.attention import MultiHeadAttention, attention_probe
 from phrasemodels.tasks.metrics.compare import differences
 
 SMALL = ("train.steps=20", "train.evaluate_every=10", "train.batch_tokens=600",

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from phrasemodels.flows.report.attention import attention, heads, tree
-from phrasemodels.flows.report.figures import svg_of
+from phrasemodels.flows.report.plots import svg_of
 from phrasemodels.flows.report.templates import render
-from phrasemodels.layers.attention_probe import attention_probe
+from phrasemodels.layers.attention import attention_probe
 from phrasemodels.layers.ngrams import NgramBiLSTM, PhraseAttention, final_states, grams_alone
-from phrasemodels.tasks.problems.attention import attention_rows, over_grams
-from phrasemodels.tasks.problems.report import Matrix, Neighbours
+from phrasemodels.tasks.problems.recipe import Matrix, Neighbours
+from phrasemodels.tasks.problems.sequences import attention_rows, over_grams
 
 
 def test_columns_of_n_gram_heads_become_n_grams():

@@ -6,10 +6,9 @@ import plain_000 as plain
 import pytest
 import torch
 
-from phrasemodels.encoders import hypernode_fast
+from phrasemodels.encoders import hypernode
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig, softmax_hadamard, softmax_within
-from phrasemodels.layers.band import band
-from phrasemodels.layers.phrases import PhraseGraph, phrase_graph
+from phrasemodels.layers.phrases import PhraseGraph, band, phrase_graph
 
 READINGS = pytest.mark.parametrize("attend", [softmax_within, softmax_hadamard], ids=["neg_inf", "hadamard"])
 TREE = (1, 3, 1, -1, 3, 7, 7, 4)  # the head of each word; word 3 is the root
@@ -77,12 +76,12 @@ def test_encoder_gives_the_same_with_and_without_lists(monkeypatch, attend, trai
     config = HypernodeEncoderConfig(d=32, heads=4, layers=3, d_ff=48, dropout=0.0, longest=3, attend=attend)
     weight, results = torch.randn(3, 9, 32), []
     for least in (0, 0, 10**9):
-        monkeypatch.setattr(hypernode_fast, "NODES_PER_NEIGHBOUR", least)
+        monkeypatch.setattr(hypernode, "NODES_PER_NEIGHBOUR", least)
         torch.manual_seed(0)
         encoder = config.build().train(training)
         words = torch.randn(3, 9, 32, requires_grad=True)
         lengths, members = batch(PHRASES["spans of 3"])
-        assert (hypernode_fast.with_lists(phrase_graph(members, lengths, 9)).band is None) == (least > 0)
+        assert (hypernode.with_lists(phrase_graph(members, lengths, 9)).band is None) == (least > 0)
         out = encoder(words, lengths, members)
         (out * weight).sum().backward()
         results.append([out, words.grad, *(p.grad for p in encoder.parameters())])

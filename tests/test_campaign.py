@@ -18,17 +18,16 @@ from running import executed, prepared
 from test_reproduce import TINY, command, progress, started, until_ended, until_step, variables
 from test_train import same, shared, training, undisturbed, weights  # noqa: F401  fixtures
 
-import phrasemodels.tasks.train.loop
+import phrasemodels.tasks.train.trainer
 from phrasemodels.data.store.artifacts import sha256_of
-from phrasemodels.data.store.step import Executor, OutOfTimeError
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Executor, OutOfTimeError, Store
 from phrasemodels.flows.experiments.catalogue import Request
-from phrasemodels.flows.run.attempts import attempt
-from phrasemodels.flows.run.campaign import fitting, in_order, seconds_of, standings, unfinished
+from phrasemodels.flows.run.record import attempt
+from phrasemodels.flows.run.tune import fitting, in_order, seconds_of, standings, unfinished
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
-from phrasemodels.tasks.train.loop import training_loop
+from phrasemodels.tasks.train.trainer import training_loop
 
 SMALL = Request("000", "1", "sample", 2, TINY[3::2], ("transformer", "phrase-k2"))
 
@@ -38,7 +37,7 @@ def test_a_training_that_is_stopped_by_its_limit_again_and_again_ends_with_the_s
 ):  # fmt: skip
     ticks = itertools.count()
     clock = SimpleNamespace(time=lambda: next(ticks), monotonic=time.monotonic)
-    monkeypatch.setattr(phrasemodels.tasks.train.loop, "time", clock)
+    monkeypatch.setattr(phrasemodels.tasks.train.trainer, "time", clock)
     run, at = training(shared, tmp_path), []
     while not at or at[-1] < run.config.steps:
         training_loop(dataclasses.replace(run, until=next(ticks) + 12))
@@ -48,9 +47,9 @@ def test_a_training_that_is_stopped_by_its_limit_again_and_again_ends_with_the_s
 
 def test_a_checkpoint_is_due_after_some_time_whatever_the_number_of_updates(shared, tmp_path, monkeypatch):  # noqa: F811
     run = training(shared, tmp_path, "train.checkpoint_every=1000")
-    monkeypatch.setattr(phrasemodels.tasks.train.loop, "CHECKPOINT_SECONDS", 0.0)
-    saved, save = [], phrasemodels.tasks.train.loop.save
-    monkeypatch.setattr(phrasemodels.tasks.train.loop, "save", lambda *a: saved.append(a[4].step) or save(*a))
+    monkeypatch.setattr(phrasemodels.tasks.train.trainer, "CHECKPOINT_SECONDS", 0.0)
+    saved, save = [], phrasemodels.tasks.train.trainer.save
+    monkeypatch.setattr(phrasemodels.tasks.train.trainer, "save", lambda *a: saved.append(a[4].step) or save(*a))
     training_loop(run)
     assert saved == list(range(1, 41))
 
@@ -117,7 +116,7 @@ import phrasemodels.infra.environment
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.run.plan import Plan
-from phrasemodels.flows.run.preflight import planned
+from phrasemodels.flows.run.plan import planned
 from phrasemodels.flows.run.reproduce import reproduce_plan
 from phrasemodels.infra.settings import Settings
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import PROJECT
 from typer.testing import CliRunner
 
-from phrasemodels.flows.cli import predict
+from phrasemodels.flows.cli import models
 from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.cli.terminal import CONTROL, print_rows
 from phrasemodels.flows.experiments.catalogue import experiment
@@ -241,8 +241,8 @@ class Echo:
 def test_every_line_of_a_file_or_of_stdin_gets_an_answer(place, given, answers, monkeypatch, tmp_path):
     (tmp_path / "file").write_bytes(given)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(predict, "find_model", lambda name: Echo())
-    done = CliRunner().invoke(predict.app, ["predict", "echo", place], input=given)
+    monkeypatch.setattr(models, "find_model", lambda name: Echo())
+    done = CliRunner().invoke(models.app, ["predict", "echo", place], input=given)
     assert done.stdout == "".join(CONTROL.sub("\ufffd", answer) + "\n" for answer in answers)
 
 
@@ -250,7 +250,7 @@ def test_every_line_of_a_file_or_of_stdin_gets_an_answer(place, given, answers, 
 def test_input_that_is_not_utf8_is_refused_with_its_line(place, name, monkeypatch, tmp_path):
     (tmp_path / "file").write_bytes(b"a\n\xff\x00")
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(predict.app, ["predict", "echo", place], input=b"a\n\xff\x00")
+    done = CliRunner().invoke(models.app, ["predict", "echo", place], input=b"a\n\xff\x00")
     assert str(done.exception) == f"{name}, line 2: byte 1 is not UTF-8; convert the file"
 
 

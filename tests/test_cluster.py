@@ -21,7 +21,7 @@ from conftest import PROJECT
 
 from phrasemodels.data.store.store import Store
 from phrasemodels.infra.tracking import KEY, Tracker
-from phrasemodels.tasks.train.loop import PROGRESS
+from phrasemodels.tasks.train.trainer import PROGRESS
 
 TINY = ["train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
         "recipe.corpus.train=100", "recipe.corpus.dev=10", "recipe.corpus.test=10"]  # fmt: skip

@@ -53,7 +53,7 @@ def test_without_a_place_for_a_cache_kernels_are_compiled_uncached_and_a_line_sa
     environment |= {"PYTHONPATH": str(copy), "HOME": "/dev/null", "PYTHONDONTWRITEBYTECODE": "1"}
     code = """
 import numpy as np
-from phrasemodels.layers import multidim_kernel, ngram_lstm_kernel
+from phrasemodels.layers import multidim, ngrams
 from phrasemodels.tasks.prepare import constituents, phrases
 from phrasemodels.structs.kernels import compilation, scaled
 compilation.announce(scaled.exponential)

@@ -11,19 +11,22 @@ from torch.nn import functional as F
 
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.models.fact_potentials import (
+from phrasemodels.models.memory import (
     BinaryPotentials,
     BinaryPotentialsOnce,
+    ChainConfig,
+    HopsConfig,
     ReleasedPotentials,
     RowNormalisedPotentials,
     UnaryPotentials,
+    bag_of_words,
+    by_position,
 )
-from phrasemodels.models.memory import ChainConfig, HopsConfig, bag_of_words, by_position
 from phrasemodels.structs.kernels import fact_chain, fact_hops
 from phrasemodels.structs.kernels.stories import Schedule, Stories
-from phrasemodels.tasks.problems.answering.compiled import compiled, train_compiled
-from phrasemodels.tasks.train.loop import history, train
-from phrasemodels.tasks.train.optimisers import sgd
+from phrasemodels.tasks.problems.compiled_answering import compiled, train_compiled
+from phrasemodels.tasks.train.config import sgd
+from phrasemodels.tasks.train.trainer import history, train
 
 SLOTS, V, D = 7, 12, 5
 POTENTIALS = {

@@ -8,23 +8,20 @@ import pytest
 from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.tasks.parsers.stanza_training import TrainParser
-from phrasemodels.tasks.prepare.bpe import LearnBpe
+from phrasemodels.tasks.prepare.constituents import AtRandom, Dependencies, Levels
 from phrasemodels.tasks.prepare.corpora import Corpus, HeldOut, SampleCorpus
-from phrasemodels.tasks.prepare.levels import AtRandom, Dependencies, Levels
 from phrasemodels.tasks.prepare.phrases import Phrases
-from phrasemodels.tasks.prepare.vocabulary import VocabularySettings
-from phrasemodels.tasks.problems.answering.data import StoryLimits
-from phrasemodels.tasks.problems.answering.predict import AnswerScoring
-from phrasemodels.tasks.problems.answering.recipe import AnsweringRecipe
-from phrasemodels.tasks.problems.decomposition.recipe import DecompositionRecipe
-from phrasemodels.tasks.problems.entailment.data import VectorFile
-from phrasemodels.tasks.problems.entailment.logistic import LogisticConfig
-from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe
-from phrasemodels.tasks.problems.parsing.data import TreebankVocabulary
-from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
-from phrasemodels.tasks.problems.semantic_parsing.recipe import Forms
-from phrasemodels.tasks.problems.tagging.recipe import TaggingRecipe
-from phrasemodels.tasks.problems.translation.recipe import TranslationText
+from phrasemodels.tasks.prepare.vocabulary import LearnBpe, VocabularySettings
+from phrasemodels.tasks.problems.answering import AnsweringRecipe, AnswerScoring, StoryLimits
+from phrasemodels.tasks.problems.decomposition import DecompositionRecipe
+from phrasemodels.tasks.problems.entailment import EntailmentRecipe
+from phrasemodels.tasks.problems.parse_data import TreebankVocabulary
+from phrasemodels.tasks.problems.parsing import ParsingRecipe
+from phrasemodels.tasks.problems.semantic_parsing import Forms
+from phrasemodels.tasks.problems.sentence_data import VectorFile
+from phrasemodels.tasks.problems.tagging import TaggingRecipe
+from phrasemodels.tasks.problems.transfer import LogisticConfig
+from phrasemodels.tasks.problems.translation import TranslationText
 from phrasemodels.tasks.train.config import TrainConfig
 
 CORPUS = SampleCorpus()

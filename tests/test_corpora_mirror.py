@@ -10,10 +10,9 @@ from conftest import CORPORA
 from phrasemodels.data.corpora.leakage import leakage
 from phrasemodels.data.corpora.readers import read, reasons
 from phrasemodels.data.corpora.treebank import OTHER_WORDS
-from phrasemodels.data.download.manifest import load, names
-from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.manifest import Sources, load, names
 from phrasemodels.data.download.user_files import obtain
-from phrasemodels.data.formats.schemas import SCHEMAS
+from phrasemodels.data.formats.shards import SCHEMAS
 from phrasemodels.data.formats.trees import parse
 
 Read = Callable[[str, str], pa.Table]

@@ -6,12 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from phrasemodels.data.corpora import aspec, babi, columns, logical_forms, senteval, snli, treebank
+from phrasemodels.data.corpora import babi, bitext, senteval, snli, treebank
 from phrasemodels.data.corpora.leakage import leakage
 from phrasemodels.data.corpora.readers import READERS, counted, read_files, read_split, take
 from phrasemodels.data.download.manifest import Part, Split
 from phrasemodels.data.formats.lines import bounded
-from phrasemodels.data.formats.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build
+from phrasemodels.data.formats.shards import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build
 
 WORDS = 100
 
@@ -23,20 +23,20 @@ def put(folder: Path, name: str, content: str | bytes) -> Path:
 
 
 def block(number: int, *values: str) -> str:
-    lines = (f"<{tag} id={number}>\t{value}".rstrip(" ") for tag, value in zip(logical_forms.TAGS, values, strict=True))
+    lines = (f"<{tag} id={number}>\t{value}".rstrip(" ") for tag, value in zip(bitext.TAGS, values, strict=True))
     return "\r\n".join(lines) + "\r\n" + "=" * 50 + "\r\n"
 
 
 def test_blocks_of_logical_forms(tmp_path: Path) -> None:
     text = "".join(block(i, f"who drew it {i}", f"( lambda ?x ( mso:a.b it_{i} ?x ) )", "p", "cvt") for i in range(10))
     path = put(tmp_path, "a.dev", text)
-    table = logical_forms.read({"blocks": path}, WORDS)
+    table = bitext.read_mspars({"blocks": path}, WORDS)
     assert table.schema == BITEXT
     assert table.num_rows == 10
     assert table.slice(3, 1).to_pylist() == [
         {"id": 3, "source": "who drew it 3", "target": "( lambda ?x ( mso:a.b it_3 ?x ) )", "group": "cvt"}
     ]
-    assert logical_forms.read_questions({"blocks": path}, WORDS)["text"][9].as_py() == "who drew it 9"
+    assert bitext.read_mspars_questions({"blocks": path}, WORDS)["text"][9].as_py() == "who drew it 9"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_blocks_of_logical_forms(tmp_path: Path) -> None:
 )
 def test_wrong_blocks_are_named(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        logical_forms.read({"blocks": put(tmp_path, "a.dev", text)}, WORDS)
+        bitext.read_mspars({"blocks": put(tmp_path, "a.dev", text)}, WORDS)
 
 
 def test_empty_lines_of_classes_become_rows_with_a_reason(tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_tokenised_pairs_must_agree_in_length(tmp_path: Path) -> None:
 
 def test_long_pairs_are_a_group(tmp_path: Path) -> None:
     path = put(tmp_path, "train-1.txt", "0.9 ||| A ||| 1 ||| 犬だ ||| a dog\n0.8 ||| B ||| 1 ||| 犬だよね ||| a dog\n")
-    table = aspec.read({"1": path, "2": path}, WORDS, characters=3)
+    table = bitext.read_aspec({"1": path, "2": path}, WORDS, characters=3)
     assert table["group"].to_pylist() == ["", "long", "", "long"]
-    short = aspec.read({"1": path, "2": path}, WORDS, characters=3, drop_long=True)
+    short = bitext.read_aspec({"1": path, "2": path}, WORDS, characters=3, drop_long=True)
     assert short["id"].to_pylist() == [0, 2]
     assert short["source"].to_pylist() == ["犬だ", "犬だ"]
 
@@ -274,7 +274,7 @@ COGS = "A rose was helped .\trose ( x _ 1 ) AND help . theme ( x _ 3 , x _ 1 )\t
 def test_pairs_in_columns(tmp_path, text, options, rows):
     path = tmp_path / "pairs"
     path.write_text(text)
-    table = read_files(columns.read, {"pairs": path}, WORDS, options, "x")
+    table = read_files(bitext.read_columns, {"pairs": path}, WORDS, options, "x")
     assert table.schema == BITEXT
     assert [(r["source"], r["target"], r["group"]) for r in table.to_pylist()] == rows
 
@@ -288,7 +288,7 @@ def test_a_line_that_is_not_a_pair_is_named(tmp_path, line, message):
     path = tmp_path / "pairs"
     path.write_text(f"a\tb\n{line}\n")
     with pytest.raises(ValueError, match=f"line 2: .*{message}|line 2: {message}"):
-        columns.read({"pairs": path}, WORDS)
+        bitext.read_columns({"pairs": path}, WORDS)
 
 
 def test_a_wrong_line_is_named_without_the_folder_of_the_store(tmp_path) -> None:

@@ -9,11 +9,9 @@ import pytest
 from conftest import CORPORA
 
 from phrasemodels.data.corpora.readers import read
-from phrasemodels.data.download.manifest import load, names
-from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.manifest import Sources, load, names
 from phrasemodels.data.download.user_files import digests
-from phrasemodels.data.formats.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TAGGED, TREES
-from phrasemodels.data.formats.shards import content_digest
+from phrasemodels.data.formats.shards import BITEXT, PAIRS, SENTENCES, STORIES, TAGGED, TREES, content_digest
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.samples.records import (
     Entailment,
@@ -25,8 +23,7 @@ from phrasemodels.data.samples.records import (
     Translations,
     Treebank,
 )
-from phrasemodels.data.store.step import Executor, Step
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus, TakeShare, fetched, take_share
 from phrasemodels.tasks.prepare.sharded import read_shards
 
@@ -124,7 +121,7 @@ def test_the_order_of_files_is_in_the_key_and_a_share_has_rows(store: Store, mon
         split = manifest.split("MPQA")
         turned = split.model_copy(update={"files": dict([*split.files.items()][::turn])})
         own = manifest.model_copy(update={"splits": {**manifest.splits, "MPQA": turned}})
-        monkeypatch.setattr("phrasemodels.tasks.prepare.corpora.find", lambda name, own=own: own)
+        monkeypatch.setattr("phrasemodels.tasks.prepare.corpora.find_corpus", lambda name, own=own: own)
         keys.append(Corpus("senteval").split("MPQA").key)
     assert len(turned.files) > 1 and len({*keys}) == 2
     rows = SampleCorpus(train=5, dev=1, test=1).split("train")

@@ -17,8 +17,7 @@ from serving import serving
 from phrasemodels.data.corpora.readers import read
 from phrasemodels.data.download import archives
 from phrasemodels.data.download.fetch import fetch
-from phrasemodels.data.download.manifest import File, Manifest, UserFiles, load
-from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.manifest import File, Manifest, Sources, UserFiles, load
 from phrasemodels.data.download.user_files import digests, locate, obtain
 
 

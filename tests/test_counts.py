@@ -8,34 +8,35 @@ from dataclasses import replace
 import pytest
 import torch
 
-from phrasemodels.data.formats.schemas import SENTENCES, build
+from phrasemodels.data.formats.shards import SENTENCES, build
 from phrasemodels.data.samples.records import Entailment, Polarity
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Executor, Job, Step
-from phrasemodels.data.store.store import Store
-from phrasemodels.encoders.multihead import MultiHeadConfig
+from phrasemodels.data.store.store import Executor, Job, Step, Store
+from phrasemodels.encoders.baselines import MultiHeadConfig
 from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.flows.experiments.catalogue import COUNTED, Request
-from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.experiments.published import VERDICTS, published_results
 from phrasemodels.flows.report.page import write_report
-from phrasemodels.flows.results.derived import DERIVED, derive
-from phrasemodels.flows.results.finished import FinishedTable
-from phrasemodels.flows.results.glance import VERDICTS, reasons, summary
 from phrasemodels.flows.results.impossible import CORPUS_WORDS, KINDS, LAYER_SUMS, impossible
-from phrasemodels.flows.results.repeated import REPEATS, original, same_numbers
-from phrasemodels.flows.results.results import Result, kept_results, stored_results
-from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.flows.results.judged import reasons, summary
+from phrasemodels.flows.results.results import FinishedTable, Result, kept_results, stored_results
+from phrasemodels.flows.results.verdicts import DERIVED, REPEATS, derive, original, same_numbers, verdicts
 from phrasemodels.flows.run.plan import Plan
+from phrasemodels.tasks.prepare.constituents import Levels, none
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.levels import Levels, none
 from phrasemodels.tasks.prepare.sharded import write_shards
-from phrasemodels.tasks.problems.counting.corpora import CorpusSizeRecipe
-from phrasemodels.tasks.problems.counting.divisions import Division, count_phrases
-from phrasemodels.tasks.problems.counting.memory import ActivationsRecipe, saved_bytes
-from phrasemodels.tasks.problems.counting.vocabulary import Rare, count_words
-from phrasemodels.tasks.problems.entailment.data import SentenceText
-from phrasemodels.tasks.problems.entailment.recipe import TransferTask
-from phrasemodels.tasks.problems.entailment.transfer import NESTED
+from phrasemodels.tasks.problems.counting import (
+    ActivationsRecipe,
+    CorpusSizeRecipe,
+    Division,
+    Rare,
+    count_phrases,
+    count_words,
+    saved_bytes,
+)
+from phrasemodels.tasks.problems.entailment import TransferTask
+from phrasemodels.tasks.problems.sentence_data import SentenceText
+from phrasemodels.tasks.problems.transfer import NESTED
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.verdicts.printed import prints_as
 
@@ -131,7 +132,7 @@ def test_models_that_are_only_built_have_the_printed_parameters(store: Store) ->
 def test_real_corpora_are_counted_and_exchanged_numbers_found(store: Store) -> None:
     from conftest import CORPORA
 
-    from phrasemodels.data.download.mirrors import Sources
+    from phrasemodels.data.download.manifest import Sources
 
     for paper, number in (("000", "sizes"), ("002", "1"), ("002", "1-vocabulary"), ("002", "4-parameters")):
         store.run(Plan(Request(paper, number).resolve()).comparison, Executor(sources=Sources((CORPORA,), True, False)))
@@ -252,7 +253,7 @@ def test_every_number_has_one_verdict_and_a_reason_that_is_counted() -> None:
 
 
 def test_what_is_counted_is_kept_but_not_trained(tmp_path, monkeypatch) -> None:
-    from phrasemodels.flows.results.keep import TRIALS, keep
+    from phrasemodels.flows.results.results import TRIALS, keep
     from phrasemodels.flows.run.local import train_experiment
 
     plan = Plan(Request("001", "2-parameters").resolve())

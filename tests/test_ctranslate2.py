@@ -9,13 +9,10 @@ from test_structures import trained
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.flows.results.models import load
-from phrasemodels.flows.results.other_formats import as_ctranslate2
-from phrasemodels.layers.blocks import AddNorm, PreNorm, Replace
-from phrasemodels.layers.ids import BEGIN, END, PAD, SPECIAL
+from phrasemodels.flows.results.models import as_ctranslate2, load
+from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, AddNorm, PreNorm, Replace
 from phrasemodels.models.ctranslate2 import write_ctranslate2
-from phrasemodels.models.search import BeamSearch, beam_search
-from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.models.translation import BeamSearch, TranslationConfig, beam_search
 
 WORDS = [*SPECIAL, *(f"w{i}" for i in range(20))]
 NO_PHRASES = torch.empty(1, 0, 1, dtype=torch.long)

@@ -126,7 +126,7 @@ DIES = """
 import os, signal, uuid
 from pathlib import Path
 from prefect import flow, runtime
-from phrasemodels.flows.run.attempts import mark_crashed
+from phrasemodels.flows.run.record import mark_crashed
 
 @flow
 def inner():
@@ -184,7 +184,7 @@ LATE = """
 import phrasemodels.infra.environment
 from prefect.client.orchestration import get_client
 from prefect.states import Cancelled, Pending, Running
-from phrasemodels.flows.run.attempts import mark_crashed
+from phrasemodels.flows.run.record import mark_crashed
 
 with get_client(sync_client=True) as client:
     deployment = client.read_deployment_by_name("reproduce/sample").id

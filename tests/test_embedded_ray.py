@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import PROJECT
 
-from phrasemodels.infra import embedded_ray
+from phrasemodels.infra import services
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
 
@@ -22,13 +22,13 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with a short path, in which alone Ray's folders are made."""
     folder = Path(tempfile.mkdtemp(prefix="pm-t-", dir="/tmp"))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    monkeypatch.setattr(embedded_ray, "PLACES", ())
+    monkeypatch.setattr(services, "PLACES", ())
     yield folder
     shutil.rmtree(folder)
 
 
 def test_the_folder_of_a_training_is_private_and_goes_with_it(short: Path) -> None:
-    with embedded_ray.scratch_folder() as one, embedded_ray.scratch_folder() as other:
+    with services.scratch_folder() as one, services.scratch_folder() as other:
         assert one != other and {one.parent.stat().st_mode & 0o777} == {0o700}
     assert not list(short.iterdir())
 
@@ -36,19 +36,19 @@ def test_the_folder_of_a_training_is_private_and_goes_with_it(short: Path) -> No
 @pytest.mark.parametrize("length", [29, 90])
 def test_a_long_folder_for_temporary_files_is_passed_over(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * length)
-    assert [str(place) for place in embedded_ray.places()] == ["/tmp", "/var/tmp", "/dev/shm"]
-    monkeypatch.setattr(embedded_ray, "PLACES", ("/nowhere",))
+    assert [str(place) for place in services.places()] == ["/tmp", "/var/tmp", "/dev/shm"]
+    monkeypatch.setattr(services, "PLACES", ("/nowhere",))
     with pytest.raises(OSError, match=r"^none of /nowhere can be written to, .*: set TMPDIR to one$"):
-        embedded_ray.make_folder()
+        services.make_folder()
 
 
 def test_folders_of_killed_runs_are_removed_and_those_of_others_stay(short: Path, monkeypatch) -> None:
-    monkeypatch.setattr(embedded_ray, "YOUNG", -1.0)
+    monkeypatch.setattr(services, "YOUNG", -1.0)
     code = f"""
 import os, signal, tempfile
-from phrasemodels.infra import embedded_ray
+from phrasemodels.infra import services
 tempfile.tempdir = {str(short)!r}
-print(embedded_ray.make_folder(), flush=True)
+print(services.make_folder(), flush=True)
 os.kill(os.getpid(), signal.{{}})
 """
     killed = subprocess.run([sys.executable, "-c", code.format("SIGKILL")], cwd=PROJECT, capture_output=True, text=True)
@@ -61,11 +61,11 @@ os.kill(os.getpid(), signal.{{}})
         (short / "pm-ray-again" / "r").mkdir(parents=True)  # as Ray makes it, if a process of it ends late
         os.utime(short / "pm-ray-again", (0, 0))
         assert Path(killed.stdout.strip()).is_dir() and alive.is_dir()
-        ours = embedded_ray.make_folder()
+        ours = services.make_folder()
         assert {path.name for path in short.iterdir()} == {alive.parent.name, ours.parent.name, "pm-ray-unlocked"}
         assert ours.parent.stat().st_mode & 0o777 == 0o700
-        embedded_ray.remove_folder(alive)
-        embedded_ray.remove_folder(ours)
+        services.remove_folder(alive)
+        services.remove_folder(ours)
         assert alive.is_dir() and not ours.parent.exists()
     finally:
         os.kill(stopped.pid, signal.SIGKILL)
@@ -100,4 +100,4 @@ def test_with_a_long_tmpdir_ray_starts_in_a_private_folder_and_refuses_who_lacks
     finally:
         stop_ray()
     assert not folder.exists()
-    assert os.environ["RAY_AUTH_MODE"] != "token" and embedded_ray.new_token()["RAY_AUTH_TOKEN"] != token
+    assert os.environ["RAY_AUTH_MODE"] != "token" and services.new_token()["RAY_AUTH_TOKEN"] != token

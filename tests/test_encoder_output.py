@@ -6,11 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from phrasemodels.encoders.adapters import PooledEncoderConfig
-from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.models.decomposable import DecomposableConfig
+from phrasemodels.encoders.transformer import PooledEncoderConfig, TransformerEncoderConfig
 from phrasemodels.models.recurrent import RecurrentConfig
-from phrasemodels.models.sentence_pair import SentencePairConfig
+from phrasemodels.models.sentence_pair import DecomposableConfig, SentencePairConfig
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import TranslationConfig
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from phrasemodels.tasks.metrics.error_kinds import MISSING, OTHER, PREDICATE, ROLE, error_kind
+from phrasemodels.tasks.metrics.logic_match import MISSING, OTHER, PREDICATE, ROLE, error_kind
 
 GOLD = "( lambda $0 e ( and ( flight $0 ) ( from $0 ci1 ) ( to $0 ci2 ) ( stop $0 ci0 ) ) )"
 

@@ -8,12 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from phrasemodels.data.store.step import Step
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.cli import main as cli
 from phrasemodels.flows.run import progress
 from phrasemodels.flows.run.progress import Watch
-from phrasemodels.infra.error_location import noting_error_line
+from phrasemodels.infra.signals import noting_error_line
 
 
 class Mine(nn.Module):

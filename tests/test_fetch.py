@@ -19,11 +19,8 @@ import pytest
 from serving import serving
 
 import phrasemodels.data.download.fetch
-import phrasemodels.data.download.internet
-from phrasemodels.data.download.fetch import fetch, free_space
-from phrasemodels.data.download.internet import is_public
-from phrasemodels.data.download.manifest import File, read
-from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.fetch import fetch, free_space, is_public
+from phrasemodels.data.download.manifest import File, Sources, read
 
 TEXT = b"".join(b"a line of text, number %d\n" % i for i in range(4000))
 
@@ -161,7 +158,7 @@ def test_a_wrong_download_does_not_affect_the_next_place(url: str, path: str, tm
 def test_a_response_without_a_body_is_given_up(
     url: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(phrasemodels.data.download.internet, "time", SERVER_TIME)
+    monkeypatch.setattr(phrasemodels.data.download.fetch, "time", SERVER_TIME)
     with pytest.raises(OSError, match=r"/t: no data of the file for 60 seconds\)"):
         fetch(a_file(f"{url}/{path}"), tmp_path / "t.en", QUICK)
 

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 from conftest import ISOLATED, PROJECT
 
-from phrasemodels.data.store.gc import collect
-from phrasemodels.data.store.leases import lease, leased_keys
-from phrasemodels.data.store.object_storage import ObjectStorage
-from phrasemodels.data.store.step import Job, Step
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.gc import collect, lease, leased_keys
+from phrasemodels.data.store.shared import ObjectStorage
+from phrasemodels.data.store.store import Job, Step, Store
 
 SETTINGS = ("train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
             "recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10")  # fmt: skip
@@ -28,7 +26,7 @@ from pathlib import Path
 from phrasemodels.data.store import store as stores
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.experiments.overrides import overridden
-from phrasemodels.tasks.train import loop as train
+from phrasemodels.tasks.train import trainer as train
 
 root, points = Path(sys.argv[1]), []
 chosen = experiment("000/table1/sample/phrase-k2", sys.argv[3:])
@@ -106,7 +104,7 @@ def test_a_pipeline_killed_at_every_point_ends_with_the_same_bytes(points: str, 
 WRITE = """
 import sys
 from pathlib import Path
-from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.store import Step
 from phrasemodels.data.store.store import Store
 def write(job, settings):
     (job.out / "text").write_bytes(b"x" * int(sys.argv[2]))

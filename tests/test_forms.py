@@ -11,27 +11,27 @@ import torch
 from running import executed, prepared
 
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.encoders.adapters import PsanTokenEncoderConfig
+from phrasemodels.encoders.transformer import PsanTokenEncoderConfig
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.report.attention import attention_figures
-from phrasemodels.flows.report.figures import draw, svg_of
+from phrasemodels.flows.report.plots import draw, svg_of
 from phrasemodels.flows.report.table import _problem_sections
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, load
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.metrics.error_kinds import MISSING, ROLE
-from phrasemodels.tasks.problems.report import Section
-from phrasemodels.tasks.problems.semantic_parsing.gram_vectors import phrase_queries
-from phrasemodels.tasks.problems.semantic_parsing.report import (
+from phrasemodels.tasks.metrics.logic_match import MISSING, ROLE
+from phrasemodels.tasks.problems.recipe import Section
+from phrasemodels.tasks.problems.semantic_parsing import (
     NEAREST,
     AnsweredQuestion,
     gram_neighbours,
     improvement,
+    phrase_queries,
 )
 from phrasemodels.tasks.problems.sequences import PhraseBatch
-from phrasemodels.tasks.train.loop import history
+from phrasemodels.tasks.train.trainer import history
 
 TINY = ("train.batch_tokens=200", "train.evaluate_every=100", "recipe.corpus.train=60", "recipe.corpus.dev=4",
         "recipe.corpus.test=20")  # fmt: skip

@@ -15,11 +15,9 @@ from prefect.exceptions import ParameterTypeError
 
 from phrasemodels.data.store import gc as upkeep
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.gc import collect, damage, usage, verdict_keys, waste
-from phrasemodels.data.store.leases import lease, leased_keys
-from phrasemodels.data.store.step import Job, Step
-from phrasemodels.data.store.store import Store
-from phrasemodels.flows.run.gc import gc
+from phrasemodels.data.store.gc import collect, damage, lease, leased_keys, usage, verdict_keys, waste
+from phrasemodels.data.store.store import Job, Step, Store
+from phrasemodels.flows.run.reproduce import gc
 
 OLD = 30 * 86400
 
@@ -177,7 +175,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from phrasemodels.data.store.store import Store
-from phrasemodels.data.store.leases import lease
+from phrasemodels.data.store.gc import lease
 with lease(Store(Path(sys.argv[1])), [sys.argv[2]]):
     print("held", flush=True)
     sys.stdin.read()

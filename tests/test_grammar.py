@@ -15,18 +15,20 @@ from hypothesis import strategies as st
 
 from phrasemodels.data.samples import english as english_grammar
 from phrasemodels.data.samples import german as german_grammar
-from phrasemodels.data.samples.abstract import Clause, NounPhrase, PrepositionalPhrase, Utterance
-from phrasemodels.data.samples.idioms import IDIOMS, VERB_IDIOMS, readings
+from phrasemodels.data.samples.grammar import Clause, NounPhrase, PrepositionalPhrase, Utterance
 from phrasemodels.data.samples.lexicon import (
     ADJECTIVES,
     ADVERBS,
     DETERMINERS,
+    IDIOMS,
     NOUNS,
     PREPOSITIONS,
     PRONOUNS,
+    VERB_IDIOMS,
     VERBS,
     WHAT,
     WHO,
+    readings,
 )
 from phrasemodels.data.samples.sentences import LENGTHS, corpus, draw, read
 
@@ -232,6 +234,6 @@ def test_wrong_sizes_and_shares_are_refused(sizes, share, message):
 
 
 def test_an_exhausted_grammar_is_reported(monkeypatch):
-    monkeypatch.setattr("phrasemodels.data.samples.splits.ATTEMPTS", 0)
+    monkeypatch.setattr("phrasemodels.data.samples.sentences.ATTEMPTS", 0)
     with pytest.raises(ValueError, match="ask for fewer"):
         corpus(0, {"a": 1})

@@ -8,14 +8,10 @@ from functools import partial
 
 import pytest
 
-from phrasemodels.data.samples.abstract import Clause, NounPhrase
-from phrasemodels.data.samples.entailment import LABELS, contradicted, extended, pairs, reduced
-from phrasemodels.data.samples.formulas import Formula, formulas, infix, prefix
-from phrasemodels.data.samples.geography import questions
-from phrasemodels.data.samples.idioms import VERB_IDIOMS
-from phrasemodels.data.samples.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, VERBS
-from phrasemodels.data.samples.polarity import classified
-from phrasemodels.data.samples.stories import ROOMS, THINGS, stories
+from phrasemodels.data.samples.entailment import LABELS, classified, contradicted, extended, pairs, reduced
+from phrasemodels.data.samples.grammar import Clause, NounPhrase
+from phrasemodels.data.samples.lexicon import ADJECTIVES, ADVERBS, DETERMINERS, NOUNS, VERB_IDIOMS, VERBS
+from phrasemodels.data.samples.questions import ROOMS, THINGS, Formula, formulas, infix, prefix, questions, stories
 
 SIZES = {"train": 900, "test": 90}
 GENERATORS = {

@@ -2,8 +2,7 @@
 
 import pytest
 
-from phrasemodels.data.formats.head_rules import heads
-from phrasemodels.data.formats.trees import parse, plain
+from phrasemodels.data.formats.trees import heads, parse, plain
 from phrasemodels.data.samples.sentences import corpus
 
 

@@ -17,7 +17,7 @@ from phrasemodels.flows.experiments.catalogue import Request, Table
 from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.results.columns import VIEWS
 from phrasemodels.flows.results.query import query
-from phrasemodels.flows.results.stores import open_store
+from phrasemodels.flows.results.records import open_store
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.settings import Settings

@@ -10,20 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phrasemodels.data.corpora.readers import read
-from phrasemodels.data.download.manifest import load
-from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.manifest import Sources, load
 from phrasemodels.data.download.user_files import obtain
-from phrasemodels.data.formats.joint_trees import (
+from phrasemodels.data.formats.trees import (
     APART,
     GROUP,
     NOT_A_HEAD,
     SEVERAL_HEADS,
+    Span,
+    Tree,
     depths,
     joint,
     misfits,
+    parse,
+    plain,
     restore,
 )
-from phrasemodels.data.formats.trees import Span, Tree, parse, plain
 from phrasemodels.data.samples.sentences import corpus
 from phrasemodels.structs import joint as merges
 

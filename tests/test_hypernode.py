@@ -7,14 +7,20 @@ import plain_000 as plain
 import pytest
 import torch
 
-from phrasemodels.encoders.hypernode import HypernodeEncoder, HypernodeEncoderConfig, softmax_hadamard, softmax_within
-from phrasemodels.encoders.hypernode_fast import row_for_hypernodes, row_per_node, run_layer
+from phrasemodels.encoders.hypernode import (
+    HypernodeEncoder,
+    HypernodeEncoderConfig,
+    row_for_hypernodes,
+    row_per_node,
+    run_layer,
+    softmax_hadamard,
+    softmax_within,
+)
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.layers.attention import identity, sigma_on_heads, sigma_on_projection
 from phrasemodels.layers.blocks import Replace
 from phrasemodels.layers.phrases import LengthEmbedding, MeanInit, ZeroInit, phrase_graph
-from phrasemodels.models.token_loss import token_loss
-from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.models.translation import TranslationConfig, token_loss
 
 D, HEADS = 12, 3
 SMALL = HypernodeEncoderConfig(d=D, heads=HEADS, layers=2, d_ff=20, dropout=0.0, longest=3)

@@ -21,18 +21,16 @@ from running import prepared
 from serving import serving
 
 from phrasemodels.flows.experiments.catalogue import Request
-from phrasemodels.flows.run.everything import chosen, everything
-from phrasemodels.flows.run.gc import gc
-from phrasemodels.flows.run.reproduce import reproduce
+from phrasemodels.flows.run.reproduce import chosen, everything, gc, reproduce
 from phrasemodels.infra import services as infra_services
-from phrasemodels.infra.runner import TorchTrainerLaunch, bundles_on
+from phrasemodels.infra.cluster import TorchTrainerLaunch, bundles_on
 from phrasemodels.infra.services import Server, services, start_ray, stop_ray, wait_for
 from phrasemodels.infra.settings import PASSWORDS, Settings
 
 INFRA = PROJECT / "phrasemodels" / "infra"
 SECRETS = [name for names in PASSWORDS.values() for name in names]
-FLOWS = {"phrasemodels.flows.run.reproduce.reproduce": reproduce, "phrasemodels.flows.run.everything.everything": everything,
-         "phrasemodels.flows.run.gc.gc": gc}  # fmt: skip
+FLOWS = {"phrasemodels.flows.run.reproduce.reproduce": reproduce, "phrasemodels.flows.run.reproduce.everything": everything,
+         "phrasemodels.flows.run.reproduce.gc": gc}  # fmt: skip
 
 
 def documents(name: str) -> list[dict[str, Any]]:

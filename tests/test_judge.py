@@ -16,12 +16,10 @@ from typer.testing import CliRunner
 from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.report.judgement import judgement_text
-from phrasemodels.flows.results.crate import write_crate
-from phrasemodels.flows.results.export_scores import export_scores
-from phrasemodels.flows.results.foreign import read_scores
+from phrasemodels.flows.results.exchange import export_scores, read_scores, write_crate
 from phrasemodels.flows.results.results import kept_results
 from phrasemodels.verdicts import Observation, Printed, collected, judge, judge_table, read, read_printed
-from phrasemodels.verdicts.paper import impossible
+from phrasemodels.verdicts.printed import impossible
 
 LOGS = PROJECT / "examples" / "judge"
 

@@ -7,10 +7,8 @@ import torch
 from torch.nn import functional as F
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.layers.dropout import Dropout, dropout
-from phrasemodels.layers.ids import PAD
-from phrasemodels.models.token_loss import smoothed_cross_entropy, token_loss
-from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.layers.blocks import PAD, Dropout, dropout
+from phrasemodels.models.translation import TranslationConfig, smoothed_cross_entropy, token_loss
 
 
 @pytest.mark.parametrize("p", [0.0, 1e-3, 0.1, 0.5, 0.9, 1.0])

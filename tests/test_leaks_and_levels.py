@@ -7,11 +7,10 @@ from phrasemodels.data.corpora.leakage import Leak
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.samples.records import Treebank
-from phrasemodels.data.store.step import Step
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.results.query import TABLE_1, query
-from phrasemodels.flows.run.preflight import planned
+from phrasemodels.flows.run.plan import planned
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.constituents import Divide, divide
 from phrasemodels.tasks.prepare.corpora import SampleCorpus, leaks

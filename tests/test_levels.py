@@ -11,15 +11,16 @@ import pytest
 from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.samples.entailment import pairs
-from phrasemodels.tasks.prepare.constituents import equal_blocks, syntactic_binarised
-from phrasemodels.tasks.prepare.levels import (
+from phrasemodels.tasks.prepare.constituents import (
     AtRandom,
     Dependencies,
     Levels,
     attached,
     dependencies,
+    equal_blocks,
     none,
     right_branching,
+    syntactic_binarised,
 )
 
 FIGURE_1 = (

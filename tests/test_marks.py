@@ -20,11 +20,10 @@ from phrasemodels.flows.experiments.marks import (
 )
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
-from phrasemodels.flows.report.conclusion import needed
-from phrasemodels.flows.results.needs import needs
+from phrasemodels.flows.report.table import needed
 from phrasemodels.flows.results.results import kept_results
-from phrasemodels.flows.results.verdicts import verdicts
-from phrasemodels.tasks.problems.entailment.suites import SUITE
+from phrasemodels.flows.results.verdicts import needs, verdicts
+from phrasemodels.tasks.problems.entailment import SUITE
 
 BINARY = "003/tablebabi/paper/binary-qa02"
 

@@ -26,9 +26,9 @@ from conftest import PROJECT, copy_project
 from points import MOMENTS, PIDS, PLAN
 
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.report.place import PAGE
+from phrasemodels.flows.report.page import PAGE
 from phrasemodels.infra.tracking import Tracker
-from phrasemodels.tasks.train.loop import HISTORY
+from phrasemodels.tasks.train.trainer import HISTORY
 
 
 class Work(NamedTuple):

@@ -10,30 +10,33 @@ import pytest
 import phrasemodels.encoders
 import phrasemodels.layers
 import phrasemodels.models
-from phrasemodels.encoders.adapters import PooledEncoderConfig, PsanTokenEncoderConfig
-from phrasemodels.encoders.adasent import AdaSentConfig
-from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
-from phrasemodels.encoders.disan import DisanConfig
-from phrasemodels.encoders.hconvnet import HConvNetConfig
+from phrasemodels.encoders.baselines import (
+    AdaSentConfig,
+    BiLSTMMaxConfig,
+    DisanConfig,
+    HConvNetConfig,
+    MultiHeadConfig,
+    TbcnnConfig,
+)
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.inputs import CharactersConfig, PretrainedConfig, TagsConfig, WordsConfig
-from phrasemodels.encoders.multihead import MultiHeadConfig
-from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.parents import HardParentsConfig, NoParentsConfig, SoftParentsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
-from phrasemodels.encoders.tbcnn import TbcnnConfig
-from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.encoders.transformer import (
+    NgramEncoderConfig,
+    PooledEncoderConfig,
+    PsanTokenEncoderConfig,
+    TransformerEncoderConfig,
+)
 from phrasemodels.layers.labels import LabelAttentionConfig
-from phrasemodels.models.decomposable import DecomposableConfig
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.models.parser import Jointly, ParserConfig
 from phrasemodels.models.recurrent import RecurrentConfig
-from phrasemodels.models.search import BeamSearch
-from phrasemodels.models.sentence_pair import SentencePairConfig
+from phrasemodels.models.sentence_pair import DecomposableConfig, SentencePairConfig
 from phrasemodels.models.tagger import TaggerConfig
-from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.models.translation import BeamSearch, TranslationConfig
 
 TRANSFORMER = TransformerEncoderConfig()
 STACK = {"d": (0, -1), "heads": (0, 7), "layers": (0, 1.5), "d_ff": (-1,), "dropout": (-0.1, 1.0, 9)}

@@ -28,11 +28,10 @@ STRUCTS = (
 # modules, and the tests that must notice: files or single tests, and what `pytest -k` keeps of them
 MODULES = {
     "phrasemodels/data/store/store.py": "test_store.py test_gc.py test_remote.py",
-    "phrasemodels/data/store/gc.py": "test_gc.py test_remote.py",
-    "phrasemodels/data/store/leases.py": "test_gc.py test_store.py",
+    "phrasemodels/data/store/gc.py": "test_gc.py test_remote.py test_store.py",
     "phrasemodels/data/store/artifacts.py": "test_store.py test_gc.py",
     "phrasemodels/data/store/fingerprint.py": "test_store.py test_truth.py",
-    "phrasemodels/tasks/metrics/bleu.py": "test_scores.py test_significance.py::test_metrics_of_summed_statistics_are_the_corpus_metrics",
+    "phrasemodels/tasks/metrics/scores.py": "test_scores.py test_significance.py::test_metrics_of_summed_statistics_are_the_corpus_metrics",
     "phrasemodels/tasks/metrics/compare.py": "test_scores.py test_silence.py::test_one_seed_has_no_p_and_two_have_a_warning_beside_it "
     "test_answers.py::test_each_row_is_tested_against_the_first "
     "test_answers.py::test_every_printed_number_has_a_verdict_and_a_reason",

@@ -7,9 +7,8 @@ import plain_002 as plain
 import pytest
 import torch
 
-from phrasemodels.encoders.ngram import NgramEncoderConfig
-from phrasemodels.encoders.transformer import TransformerEncoder, TransformerEncoderConfig
-from phrasemodels.layers.attention_probe import attention_probe
+from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoder, TransformerEncoderConfig
+from phrasemodels.layers.attention import attention_probe
 from phrasemodels.layers.blocks import AddNorm, PreNorm
 from phrasemodels.layers.ngrams import (
     NgramBiLSTM,
@@ -22,8 +21,7 @@ from phrasemodels.layers.ngrams import (
     residual_gate,
     states_and_cells,
 )
-from phrasemodels.models.token_loss import token_loss
-from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.models.translation import TranslationConfig, token_loss
 from phrasemodels.structs.kernels import reference_only
 
 D, SIZES = 12, (3, 0, 2, 3, 4, 0)

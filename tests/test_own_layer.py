@@ -9,7 +9,7 @@ import sys
 import pytest
 from conftest import PROJECT, copy_project
 
-from phrasemodels.flows.experiments import paper_000, paper_000_tagging
+from phrasemodels.flows.experiments import paper_000
 
 LAYER, ROW = re.findall(r"```python\n(.*?)```", (PROJECT / "CONTRIBUTING.md").read_text(), re.S)[:2]
 TRAIN = next(line for line in (PROJECT / "CONTRIBUTING.md").read_text().splitlines() if "sample/mine" in line)
@@ -69,6 +69,6 @@ def test_an_error_names_its_line_and_its_experiment(own, mistake, message):
 
 
 def test_every_row_of_the_paper_has_a_published_number():
-    for table in (paper_000.table_1, paper_000_tagging.table_2(None, "upos")):
+    for table in (paper_000.table_1, paper_000.table_2(None, "upos")):
         rows = [e for e in table("paper") if not e.row.endswith("-10-epochs")]  # beside them the converged ones answer
         assert all(answer.cell for experiment in rows for answer in experiment.answers)

@@ -62,7 +62,7 @@ said = {
 
 import theirs
 from phrasemodels.data.store import fingerprint
-from phrasemodels.data.store.step import Executor
+from phrasemodels.data.store.store import Executor
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.tasks.prepare.sharded import read_shards

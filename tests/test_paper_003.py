@@ -9,37 +9,35 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Executor, Job, OutOfTimeError, Step
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Executor, Job, OutOfTimeError, Step, Store
 from phrasemodels.encoders.parents import NoParentsConfig
 from phrasemodels.flows.experiments.catalogue import PROFILES, TABLES, Request, experiment
-from phrasemodels.flows.experiments.paper_003_answering import average, listed_average
-from phrasemodels.flows.report.sections import averages
+from phrasemodels.flows.experiments.paper_003 import average, listed_average
+from phrasemodels.flows.report.table import averages
 from phrasemodels.flows.results.verdicts import verdicts
-from phrasemodels.flows.run.campaign import _standing
-from phrasemodels.layers.ids import SPECIAL, UNKNOWN
-from phrasemodels.models.decomposable import DecomposableConfig
-from phrasemodels.tasks.metrics.length_to_failure import length_to_failure
+from phrasemodels.flows.run.tune import _standing
+from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
+from phrasemodels.models.sentence_pair import DecomposableConfig
+from phrasemodels.tasks.metrics.scores import length_to_failure
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import characters, letters
 from phrasemodels.tasks.prepare.vocabulary import read_words
-from phrasemodels.tasks.problems.answering import objective
-from phrasemodels.tasks.problems.answering.data import words
-from phrasemodels.tasks.problems.answering.predict import ANSWERS, AnswerScoring, score_answers
-from phrasemodels.tasks.problems.decomposition.data import (
+from phrasemodels.tasks.problems import answering
+from phrasemodels.tasks.problems.answering import ANSWERS, AnswerScoring, score_answers, words
+from phrasemodels.tasks.problems.decomposition import (
+    DecompositionObjective,
     PairNumbers,
     PairVocabulary,
     as_written,
     pair_vocabulary,
     pairs,
 )
-from phrasemodels.tasks.problems.decomposition.objective import DecompositionObjective
-from phrasemodels.tasks.problems.entailment.data import VectorFile
+from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.tasks.train.batches import token_batches
-from phrasemodels.tasks.train.optimisers import halved_after_rise, halved_on_plateau
+from phrasemodels.tasks.train.config import halved_after_rise, halved_on_plateau
 
 TINY = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=12", "recipe.corpus.train=60",
         "recipe.corpus.dev=10", "recipe.corpus.test=20")  # fmt: skip
@@ -151,7 +149,7 @@ def test_starts_are_ranked_by_held_out_answers(tmp_path):
 def test_no_start_begins_after_the_time_is_up_and_those_that_ended_are_kept(tmp_path, monkeypatch):
     chosen = experiment("003/tablebabi/sample/binary-facts2", (*TINY, "recipe.restarts=3"))
     store, now = Store(tmp_path).open(), itertools.count()
-    monkeypatch.setattr(objective, "time", SimpleNamespace(time=lambda: next(now)))
+    monkeypatch.setattr(answering, "time", SimpleNamespace(time=lambda: next(now)))
     with pytest.raises(OutOfTimeError, match="before its last start; those that ended are kept"):
         store.run(chosen.steps(1).trained, Executor(until=2))
     ended = [a for a in store.artifacts() if a.manifest["label"].startswith("train restart")]

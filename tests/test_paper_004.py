@@ -15,21 +15,18 @@ from test_pretrained import save
 
 from phrasemodels.data.corpora import treebank
 from phrasemodels.data.download import manifest
-from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.samples.records import Treebank
-from phrasemodels.data.store.step import Executor
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.encoders.inputs import PretrainedConfig, TagsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
-from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.experiments.catalogue import experiment, resolved
 from phrasemodels.flows.experiments.experiment import Experiment
-from phrasemodels.flows.experiments.user_files import resolved
 from phrasemodels.layers.labels import LabelAttentionConfig
-from phrasemodels.models.parser import LearnedPositions, ParserConfig
-from phrasemodels.models.parser_start import as_released
-from phrasemodels.tasks.prepare.pieces import PLAIN, Pieces
+from phrasemodels.models.parser import LearnedPositions, ParserConfig, as_released
 from phrasemodels.tasks.prepare.sharded import read_shards
+from phrasemodels.tasks.prepare.vocabulary import PLAIN, Pieces
 
 SECTIONS = {"train": ("02", 12), "dev": ("22", 3), "test": ("23", 3)}
 WRONG = "CD"  # a tag of another program, which the treebank has elsewhere

@@ -12,14 +12,13 @@ import torch
 from conftest import PARSERS
 from serving import serving
 
-from phrasemodels.data.download.mirrors import Sources
-from phrasemodels.data.download.parser_manifest import load as load_parser
-from phrasemodels.data.formats.schemas import BITEXT, PAIRS, TREES, build
+from phrasemodels.data.download.manifest import Sources
+from phrasemodels.data.download.manifest import load_parser as load_parser
+from phrasemodels.data.formats.shards import BITEXT, PAIRS, TREES, build
 from phrasemodels.data.formats.trees import parse as read_tree
 from phrasemodels.data.samples.records import Entailment, Polarity, Treebank
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Executor, Step
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.tasks.parsers.parse import (
     Analysis,
     GoldTrees,
@@ -35,8 +34,7 @@ from phrasemodels.tasks.parsers.parse import (
     sentences,
     trees,
 )
-from phrasemodels.tasks.parsers.stanza import Stanza, load
-from phrasemodels.tasks.parsers.stanza_models import DownloadParser, downloaded, fetched
+from phrasemodels.tasks.parsers.stanza import DownloadParser, Stanza, downloaded, fetched, load_pipeline
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import moses_lower
@@ -157,7 +155,7 @@ def test_missing_models_are_named(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No server has these files"):
         Store(tmp_path / "s").open().run(fetched("gum"), Executor(sources=Sources((), offline=True)))
     with pytest.raises(OSError, match="has no models of 'en'"):
-        load("en", ("pos",), 100, 1000, str(tmp_path))
+        load_pipeline("en", ("pos",), 100, 1000, str(tmp_path))
     with pytest.raises(ValueError, match="did you mean 'gum'"):
         load_parser("gun")
 

@@ -13,33 +13,36 @@ import pyarrow as pa
 import pytest
 import torch
 
-from phrasemodels.data.formats.schemas import TREES
-from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.formats.shards import TREES, read_shard, write_shard
 from phrasemodels.data.formats.trees import parse as read_tree
 from phrasemodels.data.samples.records import Entailment, Treebank
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Job, Step
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Job, Step, Store
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.results.models import Model, load
 from phrasemodels.layers.labels import AsSelfAttention
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
-from phrasemodels.parsing.numbers import Ids
+from phrasemodels.parsing.parser import Ids
 from phrasemodels.tasks.parsers.parse import ParseColumn, models_of, parse
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.pieces import reunited
 from phrasemodels.tasks.prepare.sharded import read_shards, shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import penn_treebank
-from phrasemodels.tasks.prepare.vocabulary import read_words
-from phrasemodels.tasks.problems.parsing.labels import view_labels
-from phrasemodels.tasks.problems.parsing.objective import COLUMNS, ParseExamples
-from phrasemodels.tasks.problems.parsing.our_parser import ByOurParser, OurParser
-from phrasemodels.tasks.problems.parsing.predict import PARSES, TreeParser
-from phrasemodels.tasks.problems.parsing.score import Breakdown, ParseScoring, _counts, score_parses
+from phrasemodels.tasks.prepare.vocabulary import read_words, reunited
+from phrasemodels.tasks.problems.our_parser import ByOurParser, OurParser
+from phrasemodels.tasks.problems.parse_data import COLUMNS, ParseExamples
+from phrasemodels.tasks.problems.parsing import (
+    PARSES,
+    Breakdown,
+    ParseScoring,
+    TreeParser,
+    _counts,
+    score_parses,
+    view_labels,
+)
 from phrasemodels.tasks.train.batches import Columns, in_order
-from phrasemodels.tasks.train.loop import HISTORY
+from phrasemodels.tasks.train.trainer import HISTORY
 
 ROW = "004/table3/sample/3-ff-drop"
 

@@ -11,10 +11,9 @@ import torch
 from phrasemodels import saved
 from phrasemodels.encoders.inputs import most_pieces
 from phrasemodels.flows.experiments.catalogue import experiments
-from phrasemodels.layers.ids import SPECIAL
+from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.models.memory import HopsConfig
-from phrasemodels.parsing.parse import Parse
-from phrasemodels.parsing.parser import Limits, Parser, joined
+from phrasemodels.parsing.parser import Limits, Parse, Parser, joined
 
 
 def test_the_configuration_of_every_experiment_can_be_exported_and_read() -> None:

@@ -22,9 +22,9 @@ from phrasemodels.data.formats.trees import parse as read_tree
 from phrasemodels.encoders.inputs import CharactersConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.flows.cli.parse import answers, blocks, parse, recognised
-from phrasemodels.flows.report.parses import page
+from phrasemodels.flows.report.attention import page
 from phrasemodels.flows.run.page_server import server
-from phrasemodels.layers.ids import SPECIAL
+from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.models.parser import Jointly, ParserConfig, arcs_alone, phrases_alone
 from phrasemodels.parsing.parser import Limits, Parser, batches, parts

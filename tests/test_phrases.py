@@ -13,8 +13,7 @@ from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.formats.trees import Span, parse
 from phrasemodels.data.samples.records import Treebank
-from phrasemodels.data.store.step import Step
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Step, Store
 from phrasemodels.tasks.prepare.constituents import (
     Divide,
     binarised,

@@ -14,9 +14,9 @@ from phrasemodels.encoders.inputs import ParserInput, PretrainedConfig, TagsConf
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.models.parser import Jointly
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.pieces import Pieces, as_written
 from phrasemodels.tasks.prepare.sharded import shards
-from phrasemodels.tasks.problems.parsing.objective import ParsingObjective
+from phrasemodels.tasks.prepare.vocabulary import Pieces, as_written
+from phrasemodels.tasks.problems.parse_data import ParsingObjective
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")

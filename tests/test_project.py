@@ -138,7 +138,7 @@ def test_an_exported_model_is_loaded_without_the_pipeline_and_without_code_that_
     with pytest.raises(ValueError, match=r"its part .*:OwnConfig is not of this library; pass the class"):
         phrasemodels.load(tmp_path / "own")
     assert torch.equal(phrasemodels.load(tmp_path / "own", OwnConfig).module(*inputs), own(*inputs))
-    for name in ("os:system", "phrasemodels.flows.cli.main:main", "phrasemodels.layers.weights:safe_open"):
+    for name in ("os:system", "phrasemodels.flows.cli.main:main", "phrasemodels.saved:safe_open"):
         (tmp_path / "ours" / LIBRARY).write_text(json.dumps({"config": {"part": name, "fields": {}}}))
         with pytest.raises(ValueError, match=r"is not of this library|is not defined there"):
             phrasemodels.load(tmp_path / "ours")

@@ -7,11 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from phrasemodels.encoders.adasent import AdaSentConfig
-from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
-from phrasemodels.encoders.disan import DisanConfig
-from phrasemodels.encoders.hconvnet import HConvNetConfig
-from phrasemodels.encoders.multihead import MultiHeadConfig
+from phrasemodels.encoders.baselines import (
+    AdaSentConfig,
+    BiLSTMMaxConfig,
+    DisanConfig,
+    HConvNetConfig,
+    MultiHeadConfig,
+    TbcnnConfig,
+)
 from phrasemodels.encoders.psan import (
     Concatenated,
     GatedMemory,
@@ -23,10 +26,8 @@ from phrasemodels.encoders.psan import (
     fine_to_coarse,
     recompute_activations,
 )
-from phrasemodels.encoders.tbcnn import TbcnnConfig
-from phrasemodels.layers.dropout import dropout
+from phrasemodels.layers.blocks import dropout, max_with_padding
 from phrasemodels.layers.multidim import attend_blocks, attend_within, itself
-from phrasemodels.layers.pooling import max_with_padding
 from phrasemodels.models.sentence_pair import LinearClassifier, SentencePairConfig
 
 D = 6

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from conftest import PROJECT
 
-from phrasemodels.flows.results.glance import VERDICTS, summary
+from phrasemodels.flows.experiments.published import VERDICTS
+from phrasemodels.flows.results.judged import summary
 from phrasemodels.flows.results.results import kept_results, kept_values
 from phrasemodels.flows.results.verdicts import EXACT, verdicts
 from phrasemodels.verdicts.significance import seed_group

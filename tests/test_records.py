@@ -10,7 +10,7 @@ import pytest
 
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.records import page_of, records, remove_old
-from phrasemodels.flows.run.attempts import recorded, write
+from phrasemodels.flows.run.record import recorded, write
 
 
 def ended(store: Store, days: float, **values: Any) -> str:

@@ -22,12 +22,10 @@ from serving import serving
 from test_gc import OLD, Text, age, chain, write
 
 from phrasemodels.data.store.artifacts import describe
-from phrasemodels.data.store.gc import DAY, damage, trim, trimmed
-from phrasemodels.data.store.leases import lease
-from phrasemodels.data.store.object_storage import ObjectStorage
-from phrasemodels.data.store.step import Job, Step, digest_of
-from phrasemodels.data.store.store import Store
-from phrasemodels.flows.run.nodes import SharedCheckpoints, fetch
+from phrasemodels.data.store.gc import DAY, damage, lease, trim, trimmed
+from phrasemodels.data.store.shared import ObjectStorage
+from phrasemodels.data.store.store import Job, Step, Store, digest_of
+from phrasemodels.flows.run.execute import SharedCheckpoints, fetch
 from phrasemodels.infra.services import free_port
 
 

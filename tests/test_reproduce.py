@@ -29,7 +29,7 @@ from phrasemodels.flows.results.query import query
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker
-from phrasemodels.tasks.train.loop import PROGRESS
+from phrasemodels.tasks.train.trainer import PROGRESS
 
 OVERRIDES = ("train.steps=30", "train.evaluate_every=10", "train.checkpoint_every=5", "train.batch_tokens=600",
              "recipe.corpus.train=300", "recipe.corpus.dev=20", "recipe.corpus.test=40")  # fmt: skip

@@ -14,19 +14,17 @@ from scipy import stats
 
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Executor, Job, Step
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.flows.experiments.catalogue import Request, experiments
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
-from phrasemodels.flows.report.conclusion import findings
 from phrasemodels.flows.report.plots import curves
-from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, tokenised_bleu
+from phrasemodels.flows.report.table import findings
 from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
-from phrasemodels.tasks.metrics.own import OwnScoring, score_with_own
-from phrasemodels.tasks.prepare.languages import joined_letters_or_words
+from phrasemodels.tasks.metrics.scores import OwnScoring, bleu, bleu_counts, score_with_own, tokenised_bleu
 from phrasemodels.tasks.prepare.sharded import write_shards
-from phrasemodels.tasks.problems.translation.score import TranslationScoring, score_translations
+from phrasemodels.tasks.prepare.tokenise import joined_letters_or_words
+from phrasemodels.tasks.problems.translation import TranslationScoring, score_translations
 from phrasemodels.verdicts.judgement import judge
 from phrasemodels.verdicts.significance import Statistic, holm, seed_group
 

@@ -7,9 +7,8 @@ import torch
 from test_hypernode import members
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.layers.ids import BEGIN, END
-from phrasemodels.models.search import BeamSearch, beam_search
-from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.layers.blocks import BEGIN, END
+from phrasemodels.models.translation import BeamSearch, TranslationConfig, beam_search
 
 VOCABULARY = 6  # PAD, UNKNOWN, BEGIN, END and two words
 LENGTHS = (5, 2, 1)

@@ -12,38 +12,48 @@ import torch
 from conftest import PROJECT
 from running import executed, prepared
 
-from phrasemodels.data.formats.schemas import BITEXT
-from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.formats.shards import BITEXT, read_shard
 from phrasemodels.data.samples.records import LogicalForms
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Executor, Job, Step
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.experiments.paper_002 import Place, profile_of
+from phrasemodels.flows.experiments.paper_002 import (
+    ATIS,
+    GEO,
+    MODELS,
+    OFFICIAL_CODE,
+    PAPERS,
+    Place,
+    changed,
+    profile_of,
+)
 from phrasemodels.flows.experiments.paper_002 import experiment as row_of
-from phrasemodels.flows.experiments.paper_002_data import ATIS, GEO
-from phrasemodels.flows.experiments.paper_002_systems import MODELS, OFFICIAL_CODE, PAPERS, changed
 from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, load
 from phrasemodels.flows.results.results import stored_results
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.infra.settings import Settings
-from phrasemodels.layers.attention_probe import attention_probe
-from phrasemodels.layers.blocks import AddNorm, PreNorm
-from phrasemodels.layers.ids import BEGIN, END, UNKNOWN
+from phrasemodels.layers.attention import attention_probe
+from phrasemodels.layers.blocks import BEGIN, END, UNKNOWN, AddNorm, PreNorm
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.metrics.logic_match import structure
-from phrasemodels.tasks.prepare.bpe import LearnBpe, divider, learn_bpe, without_bpe
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import spaces, underscores_as_spaces, underscores_as_tokens
-from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
-from phrasemodels.tasks.problems.semantic_parsing.recipe import Forms, SemanticParsingObjective
-from phrasemodels.tasks.problems.semantic_parsing.score import _in_train
+from phrasemodels.tasks.prepare.vocabulary import (
+    LearnBpe,
+    VocabularySettings,
+    divider,
+    learn_bpe,
+    read_words,
+    vocabulary,
+    without_bpe,
+)
+from phrasemodels.tasks.problems.semantic_parsing import Forms, SemanticParsingObjective, _in_train
 from phrasemodels.tasks.problems.sequences import PhraseBatch
-from phrasemodels.tasks.problems.translation.predict import with_source_words
+from phrasemodels.tasks.problems.translation import with_source_words
 
 FORM = "( lambda ?x ( mso:film.film.art_director tom_sanders_(_1974_) ?x ) )"
 TERMS = {"licences": [], "redistributable": True, "stand_in": True}

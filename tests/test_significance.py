@@ -10,10 +10,16 @@ from conftest import PROJECT
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from phrasemodels.tasks.metrics.accuracy import accuracy_of
-from phrasemodels.tasks.metrics.bleu import bleu, bleu_counts, bleu_of, tokenised_bleu
-from phrasemodels.tasks.metrics.correlation import correlation_of, correlation_statistics
 from phrasemodels.tasks.metrics.parseval import f1_of
+from phrasemodels.tasks.metrics.scores import (
+    accuracy_of,
+    bleu,
+    bleu_counts,
+    bleu_of,
+    correlation_of,
+    correlation_statistics,
+    tokenised_bleu,
+)
 from phrasemodels.verdicts.significance import (
     approximate_randomisation,
     difference,

@@ -9,11 +9,11 @@ import pytest
 from running import executed, prepared
 from typer.testing import CliRunner
 
-from phrasemodels.data.download import manifest, parser_manifest
+from phrasemodels.data.download import manifest
 from phrasemodels.data.store.artifacts import MANIFEST
-from phrasemodels.flows.cli import predict
+from phrasemodels.flows.cli import models
 from phrasemodels.flows.cli.main import app
-from phrasemodels.flows.cli.sql import _completed
+from phrasemodels.flows.cli.results import _completed
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.names import divided, file_name
@@ -25,9 +25,9 @@ from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, find
 from phrasemodels.flows.results.query import query
 from phrasemodels.flows.results.results import stored_results
-from phrasemodels.infra.registry import ALIAS, DEV_LOSS, SETTING, _better
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
+from phrasemodels.infra.tracking import ALIAS, DEV_LOSS, SETTING, _better
 from phrasemodels.tasks.metrics import compare
 from phrasemodels.tasks.prepare.tokenise import moses_lower
 from phrasemodels.verdicts.significance import Statistic
@@ -282,13 +282,13 @@ def test_an_offline_fetch_names_every_missing_file_with_its_place(tmp_path):
     assert all(f"{tmp_path}/{file.mirror}" in said for file in manifest.load("geoquery").files)
     done = CliRunner().invoke(app, ["parsers", "fetch", "gum"], env=settings)
     said = str(done.exception)
-    assert said.count("<the folder that PHRASEMODELS_PARSERS names>/stanza/") == len(parser_manifest.load("gum").files)
+    assert said.count("<the folder that PHRASEMODELS_PARSERS names>/stanza/") == len(manifest.load_parser("gum").files)
     assert "MIRROR" not in said
 
 
 def test_unknown_words_are_named_on_stderr(smoke, monkeypatch, capsys):
     model = champion(Lineage(smoke.store), smoke.plan.pipelines[0].experiment.name)
-    monkeypatch.setattr(predict, "find_model", lambda name: model)
-    done = CliRunner().invoke(predict.app, ["predict", "it", "-"], input="the zebra sleeps , zebra quokka .\n")
+    monkeypatch.setattr(models, "find_model", lambda name: model)
+    done = CliRunner().invoke(models.app, ["predict", "it", "-"], input="the zebra sleeps , zebra quokka .\n")
     assert "read as one unknown word: zebra, quokka" in done.stderr.replace("sleeps, ", "")
     assert len(done.stdout.splitlines()) == 1

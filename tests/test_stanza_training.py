@@ -11,17 +11,14 @@ import pytest
 from cluster import children, until
 from conftest import PARSERS, PROJECT
 
-from phrasemodels.data.formats.schemas import TREES, build
-from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.formats.shards import TREES, build, read_shard
 from phrasemodels.data.formats.trees import parse as read_tree
 from phrasemodels.data.samples.records import Treebank
-from phrasemodels.data.store.step import Step
-from phrasemodels.data.store.store import Store
-from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
+from phrasemodels.data.store.store import Step, Store
+from phrasemodels.tasks.metrics.parseval import treebank_scores
 from phrasemodels.tasks.parsers.parse import ParseColumn, parse
-from phrasemodels.tasks.parsers.stanza import Stanza
+from phrasemodels.tasks.parsers.stanza import Stanza, conllu, running_text, spaced
 from phrasemodels.tasks.parsers.stanza_constituency import Evaluator
-from phrasemodels.tasks.parsers.stanza_files import conllu, running_text, spaced
 from phrasemodels.tasks.parsers.stanza_training import LIMITED, TrainParser, tagged_by, train_parser
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import shards

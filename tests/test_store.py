@@ -19,11 +19,8 @@ from conftest import PROJECT, copy_project
 
 from phrasemodels.data.store.artifacts import made_elsewhere, parse_manifest, this_machine, write_durably
 from phrasemodels.data.store.fingerprint import closure
-from phrasemodels.data.store.gc import damage, usage, waste
-from phrasemodels.data.store.leases import leased_keys
-from phrasemodels.data.store.step import Job, Step, jsonable
-from phrasemodels.data.store.store import Store
-from phrasemodels.data.store.temporary import TemporaryStore
+from phrasemodels.data.store.gc import damage, leased_keys, usage, waste
+from phrasemodels.data.store.store import Job, Step, Store, TemporaryStore, jsonable
 from phrasemodels.flows.results.records import records
 from phrasemodels.layers.attention import identity
 
@@ -207,7 +204,7 @@ def test_a_failed_step_leaves_no_files(store: Store) -> None:
 SLOW = """
 import sys, time
 from pathlib import Path
-from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.store import Step
 from phrasemodels.data.store.store import Store
 def slow(job, settings):
     with (Path(sys.argv[2])).open("a") as log:
@@ -249,7 +246,7 @@ def test_an_unwritable_store_is_named(tmp_path: Path) -> None:
 
 
 EDITS = [
-    ("phrasemodels/tasks/train/loop.py", "PROGRESS = ", "# a comment\n\nPROGRESS = ", set()),
+    ("phrasemodels/tasks/train/trainer.py", "PROGRESS = ", "# a comment\n\nPROGRESS = ", set()),
     (
         "phrasemodels/layers/attention.py",
         "Return x: the activation of the *linear* variants of paper 000.",
@@ -259,7 +256,7 @@ EDITS = [
     ("phrasemodels/flows/report/table.py", "EXAMPLES = 8", "EXAMPLES = 9", set()),
     # only hypernodes reach this helper, so the key of the Transformer's training stays
     (
-        "phrasemodels/encoders/hypernode_fast.py",
+        "phrasemodels/encoders/hypernode.py",
         "most = int(graph.related.sum(2).max())",
         "most = int(graph.related.sum(2).max().item())",
         {"linear-k2", "linear-k3", "phrase-k2", "phrase-k3"},

@@ -21,17 +21,18 @@ from phrasemodels.layers.attention_weights import (
     scores_of_heads,
 )
 from phrasemodels.layers.scorers import tanh_twice
-from phrasemodels.models.decomposable import DecomposableConfig, LearnedEmbedding
-from phrasemodels.models.fact_potentials import (
+from phrasemodels.models.memory import (
     BinaryPotentialsOnce,
+    ChainConfig,
+    HopsConfig,
     ReleasedPotentials,
     RowNormalisedPotentials,
     UnaryPotentials,
+    bag_of_words,
 )
-from phrasemodels.models.memory import ChainConfig, HopsConfig, bag_of_words
 from phrasemodels.models.recurrent import RecurrentConfig
-from phrasemodels.models.search import BeamSearch, beam_search
-from phrasemodels.models.token_loss import token_loss
+from phrasemodels.models.sentence_pair import DecomposableConfig, LearnedEmbedding
+from phrasemodels.models.translation import BeamSearch, beam_search, token_loss
 
 LENGTHS = torch.tensor([5, 3, 2])
 HEADS = torch.tensor([[-1, 2, 0, 2, 3], [-1, 0, 1, -1, -1], [-1, 0, -1, -1, -1]])

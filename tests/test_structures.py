@@ -10,16 +10,16 @@ from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.cli import parse
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.report.attention import attention_figures
-from phrasemodels.flows.report.figures import draw, svg_of
+from phrasemodels.flows.report.plots import draw, svg_of
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion
 from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights, SoftmaxWeights, TreeWeights
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.models.recurrent import RecurrentConfig
-from phrasemodels.tasks.problems.answering.report import fact_weights
-from phrasemodels.tasks.problems.decomposition.report import soft_parents
-from phrasemodels.tasks.problems.report import MOST_WORDS, Heatmaps
-from phrasemodels.tasks.problems.translation.report import attention_panels
+from phrasemodels.tasks.problems.answering import fact_weights
+from phrasemodels.tasks.problems.decomposition import soft_parents
+from phrasemodels.tasks.problems.recipe import MOST_WORDS, Heatmaps
+from phrasemodels.tasks.problems.translation import attention_panels
 
 
 def drawn(figure: Heatmaps) -> str:

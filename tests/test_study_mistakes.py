@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from phrasemodels.flows.experiments import added_parts, marks, published
-from phrasemodels.flows.experiments.catalogue import FILES, TABLES, Request, made_by
+from phrasemodels.flows.experiments import marks, overrides, published
+from phrasemodels.flows.experiments.catalogue import PAPERS, TABLES, Request, made_by
 from phrasemodels.flows.experiments.names import TAKEN
 from phrasemodels.flows.experiments.paper_000 import table_1
-from phrasemodels.tasks.metrics.own import check_metrics
+from phrasemodels.tasks.metrics.scores import check_metrics
 
 
 def exact(references: list[str], answers: list[str]) -> float:
@@ -118,8 +118,8 @@ class NoParser:
 @pytest.mark.parametrize(("kind", "says"), [(NoParser, "give its fields defaults"), (dict, "no frozen dataclass")])
 def test_a_parser_that_keys_cannot_name_is_refused(kind: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        added_parts._parser(kind, "recipe.parsed=mine")
+        overrides._parser(kind, "recipe.parsed=mine")
 
 
 def test_names_that_a_study_cannot_have_are_known() -> None:
-    assert {file.PAPER for file in FILES if not file.PAPER.isdigit()} == set(TAKEN)
+    assert {file.PAPER for file in PAPERS if not file.PAPER.isdigit()} == set(TAKEN)

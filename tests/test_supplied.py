@@ -12,19 +12,17 @@ import pytest
 from typer.testing import CliRunner
 
 from phrasemodels.data.download import manifest
-from phrasemodels.data.download.mirrors import Sources
-from phrasemodels.data.store.step import Executor, jsonable
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.download.manifest import Sources
+from phrasemodels.data.store.store import Executor, Store, jsonable
 from phrasemodels.flows.cli.main import app
-from phrasemodels.flows.experiments.catalogue import Request, experiment
+from phrasemodels.flows.experiments.catalogue import Request, experiment, resolved, with_encoders
 from phrasemodels.flows.experiments.experiment import Experiment
-from phrasemodels.flows.experiments.user_files import resolved, with_encoders
-from phrasemodels.flows.results.saved_configuration import restored
-from phrasemodels.flows.run.preflight import planned
-from phrasemodels.flows.run.sources import sources_of
+from phrasemodels.flows.results.models import restored
+from phrasemodels.flows.results.records import sources_of
+from phrasemodels.flows.run.plan import planned
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.prepare.pieces import Pieces
 from phrasemodels.tasks.prepare.sharded import read_shards
+from phrasemodels.tasks.prepare.vocabulary import Pieces
 
 TREE = "( (S (NP-SBJ (DT A) (NN dog)) (VP (VBZ sleeps)) (. .)) )\n"
 ARCS = "".join(

@@ -9,25 +9,22 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from phrasemodels.data.download.mirrors import Sources
-from phrasemodels.data.formats.schemas import TREES
-from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.download.manifest import Sources
+from phrasemodels.data.formats.shards import TREES, read_shard
 from phrasemodels.data.samples.records import Treebank
-from phrasemodels.data.store.step import Executor
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
-from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.experiments.catalogue import Request, resolved
 from phrasemodels.flows.experiments.overrides import overridden
-from phrasemodels.flows.experiments.paper_000_tagging import GLOVE
-from phrasemodels.flows.experiments.user_files import resolved
-from phrasemodels.layers.ids import SPECIAL
+from phrasemodels.flows.experiments.paper_000 import GLOVE
+from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
-from phrasemodels.tasks.problems.entailment.data import VectorFile
+from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.tasks.problems.sequences import PhraseBatch
-from phrasemodels.tasks.problems.tagging.objective import TagColumn, TaggingObjective
+from phrasemodels.tasks.problems.tagging import TagColumn, TaggingObjective
 
 CONFIG = TaggerConfig(HypernodeEncoderConfig(16, 2, 2, 32, 0.0), vocabulary=20, tags=9, hidden=12)
 
@@ -133,11 +130,10 @@ def test_word_vectors_of_a_file_have_norm_1_and_are_not_trained(tmp_path: Path) 
 
 
 def test_a_word_without_a_tag_is_refused_by_row(tmp_path: Path) -> None:
-    from phrasemodels.data.formats.schemas import build
-    from phrasemodels.data.formats.shards import write_shard
-    from phrasemodels.data.store.step import Executor, Job
+    from phrasemodels.data.formats.shards import build, write_shard
+    from phrasemodels.data.store.store import Executor, Job
     from phrasemodels.tasks.prepare.sharded import Shard
-    from phrasemodels.tasks.problems.tagging.objective import tag_tokens_shard
+    from phrasemodels.tasks.problems.tagging import tag_tokens_shard
 
     path = tmp_path / "rows.arrow"
     write_shard(path, build(TREES, "here", {"tokens": [["a"], ["b", "c"]], "tags": [["X"], ["Y"]]}, 2))

@@ -21,17 +21,24 @@ from running import prepared
 from safetensors.torch import load_file
 
 import phrasemodels.tasks.train.checkpoints
-import phrasemodels.tasks.train.loop
-from phrasemodels.data.store.step import Executor, Step, digest_of
-from phrasemodels.data.store.store import Store
+import phrasemodels.tasks.train.trainer
+from phrasemodels.data.store.store import Executor, Step, Store, digest_of
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.run.local import progress_lines
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save, tensors
-from phrasemodels.tasks.train.loop import PROGRESS, ModelWithLoss, Training, _dev_loss, training_loop
-from phrasemodels.tasks.train.optimisers import sgd
-from phrasemodels.tasks.train.worker import Worker, forget_peak_memory, peak_memory_mib
+from phrasemodels.tasks.train.config import sgd
+from phrasemodels.tasks.train.trainer import (
+    PROGRESS,
+    ModelWithLoss,
+    Training,
+    Worker,
+    _dev_loss,
+    forget_peak_memory,
+    peak_memory_mib,
+    training_loop,
+)
 
 SETTINGS = (
     "train.steps=40",
@@ -138,13 +145,13 @@ def test_resuming_from_an_older_checkpoint_gives_the_same_bits(shared, undisturb
     else:
         (last / "state.json").unlink()
     assert newest(tmp_path, "key")[1]["progress"]["step"] == 35
-    computed, update = [], phrasemodels.tasks.train.loop._update
+    computed, update = [], phrasemodels.tasks.train.trainer._update
 
     def recording(*arguments):
         computed.append(arguments[-1].step)
         return update(*arguments)
 
-    monkeypatch.setattr(phrasemodels.tasks.train.loop, "_update", recording)
+    monkeypatch.setattr(phrasemodels.tasks.train.trainer, "_update", recording)
     training_loop(whole)
     assert same(weights(tmp_path), undisturbed)
     assert computed == [35, 36, 37, 38, 39], "no step is computed twice"
@@ -152,14 +159,14 @@ def test_resuming_from_an_older_checkpoint_gives_the_same_bits(shared, undisturb
 
 KILLED = """
 import os, pickle, signal, sys
-from phrasemodels.tasks.train import loop
-update = loop._update
+from phrasemodels.tasks.train import trainer
+update = trainer._update
 def killed(*arguments):
     if arguments[-1].step == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
     return update(*arguments)
-loop._update = killed
-loop.training_loop(pickle.load(open(sys.argv[1], "rb")))
+trainer._update = killed
+trainer.training_loop(pickle.load(open(sys.argv[1], "rb")))
 """
 
 
@@ -204,7 +211,7 @@ def test_an_unfinished_checkpoint_is_removed_if_its_process_ended(tmp_path, monk
 WORKER = """
 import pickle, sys
 from torch import distributed
-from phrasemodels.tasks.train.loop import training_loop
+from phrasemodels.tasks.train.trainer import training_loop
 rank, world = int(sys.argv[2]), int(sys.argv[3])
 distributed.init_process_group("gloo", init_method=f"file://{sys.argv[4]}", rank=rank, world_size=world)
 training_loop(pickle.load(open(sys.argv[1], "rb")))

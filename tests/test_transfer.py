@@ -9,51 +9,58 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.samples.records import Entailment as EntailmentRecords
 from phrasemodels.data.samples.records import Polarity
-from phrasemodels.data.store.step import Executor, Step
-from phrasemodels.data.store.store import Store
-from phrasemodels.encoders.bilstm import BiLSTMMaxConfig
-from phrasemodels.encoders.disan import DisanConfig
+from phrasemodels.data.store.store import Executor, Step, Store
+from phrasemodels.encoders.baselines import BiLSTMMaxConfig, DisanConfig
 from phrasemodels.encoders.psan import PsanConfig
-from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.experiments.catalogue import experiment, resolved
 from phrasemodels.flows.experiments.experiment import Experiment, TableName
-from phrasemodels.flows.experiments.paper_001_baselines import as_published
-from phrasemodels.flows.experiments.user_files import resolved
+from phrasemodels.flows.experiments.paper_001 import as_published
 from phrasemodels.models.sentence_pair import BUCKETS, SentencePairConfig, as_built
-from phrasemodels.tasks.metrics.correlation import pearson, spearman
+from phrasemodels.tasks.metrics.scores import pearson, spearman
+from phrasemodels.tasks.prepare.constituents import Levels
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.levels import Levels
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
-from phrasemodels.tasks.prepare.user_text import user_texts
+from phrasemodels.tasks.prepare.tokenise import user_texts
 from phrasemodels.tasks.prepare.vocabulary import read_words
-from phrasemodels.tasks.problems.entailment.data import SentenceText, VectorFile, WordListSettings, hashed, word_list
-from phrasemodels.tasks.problems.entailment.logistic import (
+from phrasemodels.tasks.problems.entailment import (
+    CASED,
+    EntailmentObjective,
+    EntailmentRecipe,
+    PairExamples,
+    TransferTask,
+    every_map,
+)
+from phrasemodels.tasks.problems.sentence_data import SentenceText, VectorFile, WordListSettings, hashed, word_list
+from phrasemodels.tasks.problems.transfer import (
+    FOLDS,
+    NESTED,
+    OFFICIAL,
     PUBLISHED,
     STRENGTHS,
     Adam,
     LogisticConfig,
     RmsProp,
+    TransferSettings,
     averaged,
     fit,
     held_out,
     in_all,
+    relatedness,
+    similarity,
     since_the_best,
     stratified,
+    summary,
+    targets,
     without,
 )
-from phrasemodels.tasks.problems.entailment.objective import EntailmentObjective, PairExamples, every_map
-from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe, TransferTask
-from phrasemodels.tasks.problems.entailment.relatedness import relatedness, similarity, targets
-from phrasemodels.tasks.problems.entailment.suites import CASED
-from phrasemodels.tasks.problems.entailment.transfer import FOLDS, NESTED, OFFICIAL, TransferSettings, summary
 from phrasemodels.tasks.train.batches import stream
 from phrasemodels.tasks.train.checkpoints import Progress
-from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.loop import HISTORY, _ended
-from phrasemodels.tasks.train.optimisers import adadelta, constant, shrunk_without_gain
+from phrasemodels.tasks.train.config import TrainConfig, adadelta, constant, shrunk_without_gain
+from phrasemodels.tasks.train.trainer import HISTORY, _ended
 
 
 @pytest.mark.parametrize("optimiser", [Adam, RmsProp])

@@ -3,9 +3,20 @@
 import pytest
 
 from phrasemodels.data.formats.trees import Span, Tree, parse
-from phrasemodels.tasks.metrics.attachment import Arcs, attachments, nothing, penn, unicode
-from phrasemodels.tasks.metrics.parseval import NO_PARSE, SCORED, WRONG_WORDS, brackets, match_brackets, rates
-from phrasemodels.tasks.problems.parsing.score import Breakdown
+from phrasemodels.tasks.metrics.parseval import (
+    NO_PARSE,
+    SCORED,
+    WRONG_WORDS,
+    Arcs,
+    attachments,
+    brackets,
+    match_brackets,
+    nothing,
+    penn,
+    rates,
+    unicode,
+)
+from phrasemodels.tasks.problems.parsing import Breakdown
 
 GOLD = "(ROOT (S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (NN it)))) (. .)))"
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import phrasemodels.data.store.fingerprint
 from phrasemodels.data.store import store as stores
 from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.data.store.step import with_dependencies
+from phrasemodels.data.store.store import with_dependencies
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.tasks.parsers.stanza_training import TrainParser, trained
 
@@ -93,7 +93,7 @@ table = {
     "nothing": run(),
     "a setting of the training": run(overridden(chosen, "train.learning_rate=0.002")),
     "the source of a step": edited("tasks/prepare/phrases.py", "before = table.num_rows", "before = int(table.num_rows)"),
-    "a function that a step reaches": edited("encoders/hypernode_fast.py", "int(graph.related.sum(2).max())",
+    "a function that a step reaches": edited("encoders/hypernode.py", "int(graph.related.sum(2).max())",
                                              "int(graph.related.sum(2).max().item())"),
     "what a module that is reached registers by a call": edited("structs/kernels/simd.py", '"fsub"', '"fadd"',
                                                                 structured),
@@ -103,12 +103,12 @@ table = {
                                                        keyed(lambda: chosen.steps(0).scored)),
     "the variables of the environment": edited("infra/environment.py", '"MLFLOW_LOGGING_LEVEL": "W', '"MLFLOW_LOGGING_LEVEL": "X',
                                                keyed(lambda: chosen.steps(0).scored)),
-    "the first of two bindings of a name": edited("tasks/train/loop.py", "PROGRESS = ", "PROGRESS = 1\\nPROGRESS = ", lambda: edited(
-        "tasks/train/loop.py", "PROGRESS = 1", "PROGRESS = 2", keyed(lambda: chosen.steps(0).scored))),
+    "the first of two bindings of a name": edited("tasks/train/trainer.py", "PROGRESS = ", "PROGRESS = 1\\nPROGRESS = ", lambda: edited(
+        "tasks/train/trainer.py", "PROGRESS = 1", "PROGRESS = 2", keyed(lambda: chosen.steps(0).scored))),
     "a program that a step runs by its name": edited("tasks/parsers/stanza_constituency.py", "max(1, ", "max(2, ", parser),
     "its comments": edited("tasks/parsers/stanza_constituency.py", "if __name__", "# said\\nif __name__", parser),
     "Python's version": python(keyed(lambda: chosen.steps(0).scored)),
-    "a comment": edited("tasks/train/loop.py", "PROGRESS = ", "# said\\nPROGRESS = "),
+    "a comment": edited("tasks/train/trainer.py", "PROGRESS = ", "# said\\nPROGRESS = "),
     "a docstring": edited("tasks/prepare/phrases.py", "Write word ids and phrases of one shard.", "Said otherwise."),
     "source that no step reaches": edited("flows/report/table.py", "EXAMPLES = 8", "EXAMPLES = 9"),
     "how the store keeps what is made": edited("data/store/store.py", "- started, 3)", "- started, 4)"),
@@ -147,7 +147,7 @@ def test_the_truth_table_of_the_store(tmp_path: Path) -> None:
         "a function that a step reaches": MODEL,
         "what a module that is reached registers by a call": MODEL,
         "what it registers by a decorator": MODEL,
-        "a package of a step, when it is imported": ["score_translations"],
+        "a package of a step, when it is imported": MODEL,
         "the variables of the environment": everything,
         "the first of two bindings of a name": MODEL,
         "a program that a step runs by its name": ["train_parser"],

@@ -14,15 +14,15 @@ from running import prepared
 from test_reproduce import TINY, command, variables
 from test_train import same, shared, training, undisturbed, weights  # noqa: F401  fixtures
 
-from phrasemodels.data.store.step import Executor, OutOfTimeError, with_dependencies
+from phrasemodels.data.store.store import Executor, OutOfTimeError, with_dependencies
 from phrasemodels.flows.experiments.catalogue import Request
-from phrasemodels.flows.report.tuning import chosen_settings, expected_bests
+from phrasemodels.flows.report.table import chosen_settings, expected_bests
 from phrasemodels.flows.run.execute import stop_at
 from phrasemodels.flows.run.tune import SEED, SHARES, Search, behind, finished_searches, trials_of, tuned, worse_half
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
-from phrasemodels.tasks.train.loop import training_loop
-from phrasemodels.verdicts.tuning import expected_best
+from phrasemodels.tasks.train.trainer import training_loop
+from phrasemodels.verdicts.significance import expected_best
 
 SMALL = Request("000", "1", "sample", 2, TINY[3::2], ("transformer", "phrase-k2"))
 

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.layers.scorers import fenceposts
-from phrasemodels.parsing.numbers import LETTERS
-from phrasemodels.parsing.parser import Parser
+from phrasemodels.parsing.parser import LETTERS, Parser
 
 LARGE = 1024  # numbers of a tensor; larger ones travel as float16, as they lie in the package
 

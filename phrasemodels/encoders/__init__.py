@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from phrasemodels.layers import checks
+from phrasemodels import config
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class EncoderConfig:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 1, "d", "heads", "layers")
-        checks.at_least(self, 0, "d_ff")
-        checks.share(self, "dropout")
-        checks.divides(self, "heads", "d")
+        config.at_least(self, 1, "d", "heads", "layers")
+        config.at_least(self, 0, "d_ff")
+        config.share(self, "dropout")
+        config.divides(self, "heads", "d")
 
     def build(self) -> nn.Module:
         """Build the encoder: x (B, n, d), lengths (B), members (B, m, k) -> states (B, n, d)."""

@@ -4,20 +4,29 @@ This file follows the equations of the paper. `hypernode_fast` computes the same
 `HypernodeEncoder.forward` calls. Eq 4 and 6, the nodes and their relation A, are in `layers.phrases`.
 
 Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), R query rows, d model width, h heads, dk = d/h.
+
+The encoder of paper 000 with less work: `hypernode` has the equations, this file computes the same result.
+
+Three things are saved. In the first layer, hypernodes that start as zeros share one row until phase 2 (or dropout) makes
+them differ. In the last layer, phase 2 has only the words as queries. And where nodes have few neighbours, phase 2 runs
+over lists of neighbours in place of all N² scores.
+
+Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), R query rows, d model width, h heads, dk = d/h.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.encoders import EncoderConfig, hypernode_fast
-from phrasemodels.layers import checks
-from phrasemodels.layers.attention import Activation, Attend, MultiHeadAttention, sigma_on_heads
+from phrasemodels import config
+from phrasemodels.encoders import EncoderConfig
+from phrasemodels.layers.attention import Activation, Attend, MultiHeadAttention, identity, sigma_on_heads
 from phrasemodels.layers.blocks import AddNorm, feed_forward
-from phrasemodels.layers.phrases import PhraseGraph, ZeroInit, phrase_graph
+from phrasemodels.layers.phrases import Band, PhraseGraph, ZeroInit, band, dots, mix, phrase_graph
 
 
 def softmax_within(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Tensor:
@@ -26,7 +35,7 @@ def softmax_within(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Tenso
     q (B, h, R, dk); k, v (B, h, N, dk). Each of the R query rows of the graph must be related to at least one node.
     """
     if graph.band is not None:
-        return hypernode_fast.softmax_over_lists(q, k, v, graph.band)
+        return softmax_over_lists(q, k, v, graph.band)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=graph.related.unsqueeze(1))
 
 
@@ -36,7 +45,7 @@ def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Ten
     An unrelated node has the score 0, hence a weight in proportion to e⁰ = 1; only padding is left out.
     """
     if graph.band is not None:
-        return hypernode_fast.hadamard_over_lists(q, k, v, graph.band, graph.valid)
+        return hadamard_over_lists(q, k, v, graph.band, graph.valid)
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 * graph.related.unsqueeze(1)
     return scores.masked_fill(~graph.valid[:, None, None], float("-inf")).softmax(-1) @ v
 
@@ -61,7 +70,7 @@ class HypernodeEncoderConfig(EncoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.at_least(self, 2, "longest")
+        config.at_least(self, 2, "longest")
 
     def build(self) -> "HypernodeEncoder":
         return HypernodeEncoder(self)
@@ -111,4 +120,107 @@ class HypernodeEncoder(nn.Module):
         """
         graph = phrase_graph(members, lengths, words.shape[1])
         nodes = self.initialise(words, graph)
-        return hypernode_fast.encode(self.layers, words, nodes, graph, isinstance(self.initialise, ZeroInit))
+        return encode(self.layers, words, nodes, graph, isinstance(self.initialise, ZeroInit))
+
+
+NODES_PER_NEIGHBOUR = (
+    6  # with fewer nodes per neighbour, all scores take less time than lists (benchmarks/hypernode.py)
+)
+
+
+def encode(layers: Iterable[Any], words: Tensor, hypernodes: Tensor, graph: PhraseGraph, equal: bool) -> Tensor:
+    """Run the layers of a HypernodeEncoder: words (B, n, d), hypernodes (B, m, d) -> states of the words (B, n, d).
+
+    equal: the hypernodes of a sentence are equal.
+    """
+    n, graph = words.shape[1], with_lists(graph)
+    nodes, rows = torch.cat([words, hypernodes], 1), row_per_node(graph)
+    if equal and hypernodes.shape[1]:
+        nodes, rows = nodes[:, : n + 1], row_for_hypernodes(graph, words.dtype)
+    *lower, top = layers
+    for layer in lower:
+        nodes, rows = run_layer(layer, nodes, graph, rows), row_per_node(graph)
+    return run_layer(top, nodes, graph.first(n), rows)
+
+
+def with_lists(graph: PhraseGraph) -> PhraseGraph:
+    """Return the graph with lists of neighbours, if they are short."""
+    most = int(graph.related.sum(2).max())
+    short = most * NODES_PER_NEIGHBOUR <= graph.related.shape[2]
+    return graph._replace(band=band(graph.related, most)) if short else graph
+
+
+class NodeRows(NamedTuple):
+    """Which rows stand for the N nodes: one row per node, or the words and one row for all hypernodes.
+
+    The second is exact while the hypernodes are equal: m equal keys weigh as much as one key with log m added to its
+    score, and equal queries get equal answers.
+    """
+
+    keys: Tensor  # (B, 1, 1, rows): whether a row is a node, or the logarithm of the number of its nodes
+    spread: Callable[[Tensor], Tensor]  # (B, rows, d) -> (B, N, d); rows of words alone stay as they are
+
+
+def row_per_node(graph: PhraseGraph) -> NodeRows:
+    """Return one row per node."""
+    return NodeRows(graph.valid[:, None, None, :], identity)
+
+
+def row_for_hypernodes(graph: PhraseGraph, dtype: torch.dtype) -> NodeRows:
+    """Return one row per word, and one for all hypernodes."""
+    m, n = graph.incidence.shape[1:]
+    counts = torch.cat([graph.valid[:, :n], graph.valid[:, n:].sum(1, keepdim=True)], 1)
+
+    def spread(x: Tensor) -> Tensor:
+        return torch.cat([x[:, :n], x[:, n:].expand(-1, m, -1)], 1) if x.shape[1] > n else x
+
+    return NodeRows(counts.to(dtype).log()[:, None, None, :], spread)
+
+
+def run_layer(layer: Any, nodes: Tensor, graph: PhraseGraph, rows: NodeRows) -> Tensor:
+    """Run a HypernodeLayer: rows (B, rows, d) that stand for all nodes -> the nodes (B, R, d) that are queries."""
+    across, inside = layer.across, layer.inside
+    if drops(layer.residuals[0]):
+        nodes = layer.residuals[0](rows.spread(nodes), lambda _: rows.spread(across(nodes, nodes, rows.keys)))
+        rows = row_per_node(graph)
+    else:
+        nodes = layer.residuals[0](nodes, lambda _: across(nodes, nodes, rows.keys))
+    queries = nodes[:, : graph.related.shape[1]]
+
+    def phase2(_: Tensor) -> Tensor:
+        q, k, v = inside.query(queries), inside.key(nodes), inside.value(nodes)
+        return inside.attend_heads(*(inside.split(rows.spread(x)) for x in (q, k, v)), graph)
+
+    return layer.residuals[2](layer.residuals[1](rows.spread(queries), phase2), layer.feed_forward)
+
+
+def drops(module: nn.Module) -> bool:
+    """Return whether a dropout of the module is on, so that equal rows become unequal."""
+    return any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in module.modules())
+
+
+def softmax_over_lists(q: Tensor, k: Tensor, v: Tensor, lists: Band) -> Tensor:
+    """Compute `hypernode.softmax_within` over lists of neighbours."""
+    edges = lists.of_heads(q.shape[1])
+    scores = dots(q, k, edges) / q.shape[-1] ** 0.5
+    weights = scores.masked_fill(~lists.real.unsqueeze(2), float("-inf")).softmax(-1)
+    return mix(weights, v, edges).transpose(1, 2)
+
+
+def hadamard_over_lists(q: Tensor, k: Tensor, v: Tensor, lists: Band, valid: Tensor) -> Tensor:
+    """Compute `hypernode.softmax_hadamard` over lists of neighbours; valid (B, N) is false for padding.
+
+    An unrelated node has the weight 1, so the sum over all nodes is Σ (eˢ - 1) v over the neighbours and Σ v over all
+    nodes; where all nodes are neighbours there is no 1, only Σ eˢ v.
+    """
+    edges = lists.of_heads(q.shape[1])
+    known = (lists.real & valid[:, : q.shape[2], None]).unsqueeze(2)  # padding is related to itself alone
+    scores = (dots(q, k, edges) / q.shape[-1] ** 0.5).masked_fill(~known, float("-inf"))
+    real = valid.to(v.dtype)
+    unrelated = real.sum(1)[:, None, None, None] - known.sum(-1, keepdim=True)
+    highest = scores.detach().amax(-1, keepdim=True)
+    highest = torch.where(unrelated > 0, highest.clamp(min=0), highest)
+    one, near = torch.where(unrelated > 0, (-highest).exp(), 0), (scores - highest).exp()
+    more = mix((near - one).masked_fill(~known, 0), v, edges)
+    total = (v * real[:, None, :, None]).sum(2).unsqueeze(1)  # a sum in pairs, which a matrix product does not promise
+    return ((more + one * total) / (near.sum(-1, keepdim=True) + one * unrelated)).transpose(1, 2)

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from phrasemodels.layers import checks
-from phrasemodels.layers.ids import UNKNOWN
+from phrasemodels import config
+from phrasemodels.layers.blocks import UNKNOWN
 from phrasemodels.layers.partitioned import SharedDropout
 
 READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # of the folder of a pretrained encoder
@@ -59,9 +59,9 @@ class WordsConfig:
     std: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 0, "size")
-        checks.share(self, "dropout")
-        checks.positive(self, "std")
+        config.at_least(self, 0, "size")
+        config.share(self, "dropout")
+        config.positive(self, "std")
 
     def sized(self, sizes: Mapping[str, int]) -> "WordsConfig":
         return replace(self, size=sizes["words"])
@@ -97,8 +97,8 @@ class TagsConfig:
     vector_dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 0, "size")
-        checks.share(self, "dropout", "vector_dropout")
+        config.at_least(self, 0, "size")
+        config.share(self, "dropout", "vector_dropout")
 
     def sized(self, sizes: Mapping[str, int]) -> "TagsConfig":
         return replace(self, size=sizes["tags"])
@@ -133,8 +133,8 @@ class CharactersConfig:
     width: int = 3
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 0, "size")
-        checks.at_least(self, 1, "d", "filters", "width")
+        config.at_least(self, 0, "size")
+        config.at_least(self, 1, "d", "filters", "width")
         if self.width % 2 == 0:
             raise ValueError(f"width={self.width}: must be odd, so that a window has a middle character")
 

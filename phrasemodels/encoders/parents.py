@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from phrasemodels import config
 from phrasemodels.encoders.recurrent import BiLSTM
-from phrasemodels.layers import checks
 from phrasemodels.layers.attention_weights import HardWeights, TreeWeights, scores_of_heads
 from phrasemodels.layers.scorers import AdditiveArcScorer, Squash, tanh_once
 
@@ -24,7 +24,7 @@ class NoParentsConfig:
     d: int = 300
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 1, "d")
+        config.at_least(self, 1, "d")
 
     @property
     def width(self) -> int:
@@ -58,7 +58,7 @@ class SoftParentsConfig(HardParentsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.at_least(self, 1, "h")
+        config.at_least(self, 1, "h")
 
     def build(self) -> nn.Module:
         return SoftParents(self)

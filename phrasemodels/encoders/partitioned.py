@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from phrasemodels.layers import checks
+from phrasemodels import config
 from phrasemodels.layers.blocks import token_mask
 from phrasemodels.layers.labels import LabelAttention, LabelAttentionConfig
 from phrasemodels.layers.partitioned import (
@@ -37,9 +37,9 @@ class PartitionedEncoderConfig:
     top: LabelAttentionConfig | None = field(default_factory=LabelAttentionConfig)
 
     def __post_init__(self) -> None:
-        checks.even(self, "d", "d_kv")  # half content, half position
-        checks.at_least(self, 1, "heads", "layers", "d_ff")
-        checks.share(self, "dropout")
+        config.even(self, "d", "d_kv")  # half content, half position
+        config.at_least(self, 1, "heads", "layers", "d_ff")
+        config.share(self, "dropout")
 
     def build(self) -> "PartitionedEncoder":
         return PartitionedEncoder(self)

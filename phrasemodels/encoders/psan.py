@@ -12,12 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from phrasemodels.layers import checks
-from phrasemodels.layers.blocks import token_mask
-from phrasemodels.layers.dense import Dense
-from phrasemodels.layers.dropout import dropout
+from phrasemodels import config
+from phrasemodels.layers.blocks import Dense, SourceToToken, dropout, token_mask
 from phrasemodels.layers.multidim import Alone, attend_within, boundaries, fill_alone, weights_within
-from phrasemodels.layers.pooling import SourceToToken
 
 Composition = Callable[[Tensor], Tensor]
 Observe = Callable[[Any, Tensor, Tensor], None]
@@ -164,8 +161,8 @@ class PsanConfig:
     run: Callable[[EncodeBatch, Tensor, Tensor, Tensor], Tensor] = keep_activations
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 1, "d", "levels")
-        checks.share(self, "dropout")
+        config.at_least(self, 1, "d", "levels")
+        config.share(self, "dropout")
 
     def build(self) -> "Psan":
         return Psan(self)

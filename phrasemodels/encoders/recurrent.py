@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from phrasemodels.layers import checks
+from phrasemodels import config
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class LSTMEncoderConfig:
     dropout: float = 0.3
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 1, "d", "layers")
-        checks.share(self, "dropout")
+        config.at_least(self, 1, "d", "layers")
+        config.share(self, "dropout")
 
     @property
     def width(self) -> int:

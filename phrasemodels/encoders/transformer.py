@@ -1,14 +1,32 @@
-"""The Transformer encoder: the baseline of papers 000 and 002."""
+"""The Transformer encoder: the baseline of papers 000 and 002.
+
+The PhraseTransformer encoder of paper 002: self-attention whose heads see n-grams in place of words.
+
+Adapters: sentence vectors from token encoders, and token states from PSAN.
+
+Shapes: B sentences, n tokens, d features, m spans, L levels.
+"""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
+import torch
 from torch import Tensor, nn
 
-from phrasemodels.encoders import EncoderConfig
-from phrasemodels.layers import checks
+from phrasemodels import config
+from phrasemodels.encoders import EncoderConfig, check_output
+from phrasemodels.encoders.psan import Psan, PsanConfig, as_numbered
 from phrasemodels.layers.attention import MultiHeadAttention, softmax_with_dropout
-from phrasemodels.layers.blocks import AddNorm, Residual, feed_forward, token_mask
+from phrasemodels.layers.blocks import AddNorm, Residual, SourceToToken, feed_forward, sinusoids, token_mask
+from phrasemodels.layers.ngrams import (
+    Gate,
+    GramEncoder,
+    NgramBiLSTM,
+    PhraseAttention,
+    Readout,
+    final_states,
+    grams_alone,
+)
 
 
 @dataclass(frozen=True)
@@ -21,7 +39,7 @@ class TransformerEncoderConfig(EncoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.share(self, "inner_dropout")
+        config.share(self, "inner_dropout")
 
     def attention(self, layer: int) -> MultiHeadAttention:
         """Return the self-attention of a layer: the same kind in all layers."""
@@ -78,3 +96,137 @@ class TransformerEncoder(nn.Module):
         for layer in self.layers:
             x = layer(x, valid)
         return self.last(x)
+
+
+@dataclass(frozen=True)
+class NgramEncoderConfig(EncoderConfig):
+    """The switches of paper 002; each is a function or class that does one reading of the text.
+
+    gram_sizes: number of words in the n-grams of each head, 0 for the word itself. phrase_layers: the layers with
+    n-grams, numbered from 1 (Table 4). gram_encoder: NgramBiLSTM, NgramBiRNN, NgramSum or NgramMean. gram_readout:
+    final_states or states_and_cells. gate: grams_alone or residual_gate (the Res. model). residual: AddNorm (Eq 4-5) or
+    PreNorm (the released code). inner_dropout: of attention weights, and inside the feed-forward part; in the released
+    code as much as elsewhere.
+    """
+
+    gram_sizes: tuple[int, ...] = (0, 0, 2, 2, 3, 3, 4, 4)
+    phrase_layers: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    gram_encoder: GramEncoder = NgramBiLSTM
+    gram_readout: Readout = final_states
+    gate: Gate = grams_alone
+    residual: type[Residual] = AddNorm
+    inner_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        config.share(self, "inner_dropout")
+        config.at_least(self, 0, "gram_sizes")
+        config.at_least(self, 1, "phrase_layers")
+        if len(self.gram_sizes) != self.heads:
+            raise ValueError(
+                f"gram_sizes={self.gram_sizes}: must be {self.heads} sizes, one per head; 0 is the word itself"
+            )
+        if not set(self.phrase_layers) <= set(range(1, self.layers + 1)):
+            raise ValueError(f"phrase_layers={self.phrase_layers}: must be numbers of layers, 1 to {self.layers}")
+
+    def attention(self, layer: int) -> MultiHeadAttention:
+        """Return the self-attention of a layer, numbered from 1: with n-grams, or plain."""
+        attend = softmax_with_dropout(self.inner_dropout)
+        if layer in self.phrase_layers:
+            return PhraseAttention(self.d, self.gram_sizes, self.gram_encoder, self.gram_readout, self.gate, attend)
+        return MultiHeadAttention(self.d, self.heads, attend)
+
+    def build(self) -> TransformerEncoder:
+        return TransformerEncoder(self)
+
+
+def adjacent_spans(lengths: Tensor, n: int, longest: int) -> Tensor:
+    """Return the spans of 2 to `longest` words inside each sentence as positions of words, (B, m, longest); -1 for none.
+
+    lengths (B); n: the padded number of words.
+    """
+    spans = [torch.full((len(lengths), 0, longest), -1, device=lengths.device)]
+    for k in range(2, longest + 1):
+        first = torch.arange(max(0, n - k + 1), device=lengths.device)
+        place = torch.arange(longest, device=lengths.device)
+        members = torch.where(place < k, first[:, None] + place, -1)
+        inside = (first + k <= lengths[:, None])[..., None]
+        spans.append(torch.where(inside, members, -1))
+    return torch.cat(spans, 1)
+
+
+@dataclass(frozen=True)
+class PooledEncoderConfig:
+    """Any encoder of token states (papers 000, 002) as an encoder of sentences. longest: number of words of the longest
+    span that it gets as a phrase; 1: it gets none."""
+
+    states: EncoderConfig
+    longest: int = 1
+    dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        config.at_least(self, 1, "longest")
+        config.share(self, "dropout")
+
+    @property
+    def d(self) -> int:
+        return self.states.d
+
+    def build(self) -> "PooledEncoder":
+        return PooledEncoder(self)
+
+
+class PooledEncoder(nn.Module):
+    """States of words with sinusoidal positions, pooled by multi-dimensional attention."""
+
+    def __init__(self, config: PooledEncoderConfig) -> None:
+        super().__init__()
+        self.width, self.longest = config.d, config.longest
+        self.states = config.states.build()
+        self.summary = SourceToToken(config.d, config.dropout)
+
+    def forward(self, words: Tensor, lengths: Tensor, structure: Tensor | None = None) -> Tensor:
+        """words (B, n, d), lengths (B) -> (B, d); `structure` is not used, as phrases are adjacent spans."""
+        n, d = words.shape[1:]
+        known = lengths.clamp(min=1)  # a sentence without words attends to its padding, which the pooling leaves out
+        x = words + sinusoids(torch.arange(n, device=words.device), d).to(words.dtype)
+        states = self.states(x, known, adjacent_spans(known, n, self.longest))
+        return self.summary(check_output(states, self.states, "B, n, d", *words.shape), token_mask(lengths, n))
+
+
+@dataclass(frozen=True)
+class PsanTokenEncoderConfig(EncoderConfig):
+    """The levels of PSAN as an encoder of token states. heads, layers: those of the decoder that reads the states.
+
+    sizes: number of words of the phrases of each level, in the order of attention; 0: the whole sentence. Phrases of two
+    words are of little use, as each word can only attend to the other.
+    """
+
+    sizes: tuple[int, ...] = (3, 6, 0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        config.at_least(self, 0, "sizes")
+
+    def build(self) -> "PsanTokenEncoder":
+        return PsanTokenEncoder(self)
+
+
+class PsanTokenEncoder(nn.Module):
+    """Gated attention inside phrases of fixed sizes, level by level (paper 001, Eq 1-4), and a feed-forward layer."""
+
+    def __init__(self, config: PsanTokenEncoderConfig) -> None:
+        super().__init__()
+        self.sizes = config.sizes
+        self.psan = Psan(PsanConfig(config.d, len(config.sizes), config.dropout, order=as_numbered))
+        del self.psan.summary
+        self.residual = AddNorm(config.d, config.dropout)
+        self.feed_forward = feed_forward(config.d, config.d_ff)
+
+    def forward(self, x: Tensor, lengths: Tensor, members: Tensor | None = None) -> Tensor:
+        """x (B, n, d), lengths (B) -> states (B, n, d); phrases (`members`) are not used."""
+        b, n = x.shape[:2]
+        place = torch.arange(n, device=x.device)
+        levels = torch.stack([place // (size or max(1, n)) for size in self.sizes])
+        states = self.psan.states(x, lengths, levels.expand(b, -1, -1))
+        return cast(Tensor, self.residual(states, self.feed_forward))

@@ -1,14 +1,17 @@
-"""Signals: end a run in an orderly way, and in any case after PATIENCE seconds."""
+"""How a process ends: in an orderly way at a signal, and in any case after SECONDS_TO_END; and the source line of an error."""
 
 import contextlib
 import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
-PATIENCE = 20.0  # seconds for an orderly end
+SECONDS_TO_END = 20.0  # seconds for an orderly end
+
+
 ENDED = "the same command goes on from the last checkpoint"
 
 
@@ -29,7 +32,7 @@ def stoppable() -> Iterator[None]:
 
     def stop(signum: int, frame: Any) -> None:
         reason = f"{ {signal.SIGINT: 'interrupted', signal.SIGTERM: 'terminated'}[signal.Signals(signum)] }; {ENDED}"
-        watchdog = threading.Timer(PATIENCE, _exit, [reason])
+        watchdog = threading.Timer(SECONDS_TO_END, _exit, [reason])
         watchdog.daemon = True
         watchdog.start()
         raise Stopped(reason)
@@ -45,3 +48,21 @@ def stoppable() -> Iterator[None]:
 def _exit(reason: str) -> None:
     print(reason, file=sys.stderr, flush=True)
     os._exit(1)
+
+
+FORWARD = "torch/nn/modules/module.py"
+
+
+@contextlib.contextmanager
+def noting_error_line() -> Iterator[None]:
+    """Add the file and line to an error that a module's forward raises, as a note, which is kept without a traceback."""
+    try:
+        yield
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        calls = [at for at, frame in enumerate(frames) if frame.filename.endswith(FORWARD)]
+        if calls:
+            torch = frames[calls[0]].filename.removesuffix("nn/modules/module.py")
+            last = [frame for frame in frames if not frame.filename.startswith(torch)][-1]
+            error.add_note(f"{last.filename}:{last.lineno}, in {last.name}")
+        raise

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.layers.blocks import token_mask
-from phrasemodels.layers.pooling import masked_softmax
+from phrasemodels.layers.blocks import masked_softmax, token_mask
 from phrasemodels.structs import chain, eisner
 
 

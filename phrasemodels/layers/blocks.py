@@ -1,14 +1,104 @@
 """Parts of a Transformer besides attention: residual styles, feed-forward, positions and embeddings.
 
 Shapes: B batch, n tokens, d model width.
+
+The first ids of every vocabulary: padding, unknown words, and the marks of the beginning and the end of a sentence.
+
+Dropout in half of torch's time on a CPU: it draws 16 random bits for each value, where torch draws a number of 32.
+
+Linear maps of sentence encoders: Glorot normal initialisation, dropout on the input.
+
+Pooling: token states to one vector per sentence. The vector of a sentence without tokens is 0; batches have n ≥ 1.
+
+Shapes: B sentences, n tokens, d features; valid (B, n) is true for tokens, false for padding.
 """
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from phrasemodels.layers.dropout import Dropout
+PAD, UNKNOWN, BEGIN, END = range(4)
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the entries of a vocabulary with these ids
+
+
+STATES = 2**16
+
+
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """Return `torch.nn.functional.dropout(x, p, training)`; on a CPU in half of its time, with p rounded to a multiple of 2⁻¹⁶.
+
+    It draws 16 random bits for each value, and saves one byte of each for the backward pass.
+    """
+    kept = STATES - round(p * STATES)
+    if not training or x.device.type != "cpu" or kept in (0, STATES):
+        return F.dropout(x, p, training)
+    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    bits = words.view(torch.int16)[: x.numel()].view(x.shape)
+    return x * (bits < kept - STATES // 2) * (STATES / kept)
+
+
+class Dropout(nn.Dropout):
+    """A module of `dropout`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (...) -> (...)."""
+        return dropout(x, self.p, self.training)
+
+
+class Dense(nn.Linear):
+    """W Drop(x) + b: (..., inputs) -> (..., outputs)."""
+
+    def __init__(self, inputs: int, outputs: int, dropout: float = 0.0, bias: bool = True) -> None:
+        super().__init__(inputs, outputs, bias)
+        self.dropout = dropout
+        nn.init.xavier_normal_(self.weight)
+        if bias:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(dropout(x, self.dropout, self.training))
+
+
+def masked_softmax(logits: Tensor, valid: Tensor, dim: int) -> Tensor:
+    """Return the softmax over the valid entries; all 0, not NaN, if none is valid."""
+    least = torch.finfo(logits.dtype).min
+    return logits.masked_fill(~valid, least).softmax(dim) * valid
+
+
+def max_over_tokens(states: Tensor, valid: Tensor) -> Tensor:
+    """Return the maximum of each feature over the tokens: (B, n, d) -> (B, d)."""
+    if not states.shape[1]:
+        return states.sum(1)
+    least = torch.finfo(states.dtype).min
+    highest = states.masked_fill(~valid.unsqueeze(-1), least).amax(1)
+    return highest * valid.any(1, keepdim=True)
+
+
+def max_with_padding(states: Tensor, valid: Tensor) -> Tensor:
+    """Return the maximum with padding as 0, as the first version of InferSent does; a vector depends on its batch."""
+    return (states * valid.unsqueeze(-1)).amax(1)
+
+
+class SourceToToken(nn.Module):
+    """v = Σ_i softmax_i(e_i) ∘ m_i with e_i = W2 ELU(W1 m_i + b1) + b2, feature by feature.
+
+    Multi-dimensional attention from the sentence to its tokens (paper 001, Eq 5; Shen et al. 2018, section 3.2).
+    """
+
+    def __init__(self, d: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.inner, self.outer = Dense(d, d, dropout), Dense(d, d, dropout)
+
+    def weights(self, states: Tensor, valid: Tensor) -> Tensor:
+        """Return the weights (B, n, d), which sum to 1 over the tokens for each feature."""
+        return masked_softmax(self.outer(F.elu(self.inner(states))), valid.unsqueeze(-1), 1)
+
+    def forward(self, states: Tensor, valid: Tensor) -> Tensor:
+        """states (B, n, d) -> (B, d)."""
+        return (self.weights(states, valid) * states.masked_fill(~valid.unsqueeze(-1), 0)).sum(1)
+
 
 Sublayer = Callable[[Tensor], Tensor]
 Start = Callable[[Tensor], Tensor]  # draws the weights of a table in place

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from phrasemodels.layers import checks
-from phrasemodels.layers.dropout import dropout
+from phrasemodels import config
+from phrasemodels.layers.blocks import dropout
 from phrasemodels.layers.partitioned import (
     PartitionedFeedForward,
     PartitionedLinear,
@@ -166,10 +166,10 @@ class LabelAttentionConfig:
     combine: Callable[[int, int, int, int, float], Combine] = PerLabel
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 0, "labels", "d_ff")
-        checks.even(self, "d_kv")
-        checks.at_least(self, 2, "d_out")  # the norm over them divides by d_out - 1
-        checks.share(self, "dropout", "residual_dropout")
+        config.at_least(self, 0, "labels", "d_ff")
+        config.even(self, "d_kv")
+        config.at_least(self, 2, "d_out")  # the norm over them divides by d_out - 1
+        config.share(self, "dropout", "residual_dropout")
 
     def build(self, d: int) -> "LabelAttention":
         return LabelAttention(self, d)

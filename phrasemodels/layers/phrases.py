@@ -3,16 +3,146 @@
 A phrase is a list of the positions of its words: members (B, m, k), filled up with -1. So adjacent words, dependency
 edges and subtrees are the same to a model; the data decides which phrases there are.
 Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), R query rows, d model width.
+
+Attention to few keys: scores and sums over lists of neighbours (paper 000, phase 2).
+
+A node of paper 000 is related to at most 3 (k=2) or 6 (k=3) of N nodes, so nearly all of N² scores are known to be -inf.
+Shapes: B batch, h heads, R query rows, K key rows, c neighbours of a node at most, dk width of a head.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
 from torch.nn import functional as F
 
-from phrasemodels.layers.band import Band
 from phrasemodels.layers.blocks import token_mask
+
+
+class Edges(NamedTuple):
+    """The lists of a band for every head, over rows in the order of `_flat`: B·R·h rows of queries, B·K·h of keys."""
+
+    keys: Tensor  # (B·R·h, c) the key rows of each query row
+    start: Tensor  # (B·R·h) the number of edges before those of a query row
+    row: Tensor  # (B·R·h·c) the query row of each edge
+    queries: Tensor  # (B·K·h, c) the query rows of each key row, for the backward pass
+    arriving: Tensor  # (B·K·h, c) the numbers of the edges from these query rows
+    missing: Tensor  # (B·K·h, c) booleans: fewer than c edges arrive
+
+    def by_key(self, weights: Tensor) -> Tensor:
+        """Reorder weights of edges (B·R·h, c), by query, to (B·K·h, c), by key; 0 where an edge is missing."""
+        return weights.flatten()[self.arriving].masked_fill_(self.missing, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """A relation of queries and keys as lists of neighbours. Edge number = query · c + slot."""
+
+    keys: Tensor  # (B, R, c) the keys of each query, ascending; any key in an empty slot
+    real: Tensor  # (B, R, c) booleans: the slot holds a key
+    arriving: Tensor  # (B, K, c) the edges that arrive at each key, by query; R · c in an empty slot
+    edges: dict[int, Edges] = field(default_factory=dict)  # by number of heads: all layers of an encoder share them
+
+    def first(self, rows: int) -> "Band":
+        """Return the lists of the first query rows."""
+        return Band(self.keys[:, :rows], self.real[:, :rows], self.arriving.clamp(max=rows * self.keys.shape[2]))
+
+    def of_heads(self, heads: int) -> Edges:
+        """Return the lists for every head; they are computed once."""
+        if heads not in self.edges:
+            self.edges[heads] = _edges(self, heads)
+        return self.edges[heads]
+
+
+def band(related: Tensor, c: int) -> Band:
+    """Return the lists of a symmetric relation (B, N, N) in which no node has more than c neighbours."""
+    B, N, _ = related.shape
+    degree = related.sum(-1).flatten()
+    row, key = related.flatten(0, 1).nonzero(as_tuple=True)
+    edge = row * c + torch.arange(len(row), device=row.device) - (degree.cumsum(0) - degree)[row]
+    turned = edge[
+        torch.argsort(row // N * N + key, stable=True)
+    ]  # for edge i → j, edge j → i: the relation is symmetric
+    keys, arriving = edge.new_zeros(B * N * c), edge.new_full((B * N * c,), N * c)
+    keys[edge], arriving[edge] = key, turned - row // N * (N * c)
+    real = torch.arange(c, device=row.device) < degree.unsqueeze(-1)
+    return Band(keys.view(B, N, c), real.view(B, N, c), arriving.view(B, N, c))
+
+
+def _edges(lists: Band, heads: int) -> Edges:
+    (B, R, c), K, device = lists.keys.shape, lists.arriving.shape[1], lists.keys.device
+    sentence, head = torch.arange(B, device=device).view(B, 1, 1, 1), torch.arange(heads, device=device).unsqueeze(1)
+
+    def rows(node: Tensor, count: int) -> Tensor:
+        return ((sentence * count + node.unsqueeze(2)) * heads + head).view(-1, c).int()
+
+    missing = lists.arriving == R * c
+    arriving = lists.arriving.masked_fill(missing, 0)
+    queries, row = rows(arriving // c, R), torch.arange(B * R * heads, dtype=torch.int32, device=device)
+    slot, missing = (x.unsqueeze(2).expand(-1, -1, heads, -1).reshape(-1, c) for x in (arriving % c, missing))
+    edge = queries * c + slot.int()
+    return Edges(rows(lists.keys, K), row * c, row.repeat_interleave(c), queries, edge, missing)
+
+
+def _dots(edges: Edges, q: Tensor, k: Tensor) -> Tensor:
+    """Return q_i · k_j for each edge i → j, (rows, c): torch's gradient of a weighted sum to its weights."""
+    return torch.ops.aten._embedding_bag_per_sample_weights_backward(
+        q, k, edges.keys.flatten(), edges.start, edges.row, 0
+    ).view(edges.keys.shape)
+
+
+def _mix(keys: Tensor, weights: Tensor, v: Tensor) -> Tensor:
+    """Return Σ_s w_is v_keys(i, s), (rows, dk), without a copy of the gathered rows."""
+    return F.embedding_bag(keys, v, per_sample_weights=weights.contiguous(), mode="sum")
+
+
+# _Dots and _Mix are gradients of each other along the edges. Nothing is scattered, so results do not depend on threads.
+class _Dots(Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, edges: Edges) -> Tensor:
+        ctx.save_for_backward(q, k)
+        ctx.edges = edges
+        return _dots(edges, q, k)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        (q, k), edges = ctx.saved_tensors, ctx.edges
+        return _mix(edges.keys, grad, k), _mix(edges.queries, edges.by_key(grad), q), None
+
+
+class _Mix(Function):
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, v: Tensor, edges: Edges) -> Tensor:
+        ctx.save_for_backward(weights, v)
+        ctx.edges = edges
+        return _mix(edges.keys, weights, v)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        (weights, v), edges = ctx.saved_tensors, ctx.edges
+        grad = grad.contiguous()
+        return _dots(edges, grad, v), _mix(edges.queries, edges.by_key(weights), grad), None
+
+
+def _flat(x: Tensor) -> Tensor:
+    """Put the rows of all heads one after another: (B, h, n, dk) -> (B·n·h, dk)."""
+    return x.transpose(1, 2).reshape(-1, x.shape[-1])
+
+
+def dots(q: Tensor, k: Tensor, edges: Edges) -> Tensor:
+    """Return the scores of neighbours: q (B, h, R, dk), k (B, h, K, dk) -> (B, R, h, c)."""
+    B, h, R, _ = q.shape
+    return _Dots.apply(_flat(q), _flat(k), edges).view(B, R, h, -1)
+
+
+def mix(weights: Tensor, v: Tensor, edges: Edges) -> Tensor:
+    """Return the weighted sums of neighbours: weights (B, R, h, c), v (B, h, K, dk) -> (B, R, h, dk)."""
+    B, R, h, c = weights.shape
+    return _Mix.apply(weights.reshape(-1, c).to(v.dtype), _flat(v), edges).view(B, R, h, -1)
 
 
 class PhraseGraph(NamedTuple):

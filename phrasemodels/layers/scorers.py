@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.layers.dropout import Dropout
+from phrasemodels.layers.blocks import Dropout
 from phrasemodels.layers.partitioned import StandardNorm
 
 Look = Callable[[Tensor, Tensor], Tensor]

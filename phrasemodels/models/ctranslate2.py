@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.layers.blocks import AddNorm, PreNorm, sinusoids
-from phrasemodels.layers.ids import BEGIN, END, UNKNOWN
+from phrasemodels.layers.blocks import BEGIN, END, UNKNOWN, AddNorm, PreNorm, sinusoids
 from phrasemodels.models.translation import TranslationConfig, Translator
 
 LONGEST = 2048  # tokens of a sentence whose positions the file has

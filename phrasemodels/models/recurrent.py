@@ -10,11 +10,11 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from phrasemodels import config
 from phrasemodels.encoders import check_output
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
-from phrasemodels.layers import checks
 from phrasemodels.layers.attention_weights import SoftmaxWeights
-from phrasemodels.layers.dropout import Dropout
+from phrasemodels.layers.blocks import Dropout
 
 
 class SourceEncoderConfig(Protocol):
@@ -45,10 +45,10 @@ class RecurrentConfig:
     initial: float = 0.1
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 0, "source_vocabulary", "target_vocabulary")
-        checks.at_least(self, 1, "layers")
-        checks.share(self, "dropout")
-        checks.positive(self, "initial")
+        config.at_least(self, 0, "source_vocabulary", "target_vocabulary")
+        config.at_least(self, 1, "layers")
+        config.share(self, "dropout")
+        config.positive(self, "initial")
 
     def build(self) -> "RecurrentTranslator":
         return RecurrentTranslator(self)

@@ -6,10 +6,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from phrasemodels import config
 from phrasemodels.encoders import EncoderConfig, check_output
-from phrasemodels.layers import checks
-from phrasemodels.layers.blocks import TokenEmbedding, sinusoids
-from phrasemodels.layers.dropout import Dropout
+from phrasemodels.layers.blocks import Dropout, TokenEmbedding, sinusoids
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,8 @@ class TaggerConfig:
     vectors: str = ""
 
     def __post_init__(self) -> None:
-        checks.at_least(self, 0, "vocabulary", "tags")
-        checks.at_least(self, 1, "hidden")
+        config.at_least(self, 0, "vocabulary", "tags")
+        config.at_least(self, 1, "hidden")
 
     def build(self) -> "Tagger":
         return Tagger(self)

@@ -1,7 +1,13 @@
-"""The parser of paper 004 for use: text, or words, to parses, with memory that long sentences cannot exceed."""
+"""The parser of paper 004 for use: text, or words, to parses, with memory that long sentences cannot exceed.
+
+Sentences as ids: entries of vocabularies, and batches of sentences. Positions are START, the words, STOP.
+
+A parse of a sentence, and a parse as text: brackets, CoNLL-U, JSON, a tree of NLTK.
+"""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -11,21 +17,173 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from phrasemodels.data.formats.joint_trees import restore
-from phrasemodels.data.formats.trees import ROOT, Span, Tree
+from phrasemodels.config import at_least
+from phrasemodels.data.formats.conllu import BOTH_TAGS, analysed_again, predicted, sentence_to_conllu
+from phrasemodels.data.formats.lines import Line
+from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets, restore, unescape
 from phrasemodels.encoders.inputs import ParserInput
-from phrasemodels.layers.checks import at_least
-from phrasemodels.layers.ids import SPECIAL
+from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.fused_parser import fused
 from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees, separately
-from phrasemodels.parsing.numbers import Divide, Ids, no_pieces
-from phrasemodels.parsing.parse import Parse
 from phrasemodels.parsing.saved import ENGLISH, load
-from phrasemodels.parsing.words import Sentences, Word, sentences, undivided
+from phrasemodels.parsing.words import INSIDE, Sentences, Word, sentences, spaced, undivided
 from phrasemodels.structs.calls import waiting
 
-BOTH_TAGS = "/"  # a Penn tag and a universal tag as one tag: VBZ/AUX
+LETTERS = 20  # of a longer word: the first ten and the last ten
+
+# tokens of a sentence -> {"pieces": ids, "last": the place of each word's last piece, START and STOP included}
+Divide = Callable[[Sequence[str]], dict[str, list[int]]]
+
+
+def no_pieces(tokens: Sequence[str]) -> dict[str, list[int]]:
+    """No pieces, for parsers without a pretrained encoder."""
+    return {"pieces": [], "last": []}
+
+
+class Ids:
+    """Ids of entries of vocabularies. entries: of each side, by id."""
+
+    def __init__(self, entries: Mapping[str, Sequence[str]]) -> None:
+        self.ids = {side: {entry: number for number, entry in enumerate(own)} for side, own in entries.items()}
+
+    def of(self, side: str, entry: str, otherwise: int = UNKNOWN) -> int:
+        """Return the id of an entry, or `otherwise` if the vocabulary lacks it."""
+        return self.ids[side].get(entry, otherwise)
+
+    def sentence(self, tokens: Sequence[str], tags: Sequence[str] = ()) -> dict[str, Any]:
+        """Return words, characters and tags of all positions; without tags, all are unknown. -LRB- is read as a bracket."""
+        known = [self.of("tags", tag) for tag in tags] or [UNKNOWN] * len(tokens)
+        forms = [unescape(token) for token in tokens]
+        return {
+            "words": [BEGIN, *(self.of("words", form.lower()) for form in forms), END],
+            "tags": [BEGIN, *known, END],
+            "characters": [_row([BEGIN]), *map(self._letters, forms), _row([END])],
+        }
+
+    def _letters(self, token: str) -> list[int]:
+        if len(token) > LETTERS:
+            token = token[: LETTERS // 2] + token[-LETTERS // 2 :]
+        return _row([self.of("characters", character) for character in token])
+
+    def cells(self, spans: Iterable[tuple[str, int, int]]) -> list[tuple[int, int, int]]:
+        """Return spans as (i, j, label), without those whose label the vocabulary lacks."""
+        known = ((start, end - 1, self.of("labels", label, -1)) for label, start, end in spans)
+        return [cell for cell in known if cell[2] >= 0]
+
+    def batch(self, sentences: Sequence[Sequence[str]], divide: Divide = no_pieces) -> ParserInput:
+        """Return sentences, none of which is empty, padded to the longest."""
+        rows = [{**self.sentence(tokens), **divide(tokens)} for tokens in sentences]
+        words, pieces, last = (_padded([row[name] for row in rows]) for name in ("words", "pieces", "last"))
+        letters = np.zeros((*words.shape, LETTERS), np.int64)
+        for row, own in zip(rows, letters, strict=True):
+            own[: len(row["characters"])] = row["characters"]
+        forms, characters = different_forms(letters)
+        lengths = torch.tensor([len(tokens) for tokens in sentences])
+        counts = torch.tensor([len(row["pieces"]) for row in rows])
+        return ParserInput(words, forms, characters, torch.full_like(words, UNKNOWN), lengths, pieces, counts, last)
+
+
+def _row(ids: list[int]) -> list[int]:
+    return ids + [PAD] * (LETTERS - len(ids))
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    out = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
+    for padded, row in zip(out, rows, strict=True):
+        padded[: len(row)] = torch.tensor(row)
+    return out
+
+
+def different_forms(characters: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    """Return the different rows of characters (B, N, c), and for each position the index of its row (B, N)."""
+    flat = np.ascontiguousarray(characters.astype(np.int32)).reshape(-1, characters.shape[2])
+    keys = flat.view(np.dtype((np.void, flat.itemsize * flat.shape[1]))).ravel()
+    _, first, rows = np.unique(keys, return_index=True, return_inverse=True)
+    different = flat[first]
+    longest = int((different > 0).sum(1).max(initial=1))
+    return torch.from_numpy(rows.reshape(characters.shape[:2])), torch.from_numpy(
+        different[:, :longest].astype(np.int64)
+    )
+
+
+NO_SPACE = "SpaceAfter=No"
+
+
+@dataclass(frozen=True)
+class Parse:
+    """A parse of n tokens; what was not decoded is empty: tree, or heads (n) from 1 with 0 for the root and relations (n).
+
+    tags: Penn tags. universal: tags of Universal Dependencies, if the parser knows them. text: the sentence as written;
+    words: its tokens with their places in the text that was given; both are empty for words that were given as such. note:
+    what was done otherwise than asked, for example for a long sentence.
+    """
+
+    tokens: list[str]
+    tags: list[str]
+    tree: Tree | None
+    heads: list[int]
+    relations: list[str]
+    universal: Sequence[str] = ()
+    text: str = ""
+    words: Sequence[Word] = ()
+    note: str = ""
+
+    @property
+    def brackets(self) -> str:
+        """The tree in Penn brackets on one line, or an empty string."""
+        return brackets(self.tree) if self.tree else ""
+
+    def __str__(self) -> str:
+        """The tree in brackets, or CoNLL-U for heads alone."""
+        return self.brackets or self.conllu().rstrip("\n")
+
+    def conllu(self, sent_id: str = "", read: Sequence[Line] = ()) -> str:
+        """Return CoNLL-U without the empty line that ends a sentence: sent_id, the text without soft hyphens and word
+        joiners, SpaceAfter=No, UPOS and XPOS.
+
+        read: the lines of CoNLL-U that the words come from. All that the parser does not predict is then as it was there.
+        """
+        if not self.tokens:
+            return ""
+        if read:
+            columns = predicted(self.tags, self.universal, self.heads, self.relations)
+            return analysed_again(read, columns, {"note": self.note} if self.note else {})
+        comments = {
+            "sent_id": sent_id,
+            "text": _one_line(INSIDE.sub("", self.text)) or " ".join(self.tokens),
+            "note": self.note,
+        }
+        misc = ["_" if space else NO_SPACE for space in spaced(self.words)] if self.words else ()
+        lines = sentence_to_conllu(self.tokens, self.tags, self.universal, self.heads, self.relations, misc)
+        return "".join(f"# {name} = {value}\n" for name, value in comments.items() if value) + lines
+
+    def json(self) -> str:
+        """Return a JSON object on one line."""
+        values: dict[str, Any] = {"tokens": self.tokens, "tags": self.tags, "tree": self.brackets}
+        values |= {"heads": self.heads, "relations": self.relations}
+        if self.universal:
+            values["universal"] = list(self.universal)
+        if self.words:
+            values |= {"text": self.text, "offsets": [[word.start, word.end] for word in self.words]}
+        if self.note:
+            values["note"] = self.note
+        return json.dumps(values, ensure_ascii=False)
+
+    def nltk(self) -> Any:
+        """Return the tree as nltk.Tree. ImportError: nltk is not installed. ValueError: there is no tree."""
+        from nltk import Tree as NltkTree
+
+        if self.tree is None:
+            raise ValueError("this parse has no phrases: decode jointly or phrases alone")
+        return NltkTree.fromstring(self.brackets)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
 NO_TAG = "XX"  # of a word whose tag is unknown, as the Penn Treebank writes it
 APART = "more than {} words: phrases and heads were decoded apart, and may contradict each other"
 IN_PARTS = "more than {} words: parsed in {} parts"

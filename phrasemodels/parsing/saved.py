@@ -24,7 +24,6 @@ from phrasemodels.layers.labels import (
 )
 from phrasemodels.layers.partitioned import by_head_width, by_model_width
 from phrasemodels.layers.scorers import from_head, from_itself
-from phrasemodels.layers.weights import check_header, finite
 from phrasemodels.models.parser import (
     Jointly,
     JointParser,
@@ -35,10 +34,11 @@ from phrasemodels.models.parser import (
     phrases_alone,
     separately,
 )
-from phrasemodels.parsing.numbers import SIDES
 from phrasemodels.parsing.words import sentences, universal_sentences
+from phrasemodels.saved import check_header, finite
 
 ENGLISH = Path(__file__).parent / "english"
+SIDES = ("words", "characters", "tags", "labels", "relations")  # of vocabularies
 WEIGHTS, ABOUT = "model.safetensors", "parser.json"
 # All that a saved configuration may name.
 PARTS: Mapping[str, Any] = {

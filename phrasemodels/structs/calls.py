@@ -11,7 +11,8 @@ the project set it.
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -24,6 +25,9 @@ from phrasemodels.structs.kernels.compilation import LOG, MissingKernelError, ma
 
 SHORT = (torch.float16, torch.bfloat16)
 Function = TypeVar("Function", bound=Callable[..., Any])
+# By module, as "chain": a function from a type to calls that use all kernels of the module, on the smallest scores.
+FirstCalls = Callable[[torch.dtype], Mapping[str, Callable[[], Any]]]
+FIRST_CALLS: dict[str, FirstCalls] = {}
 _compiling: dict[str, threading.Thread] = {}
 _waits = threading.local()
 
@@ -99,10 +103,27 @@ def _compile(module: str) -> None:
 
 
 def _warm(module: str) -> None:
-    from phrasemodels.structs.warming import warm
-
     quiet.set(True)
     try:
-        warm(only=module)
+        run_first_calls(module)
     finally:
         del _compiling[module]
+
+
+def registers_kernels(first_calls: FirstCalls) -> FirstCalls:
+    """Register the first calls of the module that defines them, as those that compile its kernels."""
+    FIRST_CALLS[first_calls.__module__.rpartition(".")[2]] = first_calls
+    return first_calls
+
+
+def run_first_calls(module: str, on_progress: Callable[[str, float], None] = lambda name, seconds: None) -> None:
+    """Compile the kernels of a module for float32 and float64, or load them from the cache, by its first calls."""
+    with waiting(), torch.inference_mode(False), torch.enable_grad():
+        for dtype in (torch.float32, torch.float64):
+            for name, run in FIRST_CALLS[module](dtype).items():
+                start = time.perf_counter()
+                result = run()
+                values = [x for x in (result if isinstance(result, tuple) else (result,)) if x.requires_grad]
+                if values:
+                    sum(x.sum() for x in values).backward()
+                on_progress(f"{module}.{name}, {str(dtype).removeprefix('torch.')}", time.perf_counter() - start)

@@ -12,13 +12,15 @@ An empty sequence has one structure, the empty one: log Z, entropy and score are
 Time and memory of the reference are O(B·T·C²). ValueError: wrong shapes or lengths.
 """
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import eager
+from phrasemodels.structs.calls import eager, registers_kernels
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import chain as kernel
 from phrasemodels.structs.kernels import entropies, gpu, kbest, sampling, viterbi
@@ -178,3 +180,11 @@ def _selected(scores: Tensor, parts: Tensor) -> Tensor:
 
 def _tags(parts: Tensor) -> Tensor:
     return torch.where(parts.sum(-1) > 0, parts.argmax(-1), -1)
+
+
+@registers_kernels
+def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
+    unary, pairs = torch.zeros(1, 2, 2, dtype=dtype).requires_grad_(), torch.zeros(2, 2, dtype=dtype).requires_grad_()
+    functions = (log_partition, marginals, pair_marginals, entropy, argmax)
+    calls = {function.__name__: partial(function, unary, pairs) for function in functions}
+    return calls | {"sample": partial(sample, unary, pairs, 1), "topk": partial(topk, unary, pairs, 1)}

@@ -5,8 +5,9 @@ Shapes: B sentences, P scores and one more that is -inf, E edges, A axes of leng
 in a row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import eager
-from phrasemodels.structs.graphs import NONE, Graph
+from phrasemodels.structs.calls import eager, registers_kernels
+from phrasemodels.structs.graphs import NONE, Edges, Graph
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import derivation_lists, derivations
 from phrasemodels.structs.semiring import Log
@@ -297,3 +298,14 @@ class Derivations:
     def score(self, *scores: Tensor, rows: Tensor, lengths: Lengths = None) -> Tensor:
         """Return the scores (..., B), differentiable, of structures given as rows (..., B, R, w)."""
         return self.problem(*scores, lengths=lengths).score(rows)
+
+
+@registers_kernels
+def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
+    one = Graph.of([Edges(head=0, part=0, size=1, row=(0,))], [NONE, 0], 1, 1, 1, (1,))
+    problem = Problem(one, [torch.zeros(1, 1, dtype=dtype).requires_grad_()], torch.ones(1, 1, dtype=torch.long))
+    return {
+        "marginals": problem.marginals,
+        "topk": partial(problem.topk, 1),
+        "sample": partial(problem.sample, 1, None),
+    }

@@ -12,14 +12,15 @@ Scores in the padding are not read. Time and memory of the reference are O(BÂ·nÂ
 shapes or lengths.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import eager
+from phrasemodels.structs.calls import eager, registers_kernels
 from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import eisner as kernel
@@ -187,3 +188,11 @@ class _InsidePass:
         forbidden = ~self.root_rule(self.lengths, d)
         first = torch.arange(right.shape[2], device=right.device) == 0
         return torch.where(forbidden[:, None] & first, semiring.zero_like(right), right)
+
+
+@registers_kernels
+def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
+    arcs = torch.zeros(1, 3, 3, dtype=dtype).requires_grad_()
+    whole = ("log_partition", "marginals", "entropy", "argmax")
+    calls = {name: partial(getattr(multi_root, name), arcs) for name in whole}
+    return calls | {name: partial(getattr(multi_root, name), arcs, 1) for name in ("sample", "topk")}

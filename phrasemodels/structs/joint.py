@@ -18,11 +18,15 @@ Merging through W(span, h) = ⊕_m V(span, m) ⊗ arcs(h, m), the hook of Eisner
 The reference takes O(n⁴) memory too.
 """
 
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import eager
+from phrasemodels.structs.calls import eager, registers_kernels
 from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.derivations import Derivations, Problem
 from phrasemodels.structs.eisner import score_heads
@@ -188,3 +192,10 @@ def _check(labels: Tensor, arcs: Tensor, lengths: Lengths) -> Tensor:
     if arcs.shape != (B, n + 1, n + 1):
         raise ValueError(f"arcs must be {(B, n + 1, n + 1)} with the root at 0, not {tuple(arcs.shape)}")
     return inference.check_lengths(lengths, B, n, labels.device)
+
+
+@registers_kernels
+def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
+    scores = torch.zeros(1, 2, 2, 2, dtype=dtype).requires_grad_(), torch.zeros(1, 3, 3, dtype=dtype).requires_grad_()
+    calls = {function.__name__: partial(function, *scores) for function in (argmax, marginals)}
+    return calls | {function.__name__: partial(function, *scores, k=1) for function in (topk, sample)}

@@ -17,13 +17,15 @@ MAP is by Chu and Liu (1965) and Edmonds (1967), the k best trees by dividing wh
 elimination: see `kernels.arborescences`.
 """
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import eager
+from phrasemodels.structs.calls import eager, registers_kernels
 from phrasemodels.structs.eisner import score_heads
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import arborescences, edmonds
@@ -160,3 +162,11 @@ def _eliminate(root: Tensor, words: Tensor, lengths: Tensor, one_root: bool) -> 
         left = keep
         total = total + torch.where(more, s, 0)
     return total + logsumexp(root, 1)
+
+
+@registers_kernels
+def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
+    arcs = torch.zeros(1, 3, 3, dtype=dtype).requires_grad_()
+    whole = ("log_partition", "marginals", "entropy", "argmax")
+    calls = {name: partial(getattr(multi_root, name), arcs) for name in whole}
+    return calls | {name: partial(getattr(multi_root, name), arcs, 1) for name in ("sample", "topk")}

@@ -12,14 +12,16 @@ Scores in the padding are not read. Time and memory of the
 reference are O(B·(n³ + n²L)). ValueError: wrong shapes or lengths.
 """
 
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import eager
+from phrasemodels.structs.calls import eager, registers_kernels
 from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.derivations import Problem
 from phrasemodels.structs.graphs import NONE, Edges, Graph, grid
@@ -166,3 +168,10 @@ def _check(labels: Tensor, lengths: Lengths) -> Tensor:
     if labels.dim() != 4 or labels.shape[1] != labels.shape[2]:
         raise ValueError(f"labels must be (B, n, n, L), not {tuple(labels.shape)}")
     return inference.check_lengths(lengths, labels.shape[0], labels.shape[1], labels.device)
+
+
+@registers_kernels
+def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
+    labels = torch.zeros(1, 2, 2, 2, dtype=dtype).requires_grad_()
+    calls = {function.__name__: partial(function, labels) for function in (log_partition, marginals, argmax)}
+    return calls | {function.__name__: partial(function, labels, k=1) for function in (topk, sample)}

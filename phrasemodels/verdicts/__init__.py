@@ -3,12 +3,10 @@
 Needs numpy and scipy alone.
 """
 
-from phrasemodels.verdicts.judgement import Verdict, judge
-from phrasemodels.verdicts.paper import Printed, impossible, read_printed
-from phrasemodels.verdicts.readers import read
-from phrasemodels.verdicts.scores import Observation, Scores, collected
+from phrasemodels.verdicts.judgement import Judged, Test, Verdict, judge, judge_table
+from phrasemodels.verdicts.printed import Printed, impossible, read_printed
+from phrasemodels.verdicts.readers import Observation, Scores, collected, read
 from phrasemodels.verdicts.significance import Difference, SeedGroup, difference, holm, seed_group
-from phrasemodels.verdicts.table import Judged, Test, judge_table
 
 __all__ = [
     "Difference",

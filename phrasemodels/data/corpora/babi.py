@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from phrasemodels.data.formats.lines import bounded, lines
-from phrasemodels.data.formats.schemas import STORIES, build, columns
+from phrasemodels.data.formats.shards import STORIES, build, columns
 
 _NUMBERED = re.compile(r"([1-9][0-9]{0,5}) (.*)")
 

@@ -1,19 +1,39 @@
-"""Reader of parallel text: two files with a sentence a line; line N of one belongs to line N of the other."""
+"""Reader of parallel text: two files with a sentence a line; line N of one belongs to line N of the other.
 
-from collections.abc import Mapping
+Reader of pairs in one file: a separator divides each line into source, target and, optionally, a group.
+
+COGS: `source TAB target TAB kind of generalisation`. SCAN: `IN: source OUT: target`, with the prefix "IN: " and the
+separator " OUT: ".
+
+Reader of ASPEC, Japanese and English: fields separated by `|||`, of which the last two are the sentences.
+
+Reader of MSParS: questions with logical forms, in blocks of tagged lines.
+
+    <question id=1>         TAB  who wrote it
+    <logical form id=1>     TAB  ( lambda ?x ( mso:book.author it ?x ) )
+    <parameters id=1>       TAB  it (entity) [2,2]
+    <question type id=1>    TAB  single-relation
+    ==================================================
+
+Geo and Atis are pairs of files with a record a line: see `bitext`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
 from pydantic import Field
 
-from phrasemodels.data.formats.lines import lines
-from phrasemodels.data.formats.schemas import BITEXT, build
+from phrasemodels.data.formats.lines import bounded, lines
+from phrasemodels.data.formats.shards import BITEXT, SENTENCES, build, columns
 
-Two = Annotated[Mapping[str, Path], Field(min_length=2, max_length=2)]
+TwoFiles = Annotated[Mapping[str, Path], Field(min_length=2, max_length=2)]
 
 
-def read(files: Two, max_words: int, source: str = "", target: str = "") -> pa.Table:
+def read_bitext(files: TwoFiles, max_words: int, source: str = "", target: str = "") -> pa.Table:
     """Return BITEXT of two files, by role; the roles `source` and `target` say which is which (default: in order).
 
     ValueError: it names the file and the line of an error. No line is dropped.
@@ -40,3 +60,109 @@ def read_lines(path: Path, max_words: int) -> list[str]:
             raise ValueError(f"{path}, line {number}: {words} words, at most {max_words}; split it, or raise max_words")
         sentences.append(line)
     return sentences
+
+
+OneFile = Annotated[Mapping[str, Path], Field(min_length=1, max_length=1)]
+Separator = Annotated[str, Field(min_length=1)]
+
+
+def read_columns(files: OneFile, max_words: int, separator: Separator = "\t", prefix: str = "") -> pa.Table:
+    """Return BITEXT of one file. No line is dropped.
+
+    ValueError: a line lacks the prefix, has not two or three columns, or has an empty source or target.
+    """
+    (path,) = files.values()
+    found = []
+    for number, text in lines(path):
+        bounded(text, str(path), number, max_words)
+        cells = [cell.strip() for cell in text.removeprefix(prefix).split(separator)]
+        if not text.strip():
+            raise ValueError(f"{path}, line {number}: empty; remove the line")
+        if not text.startswith(prefix) or len(cells) == 1:
+            raise ValueError(
+                f"{path}, line {number}: {text[:40]!r} is not {prefix!r}, source, {separator!r}, target; "
+                "give prefix and separator as options: --option separator=..., or in the manifest"
+            )
+        if len(cells) > 3 or not all(cells[:2]):
+            problem = f"{len(cells)} columns, not two or three" if all(cells[:2]) else "no source, or no target"
+            raise ValueError(f"{path}, line {number}: {problem}; correct the line")
+        found.append((*cells, "")[:3])
+    return build(BITEXT, str(path), columns(("source", "target", "group"), found), len(found))
+
+
+FIELDS = (4, 5)  # in dev and test; in train, where a score comes first
+
+
+def read_aspec(
+    files: Mapping[str, Path], max_words: int, characters: int = 0, words: int = 0, drop_long: bool = False
+) -> pa.Table:
+    """Return BITEXT from Japanese to English, of all files in order.
+
+    Pairs of more than `characters` Japanese characters, without spaces, or `words` English words are in the group `long`, or
+    are dropped with drop_long; 0 is no bound.
+    """
+    rows: list[tuple[int, str, str, str]] = []
+    counter = count()
+    for path in files.values():
+        for number, text in lines(path):
+            row, fields = next(counter), text.split(" ||| ")
+            if len(fields) not in FIELDS or not fields[-1].strip() or not fields[-2].strip():
+                raise ValueError(
+                    f"{path}, line {number}: expected 4 or 5 fields separated by ' ||| ', the last two not empty"
+                )
+            japanese, english = (bounded(field.strip(), str(path), number, max_words) for field in fields[-2:])
+            long = 0 < characters < len("".join(japanese.split())) or 0 < words < len(english.split())
+            if not (long and drop_long):
+                rows.append((row, japanese, english, "long" if long else ""))
+    found = columns(("id", "source", "target", "group"), rows)
+    return build(BITEXT, str(next(iter(files.values()))), found, len(rows))
+
+
+TAGS = ("question", "logical form", "parameters", "question type")
+_TAGGED = re.compile(r"<([a-z ]+) id=(?:[^>]* id=)?(\d+)>\t?(.*)")  # some ids follow a remark
+
+
+def read_mspars(files: Mapping[str, Path], max_words: int) -> pa.Table:
+    """Return BITEXT of questions and logical forms; the group is the type of the question."""
+    path = files["blocks"]
+    records = list(_blocks(path, max_words))
+    for line, block in records:
+        if not block["question"] or not block["logical form"]:
+            raise ValueError(f"{path}, line {line}: a question without logical form; use the reader `questions`")
+    found = [(block["question"], block["logical form"], block["question type"]) for _, block in records]
+    return build(BITEXT, str(path), columns(("source", "target", "group"), found), len(records))
+
+
+def read_mspars_questions(files: Mapping[str, Path], max_words: int) -> pa.Table:
+    """Return SENTENCES of the questions in blocks, or in a file with a question a line."""
+    if "blocks" in files:
+        texts = [block["question"] for _, block in _blocks(files["blocks"], max_words)]
+    else:
+        path = files["lines"]
+        texts = [bounded(text.strip(), str(path), number, max_words) for number, text in lines(path)]
+    found = {"text": texts, "reason": ["" if text else "empty" for text in texts]}
+    return build(SENTENCES, str(next(iter(files.values()))), found, len(texts))
+
+
+def _blocks(path: Path, max_words: int) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield every block with the number of its first line. ValueError: lines in another order, or a block that is cut off."""
+    block: dict[str, str] = {}
+    begin, identity = 0, ""
+    for number, text in lines(path):
+        if text.startswith("====") and len(block) == len(TAGS):
+            yield begin, block
+            block = {}
+            continue
+        if not text.strip() and not block:
+            continue
+        expected = TAGS[len(block)] if len(block) < len(TAGS) else "a line of ="
+        match = _TAGGED.fullmatch(text.rstrip())
+        if not match or match[1] != expected or (block and match[2] != identity):
+            raise ValueError(f"{path}, line {number}: {text[:40]!r} in place of <{expected} id=...>")
+        if not block:
+            begin, identity = number, match[2]
+        block[expected] = bounded(match[3].strip(), str(path), number, max_words)
+    if len(block) == len(TAGS):
+        yield begin, block
+    elif block:
+        raise ValueError(f"{path}, line {begin}: the block that begins here is cut off; download the file again")

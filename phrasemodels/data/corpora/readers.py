@@ -11,19 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
-from phrasemodels.data.corpora import aspec, babi, bitext, columns, logical_forms, senteval, snli, treebank
+from phrasemodels.data.corpora import babi, bitext, senteval, snli, treebank
 from phrasemodels.data.download.manifest import Manifest, Part, Split, closest, explain, how_to_supply
-from phrasemodels.data.formats.schemas import SCHEMAS, check
+from phrasemodels.data.formats.shards import SCHEMAS, check
 
 Reader = Callable[..., pa.Table]  # (files by role, max_words, options of the split)
 
 READERS: dict[str, Reader] = {
-    "aspec": aspec.read,
+    "aspec": bitext.read_aspec,
     "babi": babi.read,
-    "bitext": bitext.read,
-    "columns": columns.read,
-    "mspars": logical_forms.read,
-    "questions": logical_forms.read_questions,
+    "bitext": bitext.read_bitext,
+    "columns": bitext.read_columns,
+    "mspars": bitext.read_mspars,
+    "questions": bitext.read_mspars_questions,
     "senteval.classes": senteval.read_classes,
     "senteval.paraphrases": senteval.read_paraphrases,
     "senteval.sentiment": senteval.read_sentiment,

@@ -10,7 +10,7 @@ from pydantic import AfterValidator
 
 from phrasemodels.data.corpora.snli import families
 from phrasemodels.data.formats.lines import bounded, lines
-from phrasemodels.data.formats.schemas import PAIRS, SENTENCES, build, columns
+from phrasemodels.data.formats.shards import PAIRS, SENTENCES, build, columns
 from phrasemodels.data.formats.trees import brackets, read_brackets
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from phrasemodels.data.corpora.bitext import read_lines
 from phrasemodels.data.formats.lines import Line, bounded, lines
-from phrasemodels.data.formats.schemas import PAIRS, build
+from phrasemodels.data.formats.shards import PAIRS, build
 from phrasemodels.data.formats.trees import alike, brackets, parse, plain, unescape
 
 LABELS = ("entailment", "neutral", "contradiction")

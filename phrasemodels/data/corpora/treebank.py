@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from phrasemodels.data.formats.conllu import Analysed, read_arcs, read_conllu
 from phrasemodels.data.formats.lines import lines
-from phrasemodels.data.formats.schemas import TAGGED, TAGGED_TREES, TREES, build, columns
+from phrasemodels.data.formats.shards import TAGGED, TAGGED_TREES, TREES, build, columns
 from phrasemodels.data.formats.trees import Tree, alike, brackets, plain, read_brackets
 
 OTHER_WORDS = "the tree has other words"

@@ -1,16 +1,37 @@
 """Manifests of corpora: files, their URLs and digests, splits, licences. Each is a TOML file in data/manifests/.
 
 Unknown keys are refused.
+
+All corpora by name: those of data/manifests, and those that users add in a project folder or a package.
+
+Manifests of parser models to fetch: files, digests, licences. Each is a TOML file in data/manifests/parsers/.
 """
 
 import difflib
 import tomllib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from phrasemodels import project
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The places from which files may be fetched: mirror folders and then, unless offline, the URLs of the manifest.
+
+    private: URLs may have addresses that are not on the internet.
+    """
+
+    mirrors: tuple[Path, ...] = ()
+    offline: bool = False
+    private: bool = False
+    wait: float = 1.0  # seconds before the second attempt, doubled for each further one, with jitter
+
 
 FEW = 12  # known names that a hint lists
 MANIFESTS = Path(__file__).parents[1] / "manifests"
@@ -314,3 +335,68 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for inner in get_args(annotation):
         yield from _models(inner)
+
+
+def corpus_names() -> list[str]:
+    """Return the names of all corpora. ValueError: one that a user adds has the name of one of ours."""
+    added = project.manifests()
+    if taken := sorted(set(added) & set(names())):
+        raise ValueError(f"{added[taken[0]]}: there is a corpus {taken[0]!r} already; choose another name")
+    return sorted({*added, *names()})
+
+
+def find_corpus(name: str) -> Manifest:
+    """Load the manifest of a corpus by name. ValueError: there is none, or it is wrong."""
+    if name not in (known := corpus_names()):
+        raise ValueError(f"no corpus {name!r}: {closest(name, known)}")
+    if not is_added(name):
+        return load(name)
+    manifest = read(path := project.manifests()[name])
+    if manifest.name != name:
+        raise ValueError(f"{path}: name is {manifest.name!r}, but the file is called {name!r}; make them the same")
+    return manifest
+
+
+def is_added(name: str) -> bool:
+    """Return whether a user adds the corpus."""
+    return name in project.manifests()
+
+
+PARSERS = MANIFESTS / "parsers"
+VARIABLE = "PHRASEMODELS_PARSERS"  # the setting that names the folder of parser models
+
+
+class ParserManifest(Strict):
+    """A folder of models that Stanza loads. If the models are a stand-in, so is everything that is made with them."""
+
+    name: str = Field(pattern=r"^[a-z0-9_]+$")
+    title: str
+    language: str
+    licence: str
+    licence_text: str
+    redistributable: bool
+    stand_in: bool = False
+    note: str = ""
+    instructions: str = ""
+    files: tuple[File, ...]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        return {file.name: file.sha256 for file in self.files}
+
+
+def parser_names() -> list[str]:
+    """Return the names of all parsers."""
+    return sorted(path.stem for path in PARSERS.glob("*.toml"))
+
+
+def load_parser(name: str) -> ParserManifest:
+    """Load the manifest of a parser by name. ValueError: the name is unknown, or the file is wrong."""
+    if name not in parser_names():
+        raise ValueError(f"no parser {name!r}: {closest(name, parser_names())}")
+    return read_parser(PARSERS / f"{name}.toml")
+
+
+def read_parser(path: Path) -> ParserManifest:
+    """Read a manifest. ValueError: it names the file and the key that is wrong."""
+    return validated(path, ParserManifest)

@@ -10,8 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from phrasemodels.data.download.archives import unpack
-from phrasemodels.data.download.manifest import Manifest, UserFiles, how_to_supply
-from phrasemodels.data.download.mirrors import Sources
+from phrasemodels.data.download.manifest import Manifest, Sources, UserFiles, how_to_supply
 
 MOST_BYTES = 20_000_000_000  # of an unpacked archive
 

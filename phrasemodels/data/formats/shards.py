@@ -1,7 +1,16 @@
-"""Shards: uncompressed Arrow IPC files, which trainings map into memory without a copy."""
+"""Shards: uncompressed Arrow IPC files, which trainings map into memory without a copy.
+
+The record types of the pipeline, as Arrow schemas.
+
+No column is ever null: a missing value is an empty string or an empty list. `id` is the position of the row in its
+file, from 0. `group` names a subset that is scored separately, or is empty. `reason` says why a row, or one of its
+analyses, is unusable, or is empty; unusable rows are kept, so that they can be counted.
+"""
 
 import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +18,147 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from phrasemodels.data.store.artifacts import atomic_replace
+
+
+def _list(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("item", kind, nullable=False))
+
+
+_tokens = _list(pa.string())
+
+
+def _record(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
+
+
+# A sentence and its translation, or its logical form.
+BITEXT = _record(id=pa.int64(), source=pa.string(), target=pa.string(), group=pa.string())
+
+# The same as tokens.
+TOKENS = _record(id=pa.int64(), source=_tokens, target=_tokens, group=pa.string())
+
+# Tokens and a part of speech for each.
+TAGGED = _record(id=pa.int64(), tokens=_tokens, tags=_tokens, group=pa.string(), reason=pa.string())
+
+# Two sentences and their relation: a label, or a score (0 where there is a label). Pairs of one `family` have the same
+# premise. Trees are Penn brackets whose leaves are the words of the sentence; binary trees have no labels.
+PAIRS = _record(
+    id=pa.int64(),
+    premise=pa.string(),
+    hypothesis=pa.string(),
+    label=pa.string(),
+    score=pa.float64(),
+    family=pa.int64(),
+    premise_tree=pa.string(),
+    hypothesis_tree=pa.string(),
+    premise_binary=pa.string(),
+    hypothesis_binary=pa.string(),
+    group=pa.string(),
+    reason=pa.string(),
+)
+
+# A sentence and its class. `tree` is in brackets, or empty.
+SENTENCES = _record(
+    id=pa.int64(), text=pa.string(), label=pa.string(), tree=pa.string(), group=pa.string(), reason=pa.string()
+)
+
+# A question about a story, the facts before the question with their line numbers in the story (ascending, from 1), and
+# the answer. `support` holds the positions in `facts` (from 0) of the supporting facts, in the order of the corpus.
+STORIES = _record(
+    id=pa.int64(),
+    task=pa.string(),
+    story=pa.int64(),
+    facts=_tokens,
+    lines=_list(pa.int32()),
+    question=pa.string(),
+    answer=pa.string(),
+    support=_list(pa.int32()),
+    group=pa.string(),
+    reason=pa.string(),
+)
+
+# A sentence of n tokens with its analyses; an analysis that is missing or wrong is empty. `tags` are Penn tags,
+# `universal` those of Universal Dependencies. `tree` is in Penn brackets `(ROOT (S (NP (DT the) ...`, without traces and
+# function tags. `heads` count tokens from 1; 0 is the root.
+TREES = _record(
+    id=pa.int64(),
+    tokens=_tokens,
+    tags=_tokens,
+    universal=_tokens,
+    tree=pa.string(),
+    heads=_list(pa.int32()),
+    relations=_tokens,
+    group=pa.string(),
+    reason=pa.string(),
+)
+
+# TREES, and beside the gold tags those that another program predicted.
+TAGGED_TREES = pa.schema([*TREES, pa.field("predicted", _tokens, nullable=False)])
+
+SCHEMAS = {
+    "bitext": BITEXT,
+    "tagged": TAGGED,
+    "pairs": PAIRS,
+    "sentences": SENTENCES,
+    "stories": STORIES,
+    "trees": TREES,
+    "tagged_trees": TAGGED_TREES,
+}
+
+
+def phrase_schema(width: int) -> pa.Schema:
+    """Token ids, and phrases as the positions of their words, padded to `width` with -1."""
+    ids = _list(pa.int32())
+    return _record(id=pa.int64(), source=ids, target=ids, phrases=_rows(width), group=pa.string())
+
+
+def level_schema(levels: int) -> pa.Schema:
+    """For each token the number of its phrase at each of `levels` levels; numbers count from 0 in every sentence."""
+    return _record(id=pa.int64(), levels=_rows(levels), group=pa.string(), reason=pa.string())
+
+
+def _rows(width: int) -> pa.DataType:
+    return _list(pa.list_(pa.field("item", pa.int32(), nullable=False), width))
+
+
+def check(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
+    """Return the table. ValueError: it has another schema, or a null; it names `where` and the column."""
+    if not table.schema.equals(schema):
+        raise ValueError(f"{where}: columns {table.schema.names} do not match {schema.names} (or their types differ)")
+    for name in schema.names:
+        if (row := _null(table[name])) is not None:
+            raise ValueError(f"{where}: column {name!r} is null in row {row}")
+    return table
+
+
+def _null(column: pa.ChunkedArray) -> int | None:
+    """Return the first row with a null, also inside of a list; None if there is no null."""
+    if column.null_count:
+        return pc.index(pc.is_null(column), True).as_py()
+    if not (pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)):
+        return None
+    item = _null(pc.list_flatten(column))
+    return None if item is None else pc.list_parent_indices(column.combine_chunks())[item].as_py()
+
+
+def build(schema: pa.Schema, where: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
+    """Return a table of these columns. A missing column `id` counts from 0; other missing columns are empty."""
+    arrays = [_column(field, columns.get(field.name), rows) for field in schema]
+    return check(pa.Table.from_arrays(arrays, schema=schema), schema, where)
+
+
+def columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return rows as columns of these names."""
+    rows = list(rows)
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def _column(field: pa.Field, values: Any, rows: int) -> pa.Array:
+    if values is None:
+        empty: Any = [] if pa.types.is_list(field.type) else "" if pa.types.is_string(field.type) else 0
+        values = range(rows) if field.name == "id" else [empty] * rows
+    return pa.array(values, field.type)
+
 
 SHARD_ROWS = 10_000
 BATCH_ROWS = 16_384
@@ -72,4 +222,4 @@ def _update(digest: "hashlib._Hash", array: pa.Array) -> None:
     elif pa.types.is_primitive(kind):
         digest.update(np.ascontiguousarray(array.to_numpy(zero_copy_only=False)).tobytes())
     else:
-        raise TypeError(f"{kind}: its values have no digest; cast the column to a type of data/formats/schemas.py")
+        raise TypeError(f"{kind}: its values have no digest; cast the column to a type of data/formats/shards.py")

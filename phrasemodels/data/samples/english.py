@@ -5,7 +5,7 @@ after a slash: `(NP/nsubj (DT/det the) (NN dog))`. `phrasemodels.data.samples.se
 heads and relations.
 """
 
-from phrasemodels.data.samples.abstract import (
+from phrasemodels.data.samples.grammar import (
     Clause,
     Nominal,
     NounPhrase,

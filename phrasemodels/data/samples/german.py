@@ -4,7 +4,7 @@ A clause has fields: one constituent before the finite verb (none in a question)
 rest of the verb (separable particle, participle or infinitive). In a subordinate clause the finite verb is last.
 """
 
-from phrasemodels.data.samples.abstract import (
+from phrasemodels.data.samples.grammar import (
     Clause,
     Nominal,
     NounPhrase,

@@ -8,13 +8,19 @@ import pyarrow as pa
 
 from phrasemodels.data.corpora.snli import families
 from phrasemodels.data.corpora.treebank import tagged
-from phrasemodels.data.formats.schemas import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build
-from phrasemodels.data.samples.entailment import SentencePair, pairs
-from phrasemodels.data.samples.formulas import Formula, formulas, infix, prefix
-from phrasemodels.data.samples.geography import GeographyQuestion, questions
-from phrasemodels.data.samples.polarity import ClassifiedSentence, classified
+from phrasemodels.data.formats.shards import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build
+from phrasemodels.data.samples.entailment import ClassifiedSentence, SentencePair, classified, pairs
+from phrasemodels.data.samples.questions import (
+    Formula,
+    GeographyQuestion,
+    Story,
+    formulas,
+    infix,
+    prefix,
+    questions,
+    stories,
+)
 from phrasemodels.data.samples.sentences import Sentence, corpus
-from phrasemodels.data.samples.stories import Story, stories
 
 T = TypeVar("T")
 Tables = dict[str, pa.Table]

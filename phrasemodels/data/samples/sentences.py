@@ -2,18 +2,69 @@
 
 A known share of the sentences has an idiom, a phrase whose translation is not composed from its words. Every word of an
 idiom also occurs in plain sentences, so the right translation depends on the whole phrase.
+
+Disjoint, reproducible splits of random records.
 """
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from phrasemodels.data.samples import english, german
-from phrasemodels.data.samples.abstract import Utterance
-from phrasemodels.data.samples.derivations import utterance
-from phrasemodels.data.samples.idioms import IDIOMS, readings
-from phrasemodels.data.samples.splits import disjoint
+from phrasemodels.data.samples.grammar import Utterance, utterance
+from phrasemodels.data.samples.lexicon import IDIOMS, readings
+
+T = TypeVar("T")
+
+ATTEMPTS = 2_000  # draws for one new record before an error
+
+
+def disjoint(
+    seed: int,
+    sizes: Mapping[str, int],
+    draw: Callable[[random.Random, int], T | None],
+    identity: Callable[[T], Hashable],
+) -> dict[str, list[T]]:
+    """Draw splits of these sizes in which no two records have the same identity.
+
+    draw(rng, i): a candidate for the i-th record of a split, or None to be called again. Smaller splits are drawn first,
+    so if the largest split grows, the others stay the same, and it begins with its former records. ValueError: a size
+    below 0, or too few different records.
+    """
+    for name, size in sizes.items():
+        if size < 0:
+            raise ValueError(f"size of {name} is {size}: give 0 or more")
+    seen: set[Hashable] = set()
+    drawn: dict[str, list[T]] = {}
+    for name in sorted(sizes, key=lambda name: (sizes[name], name)):
+        rng = random.Random(f"{seed}/{name}")
+        drawn[name] = []
+        for i in range(sizes[name]):
+            record = _new(rng, i, draw, identity, seen)
+            if record is None:
+                raise ValueError(
+                    f"{name} needs {sizes[name]} records, but only {i} new ones were found: ask for fewer in all splits"
+                )
+            drawn[name].append(record)
+    return {name: drawn[name] for name in sizes}
+
+
+def _new(
+    rng: random.Random,
+    i: int,
+    draw: Callable[[random.Random, int], T | None],
+    identity: Callable[[T], Hashable],
+    seen: set[Hashable],
+) -> T | None:
+    for _ in range(ATTEMPTS):
+        record = draw(rng, i)
+        if record is not None and (key := identity(record)) not in seen:
+            seen.add(key)
+            return record
+    return None
+
 
 LENGTHS = range(4, 21)  # English tokens
 
@@ -77,7 +128,7 @@ def corpus(seed: int, sizes: Mapping[str, int], idiom_share: float = 0.3) -> dic
     """Draw disjoint splits of these sizes; no source sentence occurs twice.
 
     In every prefix of a split the share of idioms is `idiom_share`, and all idioms are equally frequent. A larger split
-    begins with the smaller one (phrasemodels.data.samples.splits.disjoint). ValueError: a share outside 0 to 1, or too
+    begins with the smaller one (phrasemodels.data.samples.sentences.disjoint). ValueError: a share outside 0 to 1, or too
     few sentences.
     """
     if not 0 <= idiom_share <= 1:

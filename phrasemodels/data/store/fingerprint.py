@@ -4,7 +4,7 @@ Definitions are hashed by their syntax trees, so comments, docstrings and layout
 search follows every name to its definition, through imports, inside of this project, and adds the statements that
 the modules on its way, the packages that they are in and ENVIRONMENT run when they are imported. Of Python and of
 libraries only the version counts. The store's modules in STORE do not count: they decide how artifacts are kept, not what is
-in them; step.FORMAT is their version.
+in them; store.FORMAT is their version.
 """
 
 import ast
@@ -18,11 +18,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from phrasemodels.earlier_names import earlier_names, present_name
 from phrasemodels.project import modules as added_modules
 
 PROJECT = "phrasemodels"  # beside it the modules that users add (project.py) count
-STORE = tuple(f"phrasemodels.data.store.{name}" for name in ("store", "step", "fingerprint"))
-NOT_FINGERPRINTED = (*STORE, "phrasemodels.project")  # how parts are found is not what they do
+STORE = tuple(f"phrasemodels.data.store.{name}" for name in ("store", "fingerprint"))
+# how parts are found is not what they do
+NOT_FINGERPRINTED = (*STORE, "phrasemodels.project", "phrasemodels.earlier_names")
 ENVIRONMENT = "phrasemodels.infra.environment"  # sets variables before anything else runs
 PARSE_ATTEMPTS = 20
 PYTHON = ".".join(map(str, sys.version_info[:2]))
@@ -199,6 +201,10 @@ def _resolve(module: str, parts: list[str], seen: frozenset[Name] = frozenset())
 
 def _in_project(path: list[str], seen: frozenset[Name]) -> Iterable[Name]:
     """Yield what a dotted path of the project refers to. What a module binds in an `if` or `try` counts with its statements."""
+    for cut in range(len(path) - 1, 0, -1):  # users' code may have earlier names
+        if (inner := ".".join(path[:cut])) in earlier_names():
+            path = [*present_name(f"{inner}:{path[cut]}").replace(":", ".").split("."), *path[cut + 1 :]]
+            break
     for cut in range(len(path), 0, -1):
         inner = ".".join(path[:cut])
         if (found := _module(inner)) is not None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from phrasemodels import project
 from phrasemodels.data.store.artifacts import sha256_of, write_durably
-from phrasemodels.data.store.step import digest_of
+from phrasemodels.data.store.store import digest_of
 
 PACKAGE = Path(project.__file__).parent
 SUFFIXES = (".py", ".toml", ".csv", ".jinja")

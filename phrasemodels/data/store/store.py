@@ -7,18 +7,29 @@
 A key is the sha256 of the step's name, the source code that the step can reach, the versions of the libraries that it
 uses, its settings and the keys of its inputs. A cached artifact is used only if all of its files exist and match their
 digests.
+
+A step of the pipeline: a function, and everything that decides what it makes.
+
+A store for what nobody asks for again, such as the answers to a user's text.
 """
 
 import contextlib
+import dataclasses
 import datetime
+import functools
+import hashlib
+import itertools
 import json
+import math
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol
 
 import filelock
 
@@ -35,10 +46,161 @@ from phrasemodels.data.store.artifacts import (
     this_machine,
     write_durably,
 )
-from phrasemodels.data.store.step import FORMAT, Executor, HasKey, Job, Step, key_of
+from phrasemodels.data.store.fingerprint import closure
 
-if TYPE_CHECKING:
-    from phrasemodels.data.store.object_storage import ObjectStorage
+FORMAT = 1  # of keys and manifests; the source of this module is part of no key
+
+
+def jsonable(value: Any) -> Any:
+    """Return a settings value as JSON: a dataclass by its type and fields, a function or class by its qualified name.
+
+    Fields with compare=False, such as the folder of a file that is known by its digest, are left out.
+
+    ValueError: a callable without a name that others cannot have: a lambda, a function in a function, a method of an object.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: jsonable(getattr(value, f.name)) for f in dataclasses.fields(value) if f.compare}
+        return {"type": f"{type(value).__module__}:{type(value).__qualname__}", **fields}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {
+            "type": f"{type(value).__module__}:{type(value).__qualname__}",
+            **{f: jsonable(getattr(value, f)) for f in value._fields},
+        }
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, functools.partial):
+        return {"partial": jsonable([value.func, value.args, value.keywords])}
+    if callable(value):
+        owner = getattr(value, "__self__", None)  # of a method: an object, or a class; of a builtin: its module
+        if "<" in getattr(value, "__qualname__", "<") or not isinstance(owner, type | ModuleType | None):
+            raise ValueError(
+                f"{value!r} in a configuration has no name of its own: use a function of a module, a class, or a dataclass"
+            )
+        return f"{value.__module__}:{value.__qualname__}"
+    return str(value) if isinstance(value, Path) else value
+
+
+def digest_of(value: Any) -> str:
+    """Return the sha256 of the canonical JSON of a value."""
+    return _digest(jsonable(value))
+
+
+def _digest(plain: Any) -> str:
+    text = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def key_of(manifest: Mapping[str, Any]) -> str:
+    """Return the key that belongs to the parts that a manifest lists, in the manifest's own format."""
+    return _digest({"format": manifest.get("format"), "step": manifest["step"], **manifest["parts"]})[:32]
+
+
+class HasKey(Protocol):
+    """What can be the input of a step: another step, an artifact, or a shard."""
+
+    @property
+    def key(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """One arrow of the pipeline: `make(job, settings) -> meta`, its settings and its inputs.
+
+    label: what people call it. about: for whom it is made (experiment, seed, ...), kept in the manifest. fans_out: it
+    divides its work with `executor.map`, so it runs in the driver process. None of them is part of the key: experiments
+    that share a training share its artifact.
+    """
+
+    make: Callable[["Job", Any], dict[str, Any]]
+    label: str
+    settings: Any = None
+    inputs: Mapping[str, HasKey] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+    fans_out: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.make.__name__
+
+    @functools.cached_property
+    def parts(self) -> dict[str, Any]:
+        """The parts of the key: digests of source, versions of libraries, settings, and keys of inputs."""
+        source, libraries = closure(self.make, self.settings)
+        return {
+            "source": source,
+            "libraries": libraries,
+            "settings": jsonable(self.settings),
+            "inputs": {name: value.key for name, value in sorted(self.inputs.items())},
+        }
+
+    @functools.cached_property
+    def key(self) -> str:
+        return key_of({"format": FORMAT, "step": self.name, "parts": self.parts})
+
+
+def with_dependencies(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps and all that they depend on, each once, inputs before what is made from them."""
+    ordered: dict[str, Step] = {}
+
+    def visit(step: Step) -> None:
+        if step.key not in ordered:
+            for value in step.inputs.values():
+                if isinstance(value, Step):
+                    visit(value)
+            ordered[step.key] = step
+
+    for step in steps:
+        visit(step)
+    return list(ordered.values())
+
+
+def serial_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    """Call function(*item) for each item in this process, one after another; yield the results."""
+    return (function(*item) for item in items)
+
+
+def call_here(function: Callable[..., None], *arguments: Any) -> None:
+    """Call function(*arguments) in this process."""
+    function(*arguments)
+
+
+class OutOfTimeError(TimeoutError):
+    """A step ended before it was done, since its time was up. What it has done is kept: the same step goes on from there."""
+
+
+@dataclass(frozen=True)
+class Executor:
+    """How a step runs its parts. The default runs everything in this process.
+
+    map(function, items): call function(*item) for each item and yield the results in order; nothing runs before they are
+    asked for.
+    launch(function, *arguments): call the function on every training worker, with torch.distributed set up if there are
+    several. report(history): receive the metrics measured so far. sources: where downloads come from. until: the time
+    (seconds since 1970) at which a training saves a checkpoint and ends with OutOfTimeError; stop_at: it does so after these
+    updates, too.
+    """
+
+    map: Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]] = serial_map
+    launch: Callable[..., None] = call_here
+    report: Callable[[list[dict[str, float]]], None] | None = None
+    sources: Any = None
+    until: float = math.inf
+    stop_at: float = math.inf
+
+
+@dataclass(frozen=True)
+class Job:
+    """A step being run: its output folder, its inputs, and the executor of its parts."""
+
+    out: Path
+    checkpoints: Path
+    inputs: Mapping[str, Artifact]
+    store: "Store"
+    executor: Executor
+    key: str
+
 
 DISK_ERRORS = {"No space left on device": "full", "Disk quota exceeded": "full", "Read-only file system": "read-only"}
 
@@ -69,6 +231,59 @@ def is_manifest_of(manifest: Mapping[str, Any], step: str, key: str) -> bool:
     return manifest["step"] == step and manifest["key"] == key == key_of(manifest)
 
 
+class SharedStorage(Protocol):
+    """Storage that the stores of several nodes share; `shared.ObjectStorage` is one."""
+
+    @property
+    def url(self) -> str:
+        """The place of the storage."""
+
+    def listed(self, *names: str) -> list[str]:
+        """Return every file below a path, sorted."""
+
+    def put(self, file: Path, *names: str) -> None:
+        """Upload one file to a path."""
+
+    def get(self, file: Path, *names: str) -> None:
+        """Download one file from a path."""
+
+    def remove(self, *names: str) -> None:
+        """Remove all files below a path."""
+
+    def open(self) -> None:
+        """Check that the storage can be written to. OSError: it cannot."""
+
+    def fetch(self, folder: Path) -> bool:
+        """Download the artifact of ROOT/objects/STEP/KEY to this folder; return whether the storage has it."""
+
+    def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
+        """Upload an artifact; return False if another node has published one under its key."""
+
+    def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        """Upload an artifact in place of one that is damaged."""
+
+    def artifacts(self) -> list[Artifact]:
+        """Return all artifacts of the storage."""
+
+    def present(self) -> Mapping[Path, str]:
+        """Return STEP/KEY of every artifact, with the path of its manifest."""
+
+    def manifests(self, paths: Iterable[str]) -> list[dict[str, Any]]:
+        """Return the manifests at these paths."""
+
+    def damage(self) -> list["Damage"]:
+        """Return the artifacts of the storage that are damaged."""
+
+    def lease(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
+        """Keep the artifacts of these keys from garbage collection by any node while the block runs."""
+
+    def leased_keys(self) -> Counter[str]:
+        """Return the keys that runs on any node lease, each with the number of its leases."""
+
+    def collect(self, days: float, newest: int, dry: bool) -> list[str]:
+        """Remove what neither a verdict nor a lease needs; return the paths."""
+
+
 class Store:
     """A folder of artifacts. Several processes may use it at once, and any of them may be killed at any time.
 
@@ -76,7 +291,7 @@ class Store:
     for this one after a restart, as soon as its manifest is in the shared storage.
     """
 
-    def __init__(self, root: Path, shared: "ObjectStorage | None" = None) -> None:
+    def __init__(self, root: Path, shared: SharedStorage | None = None) -> None:
         self.root, self.shared = Path(root).absolute(), shared
         self._elsewhere: dict[Path, SharedArtifact] = {}
 
@@ -266,3 +481,27 @@ def inherited(inputs: Mapping[str, Artifact]) -> dict[str, Any]:
         "redistributable": all(meta["redistributable"] for meta in metas),
         "stand_in": any(meta["stand_in"] for meta in metas),
     }
+
+
+class TemporaryStore(Store):
+    """A store that makes steps in a folder and knows them only itself: without keys, digests, locks and syncs, it starts steps
+    in a tenth of the time. Whoever made the folder removes it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._made: list[tuple[Step, Artifact]] = []
+        self._numbers = itertools.count()
+
+    def run(self, step: Step, executor: Executor | None = None) -> Artifact:
+        """Return the artifact of a step. If an equal step has not been run here, make its inputs, then the step itself."""
+        if (made := next((artifact for one, artifact in self._made if one == step), None)) is not None:
+            return made
+        inputs = {name: self.resolve(value, executor) for name, value in step.inputs.items()}
+        folder = self.root / f"{next(self._numbers)}-{step.name}"
+        job = Job(folder / "out", folder / "checkpoints", inputs, self, executor or Executor(), folder.name)
+        with self._naming_disk():
+            job.out.mkdir(parents=True)
+            meta = {**inherited(inputs), **step.make(job, step.settings)}
+        manifest = {"key": job.key, "step": step.name, "label": step.label, "about": step.about, "meta": meta}
+        self._made.append((step, Artifact(job.out, manifest)))
+        return self._made[-1][1]

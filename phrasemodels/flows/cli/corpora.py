@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from phrasemodels.flows.cli.options import Json
-from phrasemodels.flows.cli.terminal import clean
+from phrasemodels.flows.cli.terminal import Json, clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
 
-    from phrasemodels.data.download.manifest import Manifest
-    from phrasemodels.data.download.mirrors import Sources
+    from phrasemodels.data.download.manifest import Manifest, Sources
     from phrasemodels.data.store.artifacts import Artifact
-    from phrasemodels.data.store.step import Step
-    from phrasemodels.data.store.store import Store
+    from phrasemodels.data.store.store import Step, Store
 
 T = TypeVar("T")
 app = typer.Typer(help="The corpora: list, add, fetch, verify, show, export, where.", no_args_is_help=True)
@@ -80,7 +77,7 @@ def add(
     from phrasemodels.data.corpora.added import Added, add_treebank
     from phrasemodels.data.corpora.added import add as add_to
     from phrasemodels.data.download.manifest import read as read_manifest
-    from phrasemodels.flows.results.verified import read_all
+    from phrasemodels.flows.results.lineage import read_all
 
     if (folder := project.folder()) is None:
         raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
@@ -132,7 +129,7 @@ def verify(names: Names = None) -> None:
 
     Exit status 1 if one is damaged, or a named one has not been fetched.
     """
-    from phrasemodels.flows.results.verified import verified
+    from phrasemodels.flows.results.lineage import verified
 
     manifests, broken = _loaded(names)
     store, sources = _store(), _sources()
@@ -168,9 +165,9 @@ def show(
 
     Example: phrasemodels corpora show gum --split test --head 2
     """
-    from phrasemodels.data.download.corpora import find
+    from phrasemodels.data.download.manifest import find_corpus
 
-    manifest = find(name)
+    manifest = find_corpus(name)
     description = _summary(manifest) | _details(manifest)
     if head or split:
         chosen = split or next(iter(manifest.splits))
@@ -199,10 +196,10 @@ def export(
 
     Example: phrasemodels corpora export gum gum-parquet && duckdb -c "select count(*) from 'gum-parquet/*.parquet'"
     """
-    from phrasemodels.data.download.corpora import find
+    from phrasemodels.data.download.manifest import find_corpus
     from phrasemodels.data.formats.shards import write_parquet
 
-    manifest = find(name)
+    manifest = find_corpus(name)
     artifact = _artifact(_store(), manifest, _sources())
     to.mkdir(parents=True, exist_ok=True)
     for chosen in split or list(manifest.splits):
@@ -215,9 +212,9 @@ def export(
 @app.command()
 def where(name: Name) -> None:
     """Print the folder of the store that holds a corpus."""
-    from phrasemodels.data.download.corpora import find
+    from phrasemodels.data.download.manifest import find_corpus
 
-    artifact = _store().find(_step(find(name), _sources()), verify=False)
+    artifact = _store().find(_step(find_corpus(name), _sources()), verify=False)
     if artifact is None:
         raise OSError(f"{name} has not been fetched: phrasemodels corpora fetch {name}")
     print(artifact.path)
@@ -226,7 +223,7 @@ def where(name: Name) -> None:
 def _changed(manifest: "Manifest") -> str:
     """Say that a file of a corpus of the project folder is not the one that was added; empty if all are."""
     from phrasemodels import project
-    from phrasemodels.data.download.corpora import is_added
+    from phrasemodels.data.download.manifest import is_added
     from phrasemodels.data.store.artifacts import sha256_of
 
     for file in manifest.files if is_added(manifest.name) else ():
@@ -286,13 +283,13 @@ def _step(manifest: "Manifest", sources: "Sources") -> "Step":
 
 def _loaded(names: list[str] | None) -> tuple[list["Manifest"], list[str]]:
     """Return the manifests of some corpora, or of all, and the names of those that cannot be read; print why they cannot."""
-    from phrasemodels.data.download.corpora import find
-    from phrasemodels.data.download.corpora import names as all_names
+    from phrasemodels.data.download.manifest import corpus_names as all_names
+    from phrasemodels.data.download.manifest import find_corpus
 
     manifests, failed = [], []
     for name in names or all_names():
         try:
-            manifests.append(find(name))
+            manifests.append(find_corpus(name))
         except ValueError as error:
             failed.append(name)
             print(clean(error), file=sys.stderr)
@@ -314,7 +311,7 @@ def _each(manifests: "list[Manifest]", ask: "Callable[[Manifest], T]", failed: l
 def _artifact(store: "Store", manifest: "Manifest", sources: "Sources") -> "Artifact":
     from phrasemodels.data.download.manifest import how_to_supply
     from phrasemodels.data.download.user_files import digests
-    from phrasemodels.data.store.step import Executor
+    from phrasemodels.data.store.store import Executor
 
     if not digests(manifest, sources):
         raise OSError(how_to_supply(manifest, manifest.sources[0]))
@@ -322,7 +319,7 @@ def _artifact(store: "Store", manifest: "Manifest", sources: "Sources") -> "Arti
 
 
 def _sources() -> "Sources":
-    from phrasemodels.data.download.mirrors import Sources
+    from phrasemodels.data.download.manifest import Sources
     from phrasemodels.infra.settings import Settings
 
     settings = Settings()
@@ -330,7 +327,7 @@ def _sources() -> "Sources":
 
 
 def _store() -> "Store":
-    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.flows.results.records import open_store
     from phrasemodels.infra.settings import Settings
 
     return open_store(Settings())

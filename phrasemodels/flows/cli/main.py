@@ -6,37 +6,13 @@ Every command imports what it needs when it is called, so that --help is quick.
 import os
 import signal
 import sys
-from types import ModuleType
 from typing import Annotated
 
 import typer
 
-from phrasemodels.flows.cli import (
-    bench,
-    corpora,
-    doctor,
-    experiments,
-    init,
-    judge,
-    marks,
-    parse,
-    parsers,
-    predict,
-    report,
-    reproduce,
-    scores,
-    selftest,
-    serve,
-    sql,
-    store,
-    trace,
-    train,
-    verdicts,
-    warm,
-)
+from phrasemodels.flows.cli import corpora, experiments, machine, models, parse, parsers, results, run, store
 from phrasemodels.flows.cli.terminal import clean
-from phrasemodels.infra.error_location import noting_error_line
-from phrasemodels.infra.signals import ENDED, Stopped
+from phrasemodels.infra.signals import ENDED, Stopped, noting_error_line
 
 app = typer.Typer(
     help="Phrase-level attention: five papers, from raw corpora to a verdict on every number they printed.\n\n"
@@ -48,22 +24,43 @@ app = typer.Typer(
     "_MLFLOW_URI, _RAY_ADDRESS, _PREFECT_API_URL, _CPUS, or a file that PHRASEMODELS_SETTINGS names; PHRASEMODELS_DEBUG=1 "
     "shows tracebacks.",
 )
-# Commands and groups of commands, by what one wants to do.
-PANELS: dict[str, tuple[ModuleType, ...]] = {
-    "Run": (reproduce, train, selftest),
-    "Ask what came out": (verdicts, judge, report, scores, sql, trace, experiments, marks),
-    "Use a trained model": (predict, parse, serve),
-    "Data and machine": (init, corpora, parsers, store, doctor, warm, bench),
+FILES = (run, results, experiments, models, parse, machine)
+GROUPS = {"corpora": corpora.app, "parsers": parsers.app, "store": store.app, "selftest": machine.selftest_app}
+# Commands and groups by what one wants to do: first what one needs every day.
+PANELS: dict[str, tuple[str, ...]] = {
+    "Every day": ("reproduce", "plan", "verdicts", "sql", "judge", "train", "predict", "parse", "init", "corpora"),
+    "Advanced: runs and results": (
+        *("keep", "prepare", "count", "report", "export-result", "trace", "diff", "experiments", "compare-settings"),
+        "selftest",
+    ),
+    "Advanced: models": ("show-attention", "draw", "export", "show-labels", "export-parser", "serve", "parsers"),
+    "Advanced: this machine": ("doctor", "compile-kernels", "bench", "store"),
 }
-GROUPS: dict[ModuleType, str] = {corpora: "corpora", parsers: "parsers", store: "store", selftest: "selftest"}
-for panel, modules in PANELS.items():
-    for module in modules:
-        if name := GROUPS.get(module):
-            app.add_typer(module.app, name=name, rich_help_panel=panel)
-            continue
-        for command in module.app.registered_commands:
-            command.rich_help_panel = panel
-        app.add_typer(module.app)
+EARLIER = {  # names that still answer
+    "marks": "compare-settings",
+    "scores": "export-result",
+    "attend": "show-attention",
+    "labels": "show-labels",
+    "pack": "export-parser",
+    "warm": "compile-kernels",
+}
+
+
+def _add_commands() -> None:
+    """Add all commands and groups to the app, panel by panel, and the earlier names of commands, which --help doesn't list."""
+    known = {info.name or info.callback.__name__: info for file in FILES for info in file.app.registered_commands}
+    for panel, names in PANELS.items():
+        for name in names:
+            if name in GROUPS:
+                app.add_typer(GROUPS[name], name=name, rich_help_panel=panel)
+            else:
+                known[name].rich_help_panel = panel
+                app.registered_commands.append(known[name])
+    for earlier, name in EARLIER.items():
+        app.command(earlier, hidden=True)(known[name].callback)
+
+
+_add_commands()
 
 # Services by the package of an error. Not Ray: an error that it raises may be a mistake in a layer, and needs its traceback.
 SERVICES = {"mlflow": "MLflow", "httpx": "Prefect", "prefect": "Prefect"}

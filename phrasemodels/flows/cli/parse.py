@@ -1,4 +1,7 @@
-"""The commands that use a trained parser: parse, labels, pack."""
+"""The commands that use a trained parser: parse, labels, pack.
+
+The command that serves a page: serve.
+"""
 
 import json
 import sys
@@ -10,15 +13,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from phrasemodels.flows.cli.predict import Name, find_model
+from phrasemodels.flows.cli.models import Name, find_model
 from phrasemodels.flows.cli.terminal import clean
 
 if TYPE_CHECKING:
     from phrasemodels.data.formats.lines import Line
-    from phrasemodels.parsing.parse import Parse
-    from phrasemodels.parsing.parser import Parser
-    from phrasemodels.tasks.problems.parsing.predict import TreeParser
-    from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
+    from phrasemodels.parsing.parser import Parse, Parser
+    from phrasemodels.tasks.problems.parsing import ParsingRecipe, TreeParser
+
 
 app = typer.Typer()
 
@@ -56,7 +58,7 @@ def parse(
 
     Example: echo "The red house doesn't sleep." | phrasemodels parse - --format conllu
     """
-    from phrasemodels.data.formats.joint_trees import GROUP
+    from phrasemodels.data.formats.trees import GROUP
     from phrasemodels.models.parser import DECODES
 
     check_names(form, decode, read)
@@ -86,7 +88,7 @@ def check_names(form: str, decode: str, read: str) -> None:
     """Check the names of a format, a decoder and a kind of input. ValueError: one is unknown, or two do not go together."""
     from phrasemodels.data.download.manifest import closest
     from phrasemodels.models.parser import DECODES
-    from phrasemodels.tasks.problems.parsing.predict import FORMATS
+    from phrasemodels.tasks.problems.parsing import FORMATS
 
     decoders = ("jointly", *DECODES)
     for name, value, values in (("format", form, FORMATS), ("decoder", decode, decoders), ("input", read, INPUTS)):
@@ -106,7 +108,7 @@ class Answer(NamedTuple):
 
 def written(answer: Answer, form: str) -> Iterator[str]:
     """Yield the parses of an answer in a format; CoNLL-U that was read keeps what the parser does not predict."""
-    from phrasemodels.tasks.problems.parsing.predict import FORMATS
+    from phrasemodels.tasks.problems.parsing import FORMATS
 
     for count, found in enumerate(answer.parses, 1):
         if form == "conllu" and answer.conllu:
@@ -142,8 +144,7 @@ def answers(parser: "Parser", file: Path, read: str, batch: int) -> Iterator[Ans
 
 def conllu_answers(parser: "Parser", lines: "Iterable[Line]", where: str, batch: int) -> Iterator[Answer]:
     """Yield the parse of each sentence of CoNLL-U; all before a broken line are answered."""
-    from phrasemodels.data.formats.conllu import read_conllu
-    from phrasemodels.data.formats.conllu_sentences import conllu_sentences
+    from phrasemodels.data.formats.conllu import conllu_sentences, read_conllu
 
     broken: list[ValueError] = []
     waiting: deque[list[Line]] = deque()
@@ -224,7 +225,7 @@ def reader(model: list[str]) -> "Parser":
     return parser.parser(recipe.divide, recipe.split)
 
 
-@app.command()
+@app.command("show-labels")
 def labels(
     model: Name,
     sentence: Annotated[str, typer.Argument(help="A sentence.")],
@@ -236,8 +237,8 @@ def labels(
     Example: phrasemodels labels 004/parser/laptop/lal "The red house sleeps."
     """
     from phrasemodels.flows.report.attention import write_labels
-    from phrasemodels.tasks.problems.parsing.labels import view_labels
-    from phrasemodels.tasks.problems.report import check_size
+    from phrasemodels.tasks.problems.parsing import view_labels
+    from phrasemodels.tasks.problems.recipe import check_size
 
     if to.suffix != ".html":
         raise ValueError(f"{to}: a page is HTML; name a file that ends with .html")
@@ -249,7 +250,7 @@ def labels(
     print(write_labels(view_labels(parser, words, recipe.divide), most, to))
 
 
-@app.command()
+@app.command("export-parser")
 def pack(
     model: Name,
     to: Annotated[Path, typer.Argument(help="Folder to make.")],
@@ -272,10 +273,31 @@ def pack(
 
 def _trained(name: str) -> "tuple[ParsingRecipe, TreeParser]":
     """Return the recipe of a trained parser, and the parser. ValueError: the model is no parser."""
-    from phrasemodels.tasks.problems.parsing.recipe import ParsingRecipe
+    from phrasemodels.tasks.problems.parsing import ParsingRecipe
 
     model = find_model(name)
     recipe = model.experiment.recipe
     if not isinstance(recipe, ParsingRecipe):
         raise ValueError(f"{model.experiment.name} is no parser: name an experiment of paper 004")
     return recipe, recipe.parser(model.experiment.model, model.weights, model.vocabulary)
+
+
+@app.command()
+def serve(
+    model: Annotated[
+        str, typer.Argument(help="A parser, as for `parse`; by default the English one of the package.")
+    ] = "",
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; the default is for this machine alone.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8900,
+) -> None:
+    """Serve a page on which one types a text and sees its phrases, dependencies, and what each label looks at.
+
+    Example: phrasemodels serve
+    """
+    from phrasemodels.flows.run.page_server import server
+
+    with server(reader([model] if model else []), host, port) as made:
+        print(f"http://{host}:{made.server_address[1]}/ (JSON: /parse.json?text=...); Ctrl-C ends it", flush=True)
+        made.serve_forever()

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phrasemodels.flows.cli.options import Json
-from phrasemodels.flows.cli.terminal import clean
+from phrasemodels.flows.cli.terminal import Json, clean
 
 if TYPE_CHECKING:
     from phrasemodels.data.store.artifacts import Artifact
-    from phrasemodels.data.store.step import Step
-    from phrasemodels.data.store.store import Store
+    from phrasemodels.data.store.store import Step, Store
     from phrasemodels.tasks.parsers.parse import ParserBackend
 
 app = typer.Typer(help="Models of parsers: list, fetch, train, score, levels.", no_args_is_help=True)
@@ -35,11 +33,14 @@ def list_parsers(as_json: Json = False) -> None:
 
     `there`: it is in the store. `phrasemodels parse` needs none of them: it has a parser of its own.
     """
-    from phrasemodels.data.download.parser_manifest import load, names
+    from phrasemodels.data.download.manifest import load_parser, parser_names
     from phrasemodels.tasks.parsers.stanza_training import train_parser
 
     store = _store()
-    known = {name: (load(name).title, load(name).licence, load(name).stand_in) for name in names()}
+    known = {
+        name: (load_parser(name).title, load_parser(name).licence, load_parser(name).stand_in)
+        for name in parser_names()
+    }
     known[DOWNLOADED] = ("Stanza's own English models, from its server", "of each model, by its makers", False)
     for artifact in store.artifacts():
         if artifact.manifest["step"] == train_parser.__name__:
@@ -106,7 +107,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Parse a treebank in this process; print the agreement with its trees, and the sentences per second."""
-    from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
+    from phrasemodels.tasks.metrics.parseval import treebank_scores
     from phrasemodels.tasks.prepare.corpora import Corpus
     from phrasemodels.tasks.prepare.sharded import read_shards
 
@@ -140,7 +141,7 @@ def levels(
 
     Example: phrasemodels parsers levels senteval --split TREC.test --column text --parser gum
     """
-    from phrasemodels.data.store.step import Step
+    from phrasemodels.data.store.store import Step
     from phrasemodels.flows.results.query import TABLE_1, query
     from phrasemodels.infra.settings import Settings
     from phrasemodels.infra.tracking import Tracker
@@ -180,17 +181,17 @@ def _back_end(name: str, processors: tuple[str, ...] = ()) -> "tuple[ParserBacke
 def _added() -> dict[str, str]:
     """Return the parsers that users add, {name: part}. ValueError: one has the name of one of ours."""
     from phrasemodels import project
-    from phrasemodels.data.download.parser_manifest import names
+    from phrasemodels.data.download.manifest import parser_names
 
     added = project.parts("parsers")
-    if taken := sorted(set(added) & {DOWNLOADED, *names()}):
+    if taken := sorted(set(added) & {DOWNLOADED, *parser_names()}):
         raise ValueError(f"parsers: {added[taken[0]]}: there is a parser {taken[0]!r} already; choose another name")
     return added
 
 
 def step_of(name: str) -> "Step":
     """Return the step that yields the models of a parser by name. ValueError: the name is unknown."""
-    from phrasemodels.tasks.parsers.stanza_models import DownloadParser, downloaded, fetched
+    from phrasemodels.tasks.parsers.stanza import DownloadParser, downloaded, fetched
     from phrasemodels.tasks.parsers.stanza_training import TrainParser, trained
 
     if name == DOWNLOADED:
@@ -210,8 +211,8 @@ def step_of(name: str) -> "Step":
 
 
 def _artifact(step: "Step") -> "Artifact":
-    from phrasemodels.data.download.mirrors import Sources
-    from phrasemodels.data.store.step import Executor
+    from phrasemodels.data.download.manifest import Sources
+    from phrasemodels.data.store.store import Executor
     from phrasemodels.infra.settings import Settings
 
     settings = Settings()
@@ -220,7 +221,7 @@ def _artifact(step: "Step") -> "Artifact":
 
 
 def _store() -> "Store":
-    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.flows.results.records import open_store
     from phrasemodels.infra.settings import Settings
 
     return open_store(Settings())

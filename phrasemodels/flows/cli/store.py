@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phrasemodels.flows.cli.opened import opened
-from phrasemodels.flows.cli.options import Json
-from phrasemodels.flows.cli.terminal import clean
+from phrasemodels.flows.cli.terminal import Json, clean, opened
 
 if TYPE_CHECKING:
     from phrasemodels.data.store.store import Store
@@ -52,7 +50,7 @@ def gc(
 
     With a store on object storage, also there; and this node's folder shrinks to its limit.
     """
-    from phrasemodels.flows.results.stores import collect_garbage
+    from phrasemodels.flows.results.records import collect_garbage
     from phrasemodels.infra.settings import Settings
 
     removed = collect_garbage(_store(), Settings(), days, newest, dry)
@@ -124,7 +122,7 @@ def size(count: object) -> str:
 
 def _store() -> "Store":
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.results.stores import open_store
+    from phrasemodels.flows.results.records import open_store
     from phrasemodels.infra.settings import Settings
 
     return open_store(Settings())

@@ -1,8 +1,63 @@
-"""Print tables to a terminal or a pipe."""
+"""Print tables to a terminal or a pipe.
+
+Options that several commands share.
+
+Open the store and MLflow's tracker that the settings name, to read them.
+"""
 
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from phrasemodels.data.store.store import Store
+    from phrasemodels.infra.tracking import Tracker
+
+
+Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
+TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]
+Profile = Annotated[
+    str,
+    typer.Option(
+        help="sample (generated corpus, minutes), laptop (real data, two cores), paper (the paper's setting, GPUs)."
+    ),
+]
+Seeds = Annotated[int, typer.Option(help="Seeds of each row; a verdict needs 3.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="Override a field of train, model or recipe (of every row), like train.steps=200; repeatable."
+    ),
+]
+Rows = Annotated[list[str] | None, typer.Option("--row", help="Only this row, like phrase-k2; repeatable.")]
+Tune = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Trials of each row, with settings drawn at random; the table is run with those that are best on dev. 0: none.",
+    ),
+]
+Duration = Annotated[
+    str,
+    typer.Option(
+        "--for",
+        help="Stop the trainings after this time, like 3h, 90m or 1h30m; what they have done is kept, and the same command goes "
+        "on. Rows that are nearest to a verdict come first. By default there is no limit.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
+ExperimentName = Annotated[str, typer.Argument(help="An experiment, as `phrasemodels experiments` lists them.")]
+
+
+def opened() -> tuple["Store", "Tracker"]:
+    """Return the store and the tracker, for reading alone: neither is made, locked or written to."""
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.results.records import opened_to_read
+
+    return opened_to_read()
+
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, except line ends and tabs
 NARROW = 8  # characters of a terminal for each column
@@ -86,7 +141,7 @@ def print_table(result: dict[str, Any]) -> None:
     shown = [kind for kind in KINDS if any(kind in row for row in rows)]
     rows = [dict.fromkeys(shown, "") | row for row in rows]
     print_rows(result["title"], [name for name in rows[0] if name not in shown] + shown, rows)
-    from phrasemodels.flows.report.conclusion import findings, reasons
+    from phrasemodels.flows.report.table import findings, reasons
 
     print("found: " + "\n       ".join(findings(result["rows"])))
     print("because: " + "; ".join(reasons(result["rows"])))

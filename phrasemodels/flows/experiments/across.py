@@ -6,19 +6,22 @@ No paper printed these numbers. `phrasemodels report` has them in one table a pr
 import dataclasses
 
 from phrasemodels.encoders import EncoderConfig
-from phrasemodels.encoders.adapters import PooledEncoderConfig, PsanTokenEncoderConfig
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
-from phrasemodels.encoders.ngram import NgramEncoderConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
-from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.encoders.transformer import (
+    NgramEncoderConfig,
+    PooledEncoderConfig,
+    PsanTokenEncoderConfig,
+    TransformerEncoderConfig,
+)
 from phrasemodels.flows.experiments import paper_000, paper_001
 from phrasemodels.flows.experiments.experiment import Answer, Experiment, TableName
 from phrasemodels.layers.attention_weights import SegmentWeights, SoftmaxWeights
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.sentence_pair import SentencePairConfig
 from phrasemodels.models.translation import TranslationConfig
-from phrasemodels.tasks.metrics.bleu import CORPUS_BLEU
-from phrasemodels.tasks.prepare.levels import Levels, none
+from phrasemodels.tasks.metrics.scores import CORPUS_BLEU
+from phrasemodels.tasks.prepare.constituents import Levels, none
 
 PAPER = "across"
 SIZES = (0, 2, 3, 4)  # words of the n-gram of a quarter of the heads

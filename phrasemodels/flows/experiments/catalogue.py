@@ -1,49 +1,33 @@
-"""The catalogue: every table that can be run, by paper and number."""
+"""The catalogue: every table that can be run, by paper and number.
 
+Files that users supply (corpora, word vectors, pretrained encoders), resolved in experiments to their digests.
+"""
+
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import phrasemodels.infra.environment  # noqa: F401  before transformers
 from phrasemodels import project
-from phrasemodels.data.download.manifest import closest
-from phrasemodels.flows.experiments import (
-    across,
-    counting,
-    english,
-    paper_000,
-    paper_000_counts,
-    paper_000_tagging,
-    paper_001,
-    paper_001_counts,
-    paper_002,
-    paper_002_counts,
-    paper_003,
-    paper_003_answering,
-    paper_003_syntax,
-    paper_004,
-)
+from phrasemodels.data.download.manifest import Sources, closest, find_corpus
+from phrasemodels.data.download.user_files import digests
+from phrasemodels.encoders.inputs import PretrainedConfig, content_of, load_pretrained
+from phrasemodels.flows.experiments import across, paper_000, paper_001, paper_002, paper_003, paper_004
+from phrasemodels.flows.experiments.experiment import PROFILE as COUNTED_PROFILE
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import CHANGE, divided, file_name
 from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.prepare.vocabulary import Pieces
+from phrasemodels.tasks.problems.sentence_data import VectorFile
 
 MOST_SEEDS = 1000
 PROFILES = ("sample", "laptop", "paper")
-FILES = (
-    paper_000,
-    paper_000_counts,
-    paper_000_tagging,
-    paper_001,
-    paper_001_counts,
-    paper_002,
-    paper_002_counts,
-    paper_003,
-    paper_003_answering,
-    paper_003_syntax,
-    paper_004,
-    english,
-    across,
-)
+PAPERS = (paper_000, paper_001, paper_002, paper_003, paper_004, across)
 
 
 def _added(name: str) -> Mapping[str, Callable[[str], list[Experiment]]]:
@@ -53,20 +37,20 @@ def _added(name: str) -> Mapping[str, Callable[[str], list[Experiment]]]:
         raise ValueError(
             f"{module.__file__}: a paper has PAPER = {name!r} and TABLES = {{number: function of a profile}}"
         )
-    if name in {file.PAPER for file in FILES}:
+    if name in {file.PAPER for file in PAPERS}:
         raise ValueError(f"{module.__file__}: there is a paper {name!r} already; choose another name")
     tables: Mapping[str, Callable[[str], list[Experiment]]] = module.TABLES
     return tables
 
 
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
-    (file.PAPER, number): make for file in FILES for number, make in file.TABLES.items()
+    (file.PAPER, number): make for file in PAPERS for number, make in file.TABLES.items()
 } | {(name, number): make for name in project.parts("papers") for number, make in _added(name).items()}
 # Tables that are counted and not trained, by whether they read corpora. They have one size and need one run.
 COUNTED = {
-    (file.PAPER, number): any(experiment.recipe.data() for experiment in make(counting.PROFILE))
-    for file in (paper_000_counts, paper_001_counts, paper_002_counts)
-    for number, make in file.TABLES.items()
+    (file.PAPER, number): any(experiment.recipe.data() for experiment in make(COUNTED_PROFILE))
+    for file in (paper_000, paper_001, paper_002)
+    for number, make in file.COUNTED_TABLES.items()
 }
 
 
@@ -151,7 +135,7 @@ class Request:
         chosen = [e for e in experiments if not self.rows or e.row in self.rows]
         chosen = [overridden(experiment, *self.set) for experiment in chosen]
         if (self.paper, self.table) in COUNTED:
-            return Table(self.paper, self.table, counting.PROFILE, tuple(chosen), (0,))
+            return Table(self.paper, self.table, COUNTED_PROFILE, tuple(chosen), (0,))
         return Table(self.paper, self.table, self.profile, tuple(chosen), tuple(range(self.seeds)))
 
 
@@ -187,3 +171,93 @@ def experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     if row not in known:
         raise ValueError(f"no experiment {row!r}: {closest(row, {one.name for one in experiments()})}")
     return overridden(known[row], *own, *overrides)
+
+
+Find = Callable[[Any, Sources], Any]  # from a part that names a file to one that has its digest
+
+
+def with_user_files(table: Table, sources: Sources) -> Table:
+    """Return the table with all its experiments resolved."""
+    return dataclasses.replace(table, experiments=tuple(resolved(e, sources) for e in table.experiments))
+
+
+def resolved(experiment: Experiment, sources: Sources) -> Experiment:
+    """Return the experiment with its corpora, word vectors and encoders resolved to files in folders of the sources.
+
+    Word vectors that are not there are learned, which the marks of the experiment tell.
+    """
+    recipe = _replaced(experiment.recipe, FINDERS, sources)
+    return dataclasses.replace(experiment, recipe=recipe, model=_replaced(experiment.model, FINDERS, sources))
+
+
+def with_encoders(part: Any, sources: Sources) -> Any:
+    """Return a recipe or a model with only its pretrained encoders resolved, for a model that is trained already."""
+    return _replaced(part, ENCODERS, sources)
+
+
+def reads_encoders(experiment: Experiment) -> bool:
+    """Return whether an experiment names a pretrained encoder."""
+    found: list[Any] = []
+    note = dict.fromkeys(ENCODERS, lambda part, sources: found.append(part))
+    _replaced((experiment.recipe, experiment.model), note, Sources())
+    return bool(found)
+
+
+def missing_encoders(experiment: Experiment) -> set[str]:
+    """Return the pretrained encoders that have no folder here and that the hub does not offer."""
+    parts = getattr(experiment.model, "inputs", ())
+    return {part.name for part in parts if isinstance(part, PretrainedConfig) and not _exists(part)}
+
+
+def _exists(part: PretrainedConfig) -> bool:
+    try:
+        return bool(part.folder or load_pretrained("AutoConfig", part.name, offline=part.offline))
+    except ValueError:
+        return False
+
+
+def _replaced(value: Any, finders: Mapping[type, Find], sources: Sources) -> Any:
+    """Return a value of nested dataclasses and tuples with its parts resolved."""
+    if find := finders.get(type(value)):
+        return find(value, sources)
+    if type(value) is tuple:
+        return tuple(_replaced(part, finders, sources) for part in value)
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    new = {name: _replaced(part, finders, sources) for name, part in parts.items()}
+    changed = {name: part for name, part in new.items() if part is not parts[name]}
+    return dataclasses.replace(value, **changed) if changed else value
+
+
+def _corpus(corpus: Corpus, sources: Sources) -> Corpus:
+    found = _digests(corpus.name, sources)
+    return dataclasses.replace(corpus, supplied=found) if found else corpus
+
+
+@cache
+def _digests(corpus: str, sources: Sources) -> dict[str, str]:
+    """Digests of the files that the user supplied for a corpus."""
+    manifest = find_corpus(corpus)
+    known = {file.name for file in manifest.files}
+    return {name: digest for name, digest in digests(manifest, sources).items() if name not in known}
+
+
+def _vectors(file: VectorFile, sources: Sources) -> VectorFile | None:
+    return file.locate(sources.mirrors)
+
+
+def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedConfig | Pieces:
+    """Resolve a pretrained encoder to its folder, whose digest becomes part of its name, or leave it to the hub."""
+    folders = (folder / part.name for folder in (*sources.mirrors, Path()))
+    folder = next((folder for folder in folders if (folder / "config.json").is_file()), None)
+    if folder is None:
+        return dataclasses.replace(part, offline=sources.offline)
+    name = f"{folder.name}@{content_of(folder)}"
+    return dataclasses.replace(part, name=name, folder=str(folder.absolute()), offline=sources.offline)
+
+
+ENCODERS: Mapping[type, Find] = {PretrainedConfig: _encoder, Pieces: _encoder}
+
+
+FINDERS: Mapping[type, Find] = {Corpus: _corpus, VectorFile: _vectors, **ENCODERS}

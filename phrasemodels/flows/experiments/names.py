@@ -2,11 +2,17 @@
 
 import re
 
-from phrasemodels.data.store.step import digest_of
+from phrasemodels.data.store.store import digest_of
 
 CHANGE = "+"  # stands before each override in the name of a changed row
+
+
 _CHANGES = re.compile(r"\+(?=(?:recipe|model|train)\.)")
+
+
 TAKEN = ("across",)  # names of ours in the place of a paper's number
+
+
 LONGEST = 120  # characters of a file's name, before its ending
 
 

@@ -1,40 +1,248 @@
-"""Paper 001, Phrase-level Self-Attention Networks: Tables 2 to 5, and where the phrases come from."""
+"""Paper 001, Phrase-level Self-Attention Networks: Tables 2 to 5, and where the phrases come from.
+
+Paper 001: the systems of its tables, their ablations, and phrases from other sources.
+
+Paper 001: how its baselines were trained by the authors whose numbers it repeats, at the paper's size.
+
+BiLSTM-Max and HConvNet follow InferSent (Conneau et al. 2017 and their released trainer), DiSAN its released program. All other
+rows have the training of PSAN.
+
+Paper 001: Table 1 and the sizes of SNLI, which are counted, and the sizes and memory of models (Tables 2 and 5), which are
+only built.
+"""
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from phrasemodels.data.store.step import Step
-from phrasemodels.flows.experiments import paper_004
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
-from phrasemodels.flows.experiments.paper_001_baselines import as_published
-from phrasemodels.flows.experiments.paper_001_systems import (
-    ABLATIONS,
-    DISAN,
-    DIVISION,
-    GATED_ABLATIONS,
-    MULTI_HEAD,
-    NARROW_DISAN,
-    OF_CORPUS,
-    PSAN,
-    READINGS,
-    SOURCES,
-    SWITCHES,
-    SYSTEMS,
+from phrasemodels.data.store.store import Step
+from phrasemodels.encoders.baselines import (
+    AdaSentConfig,
+    BiLSTMMaxConfig,
+    DisanConfig,
+    HConvNetConfig,
+    MultiHeadConfig,
+    TbcnnConfig,
 )
-from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
-from phrasemodels.tasks.metrics.accuracy import accuracy_of
-from phrasemodels.tasks.parsers.stanza_models import by_stanza
+from phrasemodels.encoders.psan import Concatenated, HighwayMemory, PsanConfig, Stacked, SteadyMemory, as_numbered
+from phrasemodels.flows.experiments import paper_004
+from phrasemodels.flows.experiments.experiment import (
+    CORPUS,
+    Answer,
+    Cell,
+    Experiment,
+    Profile,
+    Row,
+    Size,
+    TableName,
+    counted,
+    exact,
+    experiments,
+)
+from phrasemodels.layers.blocks import max_with_padding
+from phrasemodels.layers.multidim import itself
+from phrasemodels.models.sentence_pair import (
+    LinearClassifier,
+    SentencePairConfig,
+    glorot_uniform,
+    signed_difference,
+    torch_default,
+)
+from phrasemodels.tasks.metrics.scores import accuracy_of
+from phrasemodels.tasks.parsers.stanza import by_stanza
+from phrasemodels.tasks.prepare.constituents import (
+    AtRandom,
+    Dependencies,
+    Levels,
+    Structure,
+    equal_blocks,
+    none,
+    right_branching,
+    syntactic_binarised,
+)
 from phrasemodels.tasks.prepare.corpora import Corpus, as_they_are
-from phrasemodels.tasks.problems.entailment.data import VectorFile
-from phrasemodels.tasks.problems.entailment.logistic import PROTOTYPING, PUBLISHED
-from phrasemodels.tasks.problems.entailment.recipe import EntailmentRecipe
-from phrasemodels.tasks.problems.entailment.suites import PAIRS, SAMPLE_SUITE, SUITE
-from phrasemodels.tasks.problems.parsing.our_parser import ByOurParser
+from phrasemodels.tasks.problems.counting import ActivationsRecipe, CorpusSizeRecipe, DivisionRecipe, ModelSizeRecipe
+from phrasemodels.tasks.problems.entailment import (
+    CASED,
+    PAIRS,
+    SAMPLE_SUITE,
+    SUITE,
+    EntailmentRecipe,
+    TransferTask,
+    all_but_scores,
+    in_marks,
+)
+from phrasemodels.tasks.problems.our_parser import ByOurParser
+from phrasemodels.tasks.problems.sentence_data import VectorFile, left_out
+from phrasemodels.tasks.problems.transfer import PROTOTYPING, PUBLISHED
 from phrasemodels.tasks.train.batches import at_random
-from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.optimisers import adadelta, constant, linear_decay
+from phrasemodels.tasks.train.config import TrainConfig, adadelta, constant, linear_decay, sgd, shrunk_without_gain
 from phrasemodels.verdicts.significance import Statistic
+
+DIVISION = Levels()
+
+
+def system(slug: str, name: str, variant: str, model: Callable[[Size], Any], structure: Structure) -> Row:
+    """A row with a model and what its encoder reads of each token."""
+    return Row(slug, name, variant, model, {"structure": structure})
+
+
+def pair(encoder: Callable[[Size], Any]) -> Callable[[Size], SentencePairConfig]:
+    """The classifier of paper 001 on an encoder."""
+    return lambda size: SentencePairConfig(encoder(size), hidden=size.hidden, dropout=size.dropout)
+
+
+def psan(size: Size) -> PsanConfig:
+    return PsanConfig(size.d, dropout=size.dropout)
+
+
+def bilstm_max(size: Size) -> SentencePairConfig:
+    encoder = BiLSTMMaxConfig(size.d, size.lstm)
+    return SentencePairConfig(encoder, hidden=min(512, 2 * size.lstm), dropout=0.0, classifier=LinearClassifier)
+
+
+def disan(size: Size) -> SentencePairConfig:
+    dropout = size.dropout / 2  # its authors keep 0.75
+    return SentencePairConfig(
+        DisanConfig(size.d, dropout), hidden=size.hidden, dropout=dropout, compare=signed_difference
+    )
+
+
+PSAN = system("psan", "PSAN", "", pair(psan), DIVISION)
+DISAN = system("disan", "DiSAN", "", disan, Levels(trees=none))
+SYSTEMS = (
+    system("bilstm-max", "BiLSTM-Max", "", bilstm_max, Levels(trees=none)),
+    system("adasent", "AdaSent", "", pair(lambda s: AdaSentConfig(s.d, s.adasent)), Levels(trees=none)),
+    system("hconvnet", "HConvNet", "", pair(lambda s: HConvNetConfig(s.d, s.channels)), Levels(trees=none)),
+    system("tbcnn", "TBCNN", "", pair(lambda s: TbcnnConfig(s.d, dropout=s.dropout)), Dependencies()),
+    DISAN,
+    PSAN,
+)
+# Table 5 has sentence vectors of d numbers: half of them for each direction of DiSAN.
+NARROW_DISAN = system(
+    "disan",
+    "DiSAN",
+    "",
+    lambda size: replace(disan(size), encoder=DisanConfig(size.d, size.dropout / 2, size.d // 2)),
+    Levels(trees=none),
+)
+MULTI_HEAD = system(
+    "multi-head", "Multi-head", "", pair(lambda s: MultiHeadConfig(s.d, s.heads, s.dropout)), Levels(trees=none)
+)
+
+
+def varied(slug: str, variant: str, structure: Structure = DIVISION, **parts: Any) -> Row:
+    """PSAN with other parts, or with phrases from another source."""
+    return system(slug, "PSAN", variant, pair(lambda size: replace(psan(size), **parts)), structure)
+
+
+ABLATIONS = (
+    varied("psa-1", "(1) PSA on the first layer only", Levels(levels=(1,)), levels=1),
+    varied("psa-2", "(2) PSA on the second layer only", Levels(levels=(2,)), levels=1),
+    varied("psa-3", "(3) PSA on the third layer only", Levels(levels=(3,)), levels=1),
+    varied("no-psa", "(4) w/o PSA", Levels(trees=none)),
+    varied("no-syntax", "(5) w/o syntactic division", Levels(equal_blocks)),
+    varied("no-gate", "(6) w/o gated memory updating", memory=Concatenated),
+    varied("neither", "(7) w/o both", Levels(levels=(1,), trees=none), levels=1, memory=Stacked),
+    replace(PSAN, slug="full", variant="(8) Full Model"),
+)
+
+# The other reading of the gate, by the prose of section 2.3 ("highway"), and Eq 4 with a start that keeps variance.
+CARRIED, LARGER = "what the gate keeps out stays as it was", "as printed, from a start that keeps variance"
+HIGHWAY = varied("highway", CARRIED, memory=HighwayMemory)
+STEADY = varied("steady", LARGER, memory=SteadyMemory)
+READINGS = (HIGHWAY, STEADY)
+GATED_ABLATIONS = (
+    varied("psa-1-highway", f"(1), {CARRIED}", Levels(levels=(1,)), levels=1, memory=HighwayMemory),
+    varied("psa-2-highway", f"(2), {CARRIED}", Levels(levels=(2,)), levels=1, memory=HighwayMemory),
+    varied("psa-3-highway", f"(3), {CARRIED}", Levels(levels=(3,)), levels=1, memory=HighwayMemory),
+    varied("no-psa-highway", f"(4), {CARRIED}", Levels(trees=none), memory=HighwayMemory),
+    varied("no-syntax-highway", f"(5), {CARRIED}", Levels(equal_blocks), memory=HighwayMemory),
+    varied("full-highway", f"(8), {CARRIED}", memory=HighwayMemory),
+    varied("full-steady", f"(8), {LARGER}", memory=SteadyMemory),
+)
+SWITCHES = (
+    varied("as-printed", "as printed"),
+    *READINGS,
+    varied("alone", "a phrase of one word attends to itself", alone=itself),
+    varied("coarse-first", "large phrases first", order=as_numbered),
+)
+
+# The same encoder with phrases from elsewhere; the first is what the others are tested against.
+SOURCES = (
+    varied("given", "trees of the corpus"),
+    varied("binarised", "trees of the corpus, binarised", Levels(syntactic_binarised)),
+    varied("blocks", "equal blocks", Levels(equal_blocks)),
+    varied("random", "random trees", Levels(trees=AtRandom())),
+    varied("right-branching", "right-branching trees", Levels(trees=right_branching)),
+    varied("whole", "the sentence as one phrase", Levels(trees=none)),
+)
+OF_CORPUS = ("given", "binarised")
+
+
+SNLI_PAIRS = 549_367  # of SNLI's training set that have a label (section 3.2)
+EPOCH = -(-SNLI_PAIRS // 64)  # updates of a pass in batches of 64
+
+
+@dataclass(frozen=True)
+class AuthorsTraining:
+    """What replaces the model, the recipe and fields of the training of PSAN."""
+
+    model: Callable[[SentencePairConfig], SentencePairConfig]
+    recipe: Callable[[EntailmentRecipe], EntailmentRecipe]
+    train: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _bilstm_max(model: SentencePairConfig) -> SentencePairConfig:
+    return replace(model, encoder=replace(model.encoder, pool=max_with_padding), start=torch_default)  # type: ignore
+
+
+def _hconvnet(model: SentencePairConfig) -> SentencePairConfig:
+    return replace(model, hidden=512, dropout=0.0, classifier=LinearClassifier, start=torch_default)
+
+
+def _disan(model: SentencePairConfig) -> SentencePairConfig:
+    return replace(model, tuned=True, start=glorot_uniform)
+
+
+def _infersent_text(recipe: EntailmentRecipe) -> EntailmentRecipe:
+    """Read words with capitals between <s> and </s>; leave out those without a vector of GloVe 840B."""
+    vectors = VectorFile("glove/glove.840B.300d.txt", 300)
+    return replace(recipe, text=CASED, unknown=left_out, vectors=vectors, suite=in_marks(recipe.suite), penalty=0.0)
+
+
+def _disan_text(recipe: EntailmentRecipe) -> EntailmentRecipe:
+    return replace(recipe, vectors=VectorFile("glove/glove.6B.300d.txt", 300), penalised=all_but_scores)
+
+
+INFERSENT = {
+    "optimiser": sgd, "learning_rate": 0.1, "schedule": constant, "decay": shrunk_without_gain, "batch_rows": 64, "clip": 5.0,
+    "steps": 20 * EPOCH, "evaluate_every": EPOCH, "checkpoint_every": EPOCH, "patience": 0, "arrange": at_random,
+}  # fmt: skip
+TRAINED_BY_AUTHORS = {
+    "bilstm-max": AuthorsTraining(_bilstm_max, _infersent_text, INFERSENT),
+    "hconvnet": AuthorsTraining(_hconvnet, _infersent_text, INFERSENT),
+    "disan": AuthorsTraining(
+        _disan,
+        _disan_text,
+        {"learning_rate": 0.5, "batch_rows": 64, "steps": 400_000, "evaluate_every": 500, "patience": 0},
+    ),
+}
+
+
+def as_published(experiment: Experiment) -> Experiment:
+    """Return an experiment of the profile `paper` with the training of its own authors, if they had one."""
+    own = TRAINED_BY_AUTHORS.get(experiment.row)
+    if own is None:
+        return experiment
+    return replace(
+        experiment,
+        model=own.model(experiment.model),
+        recipe=own.recipe(experiment.recipe),  # type: ignore[arg-type]
+        train=replace(experiment.train, **own.train),
+    )
+
 
 PAPER = "001"
 GLOVE = "glove/glove.42B.300d.txt"
@@ -93,13 +301,13 @@ def planted_by(parser: Experiment) -> ByOurParser:
 
 # Parsers that plant trees in place of those of the corpus: slug, name, and the step that plants.
 STANZA = ("stanza", "Stanza", by_stanza)
-OWN, SMALL = (
+OWN_PARSER, SMALL_PARSER = (
     ("own-parser", "the parser of paper 004", planted_by(paper_004.parser(size)[0])) for size in ("laptop", "sample")
 )
 PARSERS: dict[str, tuple[tuple[str, str, Callable[[Step], Step]], ...]] = {
-    "sample": (SMALL,),
-    "laptop": (STANZA, OWN),
-    "paper": (STANZA, OWN),
+    "sample": (SMALL_PARSER,),
+    "laptop": (STANZA, OWN_PARSER),
+    "paper": (STANZA, OWN_PARSER),
 }
 
 
@@ -244,4 +452,149 @@ def phrase_sources(profile: str) -> list[Experiment]:
     return rows + planted if of_corpus else planted + [row for row in rows if row.row not in OF_CORPUS]
 
 
-TABLES = {"2": table_2, "3": table_3, "4": table_4, "4-switches": switches, "5": table_5, "phrases": phrase_sources}
+COUNTED_BY_OTHER_PARSER = "trees by Stanza's models `gum`; the paper's are by the Stanford parser 3.5.2 (PCFG)"
+COUNTED_PHRASES_OF_SST = (
+    "70,042 are the 67,349 phrases of training trees that SentEval's classifiers learn from, and the 872 and 1,821 sentences "
+    "of dev and test; ours are whole sentences"
+)
+SST_TREES = (
+    "trees by Stanza's models `gum` over whole sentences; the paper's are by the Stanford parser, and of phrases, too"
+)
+RANGE = {"lowest": "output_range_min", "highest": "output_range_max"}
+REGRESSION = ("SICK-R", "STS14")
+WORDS = "embed"  # word vectors, which are given and not counted
+
+
+def _cell(dataset: str, metric: str, variant: str = "") -> Cell:
+    return Cell(PAPER, "Table 1", CORPUS, variant, metric, dataset)
+
+
+def _sizes(task: TransferTask) -> tuple[Answer, ...]:
+    """Records of a task, and its classes or the range of its scores."""
+    kinds = RANGE if task.name in REGRESSION else {"classes": "n_classes"}
+    size = exact("rows", _cell(task.name, "size"), COUNTED_PHRASES_OF_SST if task.name == "SST2" else "")
+    return (size, *(exact(ours, _cell(task.name, theirs)) for ours, theirs in kinds.items()))
+
+
+def sizes(profile: str) -> list[Experiment]:
+    """Table 1: sizes and outputs of the transfer tasks; and the pairs of SNLI (section 3.2) that all have at hand."""
+    table = TableName(PAPER, "1-sizes", "table1-sizes")
+    rows = [
+        counted(
+            table,
+            task.name.lower(),
+            (CORPUS, task.name),
+            CorpusSizeRecipe(task.corpus, {split: split for split in task.splits}),
+            _sizes(task),
+        )
+        for task in SUITE
+    ]
+    pairs = tuple(
+        exact(f"rows {split}", Cell(PAPER, "text 3.2", "dataset", "", "n_pairs", "SNLI", split))
+        for split in ("dev", "test")
+    )
+    snli = CorpusSizeRecipe(Corpus("snli", "official"), {"dev": "dev", "test": "test"})
+    return [*rows, counted(table, "snli", ("dataset", "SNLI"), snli, pairs)]
+
+
+def phrases(profile: str) -> list[Experiment]:
+    """Table 1: phrases and words on each level, of trees by another parser than the paper's."""
+    rows = []
+    for task in SUITE:
+        why_not = SST_TREES if task.name == "SST2" else COUNTED_BY_OTHER_PARSER
+        answers = tuple(
+            exact(f"{ours} {level}", _cell(task.name, theirs, f"layer {level} of phrase division"), why_not)
+            for ours, theirs in (("phrases", "phrases_per_sentence"), ("words", "words_per_phrase"))
+            for level in DIVISION.levels
+        )
+        assert isinstance(task.corpus, Corpus)
+        table, recipe = TableName(PAPER, "1-phrases", "table1-phrases"), DivisionRecipe(task.corpus, task, DIVISION)
+        rows.append(counted(table, task.name.lower(), (CORPUS, f"{task.name}, phrases"), recipe, answers))
+    return rows
+
+
+GIVEN = {  # what the widths of sentence vectors follow from
+    "bilstm-max": "our LSTMs were given the 2,048 units of InferSent's released trainer",
+    "disan": "our model was given the 300 units of DiSAN's released program",
+    "psan": "our model was given the d of section 3.1",
+}
+CHOSEN = "its width was chosen because Table 2 prints it"
+NOT_COUNTED = "the paper does not say what is counted"
+COUNTED_AS = {  # what sizes follow from that neither reproduce the printed ones nor were fitted to them
+    "bilstm-max": f"ours has the LSTMs and the classifier of InferSent's released trainer; {NOT_COUNTED}",
+    "adasent": f"ours has the classifier of PSAN, with 300 hidden units; {NOT_COUNTED}",
+    "disan": f"the released program of DiSAN has 1,200 more, in biases; {NOT_COUNTED}",
+}
+READ = "the paper does not say how wide the classifier's hidden layer is: 300, the width of all else, gives this size"
+SHARE = "ours is of the 47.2M of our BiLSTM-Max; of the printed 40M it is 4.96"
+FITTED = "its 34 relations were chosen because they give the printed size; the paper names no number"
+
+
+def parameters(profile: str) -> list[Experiment]:
+    """Table 2: width of the sentence vector and |θ|; and PSAN's share of the parameters of BiLSTM-Max (section 4.1)."""
+    rows = []
+    models = {row.slug: row.model(PUBLISHED_SIZE) for row in SYSTEMS}
+    for row in SYSTEMS:
+        cell = Cell(PAPER, "Table 2", row.system, row.variant, "sentence_vector_dim", "SNLI")
+        answers: tuple[Answer, ...] = (
+            exact("width", cell, "" if row.slug in GIVEN else CHOSEN, GIVEN.get(row.slug, "")),
+            exact(
+                "parameters",
+                Cell(PAPER, "Table 2", row.system, row.variant, "parameters", "SNLI"),
+                FITTED if row.slug == "tbcnn" else "",
+                READ if row.slug == "psan" else COUNTED_AS.get(row.slug, ""),
+            ),
+        )
+        if row.system == "HConvNet":  # whose scores the paper prints as AdaSent's, which has rows of its own
+            answers = (Answer("width", exact=True), Answer("parameters", exact=True))
+        other = models["bilstm-max"] if row.slug == "psan" else None
+        if other is not None:
+            claimed = Cell(PAPER, "text 4.1", row.system, "vs BiLSTM-Max", "parameter_ratio")
+            answers += (exact("share", claimed, note=SHARE),)
+        recipe = ModelSizeRecipe(other=other, without=WORDS)
+        table = TableName(PAPER, "2-parameters", "table2-parameters")
+        rows.append(counted(table, row.slug, (row.system, row.variant), recipe, answers, models[row.slug]))
+    return rows
+
+
+NOT_SAID = "activations that a step saves for its backward pass; the paper does not say what it counts as memory"
+
+
+def memory(profile: str) -> list[Experiment]:
+    """Table 5: memory on TREC; here of the activations of a training step in batches of 16 sentences, by the encoders alone.
+
+    The last row is PSAN's encoder over whole sentences, as in Table 4 (4)."""
+    (trec,) = (task for task in SUITE if task.name == "TREC")
+    encoders = {row.slug: row.model(PUBLISHED_SIZE).encoder for row in (MULTI_HEAD, NARROW_DISAN, PSAN)}
+    rows = []
+    for slug, levels in (*((slug, DIVISION) for slug in encoders), ("whole", Levels(trees=none))):
+        system = {row.slug: row.system for row in (MULTI_HEAD, NARROW_DISAN)}.get(slug, PSAN.system)
+        answers: tuple[Answer, ...] = (Answer("memory", exact=True),)
+        if slug in encoders:
+            answers = (exact("memory", Cell(PAPER, "Table 5", system, "", "memory"), NOT_SAID),)
+        others = {name: one for name, one in encoders.items() if name != slug} if slug == PSAN.slug else {}
+        if others:
+            claimed = Cell(PAPER, "text 4.4", system, "", "memory_reduction_at_least")
+            answers += (exact("reduction", claimed, NOT_SAID),)
+        recipe = ActivationsRecipe(trec.corpus, trec, levels, others)
+        named = (system, "the sentence as one phrase" if slug == "whole" else "")
+        model = encoders.get(slug, encoders[PSAN.slug])
+        rows.append(counted(TableName(PAPER, "5-memory", "table5-memory"), slug, named, recipe, answers, model))
+    return rows
+
+
+COUNTED_TABLES: dict[str, Callable[[str], list[Experiment]]] = {
+    "1-sizes": sizes,
+    "1-phrases": phrases,
+    "2-parameters": parameters,
+    "5-memory": memory,
+}
+TABLES: dict[str, Callable[[str], list[Experiment]]] = {
+    "2": table_2,
+    "3": table_3,
+    "4": table_4,
+    "4-switches": switches,
+    "5": table_5,
+    "phrases": phrase_sources,
+    **COUNTED_TABLES,
+}

@@ -4,33 +4,208 @@ Where the paper and the released scripts disagree there are presets; at the pape
 rows of the table `presets`. All say what the settings of others' tools come to here: a batch of K "tokens" there counts the
 longer side, here both; a learning rate there is a factor of (d · warm-up)^-½. Only RELEASED replaces an unknown word by the
 source word that it attends to; the others cannot predict one.
+
+The systems of paper 002 (PhraseTransformer with n-gram LSTM): its Transformer, models 1 to 6, and readings of both.
+
+The paper leaves much open, and its released program differs from it; each preset is one reading of both.
+
+The corpora of paper 002 (PhraseTransformer with n-gram LSTM), and how it trains on each.
+
+Paper 002: Table 1 and the vocabulary of MSParS, which are counted, and the parameters of Tables 4 and 5, whose models are
+only built.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
-from phrasemodels.flows.experiments.paper_002_data import ATIS, GEO, MSPARS, SAMPLE, Data
-from phrasemodels.flows.experiments.paper_002_systems import (
-    LAYERS,
-    MODELS,
-    OFFICIAL_CODE,
-    PAPERS,
-    PHRASE,
-    RELEASED,
-    TRANSFORMER,
-    Grams,
-    Preset,
-    changed,
+from torch import nn
+
+from phrasemodels.data.samples.records import LogicalForms
+from phrasemodels.encoders import EncoderConfig
+from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoderConfig
+from phrasemodels.flows.experiments.experiment import (
+    CORPUS,
+    Answer,
+    Cell,
+    Experiment,
+    Profile,
+    Row,
+    Size,
+    TableName,
+    counted,
+    exact,
+    experiments,
 )
-from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
-from phrasemodels.layers.ngrams import NgramBiRNN
-from phrasemodels.tasks.metrics.accuracy import accuracy_of
-from phrasemodels.tasks.prepare.corpora import Corpus
-from phrasemodels.tasks.problems.semantic_parsing.recipe import SAME, WatchedOnTest
-from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.optimisers import linear_decay
+from phrasemodels.layers.blocks import AddNorm, PreNorm, Residual, Start, normal_by_width
+from phrasemodels.layers.ngrams import (
+    Gate,
+    GramEncoder,
+    NgramBiLSTM,
+    NgramBiRNN,
+    NgramMean,
+    NgramSum,
+    grams_alone,
+    residual_gate,
+)
+from phrasemodels.models.translation import BeamSearch, TranslationConfig
+from phrasemodels.tasks.metrics.scores import accuracy_of
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.tokenise import spaces, underscores_as_spaces
+from phrasemodels.tasks.problems.counting import CorpusSizeRecipe, ModelSizeRecipe, VocabularyRecipe
+from phrasemodels.tasks.problems.semantic_parsing import SAME, Forms, SemanticParsingRecipe, WatchedOnTest
+from phrasemodels.tasks.train.config import TrainConfig, inverse_sqrt, linear_decay
 from phrasemodels.verdicts.significance import Statistic
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One reading of how the models were trained. summed: an update sums up as many batches as in the released scripts.
+    min_count: words seen less often are unknown. recurrent, total: the encoders of n-grams and of the Sum variant. updates:
+    share of the paper's. marks: questions stand between <s> and </s>. inner: dropout also falls on attention weights and
+    inside the feed-forward parts. start: of embeddings. unknown: unknown words may be predicted, and give way to words of the
+    question."""
+
+    slug: str
+    betas: tuple[float, float]
+    smoothing: float
+    summed: bool
+    residual: type[Residual]
+    shared: bool
+    min_count: int
+    recurrent: GramEncoder
+    total: GramEncoder
+    updates: float
+    marks: bool = True
+    inner: bool = False
+    start: Start = normal_by_width
+    unknown: bool = False
+
+
+# The paper's text to the letter, and the released scripts to the letter.
+PAPERS = Preset("paper", (0.9, 0.998), 0.0, False, AddNorm, True, 1, NgramBiLSTM, NgramSum, 1.0)
+OFFICIAL_CODE = Preset("official_code", (0.9, 0.98), 0.1, True, PreNorm, False, 3, NgramBiRNN, NgramMean, 0.4)
+# What the released program trains, where the paper's own numbers allow it: only LSTMs and one vocabulary of both sides have
+# the parameters of Tables 4 and 5. This is what is trained at the paper's size.
+RELEASED = replace(
+    OFFICIAL_CODE, slug="released", shared=True, recurrent=NgramBiLSTM, updates=1.0,
+    marks=False, inner=True, start=nn.init.xavier_uniform_, unknown=True,
+)  # fmt: skip
+ALL_LAYERS = (1, 2, 3, 4, 5, 6)
+
+
+@dataclass(frozen=True)
+class Grams:
+    """The model of a row. sizes: words of the n-gram of each head, 0 for a single word. total: n-grams are sums of their
+    words (the Sum variant). layers: those that have n-grams, from 1. preset: None until it is chosen by profile."""
+
+    sizes: tuple[int, ...]
+    gate: Gate = grams_alone
+    total: bool = False
+    layers: tuple[int, ...] = ALL_LAYERS
+    preset: Preset | None = None
+
+    def __call__(self, size: Size) -> TranslationConfig:
+        preset = self.preset or PAPERS
+        inner = size.dropout if preset.inner else 0.0
+        return TranslationConfig(
+            self.encoder(size, preset, inner), 0, 0, size.layers, size.d_ff, shared=preset.shared, output_bias=True,
+            residual=preset.residual, inner_dropout=inner, start=preset.start,
+        )  # fmt: skip
+
+    def encoder(self, size: Size, preset: Preset, inner: float) -> EncoderConfig:
+        """The encoder at a size; layers that a smaller size does not have are left out."""
+        widths: dict[str, Any] = size.encoder | {"residual": preset.residual, "inner_dropout": inner}
+        if not any(self.sizes):
+            return TransformerEncoderConfig(**widths)
+        return NgramEncoderConfig(
+            **widths,
+            gram_sizes=self.sizes,
+            phrase_layers=tuple(layer for layer in self.layers if layer <= size.layers),
+            gram_encoder=preset.total if self.total else preset.recurrent,
+            gate=self.gate,
+        )
+
+
+PHRASE, MIXED = "PhraseTransformer", (0, 0, 2, 2, 3, 3, 4, 4)
+
+
+def model(number: int, sizes: tuple[int, ...], system: str = PHRASE, **parts: Any) -> Row:
+    """A model by its number in Table 2."""
+    return Row(f"model-{number}", system, f"n=[{';'.join(map(str, sizes))}]", Grams(sizes, **parts))
+
+
+TRANSFORMER = Row("transformer", "Transformer", "ours", Grams((0,) * 8))
+MODELS = (
+    model(1, (0, 0, 0, 0, 2, 2, 2, 2)),
+    model(2, (0, 0, 0, 0, 3, 3, 3, 3)),
+    model(3, (0, 0, 0, 0, 2, 2, 3, 3)),
+    model(4, MIXED),
+    model(5, MIXED, f"{PHRASE} Res.", gate=residual_gate),
+    model(6, MIXED, f"{PHRASE} Sum", total=True),
+)
+LAYERS = {"[1]": (1,), "[1 - 2]": (1, 2), "[1 - 3]": (1, 2, 3), "[1 - 6]": ALL_LAYERS, "[3-6]": (3, 4, 5, 6)}
+
+
+def changed(row: Row, **parts: Any) -> Row:
+    """The row with n-grams in other layers, or with another preset."""
+    return replace(row, model=replace(row.model, **parts))  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class Data:
+    """A corpus by its name in the paper, and how the paper trains on it. tokens: of both sides of a batch, as many as the
+    printed number of the longer side. rate: the factor
+    of the schedule. summed: batches that the released scripts sum up in an update. checkpoint_every: in updates; 0: as
+    often as dev is read."""
+
+    name: str
+    recipe: SemanticParsingRecipe
+    tokens: int
+    rate: float
+    warmup: int
+    steps: int
+    evaluate_every: int = 1000
+    patience: int = 10
+    dropout: float = 0.1
+    schedule: Callable[[int, int, int], float] = inverse_sqrt
+    clip: float = math.inf
+    summed: int = 8
+    checkpoint_every: int = 0
+
+
+# No length penalty, at most 100 words.
+SEARCH = BeamSearch(beam=5, length_penalty=0.0, growth=0.0, extra=100)
+SUBWORDS = Forms(underscores_as_spaces, merges=6000)
+# Geo has no dev set, its last weights are taken; the hold-out, a part of train, is only there to have a loss. The released
+# scripts sum up eight batches for Atis; for Geo there is none, and the paper prints 128 tokens.
+GEO_SPLITS = {"train": "train", "dev": "holdout.dev", "test": "test"}
+OFFICIAL_SPLITS = {"train": "train", "dev": "dev", "test": "dev"}
+GEO = Data(
+    "Geo",
+    SemanticParsingRecipe(Corpus("geoquery"), Forms(), SEARCH, GEO_SPLITS, score_dev=False),
+    tokens=175, rate=0.1, warmup=100, steps=15_000, evaluate_every=15_000, patience=0, summed=1, checkpoint_every=500,
+)  # fmt: skip
+ATIS = Data(
+    "Atis", SemanticParsingRecipe(Corpus("atis"), Forms(), SEARCH), tokens=5500, rate=0.1, warmup=100, steps=250_000
+)
+MSPARS = Data(
+    "MSParS (BPE6k)",
+    SemanticParsingRecipe(Corpus("mspars", "official"), SUBWORDS, SEARCH, OFFICIAL_SPLITS, score_dev=False),
+    tokens=12_200, rate=1.0, warmup=8000, steps=250_000,
+)  # fmt: skip
+SAMPLE = Data(
+    "Atis",
+    SemanticParsingRecipe(
+        SampleCorpus(train=2000, dev=200, test=300, records=LogicalForms()),
+        Forms(),
+        replace(SEARCH, reach=1.5),
+        dict(SAME),
+    ),
+    tokens=1000, rate=0.23, warmup=80, steps=900, evaluate_every=180, patience=0, schedule=linear_decay, clip=1.0,
+)  # fmt: skip
+
 
 PAPER = "002"
 METRICS = {"exact": "exact match", "logic": "logic match"}
@@ -277,6 +452,97 @@ def updates(profile: str) -> list[Experiment]:
     ]
 
 
+SPLITS = ("train", "dev", "test")
+OF_TRAIN = {
+    "types source": "src_vocab_size",
+    "types target": "tgt_vocab_size",
+    "length source": "src_avg_length",
+    "length target": "tgt_avg_length",
+}
+MSPARS_NAME, MSPARS_WORDS = "MSParS (BPE6k)", 5854  # of both sides, as Table 1 prints the target's
+ONE_SIDE = f"both sides share {MSPARS_WORDS:,} words, which Table 1 prints of the target"
+# The authors' scripts leave out words that are seen less than three times; both sides share one vocabulary (section 4.2).
+LEFT_OUT = "words that are seen less than three times are left out, as in the released script"
+ATIS_WORDS = replace(ATIS.recipe, forms=replace(ATIS.recipe.forms, min_count=3, joint=True))
+
+
+def _examples(dataset: str, splits: tuple[str, ...]) -> tuple[Answer, ...]:
+    cell = Cell(PAPER, "Table 1", CORPUS, "", "n_examples", dataset)
+    return tuple(exact(f"rows {split}", replace(cell, split=split)) for split in splits)
+
+
+def table_1(profile: str) -> list[Experiment]:
+    """Table 1: examples, types and mean lengths of Geo and Atis; of MSParS what is public of its examples."""
+    table, rows = TableName(PAPER, "1", "table1"), []
+    for dataset, corpus in (("Geo", "geoquery"), ("Atis", "atis")):
+        of_train = tuple(
+            exact(ours, Cell(PAPER, "Table 1", CORPUS, "", theirs, dataset, "train"))
+            for ours, theirs in OF_TRAIN.items()
+        )
+        recipe = CorpusSizeRecipe(Corpus(corpus), {split: split for split in SPLITS}, spaces)
+        answers = _examples(dataset, SPLITS) + of_train
+        rows.append(counted(table, dataset.lower(), (CORPUS, dataset), recipe, answers))
+    for part, splits in (("questions", ("train", "test")), ("official", ("dev",))):
+        recipe = CorpusSizeRecipe(Corpus("mspars", part), {split: split for split in splits})
+        rows.append(counted(table, f"mspars-{part}", (CORPUS, "MSParS"), recipe, _examples(MSPARS_NAME, splits)))
+    return rows
+
+
+def vocabulary(profile: str) -> list[Experiment]:
+    """Sections 4.1 and 4.3.1: the words of MSParS before BPE, and how many of them are seen less than four times."""
+    note = "ours is of the questions, and the paper does not say whether it is of these"
+    about = Cell(PAPER, "text 4.1", CORPUS, "original (no BPE)", "vocab_size_thousand_about", "MSParS")
+    share = Cell(
+        PAPER, "text 4.3.1", CORPUS, "words seen fewer than 4 times", "share_of_vocabulary_more_than", "MSParS"
+    )
+    answers = (exact("thousand words", about, note=note), exact("rare", share, note=note))
+    recipe = VocabularyRecipe(Corpus("mspars", "questions"), below=4)
+    table = TableName(PAPER, "1-vocabulary", "table1-vocabulary")
+    return [counted(table, "mspars-questions", (CORPUS, "MSParS"), recipe, answers)]
+
+
+def _model(row: Row, words: int = 0) -> TranslationConfig:
+    """The model of a row at the paper's size, with a vocabulary of so many words."""
+    model: TranslationConfig = changed(row, preset=RELEASED).model(SIZES["paper"])
+    return replace(model, source_vocabulary=words, target_vocabulary=words)
+
+
+def parameters(profile: str) -> list[Experiment]:
+    """Table 5 and section 4.3.1: parameters with MSParS' vocabulary, whose size Table 1 prints."""
+    table, rows = TableName(PAPER, "5-parameters", "table5-parameters"), []
+    transformer = _model(TRANSFORMER, MSPARS_WORDS)
+    for row in (TRANSFORMER, MODELS[3], MODELS[4]):
+        answers: tuple[Answer, ...] = (
+            exact("parameters", Cell(PAPER, "Table 5", row.system, row.variant, "parameters", "MSParS"), note=ONE_SIDE),
+        )
+        if row is MODELS[3]:
+            more = Cell(PAPER, "text 4.3.1", PHRASE, "vs Transformer", "parameter_increase")
+            answers += (exact("increase", more, note=ONE_SIDE),)
+        recipe = ModelSizeRecipe(other=None if row is TRANSFORMER else transformer)
+        model = _model(row, MSPARS_WORDS)
+        rows.append(counted(table, row.slug, (row.system, row.variant), recipe, answers, model))
+    return rows
+
+
+def layers(profile: str) -> list[Experiment]:
+    """Table 4: parameters with n-grams in some layers, with Atis' vocabulary."""
+    table, rows = TableName(PAPER, "4-parameters", "table4-parameters"), []
+    for name, chosen in LAYERS.items():
+        cell = Cell(PAPER, "Table 4", PHRASE, f"layers={name}", "parameters", "Atis")
+        model = _model(changed(MODELS[3], layers=chosen))
+        recipe = ModelSizeRecipe(ATIS_WORDS.corpus, ATIS_WORDS)
+        slug = "layers-" + name.strip("[]").replace(" ", "")
+        answers = (exact("parameters", cell, note=LEFT_OUT),)
+        rows.append(counted(table, slug, (PHRASE, f"layers={name}"), recipe, answers, model))
+    return rows
+
+
+COUNTED_TABLES: dict[str, Callable[[str], list[Experiment]]] = {
+    "1": table_1,
+    "1-vocabulary": vocabulary,
+    "4-parameters": layers,
+    "5-parameters": parameters,
+}
 TABLES: dict[str, Callable[[str], list[Experiment]]] = {
     "2": table_2,
     "2-geo": geo,
@@ -287,4 +553,5 @@ TABLES: dict[str, Callable[[str], list[Experiment]]] = {
     "rates": rates,
     "figure3": merges,
     "figure4": updates,
+    **COUNTED_TABLES,
 }

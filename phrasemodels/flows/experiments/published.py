@@ -9,7 +9,11 @@ from importlib.resources import files
 from phrasemodels import project
 
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric", "value", "stdev", "unit", "notes")
+
+
 NEEDED = ("table", "system", "metric", "value")
+
+
 PRINTED = "printed.csv"  # beside the module of a paper that a user adds
 
 
@@ -44,3 +48,9 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+VERDICTS = ("reproduced", "higher", "lower", "impossible", "not comparable", "not run")
+
+
+JUDGED = VERDICTS[:3]

@@ -9,8 +9,8 @@ from markupsafe import Markup
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.flows.report.plots import differences, intervals
 from phrasemodels.flows.report.templates import digits_of, render
-from phrasemodels.verdicts.scores import Scores
-from phrasemodels.verdicts.table import Judged, plain
+from phrasemodels.verdicts.judgement import Judged, plain
+from phrasemodels.verdicts.readers import Scores
 
 ORDER = ("reproduced", "higher", "lower", "impossible", "not comparable", "not run")
 MOST_ROWS = 40  # of a plot

@@ -1,19 +1,49 @@
-"""The page of a table as a step of the store, keyed by the table, its comparison and the code that draws it."""
+"""The page of a table as a step of the store, keyed by the table, its comparison and the code that draws it.
 
+The place of a table's page: kept as an artifact, copied to where people look for it.
+
+The HTML page of all papers: every printed number with its verdict, and systems compared across papers. It is one file.
+"""
+
+import json
 import shutil
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from phrasemodels import project
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.step import HasKey, Job, Step
+from phrasemodels.data.store.store import HasKey, Job, Step, Store, digest_of
 from phrasemodels.flows.experiments.catalogue import Table
-from phrasemodels.flows.report.counts import counts_text
-from phrasemodels.flows.report.place import PAGE, place_page
-from phrasemodels.flows.report.table import table_text
-from phrasemodels.flows.report.templates import templates_digest
-from phrasemodels.flows.results.finished import FinishedTable
+from phrasemodels.flows.report.table import (
+    conclusion,
+    counts_text,
+    difference_plots,
+    expected_bests,
+    table_text,
+    tested,
+)
+from phrasemodels.flows.report.templates import render, templates_digest
+from phrasemodels.flows.results.comparison import comparisons
+from phrasemodels.flows.results.judged import needed, reasons, summary
+from phrasemodels.flows.results.records import place_of
+from phrasemodels.flows.results.results import TRIALS, FinishedTable, Result, all_results
+from phrasemodels.flows.results.verdicts import DATA, verdicts
+from phrasemodels.infra.tracking import Tracker
+
+PAGE = "page.html"  # the file of the artifact
+
+
+def place_page(store: Store, drawn: Artifact, name: str, page: Path | None = None) -> Path:
+    """Copy a page from its artifact to reports/NAME.html of the store, and to `page`; return the first path."""
+    path = store.root / "reports" / f"{name}.html"
+    text = drawn.file(PAGE).read_text(encoding="utf-8")
+    for place in (path, page) if page else (path,):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(place, text)
+    return path
 
 
 @dataclass(frozen=True)
@@ -56,3 +86,137 @@ def drawn(finished: FinishedTable) -> Artifact:
         return made
     shutil.rmtree(made.path)
     return finished.store.run(step)
+
+
+PAPERS = {
+    "000": "Attention over Phrases",
+    "001": "Phrase-level self-attention networks",
+    "002": "Phrase Transformer",
+    "003": "Structured attention",
+    "004": "Label attention parser",
+}
+MARKS = {"reproduced": "=", "higher": "↑", "lower": "↓", "impossible": "✗", "not comparable": "≁", "not run": ""}
+
+
+def write_overview(store: Store, tracker: Tracker) -> Path:
+    """Write reports/index.html of the store, with links to the pages of tables beside it; return its path."""
+    results = all_results(store, tracker)
+    rows = verdicts(results)
+    folder = store.root / "reports"
+    folder.mkdir(parents=True, exist_ok=True)
+    compared = comparisons(store, results)
+    shown = {
+        (row["source"], row["experiment"]) for row in [*rows, *(row for table in compared for row in table["rows"])]
+    }
+    page = render(
+        "overview.html.jinja",
+        papers=PAPERS | {name: name for name in project.parts("papers")},
+        total=len(rows),
+        counts=(counts := summary(rows)),
+        totals={verdict: sum(of.get(verdict, 0) for of in counts.values()) for verdict in MARKS},
+        reasons=reasons(rows),
+        needed=needed(rows),
+        marks=MARKS,
+        pages=[_page(path) for path in sorted(folder.glob("*-table*.json"))],
+        kept=[_kept(folder_name, results) for folder_name in sorted({r.source for r in results if r.kept})],
+        comparisons=[{**table, **_tests(table["rows"])} for table in compared],
+        tables=[_layout(paper, name, rows) for paper, name in dict.fromkeys((r["paper"], r["table"]) for r in rows)],
+        origins=origins(store, [r for r in results if r.kept or (r.source, r.experiment.name) in shown]),
+    )
+    write_durably(folder / "index.html", page)
+    return folder / "index.html"
+
+
+def _page(path: Path) -> dict[str, str]:
+    try:
+        title = json.loads(path.read_text(encoding="utf-8"))["title"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: remove it, or run its table again") from error
+    return {"title": title, "file": path.with_suffix(".html").name}
+
+
+def _tests(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the tests of rows against their baselines, as sentences and plots."""
+    metrics = tested(rows)
+    return {
+        "tested": metrics,
+        "conclusions": {name: conclusion(rows, name) for name in metrics},
+        "plots": difference_plots(rows),
+    }
+
+
+def _kept(source: str, results: list[Result]) -> dict[str, Any]:
+    """Return a kept result: title, commit, note, rows and their tests."""
+    rows = [
+        {**r.row, "printed": r.answer.cell.printed if r.answer.cell else "", "source": source}
+        for r in results
+        if r.source == source
+    ]
+    result = json.loads((place_of(source.removeprefix("results/")) / "result.json").read_text(encoding="utf-8"))
+    about = {name: result[name] for name in ("title", "commit", "note")}
+    trials = place_of(source.removeprefix("results/")) / TRIALS
+    if trials.is_file():
+        about["trials"] = expected_bests(json.loads(trials.read_text(encoding="utf-8")))
+    return {**about, "source": source, "rows": rows, **_tests(rows)}
+
+
+def _place(row: dict[str, Any]) -> tuple[str, str]:
+    """Return the line and column of a number: its system, and data set with metric; for statistics of a data set, the data
+    set and the metric."""
+    if row["system"] in DATA:
+        variant = "" if row["variant"].startswith("task=") else row["variant"]
+        return row["dataset"] or row["system"], f"{row['metric']} {variant}".strip()
+    return f"{row['system']} {row['variant']}".strip(), f"{row['dataset']} {row['metric']}".strip()
+
+
+def _layout(paper: str, table: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a table in the paper's layout: a line for each system, a column for each data set and metric."""
+    lines: dict[str, dict[str, dict[str, Any]]] = {}
+    columns: dict[str, None] = {}
+    own = [row for row in rows if (row["paper"], row["table"]) == (paper, table)]
+    several = {column for (_, column), count in Counter(map(_place, own)).items() if count > 1}
+    for row in own:
+        system, column = _place(row)
+        column = f"{column}, {row['split']}" if column in several else column
+        lines.setdefault(system, {})[column] = row
+        columns[column] = None
+    if len(columns) > max(6, len(lines)):  # wider than high: transposed, to be readable
+        turned = {column: {s: line[column] for s, line in lines.items() if column in line} for column in columns}
+        return {"paper": paper, "table": table, "columns": list(lines), "lines": turned}
+    return {"paper": paper, "table": table, "columns": list(columns), "lines": lines}
+
+
+def origins(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]:
+    """Return {id, experiment, title, source, commit, seeds, config, test_set, licences} of each experiment of a source.
+
+    seeds: {seed, run, train, score, values} of each; values: by metric, of all metrics of the results.
+    """
+    artifacts = {artifact.key: artifact for artifact in store.all_artifacts()}
+    alike: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        alike.setdefault((result.source, result.experiment.name), []).append(result)
+    return [_origin(group, artifacts) for group in alike.values()]
+
+
+def _origin(results: Sequence[Result], artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
+    result = results[0]
+    run, row = result.runs[0], result.row
+    metrics = dict.fromkeys(one.row["metric"] for one in results)
+    trained, scored = (artifacts.get(run[name]) for name in ("train", "score"))
+    settings = trained.manifest["parts"]["settings"] if trained else row.get("settings", {})
+    test_set = scored.meta["test_set"] if scored else row.get("test_set", [])
+    licences = scored.meta["licences"] if scored else row.get("licences", [])
+    return {
+        "id": f"{result.source}/{result.experiment.name}",
+        "experiment": result.experiment.name,
+        "title": result.title,
+        "source": result.source,
+        "commit": row.get("commit", ""),
+        "seeds": [
+            {**of, "values": {name: row["values"][name][place] for name in metrics}}
+            for place, of in enumerate(result.runs)
+        ],
+        "config": json.dumps({name: value for name, value in settings.items() if name != "seed"}, indent=1),
+        "test_set": digest_of([shard["content"] for shard in test_set])[:16],
+        "licences": licences,
+    }

@@ -1,29 +1,254 @@
 """The HTML page of a table: verdicts, tests, plots, examples, attention, sections of its problem, and the origin of every
-number. The page is one file."""
+number. The page is one file.
+
+The conclusion of a compared table, in sentences: what phrases gain, on which sentences, and what a verdict would take.
+
+Sections of the pages of paper 003's tables: averages over tasks as printed and as they follow from the listed values, and the
+time of an epoch.
+
+What a tuning came to: the setting that each row was given, and what a search of each budget is expected to find.
+
+The HTML page of a table that is counted: every number as it is printed, ours, and the verdict. It is one file.
+"""
 
 import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.store.step import digest_of
-from phrasemodels.flows.experiments.experiment import Pipeline
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.store import Step, digest_of
+from phrasemodels.flows.experiments import paper_003
+from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
+from phrasemodels.flows.experiments.paper_003 import average, listed_average
 from phrasemodels.flows.report.attention import attention_figures
-from phrasemodels.flows.report.conclusion import findings, needed, unnamed
-from phrasemodels.flows.report.figures import svg_of
-from phrasemodels.flows.report.plots import curves, differences, groups, intervals, lines
-from phrasemodels.flows.report.sections import paper_sections
+from phrasemodels.flows.report.plots import curves, differences, groups, intervals, lines, svg_of
 from phrasemodels.flows.report.templates import is_sure, render, row_name
-from phrasemodels.flows.report.tuning import chosen_settings, expected_bests
-from phrasemodels.flows.results.commit import commit
-from phrasemodels.flows.results.finished import FinishedTable
+from phrasemodels.flows.results.records import commit
+from phrasemodels.flows.results.results import FinishedTable
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.sharded import read_shards
-from phrasemodels.tasks.problems.recipe import PARTS
-from phrasemodels.tasks.problems.report import Outcome, Section
-from phrasemodels.tasks.train.loop import history
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
+from phrasemodels.tasks.problems.recipe import PARTS, Outcome, Section
+from phrasemodels.tasks.train.trainer import history
 from phrasemodels.verdicts.significance import seed_group
+
+Row = dict[str, Any]  # of a comparison
+KINDS = {"idiom": "idioms", "plain": "plain sentences"}  # groups of sentences by their name in a sentence
+CHANGED = "changed: "  # before the overrides in a reason
+ENOUGH = 3  # seeds of a verdict
+METRICS = {"bleu": "BLEU"}  # as they are written in a sentence
+
+
+def findings(rows: Sequence[Row]) -> list[str]:
+    """Return sentences that say what came out, the first of them the conclusion; rows: of a comparison."""
+    tested = [row for row in rows if row["against"]]
+    if not tested:
+        if len(rows) == 1:
+            return [f"{row_name(rows[0])}: {_mean(rows[0])}. Nothing is tested against it."]
+        means = sorted(row["intervals"][row["metric"]]["mean"] for row in rows)
+        alike = len({row["metric"] for row in rows}) == 1
+        found = f", {_metric(rows[0])} {means[0]:.2f} to {means[-1]:.2f}" if alike else ""
+        return [f"{len(rows)} rows{found}; none is tested against another."]
+    largest = max(tested, key=lambda row: abs(_difference(row)["difference"]))
+    said = [_gain(largest, rows)]
+    if kinds := [_on_kind(largest, kind) for kind in KINDS if f"{largest['metric']}/{kind}" in _differences(largest)]:
+        said[:0] = [f"{row_name(largest)} against {_baseline(largest, rows)}: {', '.join(kinds)}."]
+    few = min(len(row["seeds"]) for row in tested)
+    if few < 2:
+        said.append("With one seed nothing says what other seeds would do.")
+    elif len(tested) == 1:
+        said.append(f"That is {'more' if is_sure(_difference(largest)) else 'no more'} than chance.")
+    else:
+        said += _counted(tested)
+    if 2 <= few < ENOUGH:
+        said.append(f"These are {few} seeds; a verdict needs {ENOUGH}.")
+    return said
+
+
+def _counted(tested: Sequence[Row]) -> Iterator[str]:
+    """Yield for each metric how many rows differ from their baselines, and which."""
+    by_metric: dict[str, list[Row]] = {}
+    for row in tested:
+        by_metric.setdefault(row["metric"], []).append(row)
+    for own in by_metric.values():
+        in_metric = f" in {_metric(own[0])}" if len(by_metric) > 1 else ""
+        if sure := [row_name(row) for row in own if is_sure(_difference(row))]:
+            rows = f"{len(sure)} of {len(own)} rows differ" if len(own) > 1 else "The row differs"
+            theirs = "their baselines" if len(own) > 1 else "its baseline"
+            yield f"{rows} from {theirs} by more than chance{in_metric}{': ' + ', '.join(sure) if len(own) > 1 else ''}."
+        elif len(own) > 1:
+            yield f"None of {len(own)} rows differs from its baseline by more than chance{in_metric}."
+        else:
+            yield f"The row does not differ from its baseline by more than chance{in_metric}."
+
+
+def needed(rows: Sequence[Row]) -> list[str]:
+    """Return what it would take to compare these rows with the paper, or what stands in the way; each reason once, and rows
+    that were changed each in its own way together."""
+    parts = reasons([row for row in rows if row["verdict"] == "not comparable"])
+    changed = [part for part in parts if part.startswith(CHANGED)]
+    others = {re.sub(r": \d+ settings", "", part): part for part in reversed(parts) if part not in changed}
+    return [*reversed(others.values()), *(changed if len(changed) < 2 else [f"{CHANGED}settings of each row"])]
+
+
+def reasons(rows: Sequence[Row]) -> list[str]:
+    """Return the parts of the reasons of rows, each once."""
+    return list(dict.fromkeys(part for row in rows for part in unnamed(row["reason"]).split("; ")))
+
+
+def unnamed(reason: str) -> str:
+    """Return a reason with ROW for the row that it names, so that the rows of a table share it."""
+    return re.sub(r"\(phrasemodels marks [^()]*\)", "(phrasemodels marks ROW)", reason)
+
+
+def _gain(row: Row, rows: Sequence[Row]) -> str:
+    found = _difference(row)
+    return f"{row_name(row)} {_told(found)} {_metric(row)} against {_baseline(row, rows)}."
+
+
+def _on_kind(row: Row, kind: str) -> str:
+    metric = row["metric"]
+    return f"on {KINDS[kind]} {_told(_differences(row)[f'{metric}/{kind}'])} {_metric(row)}"
+
+
+def _told(found: dict[str, Any]) -> str:
+    gains = "gains" if found["difference"] > 0 else "loses"
+    verb = gains if abs(found["difference"]) >= 0.05 else "differs by"
+    interval = f" [{found['low']:+.1f}, {found['high']:+.1f}]" if found["seeds"] > 1 else ""
+    return f"{verb} {abs(found['difference']):.1f}{interval}"
+
+
+def _metric(row: Row) -> str:
+    return METRICS.get(row["metric"], str(row["metric"]))
+
+
+def _difference(row: Row) -> dict[str, Any]:
+    return dict(_differences(row)[row["metric"]])
+
+
+def _differences(row: Row) -> dict[str, Any]:
+    return dict(row["against"]["differences"])
+
+
+def _baseline(row: Row, rows: Sequence[Row]) -> str:
+    name = row["against"]["baseline"]
+    return next((row_name(other) for other in rows if other["experiment"] == name), name)
+
+
+def _mean(row: Row) -> str:
+    ours = row["intervals"][row["metric"]]
+    half = f" ± {ours['half_width']:.2f}" if ours["half_width"] is not None else ""
+    return f"{_metric(row)} {ours['mean']:.2f}{half}"
+
+
+def paper_sections(finished: FinishedTable) -> Iterator[Section]:
+    """Yield the sections that a table has because of its paper."""
+    if finished.table.paper == paper_003.PAPER:
+        yield from averages(finished.experiments, finished.comparison.meta["rows"])
+        yield epochs(finished)
+
+
+def averages(experiments: Sequence[Experiment], rows: list[dict[str, Any]]) -> Iterator[Section]:
+    """Yield averages over bAbI's tasks, for each system and metric of which the paper prints one. rows: of the comparison."""
+    cells = {(e.name, a.metric): a.cell for e in experiments for a in e.answers if a.cell}
+    by_system: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        cell = cells.get((row["experiment"], row["metric"]))
+        if cell is not None and cell.dataset.startswith("bAbI"):
+            by_system.setdefault((cell.system, cell.metric), []).append(row)
+    if not by_system:
+        return
+    lines = []
+    for (system, metric), tasks in by_system.items():
+        printed, listed = listed_average(system, metric)
+        lines.append(
+            {
+                "System": system,
+                "Metric": metric,
+                "Printed": f"{printed:.1f}",
+                "Of the listed tasks": f"{listed:.2f}",
+                "Tasks here": f"{len(tasks)}",
+                "Of these, published": f"{average(t['published'] for t in tasks):.2f}",
+                "Of these, ours": f"{average(t['intervals'][t['metric']]['mean'] for t in tasks):.2f}",
+            }
+        )
+    text = (
+        "The printed averages of answers have tasks 7 and 8 in them, which the paper does not list; the printed average of "
+        "MemN2N's facts fits no choice of tasks. Ours is to be held against the published values of the same tasks."
+    )
+    yield Section("Averages over tasks", text, lines)
+
+
+def epochs(finished: FinishedTable) -> Section:
+    """Return the seconds of an epoch, mean over seeds, and their ratio to those of simple attention on the same data."""
+    seconds: dict[str, list[float]] = {}
+    for pipeline in finished.pipelines:
+        trained = finished.artifact(pipeline.trained)
+        seconds.setdefault(pipeline.experiment.name, []).append(epoch_seconds(finished, pipeline, trained))
+    means = {name: average(times) for name, times in seconds.items()}
+    lines = []
+    for e in finished.experiments:
+        same = [o for o in finished.experiments if o.recipe == e.recipe]
+        simple = [o.name for o in same if o.variant.lower().startswith("simple")]
+        ratio = f"{means[e.name] / means[simple[0]]:.2f}" if simple else "–"
+        lines.append({"System": e.row, "Seconds an epoch": f"{means[e.name]:.1f}", "Simple attention = 1": ratio})
+    text = (
+        "Training and evaluation by the clock, whatever ran beside them; the authors' structured attention took 5 times "
+        "as long as simple attention. benchmarks/structured_attention.py measures updates side by side."
+    )
+    return Section("Time of an epoch", text, lines)
+
+
+def epoch_seconds(finished: FinishedTable, pipeline: Pipeline, trained: Artifact) -> float:
+    """Return the seconds of an epoch: items of the data divided by the items a second of the training's history."""
+    rows = history(trained)
+    data = pipeline.trained.inputs["train"]
+    assert isinstance(data, Step)
+    objective = pipeline.trained.settings.objective
+    examples = objective.examples([shard.path for shard in shards(finished.artifact(data))])
+    times = np.diff([0.0, *(row["seconds"] for row in rows)])
+    done = float(sum(row["items_per_second"] * time for row, time in zip(rows, times, strict=True)))
+    return float(objective.count(examples, np.arange(len(examples)))) * float(times.sum()) / done
+
+
+Trials = Sequence[Mapping[str, Any]]  # of each row, as `trial_records` in flows/run/tune.py returns them
+
+
+def chosen_settings(rows: Trials) -> list[dict[str, Any]]:
+    """Return for each row the setting with the lowest criterion on dev, that criterion, and the one of the row's own."""
+    settings = []
+    for row in rows:
+        ended = [t for t in row["trials"] if not t["pruned"] and t["losses"][-1] is not None]
+        best = min(ended, key=lambda trial: trial["losses"][-1])
+        own = row["trials"][0]["losses"][-1]
+        settings.append(
+            {
+                "row": row["row"],
+                "trials": len(row["trials"]),
+                "pruned": sum(trial["pruned"] for trial in row["trials"]),
+                "dev loss": round(best["losses"][-1], 4),
+                "as defined": None if own is None else round(own, 4),
+                "setting": ", ".join(best["changed"]) or "as defined",
+            }
+        )
+    return settings
+
+
+def expected_bests(rows: Trials) -> Markup:
+    """Return as SVG the lowest criterion on dev that each number of settings drawn at random is expected to find, with its
+    interval."""
+    points, bands = {}, {}
+    for row in rows:
+        if not (curve := row["expected best dev loss"]):
+            continue
+        points[row["row"]] = list(enumerate(curve["mean"], 1))
+        bands[row["row"]] = list(zip(curve["low"], curve["high"], strict=True))
+    return Markup(lines(points, "settings drawn at random", "expected best dev loss", bands) if points else "")
+
 
 EXAMPLES = 8
 UNITS = ("%", "M", "K")
@@ -258,3 +483,9 @@ def _last_layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     sides = [[row["module"] for row in rows if (row.get("written") is None) == encodes] for encodes in (True, False)]
     last = tuple(side[-1].rpartition(".")[0] for side in sides if side)
     return [row for row in rows if row["module"].startswith(last)]
+
+
+def counts_text(finished: FinishedTable) -> str:
+    """Return the page of a table that is counted."""
+    compared = finished.comparison.meta
+    return render("counts.html.jinja", table=finished.table, rows=compared["rows"], licences=compared["licences"])

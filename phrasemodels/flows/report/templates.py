@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 
 from phrasemodels.data.store.remembered import contents
-from phrasemodels.data.store.step import digest_of
+from phrasemodels.data.store.store import digest_of
 
 SURE = 0.05  # largest p of a difference, corrected over the table
 UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")

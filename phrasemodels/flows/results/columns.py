@@ -1,7 +1,17 @@
-"""The views of SQL and their columns. `experiment` (with `seed`) is the key of all that is about an experiment; `metric`, `paper`,
-`label` and `key` mean the same in all views, too, but `step`, `value` and `reason` do not."""
+"""The views of SQL, their columns, and Arrow tables of their rows.
 
+`experiment` (with `seed`) is the key of all that is about an experiment; `metric`, `paper`, `label` and `key` mean the same in
+all views, too, but `step`, `value` and `reason` do not.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.store import Store
 
 TEXT, NUMBER, WHOLE, FLAG, WORDS, TIME = "text", "double", "bigint", "boolean", "text[]", "timestamp"
 
@@ -21,7 +31,10 @@ def _of(kind: str, names: str) -> dict[str, str]:
 PRINTED = _of(
     TEXT, "paper table_ system variant dataset split printed_metric"
 )  # the columns that identify a printed number
+
+
 EXPERIMENT = {"experiment": TEXT, "seed": WHOLE}
+
 
 VIEWS = {
     "verdicts": View(
@@ -88,3 +101,28 @@ VIEWS = {
         _of(TEXT, "key step label role input"),
     ),
 }
+
+
+TYPES = {
+    TEXT: pa.string(),
+    NUMBER: pa.float64(),
+    WHOLE: pa.int64(),
+    FLAG: pa.bool_(),
+    WORDS: pa.list_(pa.string()),
+    TIME: pa.timestamp("ms"),
+}
+
+
+def schema_of(view: str) -> pa.Schema:
+    """Return the columns of a view."""
+    return pa.schema([(name, TYPES[kind]) for name, kind in VIEWS[view].columns.items()])
+
+
+def table(view: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
+    """Return a view of rows; a column that a row lacks is null, and other names are left out."""
+    return pa.Table.from_pylist(list(rows), schema=schema_of(view))
+
+
+def of_step(store: Store, step: str) -> list[Artifact]:
+    """Return the artifacts of a step, oldest first."""
+    return [artifact for artifact in store.all_artifacts() if artifact.manifest["step"] == step]

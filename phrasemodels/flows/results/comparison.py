@@ -11,7 +11,7 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.compare import TestedRow, differences
 from phrasemodels.tasks.prepare.sharded import shards
-from phrasemodels.tasks.train.loop import history
+from phrasemodels.tasks.train.trainer import history
 
 BUDGET = ("steps", "batch_tokens")
 

@@ -1,10 +1,13 @@
-"""The verdicts on all printed numbers and the values of kept results, remembered while neither the store nor results/ change."""
+"""The verdicts on all printed numbers, remembered while neither the store nor results/ change, and their counts."""
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from phrasemodels.data.store.remembered import contents, remembered
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results.folder import folders
+from phrasemodels.flows.experiments.published import VERDICTS
+from phrasemodels.flows.results.records import folders
 from phrasemodels.infra.tracking import Tracker
 
 
@@ -35,3 +38,27 @@ def remembered_values() -> list[tuple[str, dict[str, list[float]]]]:
 
 def _kept() -> list[dict[str, str]]:
     return [contents(folder) for folder in folders()]
+
+
+def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Return the counts by paper and verdict; a verdict that nothing has is left out."""
+    counts: dict[str, dict[str, int]] = {}
+    for row in rows:
+        of = counts.setdefault(row["paper"], {})
+        of[row["verdict"]] = of.get(row["verdict"], 0) + 1
+    return counts
+
+
+def needed(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Return what numbers without a judgement need, and how many need it; the most frequent first."""
+    return dict(Counter(row["needs"] for row in rows if row["needs"]).most_common())
+
+
+def reasons(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Return how many numbers have each kind of reason, by verdict; the most frequent first."""
+    counts = Counter((row["verdict"], row["kind"]) for row in rows)
+    return {
+        verdict: {kind: n for (of, kind), n in counts.most_common() if of == verdict}
+        for verdict in VERDICTS
+        if any(of == verdict for of, _ in counts)
+    }

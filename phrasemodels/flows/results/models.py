@@ -1,4 +1,9 @@
-"""Trained models by name: asked about text, drawn, exported. Weights are safetensors; nothing is unpickled."""
+"""Trained models by name: asked about text, drawn, exported. Weights are safetensors; nothing is unpickled.
+
+The configuration of a saved model: its numbers, in the classes and functions of the experiment.
+
+Trained models in formats of other tools.
+"""
 
 import contextlib
 import dataclasses
@@ -17,24 +22,58 @@ from safetensors import SafetensorError
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.step import Step
-from phrasemodels.data.store.store import Store
-from phrasemodels.data.store.temporary import TemporaryStore
+from phrasemodels.data.store.store import Step, Store, TemporaryStore, jsonable
+from phrasemodels.earlier_names import present_name
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
-from phrasemodels.flows.experiments.catalogue import experiments
+from phrasemodels.flows.experiments.catalogue import experiments, resolved
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import divided
-from phrasemodels.flows.experiments.user_files import resolved
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.flows.results.results import TRAININGS
-from phrasemodels.flows.results.saved_configuration import restored
-from phrasemodels.layers.weights import check_header
-from phrasemodels.saved import LIBRARY, describe
-from phrasemodels.tasks.prepare.user_text import too_long, user_texts
+from phrasemodels.models.ctranslate2 import check_plain, write_ctranslate2
+from phrasemodels.saved import LIBRARY, check_header, describe
+from phrasemodels.tasks.prepare.tokenise import too_long, user_texts
+from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.recipe import PARTS
+from phrasemodels.tasks.problems.translation import TranslationRecipe
+from phrasemodels.tasks.train.checkpoints import load_trained
 
 if TYPE_CHECKING:
-    from phrasemodels.data.download.mirrors import Sources
+    from phrasemodels.data.download.manifest import Sources
+
+
+def restored(template: Any, saved: Any, where: str) -> Any:
+    """Return a saved configuration: the template with the saved numbers. Its classes and functions must be the saved ones.
+
+    So no code that a file names is ever imported. A field that came later has its default. ValueError: the experiment now
+    has another class or function.
+    """
+    if dataclasses.is_dataclass(template) and not isinstance(template, type):
+        kind = jsonable(template)["type"]
+        if present_name(str(saved.get("type"))) != kind:
+            raise ValueError(f"{where}: the model was made as {saved.get('type')}, which is {kind} now")
+        values = {
+            f.name: f.default  # of before there was such a field, which its default keeps as it was
+            if f.name not in saved and f.default is not dataclasses.MISSING
+            else restored(getattr(template, f.name), saved[f.name], f"{where}.{f.name}")
+            for f in dataclasses.fields(template)
+            if f.compare
+        }
+        return dataclasses.replace(template, **values)
+    if isinstance(template, tuple) and any(map(dataclasses.is_dataclass, template)):
+        if len(template) != len(saved):
+            raise ValueError(f"{where}: the model was made with {len(saved)} parts, there are {len(template)} now")
+        return tuple(restored(part, one, where) for part, one in zip(template, saved, strict=True))
+    if callable(template):
+        if not isinstance(saved, str) or present_name(saved) != jsonable(template):
+            raise ValueError(f"{where}: the model was made with {saved}, which is {jsonable(template)} now")
+        return template
+    if template == saved:
+        return template
+    if isinstance(template, int | float | str) and not isinstance(saved, type(template) | int):
+        raise ValueError(f"{where}: {saved!r} was saved where {template!r} is expected; export the model again")
+    return tuple(saved) if isinstance(template, tuple) else saved
+
 
 CARD = "card.json"
 ROWS = ("train", "rows", "corpus")  # the inputs that lead from a training to its corpus
@@ -137,7 +176,7 @@ class Model:
 
     def test_inputs(self) -> dict[str, Artifact]:
         """Return the inputs of the step that predicted the test set. ValueError: the store has no such step."""
-        from phrasemodels.flows.results.stores import store_of
+        from phrasemodels.flows.results.records import store_of
         from phrasemodels.infra.settings import Settings
 
         artifacts = {artifact.key: artifact for artifact in store_of(Settings()).artifacts()}
@@ -254,8 +293,8 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
 def champion(lineage: Lineage, experiment: str) -> Model | None:
     """Return the model of an experiment with the lowest dev loss, among its trainings with the settings and data that its
     name says: a row's own name never means a model with overrides or of another corpus."""
-    from phrasemodels.data.download.mirrors import Sources
-    from phrasemodels.flows.results.as_defined import as_defined
+    from phrasemodels.data.download.manifest import Sources
+    from phrasemodels.flows.results.results import as_defined
     from phrasemodels.infra.settings import Settings
 
     settings = Settings()
@@ -314,11 +353,25 @@ def _corpus(lineage: Lineage, trained: Artifact) -> str:
 
 
 def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None, corpus: str) -> Model:
-    from phrasemodels.data.download.mirrors import Sources
-    from phrasemodels.flows.experiments.user_files import with_encoders
+    from phrasemodels.data.download.manifest import Sources
+    from phrasemodels.flows.experiments.catalogue import with_encoders
     from phrasemodels.infra.settings import Settings
 
     settings, name = Settings(), str(trained.about["experiment"])
     known = with_encoders(find_experiment(name), Sources(settings.mirrors, settings.offline))
     config = restored(known.model, trained.manifest["parts"]["settings"]["model"], name)
     return Model(dataclasses.replace(known, model=config), int(trained.about["seed"]), trained, vocabulary, bpe, corpus)
+
+
+CTRANSLATE2 = "ctranslate2"  # a folder in that of an exported model
+
+
+def as_ctranslate2(model: Model, folder: Path) -> Path:
+    """Write a translator for CTranslate2 to a folder within `folder`. ValueError: it is not a plain Transformer."""
+    recipe = model.experiment.recipe
+    check_plain(model.config)
+    assert isinstance(recipe, TranslationRecipe)  # no other problem has such a configuration
+    inputs = {"model": model.weights, "vocabulary": model.vocabulary}
+    translator = load_trained(recipe.problem, model.config, inputs)
+    source, target = (read_words(model.vocabulary, side) for side in ("source", "target"))
+    return write_ctranslate2(translator, model.configured, source, target, recipe.phrases.marks, folder / CTRANSLATE2)

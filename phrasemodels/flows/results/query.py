@@ -1,21 +1,24 @@
-"""SQL over runs, artifacts and verdicts, in a DuckDB that can read nothing else and write nothing."""
+"""SQL over runs, artifacts and verdicts, in a DuckDB that can read nothing else and write nothing; answers as DataFrames."""
 
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+import phrasemodels.infra.environment  # noqa: F401
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.artifacts import atomic_replace
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results.columns import VIEWS
-from phrasemodels.flows.results.tables import schema_of
+from phrasemodels.flows.results.columns import VIEWS, schema_of
+from phrasemodels.flows.results.records import opened_to_read
 from phrasemodels.infra.tracking import Tracker
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
 
 # SQL: phrases per sentence and words per phrase at each level, beside those that Table 1 of paper 001 prints for the corpus
 TABLE_1 = r"""
@@ -129,10 +132,10 @@ def write_database(store: Store, tracker: Tracker, to: Path) -> Path:
 
 
 def _rows(view: str, store: Store, tracker: Tracker) -> pa.Table:
-    """Return the rows of a view; its code is imported only if a question names it."""
-    from phrasemodels.flows.results import views_of_data, views_of_runs
+    """Return the rows of a view; the code of all rows is imported only if a question names a view."""
+    from phrasemodels.flows.results import views
 
-    rows: pa.Table = (getattr(views_of_runs, view, None) or getattr(views_of_data, view))(store, tracker)
+    rows: pa.Table = getattr(views, view)(store, tracker)
     return rows
 
 
@@ -169,3 +172,25 @@ def explained(error: str, named: list[str]) -> str:
     said = next(line for line in error.splitlines() if line.strip())
     place = next((line.split(":", 1)[1].strip() for line in error.splitlines() if line.startswith("LINE ")), "")
     return f"{said}{f', in: {place}' if place else ''}; `show tables` lists the views"
+
+
+PACKAGES = {"polars": "polars", "pandas": "pandas", "arrow": "pyarrow"}  # of kinds, the preferred one first
+
+
+def frame(question: str, kind: str = "") -> Any:
+    """Return a view by name, or the answer to a query. ValueError: the kind is unknown or not installed, or the question
+    is wrong."""
+    chosen = kind or next(name for name, package in PACKAGES.items() if find_spec(package))
+    if chosen not in PACKAGES:
+        raise ValueError(f"kind {kind!r}: {closest(kind, PACKAGES)}")
+    if not find_spec(PACKAGES[chosen]):
+        raise ValueError(f"{chosen} is not installed: pip install {PACKAGES[chosen]}")
+    sql = f"select * from {question}" if question in VIEWS else question
+    table = answered(*opened_to_read(), sql, arrow_of)
+    if chosen == "pandas":
+        return table.to_pandas()
+    if chosen == "polars":
+        import polars
+
+        return polars.from_arrow(table)
+    return table

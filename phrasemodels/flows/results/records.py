@@ -2,21 +2,62 @@
 
 ROOT/runs/ID.json    state: running, completed, failed, dead
 ROOT/runs/ID.html    a page for people: the report of the run's table, or the record itself
+
+The commit of the code that runs.
+
+The store that the settings name, the lease of a run on it, and its garbage collection.
+
+Steps of a plan in the store: which are hits, and which part of a key changed where they are not.
 """
 
+import contextlib
 import datetime
+import importlib.metadata
 import json
 import math
+import re
+import subprocess
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from phrasemodels.data.store.artifacts import NotAFileError, read_regular, write_durably
-from phrasemodels.data.store.gc import DAY, Waste
-from phrasemodels.data.store.leases import is_alive
-from phrasemodels.data.store.store import Store
+from phrasemodels import project
+from phrasemodels.data.download.manifest import Sources
+from phrasemodels.data.download.manifest import load_parser as load_parser
+from phrasemodels.data.store.artifacts import MANIFEST, Artifact, NotAFileError, read_regular, write_durably
+from phrasemodels.data.store.gc import DAY, Waste, collect, is_alive, lease, trim, trimmed, waste
+from phrasemodels.data.store.store import Step, Store
+from phrasemodels.flows.experiments.names import CHANGE
+from phrasemodels.infra.settings import Settings
+from phrasemodels.infra.tracking import Tracker, flatten, readable
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+@cache
+def commit() -> str:
+    """Return the commit of the code, marked `-dirty` if files were changed since; of an installed package its version. In a
+    project folder that of the project comes first."""
+    own, ours = project.folder(), _commit(CHECKOUT) or f"version {importlib.metadata.version('phrasemodels')}"
+    mine = _commit(own) if own else ""
+    return f"{mine} with {ours}" if mine else ours
+
+
+def _commit(folder: Path) -> str:
+    """Return the commit of a folder; empty if it is no checkout."""
+    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    if not (folder / ".git").exists():
+        return ""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:  # there is no git
+        return "unknown"
+    return done.stdout.strip() or "unknown"
+
 
 RUNNING, COMPLETED, FAILED, DEAD, DAMAGED = "running", "completed", "failed", "dead", "damaged"
 
@@ -80,3 +121,143 @@ def _ended(record: dict[str, Any]) -> float:
         return datetime.datetime.fromisoformat(record.get("marked") or record["ended"]).timestamp()
     except (KeyError, ValueError, TypeError, ArithmeticError):
         return math.inf
+
+
+def store_of(settings: Settings) -> Store:
+    """Return this node's folder, with the shared storage behind it if the store is a URL. It need not exist to be read."""
+    if (url := settings.remote) is None:
+        return Store(settings.root)
+    from phrasemodels.data.store.shared import ObjectStorage
+
+    return Store(settings.root, ObjectStorage(url))
+
+
+def opened_to_read() -> tuple[Store, Tracker]:
+    """Return the store and the tracker that the settings name, for reading alone: neither is made, locked or written to.
+    OSError: the store's place is no folder."""
+    settings = Settings()
+    if settings.root.exists() and not settings.root.is_dir():
+        raise OSError(f"{settings.root} is no folder: name the store's folder with PHRASEMODELS_STORE")
+    return store_of(settings), Tracker(readable(settings.tracking_uri))
+
+
+def open_store(settings: Settings) -> Store:
+    """Open the store to write to it. OSError: it cannot be used."""
+    return store_of(settings).open()
+
+
+@contextlib.contextmanager
+def leased_steps(store: Store, steps: list[Step], settings: Settings, name: str = "") -> Iterator[None]:
+    """While a run is under way: garbage collection removes none of its steps, on any node. Then trim this node's cache."""
+    keys = {step.key for step in steps}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(trimmed(store, settings.cache_bytes))
+        if store.shared is not None:
+            stack.enter_context(store.shared.lease(keys))
+        stack.enter_context(lease(store, keys, name))
+        yield
+
+
+def collect_garbage(store: Store, settings: Settings, days: float, newest: int, dry: bool = False) -> list[Waste]:
+    """Remove what no verdict and no run depends on, here, in the shared storage, and among records of runs; return it.
+
+    days: keep what was made or used within so many days. newest: keep so many verdicts of each table (0: all). dry: only
+    return what would be removed. This node's cache shrinks to its limit.
+    """
+    removed = waste(store, days, newest) if dry else collect(store, days, newest)
+    if store.shared is not None:
+        removed += [Waste(Path(path), 0, "shared") for path in store.shared.collect(days, newest, dry)]
+    present = store.artifacts() if store.shared is None else store.shared.artifacts()
+    left = {artifact.key for artifact in present} - {item.path.stem for item in removed}
+    removed += remove_old(store, days, left, dry)
+    if store.shared is not None and not dry:
+        removed += [Waste(a.path, 0, a.manifest["label"]) for a in trim(store, settings.cache_bytes)]
+    return removed
+
+
+_OVERRIDES = re.compile(rf"{re.escape(CHANGE)}(?:recipe|model|train)\.\S*")
+
+
+@dataclass(frozen=True)
+class OutlinedStep:
+    """A step by the name of its function, its label, its key, and the parts of the key."""
+
+    name: str
+    label: str
+    key: str
+    parts: Mapping[str, Any]
+
+    def find(self, store: Store) -> Artifact | None:
+        """Return the artifact of the step, or None if it is not in the store, whole."""
+        return store.get(store.where(self.name, self.key))
+
+
+def explain(store: Store, steps: Sequence[OutlinedStep]) -> Iterator[tuple[bool, str]]:
+    """Yield for each step whether it is in the store and, if not, why: which parts of its key differ from the newest artifact
+    with its label, or else with its label but for overrides."""
+
+    @cache
+    def newest(name: str) -> dict[str, Artifact]:
+        """The newest artifact of each label, of a step that is read once."""
+        found = [store.load(path.parent, verify=False) for path in store.root.glob(f"objects/{name}/*/{MANIFEST}")]
+        ordered = sorted((a for a in found if a is not None), key=lambda artifact: artifact.manifest["finished"])
+        exact = {artifact.manifest["label"]: artifact for artifact in ordered}
+        return {as_defined(label): artifact for label, artifact in exact.items()} | exact
+
+    for step in steps:
+        if step.find(store) is not None:
+            yield True, ""
+        elif store.load(store.where(step.name, step.key), verify=False) is not None:
+            yield False, "a file of the result is missing or damaged"
+        elif before := newest(step.name).get(step.label) or newest(step.name).get(as_defined(step.label)):
+            yield False, _difference(before.manifest["parts"], step.parts)
+        else:
+            yield False, "never made"
+
+
+def as_defined(label: str) -> str:
+    """Return the label of a step without the overrides that it names."""
+    return _OVERRIDES.sub("", label)
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Name the first entries in which two keys differ."""
+    before, now = flatten(old), flatten(new)
+    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    return "changed: " + ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
+
+
+PACKAGE = Path(__file__).parents[2]
+
+
+KEPT = PACKAGE / "kept"  # in the checkout a link to results/
+
+
+IN_CHECKOUT = KEPT.is_symlink()
+
+
+def own() -> Path:
+    """Return the folder where `keep` writes: results/ of the project folder, or of the checkout, or else beside the store."""
+    if (place := project.folder()) is not None:
+        return place / "results"
+    return KEPT if IN_CHECKOUT else Settings().root.parent / "results"
+
+
+def folders() -> list[Path]:
+    """Return the folders with kept results."""
+    return [KEPT] if (mine := own()) == KEPT or not mine.is_dir() else [KEPT, mine]
+
+
+def kept_files() -> list[Path]:
+    """Return result.json of each kept result; folders with a dot are of a `keep` that was killed."""
+    return [path for folder in folders() for path in sorted(folder.glob("[!.]*/result.json"))]
+
+
+def place_of(name: str) -> Path:
+    """Return the folder of a kept result by name."""
+    return next(path.parent for path in reversed(kept_files()) if path.parent.name == name)
+
+
+def sources_of(settings: Settings) -> Sources:
+    """Return where files may come from, by the settings."""
+    return Sources(settings.mirrors, settings.offline, settings.private)

@@ -1,25 +1,80 @@
-"""Results: rows of compared tables, from the store and from kept results of long runs."""
+"""Results: rows of compared tables, from the store and from kept results of long runs.
 
+The folders of kept results: those of the package, and those that users keep beside their store.
+
+Tests of kept results against their baselines, kept beside them: a bootstrap takes seconds, and the same data and code give
+the same bits.
+
+Whether a trained model is that of an experiment as it is defined, compared setting by setting back to the corpus.
+
+Keep the results of long runs and of counts of corpora: results/NAME/result.json, and the statistics of each sentence
+without its text.
+
+A finished table: the outcomes, the comparison and the leaks that its report shows.
+"""
+
+import contextlib
 import json
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
+from math import isclose
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import pyarrow as pa
+
+from phrasemodels.data.corpora.leakage import Leak
+from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.catalogue import PROFILES, experiments
-from phrasemodels.flows.experiments.experiment import Answer, Experiment
+from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.fingerprint import closure
+from phrasemodels.data.store.remembered import contents, remembered
+from phrasemodels.data.store.store import Step, Store, digest_of, jsonable
+from phrasemodels.earlier_names import present_name
+from phrasemodels.flows.experiments.catalogue import PROFILES, Table, experiments, resolved
+from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
+from phrasemodels.flows.experiments.experiment import Answer, Experiment, Pipeline
 from phrasemodels.flows.experiments.names import divided
-from phrasemodels.flows.experiments.overrides import overridden
-from phrasemodels.flows.results.as_defined import averaged_since, changed_since
-from phrasemodels.flows.results.folder import kept_files
-from phrasemodels.flows.results.kept_tests import tests_of, write_tests
+from phrasemodels.flows.experiments.overrides import MACHINE, overridden
+from phrasemodels.flows.results.records import commit, kept_files
 from phrasemodels.infra.tracking import Tracker
-from phrasemodels.tasks.metrics.compare import TestedRow, finite
+from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite
+from phrasemodels.tasks.problems.entailment import EntailmentRecipe
+from phrasemodels.tasks.problems.recipe import Outcome
 from phrasemodels.verdicts.significance import seed_group
+
+FILE = "tests.json"
+
+Tests = list[dict[str, Any] | None]
+
+
+def tests_of(folder: Path, rows: Sequence[TestedRow], read: Callable[[], list[TestedRow]]) -> Tests:
+    """Return what `differences` says of the rows of a kept result: as it is kept in the folder, or computed if the data or
+    the code of the test has changed since.
+
+    rows: without their statistics. read: return the rows with the statistics of the folder's files.
+    """
+    key = key_of(folder, rows)
+    with contextlib.suppress(OSError, ValueError):
+        kept = json.loads((folder / FILE).read_bytes())
+        if kept["key"] == key:
+            return list(kept["against"])
+    return list(remembered("tests", key, lambda: differences(read())))
+
+
+def key_of(folder: Path, rows: Sequence[TestedRow]) -> str:
+    """Return the digest of the statistics in a folder, of the rows, and of the code that tests them."""
+    source, _ = closure(differences, *(row.statistic for row in rows if row.statistic))
+    return digest_of([contents(folder, (".arrow",)), rows, source])
+
+
+def write_tests(folder: Path, rows: Sequence[TestedRow], tests: Tests) -> None:
+    """Keep the tests of a kept result beside it."""
+    write_durably(folder / FILE, json.dumps({"key": key_of(folder, rows), "against": tests}, indent=1) + "\n")
+
 
 TRAININGS = ("train", "train_restarts")  # steps that make weights
 
@@ -187,3 +242,193 @@ def _tested(
         return replace(one, seeds=[read_shard(folder / name) for name in names] if one.statistic else [])
 
     return bare, lambda: [read(*pair) for pair in zip(bare, rows, strict=True)]
+
+
+AVERAGES = ("micro", "macro")  # of accuracies on dev, over the tasks of a suite
+PLACEMENT = {path.rpartition(".")[2] for path in MACHINE}  # settings of a training that change no score
+
+
+def as_defined(trained: Artifact, artifacts: Mapping[str, Artifact], sources: Sources) -> bool:
+    """Return whether a training, and all that it was made from, has the settings of the experiment that it is named after.
+
+    Keys are not compared: they change with any line of code. Settings that one of the two lacks are not compared, nor what
+    is no longer in the store. A training whose corpus the user no longer supplies is taken by its name.
+    """
+    try:
+        pipeline = resolved(find_experiment(str(trained.about["experiment"])), sources).steps(
+            int(trained.about["seed"])
+        )
+    except (ValueError, OSError):
+        return True
+    return _same(trained, pipeline.trained, artifacts)
+
+
+def _same(artifact: Artifact, step: Step, artifacts: Mapping[str, Artifact]) -> bool:
+    parts = artifact.manifest["parts"]
+    if not _equal(parts["settings"], jsonable(step.settings)):
+        return False
+    inputs = ((artifacts.get(parts["inputs"].get(role, "")), wanted) for role, wanted in step.inputs.items())
+    return all(_same(found, wanted, artifacts) for found, wanted in inputs if found and isinstance(wanted, Step))
+
+
+def _equal(saved: Any, now: Any) -> bool:
+    """Return whether settings are equal in all that both have; names of parts may be earlier ones."""
+    if isinstance(saved, Mapping) and isinstance(now, Mapping):
+        return all(_equal(saved[name], now[name]) for name in (saved.keys() & now.keys()) - PLACEMENT)
+    if isinstance(saved, list) and isinstance(now, list):
+        return len(saved) == len(now) and all(map(_equal, saved, now))
+    return bool((present_name(saved) if isinstance(saved, str) else saved) == now)
+
+
+def changed_since(settings: Mapping[str, Any], now: Any) -> str:
+    """Say in which fields a TrainConfig has been changed since a kept training was made; empty if in none.
+
+    settings: those of the training. Fields that it lacks did not exist then.
+    """
+    then, fields = (_bare(config) for config in (settings.get("config", {}), jsonable(now)))
+    differing = [name for name in fields if name in then and name not in PLACEMENT and then[name] != fields[name]]
+    return ", ".join(f"train.{name} was {then[name]} and is now {fields[name]}" for name in differing)
+
+
+def averaged_since(values: Mapping[str, Sequence[float]], metric: str, experiment: Experiment) -> str:
+    """Say which tasks a kept average has in it beside those of its experiment (paper 001, Table 2); empty if none.
+
+    values: those of the row, by metric and seed. Some results were kept before SST-5 left the averages.
+    """
+    suite = experiment.recipe.suite if isinstance(experiment.recipe, EntailmentRecipe) else ()
+    dev = {task.name: values[f"dev/{task.name}"] for task in suite if f"dev/{task.name}" in values}
+    apart = [task.name for task in suite if not task.averaged and task.name in dev]
+    if metric not in AVERAGES or not apart:
+        return ""
+    of_all = (fmean(one) for one in zip(*dev.values(), strict=True))
+    same = all(isclose(one, macro, rel_tol=1e-6) for one, macro in zip(of_all, values["macro"], strict=True))
+    return f"ours is an average with {' and '.join(apart)} in it, the printed one without" if same else ""
+
+
+def _bare(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with functions and classes by their bare names, which did not change when their modules did."""
+    return {name: value.rpartition(":")[2] if isinstance(value, str) else value for name, value in config.items()}
+
+
+MEANS = ("train_seconds", "peak_memory_mib")  # of a training, kept as means over seeds
+RESULT, TRIALS = "result.json", "trials.json"
+DERIVED = {"against", "intervals"}  # of a row, computed again from the rest
+
+
+def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: Step, folder: Path, note: str) -> Path:
+    """Write the results of a table in the store into a folder: scores, seeds, configurations, commit, library versions, and
+    the per-sentence statistics that tests need; of a tuned table also all trials. ValueError: a result is not in the store."""
+    seeds: dict[str, list[Pipeline]] = {}
+    for pipeline in pipelines:
+        name = pipeline.experiment.name
+        if store.find(pipeline.scored) is None or (pipeline.trains and store.find(pipeline.trained) is None):
+            command = f"train {name} --seed {pipeline.seed} --local" if pipeline.trains else "count --corpora"
+            raise ValueError(
+                f"{name} seed {pipeline.seed} is not in the store: `phrasemodels {command}`, or leave it out by --row or --seeds"
+            )
+        seeds.setdefault(name, []).append(pipeline)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+        new = Path(temporary)
+        parts = {name: _parts(store, new, of) for name, of in seeds.items()}
+        rows = [
+            {name: value for name, value in row.items() if name not in DERIVED} | parts[row["experiment"]]
+            for row in store.run(comparison).meta["rows"]
+        ]
+        result = {"title": table.title, "commit": commit(), "note": note, "rows": rows}
+        write_durably(new / RESULT, json.dumps(result, indent=1) + "\n")
+        if table.trials:
+            write_durably(new / TRIALS, json.dumps(table.trials, indent=1) + "\n")
+        keep_tests(new / RESULT)
+        folder.mkdir(exist_ok=True)
+        for old in (*folder.glob("*.sentences.arrow"), folder / TRIALS):
+            old.unlink(missing_ok=True)
+        for file in sorted(new.iterdir(), key=lambda file: file.name == RESULT):  # which names the others, last
+            file.replace(folder / file.name)
+    return folder / RESULT
+
+
+def _parts(store: Store, folder: Path, seeds: Sequence[Pipeline]) -> dict[str, Any]:
+    """Return what all seeds of a row share, and write a file of statistics for each seed."""
+    experiment, scores = seeds[0].experiment, [store.run(pipeline.scored) for pipeline in seeds]
+    columns = {answer.statistic.column for answer in experiment.answers if answer.statistic}
+    files = []
+    for pipeline, score in zip(seeds, scores, strict=True) if columns else []:
+        files.append(f"{experiment.row}-s{pipeline.seed}.sentences.arrow")
+        table = read_shard(score.file("sentences.arrow")).select(["id", "group", *sorted(columns)])
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with (
+            pa.OSFile(str(folder / files[-1]), "wb") as sink,
+            pa.ipc.new_file(sink, table.schema, options=options) as to,
+        ):
+            to.write_table(table)
+    models = [store.run(pipeline.trained) for pipeline in seeds if pipeline.trains]
+    parts = (models or scores)[0].manifest["parts"]
+    return {
+        "training": _training(models) if models else {},
+        "settings": {name: value for name, value in parts["settings"].items() if name != "seed"},
+        "libraries": parts["libraries"],
+        "test_set": scores[0].meta["test_set"],
+        "licences": scores[0].manifest["meta"]["licences"],
+        "sentences": files,
+    }
+
+
+def _training(models: Sequence[Artifact]) -> dict[str, Any]:
+    """Return the parameters of the model, and the means over its seeds of what differs between trainings."""
+    means = {name: fmean(model.meta[name] for model in models) for name in MEANS}
+    steps = round(fmean(model.meta["steps"] for model in models))  # those with patience end at different ones
+    return {"parameters": models[0].meta["parameters"], "steps": steps, **means}
+
+
+@dataclass(frozen=True)
+class FinishedTable:
+    """A table whose steps are all in the store. comparison: the table compared with the paper. run_ids: of MLflow, by the
+    keys of trainings."""
+
+    table: Table
+    pipelines: Sequence[Pipeline]
+    store: Store
+    comparison: Artifact
+    run_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def experiments(self) -> list[Experiment]:
+        """The experiments of the table, in order."""
+        return [p.experiment for p in self.pipelines if p.seed == self.pipelines[0].seed]
+
+    @cached_property
+    def outcomes(self) -> list[Outcome]:
+        """The outcome of each pipeline that trains; all rows of the first seed come before the next seed."""
+        return [
+            Outcome(
+                p.experiment.name,
+                p.experiment.row,
+                p.experiment.system,
+                p.experiment.variant,
+                p.seed,
+                p.experiment.recipe,
+                p.experiment.model,
+                p.experiment.train,
+                *(self.artifact(step) for step in (p.trained, p.predicted, p.scored)),
+            )
+            for p in self.pipelines
+            if p.trains
+        ]
+
+    @property
+    def first_seeds(self) -> list[Outcome]:
+        """The outcomes of the first seed, one for each row."""
+        return [outcome for outcome in self.outcomes if outcome.seed == self.outcomes[0].seed]
+
+    @cached_property
+    def leaks(self) -> dict[str, str]:
+        """For each experiment, that trains, how much of its test set is also in its training set."""
+        counted = {e.name: leak for e in self.experiments if (leak := e.leak)}
+        return {name: str(Leak(**self.artifact(leak).meta["leak"])) for name, leak in counted.items()}
+
+    def artifact(self, step: Step) -> Artifact:
+        """Return the artifact of a step of the table."""
+        artifact = self.store.find(step, verify=False)
+        assert artifact is not None, "all steps of a finished table are in the store"
+        return artifact

@@ -1,22 +1,321 @@
-"""Verdicts: one for each printed number, with its reason and the runs that it depends on."""
+"""Verdicts: one for each printed number, with its reason and the runs that it depends on.
 
-from collections.abc import Iterable, Sequence
+Printed numbers that compare two systems of ours: ratios of speeds, and gains.
+
+Numbers that a paper prints in several places: one result answers all of them.
+
+Why a printed number has no value of ours, and what it would take.
+
+What it takes until a printed number can be judged by a training at the paper's size.
+
+The verdicts on all printed numbers and the values of kept results, remembered while neither the store nor results/ change.
+
+All verdicts at a glance: how many numbers have which, and with which kinds of reasons.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from statistics import fmean
 from typing import Any
 
-from phrasemodels.data.download.manifest import closest
-from phrasemodels.flows.experiments.marks import STATED_FIRST, kind_of
-from phrasemodels.flows.experiments.published import published_results
-from phrasemodels.flows.results.derived import derive, derived_from
-from phrasemodels.flows.results.glance import JUDGED
-from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, Line, impossible, tasks_of
-from phrasemodels.flows.results.needs import needs
-from phrasemodels.flows.results.not_run import answers, asked, compared, not_run
-from phrasemodels.flows.results.repeated import same_numbers
+from phrasemodels.data.download.manifest import closest, find_corpus
+from phrasemodels.encoders.inputs import PretrainedConfig
+from phrasemodels.flows.experiments.catalogue import COUNTED, PROFILES, experiments
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
+from phrasemodels.flows.experiments.marks import NOT, STATED_FIRST, kind_of
+from phrasemodels.flows.experiments.published import JUDGED, published_results
+from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, LITERATURE, Line, impossible, tasks_of
 from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.compare import reason_not
+from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.verdicts.judgement import judge, qualified
 from phrasemodels.verdicts.significance import seed_group
+
+
+def percent(value: float, base: float) -> float:
+    """Return a value in percent of a base."""
+    return 100 * value / base
+
+
+def gain(value: float, base: float) -> float:
+    """Return how much a value is above a base."""
+    return value - base
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A printed number, and the printed numbers of the two systems that it compares."""
+
+    cell: Cell
+    over: Cell
+    base: Cell
+    value: Callable[[float, float], float]
+
+
+MIXED = "n=[0;0;2;2;3;3;4;4]"
+SPEED = Cell("002", "Table 5", "Transformer", "ours", "training_speed", "MSParS")
+RATIO = Cell("002", "text 4.3.1", "PhraseTransformer", "vs Transformer", "", "MSParS")
+DERIVED = (
+    Derived(
+        replace(RATIO, metric="relative_training_speed_min"),
+        replace(SPEED, system="PhraseTransformer Res.", variant=MIXED),
+        SPEED,
+        percent,
+    ),
+    Derived(
+        replace(RATIO, metric="relative_training_speed_max"),
+        replace(SPEED, system="PhraseTransformer", variant=MIXED),
+        SPEED,
+        percent,
+    ),
+    Derived(
+        Cell("002", "text 4.3.1", "PhraseTransformer Sum", "vs Transformer", "gain_logic_match", "Atis", "test"),
+        Cell("002", "Table 2", "PhraseTransformer Sum", MIXED, "logic match", "Atis", "test"),
+        Cell("002", "Table 3", "Transformer", "ours", "logic match", "Atis", "test"),
+        gain,
+    ),
+)
+
+
+def derived_from(columns: dict[str, str]) -> Derived | None:
+    """Return how a printed number is derived; columns: its row of data/published_results.csv."""
+    return next((d for d in DERIVED if all(columns[n] == value for n, value in d.cell.wanted.items())), None)
+
+
+def derive(known: Derived, results: Sequence[Result]) -> dict[str, Any]:
+    """Return the verdict on a derived number, with its value and seeds; empty if no comparison has both systems.
+
+    Of absolute speeds nothing is comparable, but their ratio is; so only the size, data and settings of both count.
+    """
+    pairs = [
+        (over, base)
+        for over in _answering(known.over, results)
+        for base in _answering(known.base, results)
+        if over.source == base.source
+    ]
+    if not pairs:
+        return {}
+    pair = max(pairs, key=lambda two: two[0].worth)
+    values = [r.row["values"][r.answer.metric] for r in pair]
+    seeds = [seed for seed in pair[0].row["seeds"] if seed in pair[1].row["seeds"]]
+    by_seed = [dict(zip(r.row["seeds"], own, strict=True)) for r, own in zip(pair, values, strict=True)]
+    if not seeds:
+        return {}
+    ours = seed_group([known.value(by_seed[0][seed], by_seed[1][seed]) for seed in seeds])
+    stand_in = any(r.row["stand_in"] for r in pair)
+    why = dict.fromkeys(r.experiment.reason_not(replace(r.answer, why_not="")) for r in pair)
+    verdict = judge(known.cell.printed, ours, reason_not(stand_in, "; ".join(filter(None, why))))
+    return {
+        "ours": ours.mean,
+        "half_width": None if ours.n < 2 else ours.half_width,
+        "seeds": ours.n,
+        "verdict": verdict.verdict,
+        "reason": f"{verdict.reason}; of {pair[0].experiment.name} and {pair[1].experiment.row}",
+        "source": pair[0].source,
+        "title": pair[0].title,
+        "experiment": pair[0].experiment.name,
+        "runs": pair[0].runs,
+    }
+
+
+def _answering(cell: Cell, results: Iterable[Result]) -> list[Result]:
+    """Return the results that answer a cell: every column that both name is equal."""
+
+    def same(other: Cell | None) -> bool:
+        if other is None:
+            return False
+        return all(other.wanted.get(name, value) == value for name, value in cell.wanted.items())
+
+    return [r for r in results if same(r.answer.cell)]
+
+
+PRINTED = ("paper", "system", "variant", "dataset", "split", "metric", "value")
+Columns = Mapping[str, str]  # of data/published_results.csv
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Rows of the file, by some columns, that repeat rows whose columns are the same but for `of`, in fewer digits or as many."""
+
+    row: Columns
+    of: Columns
+
+
+FOURTH, FIFTH = f"Model 4, {MIXED}", f"Model 5, {MIXED}"
+BEST = "3 self-attention layers; PWFF yes; residual dropout yes"
+REPEATS = (
+    Repeat({"paper": "001", "table": "Table 4", "variant": "(8) Full Model"}, {"table": "Table 2", "variant": ""}),
+    *(
+        Repeat(
+            {"paper": "002", "table": "Table 3", "variant": variant, "dataset": dataset},
+            {"table": "Table 2", "variant": MIXED, "dataset": full},
+        )
+        for variant in (FOURTH, FIFTH)
+        for dataset, full in (("Atis", "Atis"), ("MSParS", "MSParS (BPE6k)"))
+    ),
+    Repeat(
+        {"paper": "002", "table": "Table 4", "variant": "layers=[1 - 6]", "metric": "logic match"},
+        {"table": "Table 2", "variant": MIXED},
+    ),
+    *(
+        Repeat({"paper": "004", "table": place}, {"table": "Table 2", "variant": BEST})
+        for place in ("abstract", "text 6")
+    ),
+)
+
+
+def original(row: Columns) -> Columns:
+    """Return the row that a row repeats, or the row itself."""
+    for repeat in REPEATS:
+        if all(row[name] == value for name, value in repeat.row.items()):
+            wanted = {name: row[name] for name in ("paper", "table", *PRINTED[1:-1])} | dict(repeat.of)
+            (found,) = [o for o in published_results() if all(o[name] == value for name, value in wanted.items())]
+            return found
+    return row
+
+
+def same_numbers(row: Columns) -> list[Columns]:
+    """Return all rows of the file that are one number with a row, itself among them."""
+    return _same()[_identity(row)]
+
+
+@cache
+def _same() -> dict[tuple[str, ...], list[Columns]]:
+    found: dict[tuple[str, ...], list[Columns]] = {}
+    for row in published_results():
+        found.setdefault(_identity(row), []).append(row)
+    return found
+
+
+def _identity(row: Columns) -> tuple[str, ...]:
+    return tuple(original(row)[name] for name in PRINTED)
+
+
+NO_RUN, COUNT, THEIRS, ABSENT, OTHER = (
+    "no run yet",
+    "not counted yet",
+    "literature, not ours to run",
+    "its corpus is not here",
+    "no table computes it",
+)
+
+# Absolute figures of other hardware, by metric: nothing that runs elsewhere can be compared with them.
+HARDWARE = {
+    "training_speed": "a speed of one P100 16 GB: only the ratio of two systems can be compared elsewhere",
+    "memory": "memory of the authors' program; what was counted is not said",
+}
+
+MSPARS = "no table computes it: it is of train after BPE, and the logical forms of train are not here"
+MSPARS_FORMS = (
+    "no table computes it: it is of the logical forms, and those of train are not here (those of dev have 14.68 words)"
+)
+
+# Corpora that are not here, by paper and data set.
+CORPORA = {
+    ("000", "PTB POS tagging"): "describes the Penn Treebank, which has a licence and is not here",
+    ("001", "SNLI"): "describes SNLI's official training set, which users put in by hand",
+    ("002", "MSParS (BPE6k)"): MSPARS,
+    ("002", "MSParS"): MSPARS_FORMS,
+}
+
+DATA = ("dataset", "dataset statistics")  # systems of rows that describe a corpus
+
+
+def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
+    """Return the verdict, the reason and the kind of reason of a number without a value of ours. same: the rows of the
+    file that are this number."""
+    if row["variant"] == LITERATURE:
+        return "not run", "not ours to run: a result of others, which the paper repeats", THEIRS
+    if row["metric"] in HARDWARE:
+        return "not comparable", HARDWARE[row["metric"]], HARDWARE[row["metric"]]
+    if pair := asked(same):
+        return "not run", *_command(*pair)
+    if derived := derived_from(dict(row)):
+        both = f"{derived.over.system} and {derived.base.system}"
+        return "not run", f"no run of both {both} ({derived.over.table}), whose numbers give it", NO_RUN
+    if row["system"] in DATA and (reason := CORPORA.get((row["paper"], row["dataset"]))):
+        return "not run", reason, ABSENT
+    return "not run", OTHER, OTHER
+
+
+def _command(experiment: Experiment, answer: Answer) -> tuple[str, str]:
+    """Return how to get an answer, or why nobody can, and the kind of reason."""
+    table = experiment.table
+    if (table.paper, table.number) in COUNTED:
+        corpora = COUNTED[table.paper, table.number]
+        return f"not counted yet: phrasemodels count{' --corpora' * corpora}", COUNT
+    command = (
+        f"no run: phrasemodels reproduce --paper {table.paper} --table {table.number} --row {experiment.row} --seeds 3"
+    )
+    command += f" --profile {PROFILES[-1]}" if experiment.profile == PROFILES[-1] else ""
+    return (answer.why_not,) * 2 if answer.why_not else (command, NO_RUN)
+
+
+def answers(cell: Cell | None, rows: Iterable[Columns]) -> bool:
+    """Return whether a cell is one of these rows, which are one number printed in several places; what is empty is any."""
+    wanted = cell.wanted if cell else {}
+    return bool(wanted) and any(all(row[name] == value for name, value in wanted.items()) for row in rows)
+
+
+def asked(rows: Iterable[Columns]) -> tuple[Experiment, Answer] | None:
+    """Return the experiment at the paper's size, or else another one, that answers a number."""
+    same = list(rows)
+    found = [(e, a) for e in _experiments() for a in e.answers if answers(a.cell, same)]
+    exact = [pair for pair in found if pair[1].exact and not pair[0].recipe.trains]
+    largest = [pair for pair in found if pair[0].profile == PROFILES[-1]]
+    return next(iter((*exact, *largest, *found)), None)
+
+
+def compared(derived: Derived) -> list[Experiment]:
+    """Return the experiments that a derived number compares, as `asked` finds them."""
+    cells = (derived.over.wanted, derived.base.wanted)
+    rows = [[r for r in published_results() if all(r[name] == value for name, value in cell.items())] for cell in cells]
+    return [pair[0] for same in rows if (pair := asked(same))]
+
+
+@cache
+def _experiments() -> list[Experiment]:
+    return experiments()
+
+
+def needs(experiment: Experiment) -> str:
+    """Return what an experiment at the paper's size waits for, in one line: rows that are not the paper's, files that are
+    put in by hand, and the training itself."""
+    parts = list(_parts((experiment.recipe, experiment.model)))
+    by_hand = sorted({part.name for part in parts if _by_hand(part)})
+    encoders = sorted({part.name for part in parts if isinstance(part, PretrainedConfig)})
+    unlike = kind_of(experiment.unlike).removeprefix(NOT)
+    said = [
+        "a training at the paper's size",
+        f"files put in by hand ({', '.join(by_hand)})" if by_hand else "",
+        f"{', '.join(encoders)} from a model hub" if encoders else "",
+        f"a row of ours with the paper's {unlike} (phrasemodels marks shows what differs)" if unlike else "",
+    ]
+    return ", and ".join(filter(None, said))
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield the configurations that are nested in a value, and itself."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _parts(part)
+    elif dataclasses.is_dataclass(value):
+        yield value
+        for field in dataclasses.fields(value):
+            yield from _parts(getattr(value, field.name))
+
+
+def _by_hand(part: Any) -> bool:
+    """Return whether a part has files that no command fetches."""
+    if isinstance(part, Corpus):
+        manifest = find_corpus(part.name)
+        splits = [split for name, split in manifest.splits.items() if name.startswith(part.part)]
+        return not {file for split in splits for file in split.files.values()} <= {file.name for file in manifest.files}
+    return isinstance(part, VectorFile)
+
 
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric")
 TRAINED, EXACT = "over the seeds of a training", "counted, by the printed digits"  # kinds of judgement

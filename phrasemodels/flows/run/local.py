@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import phrasemodels
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Executor, Job, digest_of, with_dependencies
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Executor, Job, Store, digest_of, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.tasks.problems.recipe import Stage
-from phrasemodels.tasks.train.loop import PROGRESS
+from phrasemodels.tasks.train.trainer import PROGRESS
 
 if TYPE_CHECKING:
     from phrasemodels.infra.settings import Settings
@@ -30,9 +29,8 @@ RECIPE = "recipe.sha256"  # in a prepared folder: digest of the settings that it
 
 def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str, Any]:
     """Run all steps of one experiment and seed, kept in the store; on Ray Train unless local. Return its scores."""
-    from phrasemodels.flows.experiments.user_files import resolved
-    from phrasemodels.flows.results.stores import leased_steps, open_store
-    from phrasemodels.flows.run.sources import sources_of
+    from phrasemodels.flows.experiments.catalogue import resolved
+    from phrasemodels.flows.results.records import leased_steps, open_store, sources_of
     from phrasemodels.infra.settings import Settings
 
     if not experiment.recipe.trains:
@@ -80,8 +78,8 @@ def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[No
 
 
 def _on_ray_train(store: Store, pipeline: Pipeline, executor: Executor, settings: "Settings") -> dict[str, Any]:
-    from phrasemodels.flows.run.nodes import NodeLaunch
-    from phrasemodels.infra.runner import TorchTrainerLaunch
+    from phrasemodels.flows.run.execute import NodeLaunch
+    from phrasemodels.infra.cluster import TorchTrainerLaunch
     from phrasemodels.infra.services import start_ray, stop_ray
 
     start_ray(settings)
@@ -115,9 +113,8 @@ def _finish(store: Store, pipeline: Pipeline, executor: Executor) -> dict[str, A
 
 def prepare_folder(experiment: Experiment, to: Path) -> Path:
     """Copy the data that an experiment is trained and tested on into one folder."""
-    from phrasemodels.flows.experiments.user_files import resolved
-    from phrasemodels.flows.results.stores import open_store
-    from phrasemodels.flows.run.sources import sources_of
+    from phrasemodels.flows.experiments.catalogue import resolved
+    from phrasemodels.flows.results.records import open_store, sources_of
     from phrasemodels.infra.settings import Settings
 
     settings = Settings()

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from phrasemodels.data.store.remembered import remembered, states
-from phrasemodels.flows.results.explain_miss import OutlinedStep
-from phrasemodels.flows.run.sources import sources_of
+from phrasemodels.flows.results.records import OutlinedStep, sources_of
 from phrasemodels.infra.settings import Settings
 
 if TYPE_CHECKING:
-    from phrasemodels.data.store.step import Step
+    from phrasemodels.data.store.store import Step
     from phrasemodels.flows.experiments.catalogue import Table
 
 
@@ -63,8 +62,7 @@ def _of_table(
     sources = sources_of(settings)
 
     def made() -> dict[str, Any]:
-        from phrasemodels.flows.experiments.catalogue import Request
-        from phrasemodels.flows.experiments.user_files import reads_encoders, with_user_files
+        from phrasemodels.flows.experiments.catalogue import Request, reads_encoders, with_user_files
 
         table = Request(**asked).resolve()
         settled = not any(map(reads_encoders, table.experiments))

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from phrasemodels.flows.report.parses import page
+from phrasemodels.flows.report.attention import page
 from phrasemodels.parsing.parser import Parser
 
 MOST_BYTES = 200_000

@@ -1,12 +1,34 @@
-"""The plan of a table: the steps that lead from corpora to verdicts. Nothing runs here and nothing is read or written."""
+"""The plan of a table: the steps that lead from corpora to verdicts. Nothing runs here and nothing is read or written.
+
+The places from which a run may fetch files, by the settings.
+
+The outline of a plan: the names and keys of its steps, which are enough to look the steps up in the store.
+
+It follows from the request, the project's files and the files that users supply. So it is remembered, and a command that
+only looks steps up imports neither torch nor the code of the steps.
+
+Preparation of a run: read the request once, and report every mistake in it before anything starts.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from phrasemodels.data.store.step import Step, with_dependencies
-from phrasemodels.flows.experiments.catalogue import Table
+from phrasemodels.data.download.fetch import missing
+from phrasemodels.data.download.manifest import find_corpus
+from phrasemodels.data.download.manifest import load_parser as load_parser
+from phrasemodels.data.store.store import Step, Store, with_dependencies
+from phrasemodels.flows.experiments.catalogue import Request, Table, missing_encoders, with_user_files
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
+from phrasemodels.flows.results.records import open_store, sources_of
+from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
+from phrasemodels.tasks.parsers.stanza import fetch_parser
+from phrasemodels.tasks.prepare.corpora import fetch_added_corpus, fetch_corpus
+
+if TYPE_CHECKING:
+    from phrasemodels.data.store.store import Step
+    from phrasemodels.flows.experiments.catalogue import Table
 
 
 @dataclass(frozen=True)
@@ -60,3 +82,44 @@ class Plan:
             )
             for answer in experiment.answers
         ]
+
+
+def planned(request: Request, settings: Settings) -> tuple[Plan, Store]:
+    """Return the plan of a request, and the store that it runs on.
+
+    ValueError: the request is wrong. OSError: the store cannot be written to, or files are missing and may not be fetched.
+    """
+    sources = sources_of(settings)
+    table = request.resolve()
+    plan = Plan(with_user_files(table, sources))
+    store = open_store(settings)
+    if absent := missing_files(plan, store, settings):
+        raise OSError("offline, and these files are missing; put each at the place named:\n  " + "\n  ".join(absent))
+    return plan, store
+
+
+def missing_files(plan: Plan, store: Store, settings: Settings) -> list[str]:
+    """Return the files that no mirror has and that may not be downloaded, each with the place where it can be put."""
+    if not settings.offline:
+        return []
+    absent = [
+        step
+        for step in plan.steps
+        if step.make in (fetch_corpus, fetch_added_corpus, fetch_parser) and not store.find(step)
+    ]
+    sources = sources_of(settings)
+    mirror = settings.mirror or "<the folder that PHRASEMODELS_MIRROR names>"
+    models = settings.parsers or "<the folder that PHRASEMODELS_PARSERS names>"
+    supplied = settings.supplied or "<the folder that PHRASEMODELS_SUPPLIED names>"
+    corpora = [
+        file for step in absent if step.make is not fetch_parser for file in find_corpus(step.settings.corpus).files
+    ]
+    parsers = [file for step in absent if step.make is fetch_parser for file in load_parser(step.settings.name).files]
+    files = [(mirror, file) for file in missing(corpora, sources)] + [
+        (models, file) for file in missing(parsers, sources)
+    ]
+    untrained = [p.experiment for p in plan.pipelines if p.trains and not store.find(p.trained, verify=False)]
+    encoders = sorted({name for experiment in untrained for name in missing_encoders(experiment)})
+    return [f"{folder}/{file.mirror}  ({', '.join(file.urls) or 'no URL'})" for folder, file in files] + [
+        f"{supplied}/{name}  (a folder of the transformers library)" for name in encoders
+    ]

@@ -25,9 +25,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from phrasemodels.data.store.step import Step
+from phrasemodels.data.store.store import Step
 from phrasemodels.flows.run.execute import Execution
-from phrasemodels.tasks.train.loop import PROGRESS, train
+from phrasemodels.tasks.train.trainer import PROGRESS, train
 
 LINES_EVERY = 15.0  # seconds between plain lines of one step
 GRACE = 2.0  # seconds: a worker that is missing for longer was lost, and has not just finished

@@ -1,15 +1,26 @@
-"""The flow `reproduce`: every step of a table as a Prefect task, then the comparison with the paper and a report."""
+"""The flow `reproduce`: every step of a table as a Prefect task, then the comparison with the paper and a report.
 
+A run for which nothing is left to do: everything is in the store and was recorded before, so no service is started.
+
+The flow `everything`: one table after another, for schedules; a table that fails does not stop the others.
+
+The flow `gc`: `phrasemodels store gc` on a schedule, so that the disk stays bounded.
+
+Counted tables, one after another in this process: they train nothing, so they need neither Ray nor Prefect nor MLflow.
+"""
+
+import datetime
 import json
 import math
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+from uuid import uuid4
 
 from prefect import flow, runtime, task
 from prefect.artifacts import create_table_artifact
@@ -17,27 +28,120 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from prefect.task_runners import ThreadPoolTaskRunner
+from pydantic import Field
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
-from phrasemodels.data.store.artifacts import write_durably
-from phrasemodels.data.store.step import OutOfTimeError, Step, digest_of, with_dependencies
-from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.catalogue import Request, Table
-from phrasemodels.flows.report.page import write_report
-from phrasemodels.flows.report.tuning import chosen_settings
-from phrasemodels.flows.results.records import page_of
-from phrasemodels.flows.run.attempts import attempt
-from phrasemodels.flows.run.campaign import in_order, seconds_of, standings, unfinished
+from phrasemodels.data.download.manifest import closest
+from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.gc import lease
+from phrasemodels.data.store.remembered import remembered
+from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, digest_of, with_dependencies
+from phrasemodels.flows.experiments.catalogue import COUNTED, TABLES, Request, Table
+from phrasemodels.flows.report.page import place_page, write_report
+from phrasemodels.flows.report.table import chosen_settings
+from phrasemodels.flows.results import records
+from phrasemodels.flows.results.records import collect_garbage, leased_steps, open_store, page_of, sources_of
 from phrasemodels.flows.run.execute import Execution
-from phrasemodels.flows.run.plan import Plan
-from phrasemodels.flows.run.preflight import planned
+from phrasemodels.flows.run.outline import Outline, outlined, outlined_page
+from phrasemodels.flows.run.plan import Plan, planned
 from phrasemodels.flows.run.progress import Watch
-from phrasemodels.flows.run.tune import SHARES, Search, behind, trials_of, tuned
-from phrasemodels.infra.runner import ClusterError
+from phrasemodels.flows.run.record import attempt, recorded, write
+from phrasemodels.flows.run.tune import (
+    SHARES,
+    Search,
+    behind,
+    in_order,
+    seconds_of,
+    standings,
+    trials_of,
+    tuned,
+    unfinished,
+)
+from phrasemodels.infra.cluster import ClusterError
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import Stopped, stoppable
-from phrasemodels.tasks.train.loop import DivergedError
+from phrasemodels.infra.tracking import SQLITE
+from phrasemodels.tasks.train.trainer import DivergedError
+
+
+def found_again(asked: Mapping[str, Any], outline: Outline, store: Store, settings: Settings) -> dict[str, Any] | None:
+    """Return what `reproduce` prints, with a record and a page of this run, if all steps of a plan are in the store and an
+    earlier run with these results was completed; else None."""
+    started, began = time.monotonic(), _now()
+    found = [step.find(store) for step in outline.steps]
+    comparison = found[-1]
+    if comparison is None or not all(found) or not _completed(store, comparison) or not _has_mlflow(settings):
+        return None
+    drawn = outlined_page(asked, settings).find(store) or _drawn(asked, store, settings, comparison)
+    run = str(uuid4())
+    report = place_page(store, drawn, outline.slug, records.page_of(store, run))
+    entry: dict[str, Any] = {
+        "id": run,
+        "title": outline.title,
+        "asked": dict(asked),
+        "steps": len(found),
+        "found_dead": [],
+    }
+    entry |= {"started": began, "state": records.COMPLETED, "verdicts": comparison.key, "stages": {}, "ended": _now()}
+    records.write(store, entry, None)
+    rows, leaks = comparison.meta["rows"], drawn.meta["leaks"]
+    return shown(
+        outline.title, rows, leaks, report, {}, {"seconds": time.monotonic() - started, "services_seconds": 0.0}
+    )
+
+
+def shown(
+    title: str,
+    rows: list[dict[str, Any]],
+    leaks: Mapping[str, str],
+    report: Path,
+    stages: Mapping[str, float],
+    seconds: Mapping[str, float],
+) -> dict[str, Any]:
+    """Return what `reproduce` prints, and write it beside the report as JSON."""
+    result: dict[str, Any] = {
+        "title": title,
+        "rows": rows,
+        "leaks": dict(leaks),
+        "report": str(report),
+        "stages": dict(stages),
+    }
+    result |= {"left": [], "diverged": [], "tuning": [], "trials": []} | {
+        name: round(value, 1) for name, value in seconds.items()
+    }
+    write_durably(report.with_suffix(".json"), json.dumps(result, indent=1))
+    return result
+
+
+def _completed(store: Store, comparison: Artifact) -> bool:
+    """Whether an earlier run recorded this comparison in MLflow, wrote its report, and ended."""
+    ended = (record for record in records.records(store) if record["state"] == records.COMPLETED)
+    return any(record.get("verdicts") == comparison.key for record in ended)
+
+
+def _has_mlflow(settings: Settings) -> bool:
+    """Whether the database of MLflow in the store is still there; a server is trusted."""
+    uri = settings.tracking_uri
+    return not uri.startswith(SQLITE) or Path(uri.removeprefix(SQLITE)).exists()
+
+
+def _drawn(asked: Mapping[str, Any], store: Store, settings: Settings, comparison: Artifact) -> Artifact:
+    """Draw the page of a table again: its code has changed."""
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.report.page import drawn
+    from phrasemodels.flows.results.results import FinishedTable
+    from phrasemodels.flows.run.plan import planned
+    from phrasemodels.infra.tracking import Tracker
+
+    plan, _ = planned(Request(**asked), settings)
+    run_ids = Tracker(settings.tracking_uri).keys()
+    return drawn(FinishedTable(plan.table, plan.pipelines, store, comparison, run_ids))
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
 
 # States of tasks: found in the store; not done, since the time was up; a training that diverged, or what needs it.
 CACHED, LEFT, DIVERGED = "Cached", "Left", "Diverged"
@@ -298,3 +402,109 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
         "verdict": row["verdict"],
         "reason": row["reason"],
     }
+
+
+def _run_name() -> str:
+    """Return the name of a flow run: its papers, tables, profile and seeds."""
+    asked = runtime.flow_run.parameters
+    papers, tables = (", ".join(asked.get(name) or ["all"]) for name in ("papers", "tables"))
+    return f"papers {papers}, tables {tables}, {asked['profile']}, {asked['seeds']} seeds"
+
+
+@flow(name="everything", flow_run_name=_run_name, persist_result=False)
+def everything(
+    papers: list[str] | None = None,
+    profile: str = "sample",
+    seeds: int = 2,
+    set: list[str] | None = None,
+    tables: list[str] | None = None,
+    duration: str = "",
+) -> dict[str, Any]:
+    """Run every table of some papers, or of all, with a report for each and a page that links to them. The run fails at
+    the end if one of the tables failed.
+
+    papers: like ["000"]. set: overrides of every experiment, like ["train.steps=200"]. tables: only these tables, like
+    ["1"]. duration: stop the trainings after this time, like "3h"; the next run goes on.
+    """
+    until = end_of(duration)
+    wanted, run, settings = chosen(papers or [], tables or []), str(runtime.flow_run.id), Settings()
+    outcomes: dict[str, dict[str, str]] = {}  # report, run and error of each table
+    title = f"{len(wanted)} of {len(TABLES)} tables, profile {profile}"
+    asked, store = runtime.flow_run.parameters, open_store(settings)
+    with services(settings), lease(store, [], run), recorded(store, run, title, asked, {"tables": outcomes}) as record:
+        for paper, number in wanted:
+            outcome = outcomes[f"paper {paper}, table {number}"] = {}
+            try:
+                left = f"{max(1, round(until - time.time()))}s" if duration else ""
+                state = reproduce(paper, number, profile, seeds, set, duration=left, return_state=True)
+                if page_of(store, part := str(state.state_details.flow_run_id)).exists():  # it was not refused at once
+                    outcome["run"] = part
+                result = state.result()
+                outcome |= {"report": result["report"], "left": str(len(result["left"]))}
+            except Exception as error:
+                outcome["error"] = str(error).split("\n")[0]
+            write(store, record)
+        if failures := [f"{name}: {outcome['error']}" for name, outcome in outcomes.items() if "error" in outcome]:
+            raise OSError(f"{len(failures)} of {len(wanted)} tables failed: {'; '.join(failures)}")
+    return {name: outcome["report"] for name, outcome in outcomes.items()}
+
+
+def chosen(papers: list[str], tables: list[str]) -> list[tuple[str, str]]:
+    """Return (paper, table) of the tables of some papers, or of all. Tables that read corpora only to count them have to be
+    named. ValueError: a paper or table does not exist."""
+    known = {paper for paper, _ in TABLES}
+    for paper in papers:
+        if paper not in known:
+            raise ValueError(f"no paper {paper!r}: {closest(paper, known)}")
+    of_papers = [(paper, number) for paper, number in TABLES if not papers or paper in papers]
+    for number in tables:
+        if number not in (known_tables := {table for _, table in of_papers}):
+            raise ValueError(f"no table {number!r} of these papers: {closest(number, known_tables)}")
+    return [named for named in of_papers if (named[1] in tables if tables else not COUNTED.get(named, False))]
+
+
+@flow(name="gc", flow_run_name="keep {days} days", persist_result=False, log_prints=True)
+def gc(days: Annotated[float, Field(ge=0)] = 7.0, verdicts: Annotated[int, Field(ge=0)] = 0) -> list[str]:
+    """Remove what no verdict and no running run depends on, and old interrupted work; return the paths.
+
+    days: keep what was made or used within so many days. verdicts: keep so many verdicts of each table (0: all).
+    """
+    settings = Settings()
+    removed = collect_garbage(open_store(settings), settings, days, verdicts)
+    print(f"{len(removed)} things removed, {sum(item.bytes for item in removed)} bytes in this node's folder")
+    return [str(item.path) for item in removed]
+
+
+def count(settings: Settings, corpora: bool) -> Iterator[tuple[str, list[dict[str, Any]], str]]:
+    """Run the counted tables that read no corpora, or all; yield the title and the rows of each, or why it cannot run.
+
+    A table whose corpora or parser cannot be had does not stop the others.
+    """
+    for paper, table, reads in remembered("counted", None, _counted):
+        if reads and not corpora:
+            continue
+        asked = {"paper": paper, "table": table, "profile": "sample", "seeds": 1, "set": [], "rows": []}
+        try:
+            outline, store = outlined(asked, settings), open_store(settings)
+            found = [step.find(store) for step in outline.steps]
+            made = found[-1] if all(found) else None
+            yield outline.title, (made or _made(asked, settings)).meta["rows"], ""
+        except OSError as error:
+            yield f"Paper {paper}, Table {table}", [], str(error)
+
+
+def _counted() -> list[tuple[str, str, bool]]:
+    """Return the paper and number of each counted table, and whether it reads corpora."""
+    from phrasemodels.flows.experiments.catalogue import COUNTED
+
+    return [(paper, number, reads) for (paper, number), reads in COUNTED.items()]
+
+
+def _made(asked: Mapping[str, Any], settings: Settings) -> Artifact:
+    """Count a table in this process."""
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.run.plan import planned
+
+    plan, store = planned(Request(**asked), settings)
+    with leased_steps(store, plan.steps, settings):
+        return store.run(plan.comparison, Executor(sources=sources_of(settings)))

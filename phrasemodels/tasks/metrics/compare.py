@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.step import Job
+from phrasemodels.data.store.store import Job
 from phrasemodels.verdicts.judgement import judge, qualified
 from phrasemodels.verdicts.significance import (
     Array,

@@ -2,14 +2,24 @@
 
 EVALB is the program of Sekine and Collins (1997), here with the parameters of `COLLINS.prm` as extended for later
 treebanks. Counts of sentences add up: the score of a corpus is a function of their sums.
+
+Attachment scores of dependency parses: UAS (right heads) and LAS (right heads with right relations).
+
+A rule decides which words are punctuation and are left out. Counts of sentences add up.
+
+Agreement of parses with a treebank over the same tokens: tags, heads, relations, brackets.
 """
 
+import unicodedata
 from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from phrasemodels.data.formats.trees import Span, Tree
+from phrasemodels.data.formats.trees import Span, Tree, parse
 from phrasemodels.verdicts.significance import Array
 
 DELETED = frozenset(["TOP", "ROOT", "S1", "-NONE-", ",", ":", "``", "''", ".", "?", "!"])  # labels, and tags of words
@@ -93,3 +103,87 @@ def rates(matched: int, predicted: int, gold: int) -> Rates:
 def f1_of(sums: Array) -> Array:
     """Return the F1, in percent, of summed (matched, predicted, gold) counts (..., 3); it is 0 where there is no bracket."""
     return 200 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)
+
+
+Punctuation = Callable[[str, str], bool]  # (token, gold tag) -> whether it is left out
+PENN_PUNCTUATION = frozenset([".", "``", "''", ":", ","])
+
+
+def penn(token: str, tag: str) -> bool:
+    """Punctuation by its gold Penn tag, as in paper 004 and its predecessors."""
+    return tag in PENN_PUNCTUATION
+
+
+def unicode(token: str, tag: str) -> bool:
+    """Punctuation by Unicode: every character has a category P, as in the tools of Universal Dependencies."""
+    return all(unicodedata.category(character).startswith("P") for character in token)
+
+
+def nothing(token: str, tag: str) -> bool:
+    """No word is punctuation."""
+    return False
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Heads (n) of a sentence's words, counted from 1 with 0 for the root, and their relations (n)."""
+
+    heads: Sequence[int]
+    relations: Sequence[str]
+
+
+class Attachments(NamedTuple):
+    """Counts of one sentence: words that count, words with the right head, words with the right head and relation."""
+
+    words: int
+    heads: int
+    labelled: int
+
+
+def attachments(gold: Arcs, predicted: Arcs, skipped: Sequence[bool]) -> Attachments:
+    """Return the counts of UAS and LAS over the words of a sentence that are not skipped."""
+    words = heads = labelled = 0
+    arcs = (gold.heads, predicted.heads, gold.relations, predicted.relations)
+    for head, guess, relation, name, skip in zip(*arcs, skipped, strict=True):
+        if not skip:
+            words += 1
+            heads += head == guess
+            labelled += head == guess and relation == name
+    return Attachments(words, heads, labelled)
+
+
+TAGS = {"universal": "upos", "tags": "xpos"}
+
+
+def treebank_scores(gold: pa.Table, predicted: pa.Table) -> dict[str, float]:
+    """Return percentages of agreement of two tables of TREES: upos, xpos, uas, las (relations before any colon), f1 (as
+    EVALB counts it).
+
+    A metric counts only the rows that have its annotation in the treebank; without any such row it is left out. A
+    sentence that was not parsed counts as wrong. ValueError: the tables have different tokens.
+    """
+    right: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for own, other in zip(gold.to_pylist(), predicted.to_pylist(), strict=True):
+        if own["tokens"] != other["tokens"]:
+            raise ValueError(f"row {own['id']}: other tokens were parsed than those of the treebank; parse its tokens")
+        for column, name in TAGS.items():
+            total[name] += len(own[column])
+            right[name] += sum(map(str.__eq__, own[column], other[column]))
+        total["uas"] += len(own["heads"])
+        right["uas"] += sum(head == guess for head, guess in zip(own["heads"], other["heads"], strict=False))
+        total["las"] += len(own["relations"])
+        arcs = zip(own["heads"], own["relations"], other["heads"], other["relations"], strict=False)
+        right["las"] += sum(h == guess and _main(r) == _main(name) for h, r, guess, name in arcs)
+        if own["tree"]:
+            tree = parse(own["tree"])
+            found = parse(other["tree"]) if other["tree"] else Tree(tree.tokens, tree.tags, ())
+            counts = match_brackets(tree, found._replace(tags=tree.tags))  # the treebank's tags say what is punctuation
+            right["f1"] += 2 * counts.matched
+            total["f1"] += counts.gold + counts.predicted
+    return {name: 100 * right[name] / count for name, count in total.items() if count}
+
+
+def _main(relation: str) -> str:
+    """Return a relation without its subtype."""
+    return relation.partition(":")[0]

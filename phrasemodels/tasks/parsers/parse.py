@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phrasemodels.data.corpora.readers import reasons
-from phrasemodels.data.formats.schemas import TREES, build, check, columns
-from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.formats.shards import TREES, build, check, columns, read_shard, write_shard
 from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import Job, digest_of
+from phrasemodels.data.store.store import Job, digest_of
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
-from phrasemodels.tasks.train.loop import HISTORY
+from phrasemodels.tasks.train.trainer import HISTORY
 
 NO_WORDS = "no words"
 NO_TREE = "the corpus has no tree"

@@ -1,20 +1,201 @@
-"""Stanza as a back end of the parse step: its pipeline, with models from a folder, never from a network."""
+"""Stanza as a back end of the parse step: its pipeline, with models from a folder, never from a network.
 
-from collections.abc import Iterator
+TREES as the files that Stanza's training programs read.
+
+Stanza's models, from a mirror or from Stanza's server; and trees by Stanza for corpora of other problems.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import torch
+from scipy.sparse import coo_matrix
+from scipy.sparse.linalg import svds
 
-from phrasemodels.data.formats.conllu import flaw
+from phrasemodels.data.download.fetch import obtain_parser
+from phrasemodels.data.download.manifest import load_parser
+from phrasemodels.data.formats.conllu import flaw, sentence_to_conllu
 from phrasemodels.data.formats.trees import Span, Tree, brackets, plain
-from phrasemodels.tasks.parsers.parse import Analysis, Folders, in_batches, sentences, trees
+from phrasemodels.data.store.store import Job, Step
+from phrasemodels.tasks.parsers.parse import (
+    Analysis,
+    Folders,
+    PlantTrees,
+    everywhere,
+    in_batches,
+    plant,
+    sentences,
+    trees,
+)
+from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
 
+_OPENING = frozenset(["(", "[", "{", "``", "“", "‘", "$", "£", "#"])
+_CLOSING = re.compile(r"[.,;:!?%)\]}”’]+|''|n't|'\w{0,2}|’\w{1,2}", re.IGNORECASE)
 PROCESSORS = ("pos", "lemma", "depparse", "constituency")
+WINDOW = 5  # words on each side of a word
+WIDTH = 100  # of word vectors
+
+
+def spaced(tokens: Sequence[str]) -> list[bool]:
+    """Return for each token whether a space follows in running text, by rules: not all treebanks say it."""
+    return [
+        token not in _OPENING and not _CLOSING.fullmatch(following)
+        for token, following in zip(tokens, [*tokens[1:], "x"], strict=True)
+    ]
+
+
+def conllu(table: pa.Table) -> str:
+    """Return the sentences that have heads as CoNLL-U."""
+    made = []
+    for row in table.to_pylist():
+        if row["heads"]:
+            spaces = ["_" if space else "SpaceAfter=No" for space in spaced(row["tokens"])]
+            arcs = row["heads"], row["relations"]
+            made.append(sentence_to_conllu(row["tokens"], row["tags"], row["universal"], *arcs, spaces))
+    return "\n".join(made) + "\n"
+
+
+def running_text(table: pa.Table) -> str:
+    """Return the sentences of `conllu` as text, in paragraphs of 20 sentences."""
+    sentences = [
+        "".join(t + " " * s for t, s in zip(row["tokens"], spaced(row["tokens"]), strict=True)).strip()
+        for row in table.to_pylist()
+        if row["heads"]
+    ]
+    paragraphs = [" ".join(sentences[first : first + 20]) for first in range(0, len(sentences), 20)]
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def bracketed(table: pa.Table) -> str:
+    """Return the trees in brackets, one a line."""
+    return "".join(f"{tree}\n" for tree in table["tree"].to_pylist() if tree)
+
+
+def write_vectors(table: pa.Table, path: Path) -> int:
+    """Write vectors of the words (in lower case) as text, a word a line; return the number of words.
+
+    They are positive pointwise mutual information within WINDOW words, reduced to WIDTH by singular value decomposition.
+    """
+    sentences = [[token.lower() for token in tokens if " " not in token] for tokens in table["tokens"].to_pylist()]
+    words = sorted({word for sentence in sentences for word in sentence})
+    ids = {word: place for place, word in enumerate(words)}
+    numbers = [np.array([ids[word] for word in sentence], np.int64) for sentence in sentences]
+    near = [(s[:-gap], s[gap:]) for s in numbers for gap in range(1, WINDOW + 1) if len(s) > gap]
+    one, other = (np.concatenate([pair[side] for pair in near]) for side in (0, 1))
+    rows, columns = np.concatenate([one, other]), np.concatenate([other, one])
+    counts = coo_matrix((np.ones(len(rows)), (rows, columns)), (len(words), len(words))).tocsr().tocoo()
+    each = np.bincount(rows, minlength=len(words)).astype(float)
+    information = np.log(counts.data * each.sum() / (each[counts.row] * each[counts.col]))
+    matrix = coo_matrix((np.maximum(information, 0), (counts.row, counts.col)), counts.shape).tocsr()
+    width = min(WIDTH, len(words) - 1)
+    start = np.random.default_rng(0).standard_normal(len(words))  # fixed, so that the vectors are reproducible
+    u, s, _ = svds(matrix, width, v0=start)
+    vectors = u * np.sqrt(s)
+    vectors *= np.sqrt(len(vectors)) / np.linalg.norm(vectors)
+    with path.open("w", encoding="utf-8") as file:
+        file.write(f"{len(words)} {width}\n")
+        for word, vector in zip(words, vectors, strict=True):
+            file.write(f"{word} {' '.join(f'{x:.5f}' for x in vector)}\n")
+    return len(words)
+
+
+@dataclass(frozen=True)
+class FetchParser:
+    """A parser by name, the digests of its files, and its terms: licence, redistributable, stand_in. Mirrors are not part of
+    it: they do not change the bytes."""
+
+    name: str
+    digests: Mapping[str, str]
+    terms: tuple[str, bool, bool]
+
+
+def fetch_parser(job: Job, settings: FetchParser) -> dict[str, Any]:
+    """Download all models of a parser of data/manifests/parsers, and verify them. OSError: a file cannot be had."""
+    manifest = load_parser(settings.name)
+    origins = obtain_parser(manifest, job.out, job.executor.sources)
+    return {
+        "parser": manifest.name,
+        "from": {name: origin if "://" in origin else "a folder" for name, origin in origins.items()},
+        "licences": [settings.terms[0]],
+        "redistributable": settings.terms[1],
+        "stand_in": settings.terms[2],
+    }
+
+
+def fetched(name: str) -> Step:
+    """Return the step that yields the models of a parser by name."""
+    manifest = load_parser(name)
+    terms = (manifest.licence, manifest.redistributable, manifest.stand_in)
+    return Step(fetch_parser, f"fetch parser {name}", FetchParser(name, manifest.digests, terms))
+
+
+@dataclass(frozen=True)
+class DownloadParser:
+    """Stanza's own models of a language for the installed version. server: URLs of (list of resources, models) in place of
+    Stanza's."""
+
+    language: str = "en"
+    package: str = "default"
+    processors: tuple[str, ...] = ("tokenize", *PROCESSORS)
+    server: tuple[str, str] = ("", "")
+
+
+def download_parser(job: Job, settings: DownloadParser) -> dict[str, Any]:
+    """Download models by Stanza's own program, which verifies them. OSError: there is no network, or it may not be used."""
+    import stanza
+
+    if job.executor.sources is not None and job.executor.sources.offline:
+        raise OSError("offline: Stanza's own models cannot be downloaded; fetch or train others")
+    resources, models = settings.server
+    places = {name: url for name, url in (("resources_url", resources), ("model_url", models)) if url}
+    try:
+        stanza.download(
+            settings.language,
+            model_dir=str(job.out),
+            package=None,
+            processors=dict.fromkeys(settings.processors, settings.package),
+            logging_level="ERROR",
+            **places,
+        )
+    except (OSError, ValueError) as error:  # of requests and of Stanza
+        raise OSError(
+            f"Stanza's models for {settings.language!r} cannot be downloaded ({error}): is there a network? "
+            "`phrasemodels parsers fetch gum` takes models from a mirror folder"
+        ) from error
+    return {
+        "parser": f"{settings.language} {settings.package}",
+        "from": {"models": models or "Stanza's own server"},
+        "licences": ["LicenseRef-Stanza-models"],
+        "redistributable": False,
+        "stand_in": False,
+    }
+
+
+def downloaded(settings: DownloadParser) -> Step:
+    """Return the step that yields Stanza's own models."""
+    return Step(download_parser, f"download parser {settings.language} {settings.package}", settings)
+
+
+@dataclass(frozen=True)
+class ByStanza:
+    """PAIRS or SENTENCES with constituency trees by Stanza (the models `gum`), over the words of a tokeniser."""
+
+    divide: Tokeniser = spaces
+
+    def __call__(self, rows: Step) -> Step:
+        """Return the step that gives records Stanza's trees."""
+        settings = PlantTrees(Stanza(processors=("pos", "constituency")), everywhere, self.divide)
+        return Step(plant, f"trees of {rows.label} by Stanza", settings, {"rows": rows, "models": fetched("gum")})
+
+
+by_stanza = ByStanza()
 
 
 @dataclass(frozen=True)
@@ -40,14 +221,14 @@ class Stanza:
         folder = models["models"]
         with one_thread():
             tokens = self.tokens(table[column].to_pylist(), folder) if self.tokenise else sentences(table, column)
-            pipeline = load(self.language, self.processors, self.batch, self.batch_words, str(folder))
+            pipeline = load_pipeline(self.language, self.processors, self.batch, self.batch_words, str(folder))
             return trees(table, in_batches(lambda some: _parse(pipeline, some), tokens, self.batch, self.longest))
 
     def tokens(self, texts: list[str], models: Path) -> list[list[str]]:
         """Return the tokens of texts; each text is one sentence."""
         from stanza import Document
 
-        divider = load(self.language, ("tokenize",), self.batch, self.batch_words, str(models))
+        divider = load_pipeline(self.language, ("tokenize",), self.batch, self.batch_words, str(models))
         found = divider.bulk_process([Document([], text=text) for text in texts if text.strip()])
         divided = iter([token.text for s in document.sentences for token in s.tokens] for document in found)
         return [next(divided) if text.strip() else [] for text in texts]
@@ -65,7 +246,7 @@ def one_thread() -> Iterator[None]:
 
 
 @cache
-def load(language: str, processors: tuple[str, ...], batch: int, batch_words: int, folder: str) -> Any:
+def load_pipeline(language: str, processors: tuple[str, ...], batch: int, batch_words: int, folder: str) -> Any:
     """Load a pipeline, once in each process. OSError: the folder lacks a model."""
     import stanza
 

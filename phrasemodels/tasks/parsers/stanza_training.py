@@ -22,14 +22,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from phrasemodels.config import at_least, positive
 from phrasemodels.data.formats.trees import brackets, parse
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.artifacts import write_durably
-from phrasemodels.data.store.step import Job, Step
-from phrasemodels.layers.checks import at_least, positive
-from phrasemodels.tasks.metrics.treebank_agreement import treebank_scores
-from phrasemodels.tasks.parsers.stanza import Stanza
-from phrasemodels.tasks.parsers.stanza_files import bracketed, conllu, running_text, write_vectors
+from phrasemodels.data.store.store import Job, Step
+from phrasemodels.tasks.metrics.parseval import treebank_scores
+from phrasemodels.tasks.parsers.stanza import Stanza, bracketed, conllu, running_text, write_vectors
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 

@@ -1,18 +1,24 @@
-"""Corpora as records: downloaded and read, or generated; a dev set held out of train; test records that train has."""
+"""Corpora as records: downloaded and read, or generated; a dev set held out of train; test records that train has.
+
+Several treebanks as one training set, with as much of each as its licence, or its annotation, allows.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import pyarrow as pa
+
+from phrasemodels.config import at_least
 from phrasemodels.data.corpora import readers
 from phrasemodels.data.corpora.leakage import leakage
 from phrasemodels.data.corpora.readers import Reader, take
-from phrasemodels.data.download.corpora import find, is_added
-from phrasemodels.data.download.manifest import Languages, Part, Split, load
+from phrasemodels.data.download.manifest import Languages, Part, Split, find_corpus, is_added, load
+from phrasemodels.data.formats.conllu import BOTH_TAGS
+from phrasemodels.data.formats.shards import TREES, build
 from phrasemodels.data.samples.records import Records, Translations
 from phrasemodels.data.store.artifacts import sha256_of
-from phrasemodels.data.store.step import Job, Step
-from phrasemodels.layers.checks import at_least
+from phrasemodels.data.store.store import Job, Step
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 
 
@@ -53,7 +59,7 @@ def fetch_added_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
     depend on how such a corpus is found. OSError: a file cannot be had. ValueError: a file has changed."""
     from phrasemodels.data.download.user_files import obtain
 
-    manifest = find(settings.corpus)
+    manifest = find_corpus(settings.corpus)
     origins = obtain(manifest, job.out, job.executor.sources)
     _check_complete(settings, origins)
     for name, origin in origins.items():
@@ -141,7 +147,7 @@ class Corpus:
 
     def has(self, split: str) -> bool:
         """Return whether the corpus has a split: some have no dev set."""
-        return (f"{self.part}.{split}" if self.part else split) in find(self.name).splits
+        return (f"{self.part}.{split}" if self.part else split) in find_corpus(self.name).splits
 
 
 @dataclass(frozen=True)
@@ -160,7 +166,7 @@ class BitextCorpus:
 
     def split(self, split: str) -> Step:
         """Return the step that yields the records of train, dev or test. ValueError: one file has both sides, in one order."""
-        manifest, languages = find(self.name), self.languages
+        manifest, languages = find_corpus(self.name), self.languages
         if (manifest.split(split).reader or manifest.reader) == "bitext":
             return _read(self.name, split, {"source": languages.source, "target": languages.target}, {})
         if self.reverse:
@@ -171,7 +177,7 @@ class BitextCorpus:
 
 
 def _languages(corpus: str) -> Languages:
-    if (found := find(corpus).languages) is None:
+    if (found := find_corpus(corpus).languages) is None:
         say = 'languages = { source = "en", target = "fr" }'
         raise ValueError(f"{corpus}: its manifest names no languages; write `{say}` above its files")
     return found
@@ -179,7 +185,7 @@ def _languages(corpus: str) -> Languages:
 
 def _read(corpus: str, split: str, options: Mapping[str, str], supplied: Mapping[str, str]) -> Step:
     """Return the step that reads a split. ValueError: the user has to provide one of its files, and has not."""
-    manifest = find(corpus)
+    manifest = find_corpus(corpus)
     division = readers.complete(manifest, split)
     digests = {file.name: file.sha256 for file in manifest.files} | dict(supplied)
     for file in division.files.values():
@@ -282,3 +288,71 @@ def leaks(job: Job, settings: None) -> dict[str, Any]:
     """Count the records of job.inputs["test"] that are also in ["train"], with every field but the label equal."""
     found = leakage(*(read_shards(job.inputs[name]).combine_chunks() for name in ("train", "test")))
     return {"leak": {"shared": found.shared, "rows": found.rows}}
+
+
+@dataclass(frozen=True)
+class Take:
+    """What is taken of a treebank.
+
+    documents: beginnings of the names of documents that are taken; (): all. licences: of what is taken; (): those of the
+    whole treebank. times: how often each sentence is in the training set.
+    """
+
+    documents: tuple[str, ...] = ()
+    licences: tuple[str, ...] = ()
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "times")
+
+
+@dataclass(frozen=True)
+class JoinTreebanks:
+    """What is taken of each input, by its name. Tags become Penn tag, BOTH_TAGS and universal tag, to predict both."""
+
+    takes: Mapping[str, Take]
+
+
+def join_treebanks(job: Job, settings: JoinTreebanks) -> dict[str, Any]:
+    """Write the TREES of all inputs, one after the other, by name. ValueError: nothing is left of an input."""
+    tables, licences = [], set()
+    for name, part in sorted(settings.takes.items()):
+        rows = [
+            row for row in read_shards(job.inputs[name]).to_pylist() if row["group"].startswith(part.documents or "")
+        ]
+        if not rows:
+            raise ValueError(f"{name}: no document begins with any of {part.documents}")
+        tables += [pa.Table.from_pylist([_both_tags(row) for row in rows], schema=TREES)] * part.times
+        licences |= set(part.licences or job.inputs[name].meta["licences"])
+    joined = pa.concat_tables(tables).combine_chunks()
+    columns = {column: joined[column].combine_chunks() for column in TREES.names if column != "id"}
+    free = all(
+        part.licences or job.inputs[name].meta.get("redistributable", False) for name, part in settings.takes.items()
+    )
+    terms = {"licences": sorted(licences), "redistributable": free, "stand_in": True}
+    return {**terms, **write_shards(job.out, build(TREES, "joined treebanks", columns, joined.num_rows))}
+
+
+def _both_tags(row: dict[str, Any]) -> dict[str, Any]:
+    if not (row["tags"] and row["universal"]):
+        return row
+    pairs = zip(row["tags"], row["universal"], strict=True)
+    return {**row, "tags": [f"{penn}{BOTH_TAGS}{universal}" for penn, universal in pairs]}
+
+
+@dataclass(frozen=True)
+class JoinedTreebanks:
+    """A training set of several treebanks; dev and test are those of one treebank, complete."""
+
+    name: str
+    parts: tuple[Corpus, ...]
+    evaluated: Corpus
+    takes: Mapping[str, Take] = field(default_factory=dict)
+
+    def split(self, split: str) -> Step:
+        """Return the step that yields the records of train, dev or test."""
+        if split != "train":
+            return self.evaluated.split(split)
+        takes = {part.name: self.takes.get(part.name, Take()) for part in self.parts}
+        inputs = {part.name: part.split("train") for part in self.parts}
+        return Step(join_treebanks, f"join {self.name}", JoinTreebanks(takes), inputs)

@@ -14,11 +14,10 @@ import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
-from phrasemodels.data.formats.schemas import phrase_schema
-from phrasemodels.data.formats.shards import read_shard, write_shard
-from phrasemodels.data.store.step import Job
-from phrasemodels.layers.checks import at_least
-from phrasemodels.layers.ids import BEGIN, END, SPECIAL, UNKNOWN
+from phrasemodels.config import at_least
+from phrasemodels.data.formats.shards import phrase_schema, read_shard, write_shard
+from phrasemodels.data.store.store import Job
+from phrasemodels.layers.blocks import BEGIN, END, SPECIAL, UNKNOWN
 from phrasemodels.structs.kernels.compilation import CACHED
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words

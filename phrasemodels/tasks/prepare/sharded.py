@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from phrasemodels.data.formats.shards import SHARD_ROWS, read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.step import HasKey, Job, Step
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import HasKey, Job, Step, Store
 
 SHARD = "shard.arrow"
 

@@ -1,18 +1,31 @@
-"""Vocabularies: files of entries, one a line, whose line number, from 0, is the entry's id."""
+"""Vocabularies: files of entries, one a line, whose line number, from 0, is the entry's id.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+Byte-pair encoding (Sennrich et al. 2016) of both sides together: learned from train, applied to all splits.
+
+A piece ends with `@@` if its word goes on.
+
+Words as pieces of a pretrained encoder's vocabulary.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phrasemodels.config import at_least
+from phrasemodels.data.formats.shards import TOKENS, check, read_shard, write_shard
+from phrasemodels.data.formats.trees import unescape
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.step import Job
-from phrasemodels.layers.checks import at_least
-from phrasemodels.layers.ids import SPECIAL, UNKNOWN
-from phrasemodels.tasks.prepare.sharded import read_shards
+from phrasemodels.data.store.store import Job
+from phrasemodels.encoders.inputs import load_pretrained
+from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
 
 
 @dataclass(frozen=True)
@@ -65,3 +78,144 @@ def ids_of(tokens: Sequence[str], words: Sequence[str]) -> list[int]:
     """Return the ids of a sentence's tokens. What a vocabulary lacks is unknown, and so are its special entries."""
     ids = {word: i for i, word in enumerate(words) if word not in SPECIAL}
     return [ids.get(token, UNKNOWN) for token in tokens]
+
+
+WORD_END, UNKNOWN_PIECE, GOES_ON = "</w>", "<unk>", "@@"
+
+
+@dataclass(frozen=True)
+class LearnBpe:
+    """The number of merges; pairs that occur fewer than min_count times are not merged."""
+
+    merges: int = 6000
+    min_count: int = 2
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "merges")
+        at_least(self, 1, "min_count")
+
+
+def learn_bpe(job: Job, settings: LearnBpe) -> dict[str, Any]:
+    """Learn merges of both sides of the TOKENS job.inputs["rows"]. Writes bpe.json: vocabulary and ordered merges."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    table = read_shards(job.inputs["rows"])
+    words = Counter(word for side in ("source", "target") for word in pc.list_flatten(table[side]).to_pylist())
+    # As special tokens, letters have fixed ids; ties between pairs are broken by ids, so results do not vary.
+    alphabet = [UNKNOWN_PIECE, *sorted({c for w in words for c in w} | {w[-1] + WORD_END for w in words})]
+    tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN_PIECE, end_of_word_suffix=WORD_END))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(
+        vocab_size=len(alphabet) + settings.merges,
+        min_frequency=settings.min_count,
+        special_tokens=alphabet,
+        end_of_word_suffix=WORD_END,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((" ".join([word] * count) for word, count in sorted(words.items())), trainer)
+    learned = json.loads(tokenizer.to_str())["model"]
+    write_durably(job.out / "bpe.json", json.dumps({"vocab": learned["vocab"], "merges": learned["merges"]}))
+    return {"merges": len(learned["merges"])}
+
+
+def apply_bpe(job: Job, settings: None) -> dict[str, Any]:
+    """Write TOKENS shards of pieces, of the TOKENS job.inputs["rows"] by the merges ["bpe"], in a step for each shard."""
+    return map_shards(job, apply_bpe_shard, bpe=job.inputs["bpe"])
+
+
+def apply_bpe_shard(job: Job, settings: None) -> dict[str, Any]:
+    """Write the pieces of one shard."""
+    divide = cache(divider(job.inputs["bpe"].file("bpe.json").read_text(encoding="utf-8")))
+    table = read_shard(job.inputs["shard"].path)
+    for side in ("source", "target"):
+        pieces = [[piece for word in words for piece in divide(word)] for words in table[side].to_pylist()]
+        place = table.schema.get_field_index(side)
+        table = table.set_column(place, table.schema.field(side), pa.array(pieces, table.schema.field(side).type))
+    return {"dropped": 0, **write_shard(job.out / SHARD, check(table, TOKENS, str(job.inputs["shard"].path)))}
+
+
+def divider(learned: str) -> Callable[[str], list[str]]:
+    """Return the function from a word to its pieces, for a bpe.json; an unknown letter is a piece by itself."""
+    from tokenizers import models
+
+    found = json.loads(learned)
+    merges = [tuple(pair) for pair in found["merges"]]
+    model = models.BPE(found["vocab"], merges, unk_token=UNKNOWN_PIECE, end_of_word_suffix=WORD_END)
+
+    def divide(word: str) -> list[str]:
+        raw = word.encode()  # offsets are of bytes
+        pieces = [raw[slice(*token.offsets)].decode() for token in model.tokenize(word)]
+        return [*(piece + GOES_ON for piece in pieces[:-1]), pieces[-1]]
+
+    return divide
+
+
+def without_bpe(tokens: list[str]) -> str:
+    """Return the words of pieces as text; the last piece ends its word in any case."""
+    return " ".join(tokens).replace(f"{GOES_ON} ", "").removesuffix(GOES_ON)
+
+
+def joined(tokens: list[str]) -> str:
+    """Return whole words as text."""
+    return " ".join(tokens)
+
+
+# How pretrained encoders know the words of treebanks, and other signs that text has for them.
+PLAIN = {
+    **{
+        f"-{side}{kind}B-": sign
+        for signs, kind in (("()", "R"), ("[]", "S"), ("{}", "C"))
+        for side, sign in zip("LR", signs, strict=True)
+    },
+    **dict.fromkeys(("``", "''", "“", "”", "„", "«", "»"), '"'),
+    **dict.fromkeys(("`", "‘", "’", "‹", "›"), "'"),
+    **dict.fromkeys(("–", "—"), "--"),
+}
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Pieces of a pretrained encoder's tokeniser. name, folder, offline: as in PretrainedConfig.
+
+    The first piece is CLS and the last one SEP, for START and STOP; a word is represented by its last piece (paper 004,
+    section 4.2). A word without any piece is the unknown one; "n't" gives its n to the previous word. Brackets, quotes and
+    dashes of treebanks and of text are read alike: -LRB- as (, `` as ".
+    """
+
+    name: str
+    folder: str = field(default="", compare=False)
+    offline: bool = field(default=False, compare=False)
+
+    def __call__(self, tokens: Sequence[str]) -> dict[str, list[int]]:
+        tokeniser = _tokeniser(self.name, self.folder, self.offline)
+        pieces, last = [tokeniser.cls_token_id], [0]
+        for word in reunited([as_written(token) for token in tokens]):
+            found = tokeniser(word, add_special_tokens=False)["input_ids"] or [tokeniser.unk_token_id]
+            pieces += found
+            last.append(len(pieces) - 1)
+        return {"pieces": [*pieces, tokeniser.sep_token_id], "last": [*last, len(pieces)]}
+
+
+def as_written(token: str) -> str:
+    """Return a token of a treebank as running text has it: ( for -LRB-, " for `` and '', no backslash before / and *."""
+    return PLAIN.get(token) or unescape(token)
+
+
+def reunited(tokens: Sequence[str]) -> list[str]:
+    """Return words as pretrained encoders know them: do n't becomes don 't."""
+    words = list(tokens)
+    for place in range(1, len(words)):
+        if words[place].lower() in ("n't", "n’t") and words[place - 1]:
+            words[place - 1] += words[place][0]
+            words[place] = words[place][1:]
+    return words
+
+
+@cache
+def _tokeniser(name: str, folder: str, offline: bool) -> Any:
+    found = load_pretrained("AutoTokenizer", name, folder, offline, add_prefix_space=True)  # each word begins a piece
+    if None in (found.cls_token_id, found.sep_token_id, found.unk_token_id):
+        raise ValueError(
+            f"{name}: its tokeniser lacks a CLS, SEP or unknown piece; take an encoder such as BERT or XLNet"
+        )
+    return found

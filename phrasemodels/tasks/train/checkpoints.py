@@ -18,8 +18,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from phrasemodels.data.store.artifacts import Artifact, describe
-from phrasemodels.data.store.step import digest_of
-from phrasemodels.layers.weights import check_fit, finite
+from phrasemodels.data.store.store import digest_of
+from phrasemodels.saved import check_fit, finite
 
 KEEP = 2
 CPU = torch.device("cpu")

@@ -1,14 +1,149 @@
-"""How a model is trained: the settings that are the same for every problem."""
+"""How a model is trained: the settings that are the same for every problem.
 
-from collections.abc import Callable, Iterable, Sequence
+Optimisers, schedules and decays of the learning rate, with every constant written out: defaults of libraries differ.
+
+A schedule is a function of (step, warmup, steps), a decay one of the dev losses so far; the learning rate is multiplied by
+both.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
-from phrasemodels.layers.checks import at_least, not_negative, one_of, positive, share
+from phrasemodels.config import at_least, not_negative, one_of, positive, share
 from phrasemodels.tasks.train.batches import Arrange, by_length
-from phrasemodels.tasks.train.optimisers import adam, inverse_sqrt, undecayed
+
+RHO, EPSILON = 0.95, 1e-8  # of TensorFlow, which the authors of DiSAN used; PyTorch's are 0.9 and 1e-6
+DECAY = 0.999  # of averages of weights: they span the last thousand updates
+
+
+def adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
+    """Adam (Kingma and Ba 2015) with the betas and epsilon of the configuration."""
+    return torch.optim.Adam(parameters, config.learning_rate, config.betas, config.epsilon, fused=True)
+
+
+class AveragedAdam(torch.optim.Adam):
+    """Adam that also keeps a moving average of the weights, which evaluation and the best weights use (Polyak and
+    Juditsky 1992). The average is younger at the start: decay is min(DECAY, (1 + t) / (10 + t)) at update t."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Update the weights and their averages."""
+        loss = super().step(closure)
+        for group in self.param_groups:
+            moved = [p for p in group["params"] if p.grad is not None]
+            averages = [self.state[p].setdefault("average", p.clone()) for p in moved]
+            if moved:
+                t = float(self.state[moved[0]]["step"])
+                torch._foreach_lerp_(averages, moved, 1 - min(DECAY, (1 + t) / (10 + t)))
+        return loss
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Put the averages in the place of the weights for a while."""
+        pairs = [(p, state["average"]) for p, state in self.state.items() if "average" in state]
+        with torch.no_grad():
+            kept = [p.clone() for p, _ in pairs]
+            for p, average in pairs:
+                p.copy_(average)
+            yield
+            for (p, _), own in zip(pairs, kept, strict=True):
+                p.copy_(own)
+
+
+def averaged_adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
+    """Adam as above, with averaged weights."""
+    return AveragedAdam(parameters, config.learning_rate, config.betas, config.epsilon, fused=True)
+
+
+def adam_with_decay(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
+    """Adam with the L2 penalty of Star-Transformer's tagger (paper 000, section 4.3: "we follow the parameters in Guo et al."):
+    2e-5 for matrices, none for biases and norms."""
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for parameter in parameters:
+        (matrices if parameter.dim() > 1 else others).append(parameter)
+    groups: list[dict[str, Any]] = [{"params": matrices, "weight_decay": 2e-5}, {"params": others}]
+    return torch.optim.Adam(groups, config.learning_rate, config.betas, config.epsilon, fused=True)
+
+
+def adadelta(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
+    """Adadelta (Zeiler 2012) with TensorFlow's constants."""
+    return torch.optim.Adadelta(parameters, config.learning_rate, RHO, EPSILON)
+
+
+def adagrad(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
+    """Adagrad (Duchi et al. 2011)."""
+    return torch.optim.Adagrad(parameters, config.learning_rate)
+
+
+def sgd(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
+    """Stochastic gradient descent without momentum."""
+    return torch.optim.SGD(parameters, config.learning_rate)
+
+
+def constant(step: int, warmup: int, steps: int) -> float:
+    """No schedule: always 1."""
+    return 1.0
+
+
+def linear_warmup(step: int, warmup: int, steps: int) -> float:
+    """Linear warm-up, then 1."""
+    return min(1.0, (step + 1) / warmup)
+
+
+def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
+    """Linear warm-up, then 1/√step (Vaswani et al. 2017, Eq 3), scaled to a peak of 1."""
+    return min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)
+
+
+def linear_decay(step: int, warmup: int, steps: int) -> float:
+    """Linear warm-up to 1, then linearly to 0 at the last step."""
+    return min((step + 1) / warmup, (steps - step) / max(1, steps - warmup))
+
+
+def halved_thrice(step: int, warmup: int, steps: int) -> float:
+    """Half after each quarter of the steps: with 100 epochs, every 25 (paper 003, bAbI)."""
+    return 0.5 ** (4 * step // steps)
+
+
+def undecayed(losses: Sequence[float]) -> float:
+    """No decay: always 1."""
+    return 1.0
+
+
+def halved_after_rise(losses: Sequence[float]) -> float:
+    """Half at every evaluation from the first one on at which the dev loss rose (paper 003, with one evaluation an epoch)."""
+    rises = [place for place in range(1, len(losses)) if losses[place] > losses[place - 1]]
+    return 0.5 ** (len(losses) - rises[0]) if rises else 1.0
+
+
+def halved_on_plateau(losses: Sequence[float]) -> float:
+    """Half whenever six epochs of four evaluations each have brought no better dev loss (paper 004's released code)."""
+    factor, best, without = 1.0, math.inf, 0
+    for end in range(4, len(losses) + 1, 4):
+        newest = min(losses[:end])
+        best, without = (newest, 0) if newest < best else (best, without + 1)
+        if without > 5:
+            factor, without = factor / 2, 0
+    return factor
+
+
+def shrunk_without_gain(losses: Sequence[float]) -> float:
+    """0.99 an epoch, and a fifth after each epoch without a better dev loss; 0, which ends the training, from 1e-4 on.
+
+    InferSent's schedule (Conneau et al. 2017, section 3.3), with one evaluation an epoch: its SGD begins with a rate of 0.1
+    and ends below 1e-5.
+    """
+    best, without = math.inf, 0
+    for loss in losses:
+        best, without = (loss, without) if loss < best else (best, without + 1)
+    return rate if (rate := 0.99 ** len(losses) * 0.2**without) >= 1e-4 else 0.0
 
 
 @dataclass(frozen=True)
@@ -67,4 +202,4 @@ class TrainConfig:
             raise ValueError(f"betas={self.betas}: must be two numbers from 0 up to, but not including, 1")
         for name in ("schedule", "decay", "optimiser"):
             if not callable(getattr(self, name)):
-                raise ValueError(f"{name}={getattr(self, name)}: must be a function of tasks/train/optimisers.py")
+                raise ValueError(f"{name}={getattr(self, name)}: must be a function of tasks/train/config.py")

@@ -7,15 +7,23 @@ from torch import Tensor, nn
 
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment, TableName
-from phrasemodels.flows.experiments.table import Profile, Row, Size, experiments
+from phrasemodels.flows.experiments.experiment import (
+    Answer,
+    Cell,
+    Experiment,
+    Profile,
+    Row,
+    Size,
+    TableName,
+    experiments,
+)
 from phrasemodels.layers.phrases import MeanInit, phrase_graph
 from phrasemodels.models.translation import TranslationConfig
-from phrasemodels.tasks.metrics.bleu import CORPUS_BLEU
+from phrasemodels.tasks.metrics.scores import CORPUS_BLEU
 from phrasemodels.tasks.prepare.corpora import BitextCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, adjacent
 from phrasemodels.tasks.prepare.tokenise import join, spaces
-from phrasemodels.tasks.problems.translation.recipe import TranslationRecipe, TranslationText
+from phrasemodels.tasks.problems.translation import TranslationRecipe, TranslationText
 from phrasemodels.tasks.train.config import TrainConfig
 
 PAPER = "my-study"  # as in phrasemodels.toml

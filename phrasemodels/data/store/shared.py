@@ -1,0 +1,410 @@
+"""Files under a URL, through fsspec: file://, s3:// (s3fs) and its other schemes. Credentials come from the environment.
+
+The store on object storage, which the folders of all nodes share under the same keys.
+
+URL/manifests/STEP/KEY.json      written last, by a conditional put: if two nodes publish a key, the first one wins
+URL/blobs/AA/SHA256              files by digest, so an upload never changes a file that a manifest names
+URL/leases/ID.json               the keys that a run under way leases
+URL/checkpoints/KEY/STEP/...     checkpoints of trainings under way; state.json is written last
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from phrasemodels.data.store.artifacts import (
+    LOCAL_DISK_ERRORS,
+    MANIFEST,
+    Artifact,
+    damage_of,
+    describe,
+    parse_manifest,
+    sha256_of,
+    write_durably,
+)
+from phrasemodels.data.store.gc import (
+    DAY,
+    VERDICT_STEP,
+    damaged_artifacts,
+    keys_to_keep,
+    verdict_keys,
+    without_manifest,
+)
+from phrasemodels.data.store.store import Damage, is_manifest_of
+
+PARTS = {"manifests", "blobs", "leases", "checkpoints", "probes"}  # folders of a store on object storage
+PRECONDITION_FAILED, CONFLICT = 412, 409  # HTTP: the file exists; another client is writing it at this moment
+
+
+@cache
+def _filesystem(url: str, process: int) -> tuple[Any, str]:
+    """Return the fsspec file system of a URL and the path in it; a forked process needs its own."""
+    try:
+        files, path = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
+    except ImportError as error:
+        raise OSError(f"{url}: {error}; s3:// needs `pip install s3fs`") from error
+    if url.startswith("file:"):
+        files, path = AtomicFolder(skip_instance_cache=True), unquote(path)
+    return files, path
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Files under a URL. Errors of the storage are raised as OSErrors that name the URL."""
+
+    url: str
+
+    @property
+    def files(self) -> Any:
+        """The fsspec file system."""
+        return _filesystem(self.url, os.getpid())[0]
+
+    def path(self, *names: str) -> str:
+        """Return the path of a file in the file system."""
+        return "/".join([_filesystem(self.url, os.getpid())[1].rstrip("/"), *names])
+
+    def open(self) -> None:
+        """Check that the storage can be written to. OSError: it cannot, or a folder holds something else than a store."""
+        self._refuse_other_folder()
+        probe = self.path("probes", f"{uuid.uuid4().hex}")
+        try:
+            with self.naming_errors():
+                self.files.pipe_file(probe, b"x")
+                self.files.rm_file(probe)
+        except FileNotFoundError as error:
+            raise OSError(f"the object storage {self.url} does not work ({error}): is there such a bucket?") from error
+
+    def _refuse_other_folder(self) -> None:
+        """Raise an OSError if the URL is a folder with other things than those of a store, such as /etc."""
+        folder = Path(self.path().rstrip("/") or "/")
+        if self.url.startswith("file:") and folder.is_dir():
+            with self.naming_errors():
+                names = {path.name for path in folder.iterdir()}
+            if names and not names & PARTS:
+                raise OSError(f"{self.url}: this folder holds something else than a store; name an empty one")
+
+    @contextlib.contextmanager
+    def naming_errors(self, others: Collection[int] = ()) -> Iterator[None]:
+        """Raise errors of any library as OSErrors that name the URL.
+
+        FileNotFoundError, FileExistsError and errors with an errno in `others` pass unchanged.
+        """
+        try:
+            yield
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except Exception as error:
+            if getattr(error, "errno", None) in others:
+                raise
+            raise OSError(f"the object storage {self.url} does not work ({type(error).__name__}: {error})") from error
+
+    def create(self, path: str, text: bytes, tries: int = 5) -> bool:
+        """Write a file if it does not exist; return False if it does."""
+        try:
+            self.files.pipe_file(path, text, mode="create")
+            return True
+        except FileExistsError:
+            return False
+        except OSError as error:  # s3fs knows the error names of AWS alone; the status is the same on every server
+            if (status := _status(error)) == PRECONDITION_FAILED:
+                return False
+            if status != CONFLICT or tries == 1:
+                raise
+        time.sleep(0.2)
+        return self.create(path, text, tries - 1)
+
+    def size(self, path: str) -> int | None:
+        """Return the bytes of a file, or None if it does not exist."""
+        try:
+            return int(self.files.info(path)["size"])
+        except FileNotFoundError:
+            return None
+
+    def modified(self, path: str) -> float:
+        """Return when a file was last written, in seconds; the present if the file has just been removed."""
+        with self.naming_errors(), contextlib.suppress(FileNotFoundError):
+            return float(self.files.modified(path).timestamp())
+        return time.time()
+
+    def texts(self, name: str) -> dict[str, bytes]:
+        """Return the content of every file below a path; files that are removed meanwhile are left out."""
+        return self.texts_of(self.listed(name))
+
+    def texts_of(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """Return the content of some files; those that are removed meanwhile are left out."""
+        with self.naming_errors():
+            contents = self.files.cat_ranges(paths, None, None)  # `cat` would read [ as a pattern
+            for error in contents:
+                if isinstance(error, Exception) and not isinstance(error, FileNotFoundError):
+                    raise error
+        return {path: text for path, text in zip(paths, contents, strict=True) if isinstance(text, bytes)}
+
+    def listed(self, *names: str) -> list[str]:
+        """Return every file below a path, sorted; an empty list if the path does not exist."""
+        try:
+            with self.naming_errors():
+                return sorted(self.files.find(self.path(*names)))
+        except FileNotFoundError:
+            return []
+
+    def put(self, file: Path, *names: str) -> None:
+        """Upload one file to a path."""
+        with self.naming_errors():
+            self.files.put_file(str(file), self.path(*names))
+
+    def get(self, file: Path, *names: str) -> None:
+        """Download one file from a path."""
+        with self.naming_errors(LOCAL_DISK_ERRORS):
+            self.files.get_file(self.path(*names), str(file))
+
+    def remove(self, *names: str) -> None:
+        """Remove all files below a path."""
+        with self.naming_errors(), contextlib.suppress(FileNotFoundError):
+            for path in self.listed(*names):
+                self.files.rm_file(path)
+
+
+def _status(error: OSError) -> int | None:
+    """Return the HTTP status behind an error of s3fs."""
+    response: Mapping[str, Any] = getattr(error.__cause__, "response", {})
+    return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+
+
+class AtomicFolder(LocalFileSystem):
+    """fsspec's local file system with the guarantees of object storage, for a folder that several nodes share.
+
+    Each file is written under a temporary name and then renamed; mode="create" fails if the file exists.
+    """
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
+        """Write a file."""
+        with self._temporary(path) as temporary:
+            with open(temporary, "wb") as file:
+                file.write(value)
+            _sync(temporary)
+            (os.link if mode == "create" else os.replace)(temporary, path)
+
+    def put_file(self, path1: str, path2: str, *_: Any, **__: Any) -> None:
+        """Copy path1 to path2; if path2 has the same bytes already, only set its time to now."""
+        if os.path.isfile(path2) and sha256_of(Path(path1)) == sha256_of(Path(path2)):
+            os.utime(path2)
+            return
+        with self._temporary(path2) as temporary:
+            shutil.copyfile(path1, temporary)
+            _sync(temporary)
+            os.replace(temporary, path2)
+
+    @contextlib.contextmanager
+    def _temporary(self, path: str) -> Iterator[str]:
+        self.makedirs(self._parent(path), exist_ok=True)
+        temporary = f"{path}.{uuid.uuid4().hex}"
+        try:
+            yield temporary
+        finally:
+            with contextlib.suppress(FileNotFoundError):  # it has been renamed
+                os.remove(temporary)
+
+
+def _sync(path: str) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+LEASE_DAYS = 30.0  # an older lease is of a dead run
+PIECE = 2**23  # bytes of one read
+
+
+@dataclass(frozen=True)
+class ObjectStorage(Bucket):
+    """Artifacts under a URL."""
+
+    def fetch(self, folder: Path) -> bool:
+        """Download an artifact into ROOT/objects/STEP/KEY; return False if the storage has no whole one."""
+        step, key = folder.parts[-2:]
+        temporary = folder.parents[2] / "work" / f".fetch-{uuid.uuid4().hex}"
+        path = self.path("manifests", step, f"{key}.json")
+        try:
+            with self.naming_errors():
+                text = self.files.cat_file(path)
+            if (manifest := _own_manifest(path, text)) is None:
+                return False
+            with self.naming_errors(LOCAL_DISK_ERRORS):
+                for name, expected in manifest["files"].items():
+                    target = temporary / name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    self.files.get_file(self._blob(expected["sha256"]), str(target))
+                    if describe(target) != expected:
+                        return False
+            temporary.mkdir(parents=True, exist_ok=True)
+            write_durably(temporary / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            if not _is_whole(folder):  # else another process has just downloaded it
+                shutil.rmtree(folder, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    os.replace(temporary, folder)
+        except FileNotFoundError:
+            return False
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return True
+
+    def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
+        """Upload the files of a folder, then its manifest; return False if another node has published this key before."""
+        self._upload(folder, manifest, again=False)
+        with self.naming_errors():
+            return self.create(self._manifest(manifest), _encoded(manifest))
+
+    def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        """Upload all files and the manifest over a damaged artifact."""
+        self._upload(folder, manifest, again=True)
+        with self.naming_errors():
+            self.files.pipe_file(self._manifest(manifest), _encoded(manifest))
+
+    def _upload(self, folder: Path, manifest: Mapping[str, Any], again: bool) -> None:
+        with self.naming_errors():
+            for name, described in manifest["files"].items():
+                blob = self._blob(described["sha256"])
+                # an old blob may be about to be removed; a new one stays until its manifest is written
+                if again or self.size(blob) != described["bytes"] or self.modified(blob) < time.time() - DAY / 2:
+                    self.files.put_file(str(folder / name), blob)
+
+    def _blob(self, digest: str) -> str:
+        return self.path("blobs", digest[:2], digest)
+
+    def _manifest(self, manifest: Mapping[str, Any]) -> str:
+        return self.path("manifests", manifest["step"], f"{manifest['key']}.json")
+
+    def artifacts(self) -> list[Artifact]:
+        """Return every artifact that has a whole manifest, oldest first; their files are not downloaded."""
+        return sorted(filter(None, self._manifests().values()), key=lambda a: str(a.manifest["finished"]))
+
+    def present(self) -> dict[Path, str]:
+        """Return the path of each manifest by STEP/KEY; none is read."""
+        return {Path(*path.split("/")[-2:]).with_suffix(""): path for path in self.listed("manifests")}
+
+    def manifests(self, paths: Iterable[str]) -> list[dict[str, Any]]:
+        """Return the manifests at some paths; damaged ones are left out."""
+        return [m for path, text in self.texts_of(list(paths)).items() if (m := _own_manifest(path, text))]
+
+    def _manifests(self) -> dict[str, Artifact | None]:
+        """Return the artifact of each manifest, by path; None if the manifest is damaged."""
+        found = {path: _own_manifest(path, text) for path, text in self.texts("manifests").items()}
+        return {path: Artifact(Path(m["step"], m["key"]), m) if m else None for path, m in found.items()}
+
+    def damage(self) -> list[Damage]:
+        """Read every blob once and return every damaged artifact."""
+        found, problem_of = self._manifests(), cache(self._problem_of)
+        torn = [Path(path) for path, artifact in found.items() if artifact is None and path.endswith(".json")]
+
+        def check(artifact: Artifact) -> str | None:
+            blobs = (self._blob(file["sha256"]) for file in artifact.manifest["files"].values())
+            return next((problem for blob in blobs if (problem := problem_of(blob)) is not None), None)
+
+        return [*without_manifest(torn), *damaged_artifacts(filter(None, found.values()), check)]
+
+    def _problem_of(self, blob: str) -> str | None:
+        try:
+            with self.naming_errors(), self.files.open(blob, "rb", block_size=PIECE) as file:
+                whole = hashlib.file_digest(file, "sha256").hexdigest() == blob.split("/")[-1]
+        except FileNotFoundError:
+            return f"{blob} is missing"
+        return None if whole else f"{blob} does not have its digest"
+
+    @contextlib.contextmanager
+    def lease(self, keys: Iterable[str]) -> Iterator[None]:
+        """Keep the artifacts of these keys from garbage collection by any node while the block runs."""
+        path = self.path("leases", f"{uuid.uuid4().hex}.json")
+        with self.naming_errors():
+            self.files.pipe_file(
+                path, json.dumps({"keys": sorted(keys), "until": time.time() + LEASE_DAYS * DAY}).encode()
+            )
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):  # it expires
+                self.files.rm_file(path)
+
+    def leased_keys(self) -> Counter[str]:
+        """Return the keys that runs on any node lease, each with the number of its leases."""
+        found = {path: text for path, text in self.texts("leases").items() if path.endswith(".json")}
+        return Counter(key for path, text in found.items() for key in _keys_of_lease(path, text))
+
+    def collect(self, days: float = 7.0, newest: int = 0, dry: bool = False) -> list[str]:
+        """Remove manifests that no verdict and no lease rests on, then blobs that no manifest names and checkpoints that no
+        run leases, all of them older than `days` days. Return the removed paths, or with dry those to be removed."""
+        runs, before, gone = self._waste(days, newest)
+        if dry:
+            return gone
+        removed = []
+        for path in list(gone):
+            if self.listed("leases") != runs:  # a run has started, and may use some of it, or ended with a verdict
+                runs, before, gone = self._waste(days, newest)
+            if path in gone and self.modified(path) < before:
+                with self.naming_errors(), contextlib.suppress(FileNotFoundError):
+                    self.files.rm_file(path)
+                removed.append(path)
+        return removed
+
+    def _waste(self, days: float, newest: int) -> tuple[list[str], float, list[str]]:
+        """Return the leases, the time before which files are old, and the files to remove: manifests before their blobs."""
+        runs, leased = self.listed("leases"), self.leased_keys()
+        # no lease holds shards, and blobs are written before their manifest: during a run files of the last day stay
+        before = time.time() - max(days, 1.0 if leased else 0.0) * DAY
+        found = self._manifests()
+        known = {artifact.key: artifact for artifact in found.values() if artifact is not None}
+        torn = [Path(path) for path, artifact in found.items() if artifact is None and path.endswith(".json")]
+        roots = [*verdict_keys(known, newest), *(path.stem for path in torn if path.parent.name == VERDICT_STEP)]
+        kept = keys_to_keep(known, roots, leased)
+        gone = [path for path in found if Path(path).stem not in kept and self.modified(path) < before]
+        left = [artifact for path, artifact in found.items() if artifact is not None and path not in gone]
+        named = {self._blob(file["sha256"]) for a in left for file in a.manifest["files"].values()}
+        under_way = [path for path in self.listed("checkpoints") if path.split("/")[-3] not in leased]
+        unnamed = [path for path in self.listed("blobs") if path not in named]
+        return runs, before, gone + [path for path in [*unnamed, *under_way] if self.modified(path) < before]
+
+
+def _encoded(manifest: Mapping[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=1, ensure_ascii=False).encode()
+
+
+def _is_whole(folder: Path) -> bool:
+    """Return whether ROOT/objects/STEP/KEY holds an artifact without damage."""
+    try:
+        manifest = _own_manifest(f"{folder.parent.name}/{folder.name}.json", (folder / MANIFEST).read_bytes())
+    except OSError:
+        return False
+    return manifest is not None and damage_of(Artifact(folder, manifest)) is None
+
+
+def _own_manifest(path: str, text: bytes) -> dict[str, Any] | None:
+    """Return the manifest in a file STEP/KEY.json, or None if it is damaged or of another artifact."""
+    *_, step, name = path.split("/")
+    manifest = parse_manifest(text)
+    own = manifest and name.endswith(".json") and is_manifest_of(manifest, step, name.removesuffix(".json"))
+    return manifest if own else None
+
+
+def _keys_of_lease(path: str, text: bytes) -> list[str]:
+    """Return the keys of a lease; none once it has expired."""
+    try:
+        lease = json.loads(text)
+        keys, until = lease["keys"], float(lease["until"])
+        if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
+            return keys if until > time.time() else []
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        pass
+    raise ValueError(f"{path}: the lease is damaged; remove it once no run of another node is under way")

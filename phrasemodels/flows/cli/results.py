@@ -1,0 +1,341 @@
+"""The commands that print a verdict on every printed number, and that count those which need no training.
+
+The command that writes the page over all papers.
+
+The command that answers SQL over everything that was run: sql.
+
+The commands that explain where a result is from: trace, diff.
+
+The command that judges the printed numbers of any paper by results of one's own: judge.
+
+The command that writes a kept result for other programs: scores.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from phrasemodels.flows.cli.terminal import Json, clean, opened
+
+app = typer.Typer()
+
+
+@app.command()
+def verdicts(
+    paper: Annotated[str, typer.Option(help="Only this paper, like 000.")] = "",
+    verdict: Annotated[str, typer.Option(help="Only numbers with this verdict, like lower.")] = "",
+    keep_tests: Annotated[
+        bool, typer.Option("--keep-tests", help="First write the tests of kept results beside them, in results/.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Print a verdict on every number that the papers printed, one line each: the printed number, ours, the verdict, its reason and
+    the runs behind it. `phrasemodels sql "select * from verdicts"` asks for anything else.
+
+    Example: phrasemodels verdicts --paper 003 --verdict lower
+    """
+    from phrasemodels.data.download.manifest import closest
+    from phrasemodels.flows.experiments.published import VERDICTS
+    from phrasemodels.flows.results.judged import judged
+
+    if verdict and verdict not in VERDICTS:
+        raise ValueError(f"no verdict {verdict!r}: {closest(verdict, VERDICTS)}")
+
+    if keep_tests:
+        _keep_tests()
+    rows = [row for row in judged(*opened(), paper) if verdict in ("", row["verdict"])]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        print(clean(_line(row)))
+    print_glance(rows)
+
+
+def _keep_tests() -> None:
+    from phrasemodels.flows.results.records import own
+    from phrasemodels.flows.results.results import keep_tests
+
+    for path in sorted(own().glob("*/result.json")):
+        keep_tests(path)
+
+
+@app.command()
+def count(
+    corpora: Annotated[bool, typer.Option("--corpora", help="Count corpora, too, which are fetched.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Judge the printed numbers that need no training: parameters of models that are only built; sizes, words and phrases
+    of corpora. Then show how many of all printed numbers have which verdict.
+
+    Example: phrasemodels count --corpora
+    """
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.results.judged import judged
+    from phrasemodels.flows.run.reproduce import count as tables
+    from phrasemodels.infra.settings import Settings
+
+    made = list(tables(Settings(), corpora))
+    if as_json:
+        print(
+            json.dumps([{"title": title, "rows": rows, "missing": missing} for title, rows, missing in made], indent=1)
+        )
+        return
+    for title, rows, missing in made:
+        if missing:
+            print(f"{title}: not counted: {missing}")
+        else:
+            print_rows(title, list(_counted(rows[0])), [_counted(row) for row in rows])
+    print_glance(judged(*opened()))
+
+
+def _counted(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of a counted table, as it is printed."""
+    value = f"{round(row['values'][row['metric']][0], 4):.10g}"
+    named = {"system": f"{row['system']} {row['variant']}".strip(), "metric": row["metric"]}
+    return {**named, "printed": row["printed"] or "–", "ours": value, "verdict": row["verdict"]}
+
+
+def print_glance(rows: list[dict[str, Any]]) -> None:
+    """Print how many numbers have each verdict, by paper, and with which reasons."""
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.experiments.published import VERDICTS
+    from phrasemodels.flows.results.judged import needed, reasons, summary
+
+    counts = summary(rows)
+    lines: list[dict[str, Any]] = [
+        {"paper": name, **{v: of.get(v, 0) for v in VERDICTS}, "all": sum(of.values())} for name, of in counts.items()
+    ]
+    if len(lines) > 1:
+        total = {name: sum(line[name] for line in lines) for name in (*VERDICTS, "all")}
+        lines.append({"paper": "all", **total})
+    print_rows(f"Verdicts on {len(rows)} printed numbers", ["paper", *VERDICTS, "all"], lines)
+    for verdict, found in reasons(rows).items():
+        print(f"{verdict}, {sum(found.values())}:")
+        _print_counts(found)
+    if open_ones := needed(rows):
+        print(f"to judge {sum(open_ones.values())} of them takes:")
+        _print_counts(open_ones)
+
+
+def _print_counts(counts: dict[str, int]) -> None:
+    for what, n in counts.items():
+        print(f"  {n:>4}  {what}")
+
+
+def _line(row: dict[str, Any]) -> str:
+    ours = "" if row["ours"] is None else f"{row['ours']:.2f}"
+    half = "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
+    what = " ".join(part for part in (row["system"], row["variant"], row["dataset"], row["metric"]) if part)
+    runs = " ".join(f"seed {run['seed']}: {run['run'] or run['train']}" for run in row["runs"] if run["train"])
+    where = f"  [{row['source']}{'; ' + runs if runs else ''}]" if row["source"] else ""
+    numbers = f"{row['printed']:>9} {ours + half:>14}"
+    return f"{row['paper']} {row['table']:<14} {numbers}  {row['verdict']:<14} {what}: {row['reason']}{where}"
+
+
+@app.command()
+def report() -> None:
+    """Write one page over all papers: verdicts in the papers' own layout, systems across papers, kept results."""
+    from phrasemodels.flows.report.page import write_overview
+
+    store, tracker = opened()
+    print(write_overview(store.open(), tracker))
+
+
+def _completed(incomplete: str) -> list[str]:
+    """Return the question so far with its last word completed: a view, or a column of a view."""
+    from phrasemodels.flows.results.columns import VIEWS
+
+    before, separator, word = incomplete.rpartition(" ")
+    columns = (column for view in VIEWS.values() for column in view.columns)
+    return [before + separator + name for name in sorted({*VIEWS, *columns}) if name.startswith(word.lower())]
+
+
+@app.command()
+def sql(
+    question: Annotated[
+        str,
+        typer.Argument(help="A query of DuckDB; `show tables` lists the views.", autocompletion=_completed),
+    ] = "",
+    to: Annotated[Path | None, typer.Option(help="Write the answer to this Parquet file.")] = None,
+    database: Annotated[
+        Path | None, typer.Option(help="Write all views to this file, which any DuckDB opens.", metavar="FILE.duckdb")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Query runs, metrics, predictions, shards and verdicts with SQL. `show tables` lists the views, `describe verdicts` the
+    columns of one. Join views of single runs by `using (experiment, seed)`, views over seeds by `using (experiment, metric)`.
+
+    Examples: phrasemodels sql --database results.duckdb
+    phrasemodels sql "select system, ours, half_width, verdict from verdicts where ours is not null order by ours desc"
+    """
+    import pyarrow as pa
+
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.data.formats.shards import write_parquet
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.results.query import query, write_database
+
+    if to is not None and to.suffix != ".parquet":
+        raise ValueError(f"{to}: answers are written as Parquet; name a file that ends with .parquet")
+    if database is not None:
+        print(write_database(*opened(), database))
+        if not question:
+            return
+    store, tracker = opened()
+    columns, rows = query(store, tracker, question)
+    if not rows and not store.present():
+        where = store.root if store.shared is None else store.shared.url
+        print(f"nothing has been run in {where}; kept results are in verdicts, seeds and published", file=sys.stderr)
+    answer = [dict(zip(columns, row, strict=True)) for row in rows]
+    if to is not None:
+        values = [pa.array([row[place] for row in rows]) for place in range(len(columns))]
+        write_parquet(to, pa.Table.from_arrays(values, names=columns))
+        print(to)
+    elif as_json:
+        print(json.dumps(answer, indent=1, default=str))
+    else:
+        print_rows("", columns, answer)
+
+
+What = Annotated[
+    str, typer.Argument(help="A store key (its first six digits are enough), a label, or a run of MLflow.")
+]
+
+
+@app.command()
+def trace(what: What, as_json: Json = False) -> None:
+    """List the inputs of a result, down to the digests of archives, and everything made from it. Also takes a file's sha256.
+
+    Example: phrasemodels trace "000/table1/sample/phrase-k2 seed 0"
+    """
+    from phrasemodels.flows.results.lineage import Lineage, described
+    from phrasemodels.flows.results.lineage import as_json as plain
+
+    store, tracker = opened()
+    lineage = Lineage(store)
+    holding = lineage.holding(what)
+    artifact = holding[0] if holding else lineage.find(what, tracker.keys())
+    back, forward = list(lineage.back(artifact)), lineage.forward(artifact)
+    if as_json:
+        steps = [{"depth": depth, "role": role, **plain(origin)} for depth, role, origin, again in back if not again]
+        print(json.dumps({"back": steps, "forward": [plain(result) for result in forward]}, indent=1))
+        return
+    for depth, role, origin, again in back:
+        name = f"{role}: " if role else ""
+        text = f"{origin.manifest['label']}  (above)" if again else described(origin)  # type: ignore[union-attr]
+        print(clean("  " * depth + name + text))
+    print(f"\nmade from it: {len(forward) or 'nothing'}")
+    for result in forward:
+        print(clean("  " + described(result)))
+
+
+@app.command()
+def diff(one: What, other: What, as_json: Json = False) -> None:
+    """List the differences of two trainings, scores or other results: settings, inputs, libraries, source, values.
+
+    Example: phrasemodels diff "train 000/table1/sample/transformer seed 0" "train 000/table1/sample/phrase-k2 seed 0"
+    """
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.results.lineage import Lineage, difference
+
+    store, tracker = opened()
+    lineage, run_ids = Lineage(store), tracker.keys()
+    first, second = (lineage.find(what, run_ids) for what in (one, other))
+    rows = [{"": name, "one": mine, "other": theirs} for name, mine, theirs in difference(first, second)]
+    if as_json:
+        print(json.dumps([dict(zip(("name", "one", "other"), row.values(), strict=True)) for row in rows], indent=1))
+    elif rows:
+        print_rows(f"{first.manifest['label']} | {second.manifest['label']}", ["", "one", "other"], rows)
+    else:
+        print("nothing")
+
+
+@app.command()
+def judge(
+    printed: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV of printed numbers: paper, table, row, dataset, metric, value; optionally n, runs, arithmetic, baseline, "
+            "our_row, our_dataset, our_metric, not_comparable."
+        ),
+    ],
+    results: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files or folders of ours: CSV or Parquet of seed, item, score; samples_*.jsonl of lm-evaluation-harness; JSON "
+            "logs of inspect_ai; a folder or URI of MLflow."
+        ),
+    ],
+    page: Annotated[Path, typer.Option(help="Write the page to this file.")] = Path("judged.html"),
+    as_json: Json = False,
+) -> None:
+    """Judge the printed numbers of any paper by results of your own: verdicts, tests, plots, one HTML page.
+
+    Example: phrasemodels judge printed.csv results/
+    """
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.cli.terminal import clean, print_rows
+    from phrasemodels.flows.report.judgement import write_judgement
+    from phrasemodels.flows.results.exchange import read_scores
+    from phrasemodels.verdicts.judgement import judge_table, plain, unused
+    from phrasemodels.verdicts.printed import read_printed
+
+    if page.suffix != ".html":
+        raise ValueError(f"--page {page}: a page is HTML; name a file that ends with .html")
+    numbers, scores = read_printed(printed), read_scores(results)
+    judged = judge_table(numbers, scores)
+    write_judgement(judged, unused(numbers, scores), page)
+    rows = [plain(one) for one in judged]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    print_rows(
+        "",
+        ["row", "dataset", "metric", "printed", "ours", "seeds", "− baseline", "verdict"],
+        list(map(_judged_line, rows)),
+    )
+    for reason in dict.fromkeys(row["reason"] for row in rows):
+        of = dict.fromkeys(str(row["row"]) for row in rows if row["reason"] == reason)
+        print(clean(f"  {', '.join(of)}: {reason}"))
+    print(page)
+
+
+def _judged_line(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a judged number as it is printed."""
+    from phrasemodels.flows.report.templates import digits_of
+
+    ours, test, shown = row["ours"], row["test"], digits_of(row["value"])
+    half = "" if not ours or ours["half_width"] is None else f" ± {ours['half_width']:.{shown}f}"
+    p = "" if not test or test["p_holm"] is None else f", p {test['p_holm']:.3f}".replace("p 0.000", "p < 0.001")
+    return {
+        **{name: row[name] for name in ("row", "dataset", "metric", "verdict")},
+        "printed": row["value"] or "–",
+        "ours": f"{ours['mean']:.{shown}f}{half}" if ours else "–",
+        "seeds": ours["n"] if ours else 0,
+        "− baseline": f"{test['difference']:+.3g}{p}" if test and "difference" in test else "",
+    }
+
+
+@app.command("export-result")
+def scores(
+    result: Annotated[str, typer.Argument(help="A kept result: the name of its folder in results/.")],
+    folder: Annotated[Path, typer.Argument(help="The folder to write into.")],
+    crate: Annotated[
+        bool, typer.Option("--crate", help="Describe the files and where they are from, as RO-Crate and as Croissant.")
+    ] = False,
+) -> None:
+    """Write a kept result as printed.csv and scores.parquet, which `phrasemodels judge` and other programs read.
+
+    Example: phrasemodels scores 003-tablebabi-paper babi && phrasemodels judge babi/printed.csv babi/scores.parquet
+    """
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.results.exchange import export_scores, write_crate
+
+    made = export_scores(result, folder)
+    for path in (*made, *(write_crate(result, folder) if crate else ())):
+        print(path)

@@ -1,0 +1,245 @@
+"""The commands that run a table or show what a run would do: reproduce, plan, keep.
+
+The commands that run one training: train, prepare.
+"""
+
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from phrasemodels.flows.cli.terminal import (
+    Duration,
+    ExperimentName,
+    Json,
+    Overrides,
+    Paper,
+    Profile,
+    Rows,
+    Seeds,
+    TableNumber,
+    Tune,
+)
+
+if TYPE_CHECKING:
+    from phrasemodels.data.store.store import Store
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.run.plan import Plan
+    from phrasemodels.infra.settings import Settings
+
+
+app = typer.Typer()
+
+
+@app.command()
+def reproduce(
+    paper: Paper = "000",
+    table: TableNumber = "1",
+    profile: Profile = "sample",
+    seeds: Seeds = 2,
+    set: Overrides = None,
+    row: Rows = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Never fetch from a URL; list at once the files that are missing.")
+    ] = False,
+    duration: Duration = "",
+    tune: Tune = 0,
+    as_json: Json = False,
+) -> None:
+    """Run a table of a paper from raw corpora to verdicts and a report; resumes where it was interrupted.
+
+    Example: phrasemodels reproduce --paper 000 --table 1 --profile laptop --seeds 2
+    """
+    if offline:
+        os.environ["PHRASEMODELS_OFFLINE"] = "true"
+    import phrasemodels.infra.environment  # noqa: F401  before prefect
+    from phrasemodels.flows.cli.terminal import print_rows, print_table
+    from phrasemodels.flows.results.records import open_store
+    from phrasemodels.flows.run.outline import outlined
+    from phrasemodels.flows.run.reproduce import found_again
+    from phrasemodels.infra.settings import Settings
+
+    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row)
+    outline = outlined(asked, settings)
+    found = None if tune else found_again(asked, outline, open_store(settings), settings)
+    result = found or _run(asked, settings, duration, tune)
+    if as_json:
+        print(json.dumps(result, indent=1))
+    else:
+        if result["tuning"]:
+            print_rows("Settings chosen by the lowest dev loss", list(result["tuning"][0]), result["tuning"])
+        if result["rows"]:
+            print_table(result)
+        if result["left"]:
+            print_rows(
+                "Rows without a result; the same command goes on with those whose time was up",
+                list(result["left"][0]),
+                result["left"],
+            )
+    if result["diverged"]:
+        raise ValueError("; ".join(result["diverged"]))
+
+
+def _run(asked: dict[str, Any], settings: "Settings", duration: str, tune: int) -> dict[str, Any]:
+    """Start the services and run the steps of a request; return what the command prints."""
+    from phrasemodels.flows.run.tune import seconds_of
+    from phrasemodels.infra.services import services
+
+    until = time.time() + seconds_of(duration) if duration else math.inf
+    request, plan, store = _planned(asked, settings)
+    print("starting Prefect, Ray and MLflow", file=sys.stderr, flush=True)
+    with services(settings):
+        from phrasemodels.flows.run.reproduce import reproduce_plan
+
+        return reproduce_plan(request, plan, store, settings, until, tune)
+
+
+def _planned(asked: dict[str, Any], settings: "Settings") -> tuple["Request", "Plan", "Store"]:
+    """Return a request, its plan and the store. OSError: files are missing and may not be fetched."""
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.run.plan import planned
+
+    request = Request(**asked)
+    return request, *planned(request, settings)
+
+
+def _asked(
+    paper: str, table: str, profile: str, seeds: int, set: list[str] | None, row: list[str] | None
+) -> dict[str, Any]:
+    """Return the fields of a `Request`."""
+    return {"paper": paper, "table": table, "profile": profile, "seeds": seeds, "set": set or [], "rows": row or []}
+
+
+@app.command()
+def plan(
+    paper: Paper = "000",
+    table: TableNumber = "1",
+    profile: Profile = "sample",
+    seeds: Seeds = 2,
+    set: Overrides = None,
+    row: Rows = None,
+    duration: Annotated[str, typer.Option("--for", help="Show what fits into this time, like 3h, 90m or 1h30m.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show what `reproduce` would do: each step, hit or miss, and which part of its key changed; with --for, how far each row
+    is, in the order in which rows are trained, and which are expected to fit."""
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.results.records import explain, open_store
+    from phrasemodels.flows.run.outline import outlined
+    from phrasemodels.infra.settings import Settings
+
+    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row)
+    if duration:
+        _, made, store = _planned(asked, settings)
+        _print_fitting(made, store, duration, settings.cpus or os.cpu_count() or 1, as_json)
+        return
+    steps, store = outlined(asked, settings).steps, open_store(settings)
+    rows: list[dict[str, Any]] = [
+        {"step": step.name, "label": step.label, "key": step.key, "hit": hit, "why": why}
+        for step, (hit, why) in zip(steps, explain(store, steps), strict=True)
+    ]
+    if settings.offline and not all(row["hit"] for row in rows):
+        _planned(asked, settings)
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for item in rows:
+        print(f"{'hit ' if item['hit'] else 'MISS'}  {item['label']}" + (f"  ({item['why']})" if item["why"] else ""))
+    print(f"{sum(item['hit'] for item in rows)} of {len(rows)} steps are in the store", file=sys.stderr)
+
+
+def _print_fitting(made: "Plan", store: "Store", duration: str, processors: int, as_json: bool) -> None:
+    """Print the rows of a plan in the order of a time-boxed run, and which of them are expected to end in time."""
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.run.tune import fitting, seconds_of, standings
+
+    rows = standings(made, store)
+    told = [row.told(fits) for row, fits in zip(rows, fitting(rows, seconds_of(duration), processors), strict=True)]
+    if as_json:
+        print(json.dumps(told, indent=1))
+    else:
+        print_rows(f"In {duration}, on {processors} processors", list(told[0]) if told else [], told)
+
+
+@app.command()
+def keep(
+    name: Annotated[str, typer.Argument(help="Folder to make under results/.")],
+    paper: Paper = "000",
+    table: TableNumber = "1",
+    profile: Profile = "laptop",
+    seeds: Seeds = 3,
+    set: Overrides = None,
+    row: Rows = None,
+    tune: Annotated[int, typer.Option(min=0, help="Trials of each row, if the run had --tune; they are kept too.")] = 0,
+    note: Annotated[str, typer.Option(help="What a reader has to know: machine, what else ran, why this size.")] = "",
+) -> None:
+    """Keep the results of a table's trainings in the store with the project: verdicts and report read results/.
+
+    Example: phrasemodels keep 000-table1-laptop --table 1 --profile laptop --seeds 3
+    """
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.results.records import KEPT, own
+    from phrasemodels.flows.results.results import keep as write
+    from phrasemodels.flows.run.plan import planned
+    from phrasemodels.infra.settings import Settings
+
+    if own() != KEPT and (KEPT / name).exists():
+        raise ValueError(f"{name}: a result that came with this package is called so; choose another name")
+    made, store = planned(Request(paper, table, profile, seeds, set or [], row or []), Settings())
+    if tune:
+        from phrasemodels.flows.run.plan import Plan
+        from phrasemodels.flows.run.tune import finished_searches, tuned
+
+        made = Plan(tuned(made.table, finished_searches(made.table, tune, store)))
+    print(write(store, made.table, made.pipelines, made.comparison, own() / name, note))
+
+
+@app.command()
+def train(
+    experiment: ExperimentName,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
+    local: Annotated[bool, typer.Option("--local", help="Train in this process, without Ray.")] = False,
+    data: Annotated[Path | None, typer.Option(help="With --local: a folder made by `phrasemodels prepare`.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --local and --data: the folder for weights, predictions and scores.",
+            show_default="the folder results",
+        ),
+    ] = None,
+    set: Overrides = None,
+) -> None:
+    """Train one experiment with one seed, predict the test set, and score the predictions.
+
+    With --local and prepared data, the libraries torch, pyarrow and sacrebleu are enough.
+    Example: phrasemodels train 000/table1/sample/phrase-k2 --seed 1 --local
+    """
+    from phrasemodels.flows.experiments.catalogue import experiment as find
+    from phrasemodels.flows.run.local import train_experiment, train_prepared
+
+    if data is not None and not local:
+        raise ValueError("--data needs --local: prepared data is trained on in this process")
+    if out is not None and data is None:
+        raise ValueError("--out needs --local --data: other trainings are kept in the store")
+    chosen = find(experiment, set or [])
+    prepared = None if data is None else train_prepared(chosen, seed, data, out or Path("results"))
+    print(json.dumps(prepared or train_experiment(chosen, seed, local), indent=1))
+
+
+@app.command()
+def prepare(
+    experiment: ExperimentName,
+    to: Annotated[Path, typer.Option(help="Folder to make; take it to a machine with a GPU.")],
+    set: Overrides = None,
+) -> None:
+    """Copy the shards that an experiment is trained and tested on into one folder, for `train --local --data`."""
+    from phrasemodels.flows.experiments.catalogue import experiment as find
+    from phrasemodels.flows.run.local import prepare_folder
+
+    print(prepare_folder(find(experiment, set or []), to))

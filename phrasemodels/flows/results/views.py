@@ -1,0 +1,266 @@
+"""The rows of the views of SQL, from the store, MLflow and the kept results."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.remembered import remembered
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.names import divided
+from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.results.columns import of_step, schema_of, table
+from phrasemodels.flows.results.judged import judged, remembered_values
+from phrasemodels.flows.results.lineage import Lineage, setting
+from phrasemodels.infra.tracking import KEY, Tracker
+from phrasemodels.tasks.metrics.compare import finite
+from phrasemodels.verdicts.significance import seed_group
+
+
+def shards(store: Store, tracker: Tracker) -> pa.Table:
+    """Return the files of records in the store."""
+    rows = (
+        {
+            "step": a.manifest["step"],
+            "label": a.manifest["label"],
+            **{k: shard[k] for k in ("file", "rows", "content")},
+            "licences": ", ".join(a.meta["licences"]),
+            "redistributable": a.meta["redistributable"],
+            "stand_in": a.meta["stand_in"],
+            "key": a.key,
+        }
+        for a in store.all_artifacts()
+        for shard in a.meta.get("shards", [])
+    )
+    return table("shards", rows)
+
+
+def phrases(store: Store, tracker: Tracker) -> pa.Table:
+    """Return the sentences of corpora whose phrases were made."""
+    schema = schema_of("phrases")
+    found = [schema.empty_table()]
+    for artifact in of_step(store, "phrases"):
+        for shard in artifact.meta["shards"]:
+            read = read_shard(artifact.file(shard["file"]))
+            longest = read.schema.field("phrases").type.value_type.list_size
+            known = [artifact.manifest["label"], shard["file"], longest]
+            label, file, width = (pa.array([value] * read.num_rows) for value in known)
+            lengths = [pc.list_value_length(read[name]).cast(pa.int64()) for name in ("source", "phrases")]
+            rows = [label, file, read["id"], read["group"], *lengths, width]
+            found.append(pa.table(rows, schema=schema))
+    return pa.concat_tables(found)
+
+
+def levels(store: Store, tracker: Tracker) -> pa.Table:
+    """Return the levels of trees that were divided."""
+    schema = schema_of("levels")
+    found = [schema.empty_table()]
+    for artifact in of_step(store, "divide"):
+        for shard in artifact.meta["shards"]:
+            read = read_shard(artifact.file(shard["file"]))
+            lists = read["levels"].combine_chunks()
+            words = np.diff(lists.offsets.to_numpy()).astype(np.int64)
+            numbers = lists.values.flatten().to_numpy().reshape(-1, lists.type.value_type.list_size)
+            last = np.maximum(np.cumsum(words) - 1, 0)
+            for place, level in enumerate(artifact.manifest["parts"]["settings"]["levels"]):
+                count = np.where(words > 0, numbers[last, place] + 1 if len(numbers) else 0, 0)
+                known = (artifact.manifest["label"], level, artifact.key)
+                label, at, key = ([value] * read.num_rows for value in known)
+                rows = [label, read["id"], read["group"], read["reason"], at, words, count.astype(np.int64), key]
+                found.append(pa.table(rows, schema=schema))
+    return pa.concat_tables(found)
+
+
+def leaks(store: Store, tracker: Tracker) -> pa.Table:
+    """Return what is in both parts of a corpus."""
+    return table("leaks", ({"label": a.manifest["label"], **a.meta["leak"]} for a in of_step(store, "leaks")))
+
+
+def lineage(store: Store, tracker: Tracker) -> pa.Table:
+    """Return what was made from what."""
+    rows = (
+        {"key": a.key, "step": a.manifest["step"], "label": a.manifest["label"], "role": role, "input": key}
+        for a in store.all_artifacts()
+        for role, key in a.manifest["parts"]["inputs"].items()
+    )
+    return table("lineage", rows)
+
+
+TESTED = "test."  # begins the names of test metrics in MLflow; elsewhere they are named without it
+
+
+def runs(store: Store, tracker: Tracker) -> pa.Table:
+    """Return MLflow's runs."""
+    return table("runs", map(_run, tracker.runs()))
+
+
+def _run(run: Any) -> dict[str, Any]:
+    tags, info = run.data.tags, run.info
+    return {
+        **{name: tags.get(name) for name in ("paper", "profile", "corpus", "commit")},
+        **_owner(tags),
+        "run_id": info.run_id,
+        "run_name": info.run_name,
+        "kind": tags.get("phrasemodels.kind"),
+        "status": info.status,
+        "row": divided(tags["experiment"])[0].rpartition("/")[2] if "experiment" in tags else None,
+        "train_key": tags.get(KEY) if "seed" in tags else None,
+        "started": info.start_time,
+        "seconds": (info.end_time - info.start_time) / 1000 if info.end_time else None,
+    }
+
+
+def _owner(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the key of all that is about an experiment: its name and the seed; null if there is none."""
+    seed = about.get("seed")
+    return {"experiment": about.get("experiment"), "seed": None if seed is None else int(seed)}
+
+
+def metrics(store: Store, tracker: Tracker) -> pa.Table:
+    """Return what MLflow's runs logged, each step once."""
+    client = tracker.client()
+    rows: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for run in tracker.runs():
+        for name in run.data.metrics:
+            for metric in client.get_metric_history(run.info.run_id, name):
+                known = {"run_id": run.info.run_id, **_owner(run.data.tags), "metric": name.removeprefix(TESTED)}
+                rows[run.info.run_id, name, metric.step] = {**known, "step": metric.step, "value": metric.value}
+    return table("metrics", rows.values())
+
+
+def predictions(store: Store, tracker: Tracker) -> pa.Table:
+    """Return the predictions of all problems; columns that a problem lacks are null."""
+    schema = schema_of("predictions")
+    found = [schema.empty_table()]
+    pairs = {tuple(pair) for pair in remembered("answer columns", None, _answer_columns)}
+    for artifact in store.all_artifacts():
+        model, file = artifact.manifest["parts"]["inputs"].get("model"), "predictions.arrow"
+        if model is None or file not in artifact.manifest["files"]:
+            continue
+        rows = read_shard(artifact.file(file))
+        answers = next((pair for pair in pairs if pair and set(pair) <= set(rows.column_names)), None)
+        names = {"grp": "group", **(dict(zip(("reference", "hypothesis"), answers, strict=True)) if answers else {})}
+        known: dict[str, Any] = {**_owner(artifact.about), "train_key": model}
+        known |= {"licences": ", ".join(artifact.meta["licences"]), "redistributable": artifact.meta["redistributable"]}
+        arrays = [
+            pa.array([known[field.name]] * rows.num_rows, field.type)
+            if field.name in known
+            else _column(rows, names.get(field.name, field.name), field.type)
+            for field in schema
+        ]
+        found.append(pa.table(arrays, schema=schema))
+    return pa.concat_tables(found)
+
+
+def _answer_columns() -> list[tuple[str, str]]:
+    """Return the columns of the gold and of the predicted answer of every problem that has them."""
+    from phrasemodels.flows.experiments.catalogue import experiments
+
+    return sorted({pair for experiment in experiments() if (pair := experiment.recipe.answer_columns)})
+
+
+def _column(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """Return a column in another type: a single label becomes a list of one; a missing column is null."""
+    if name not in rows.column_names:
+        return pa.nulls(rows.num_rows, kind)
+    column = rows[name]
+    if pa.types.is_list(kind) and not pa.types.is_list(column.type):
+        flat = column.combine_chunks().cast(pa.string())
+        return pa.ListArray.from_arrays(pa.array(range(rows.num_rows + 1), pa.int32()), flat)
+    return column.cast(kind)
+
+
+def verdicts(store: Store, tracker: Tracker) -> pa.Table:
+    """Return what `phrasemodels verdicts` prints: a row for each printed number."""
+    lines = judged(store, tracker)
+    return table("verdicts", (_verdict(number, line) for number, line in enumerate(lines, 1)))
+
+
+def _verdict(number: int, line: Mapping[str, Any]) -> dict[str, Any]:
+    ours = {
+        "metric": line["measured"],
+        "experiment": line["experiment"],
+        "origin": line["source"],
+        "title": line["title"],
+    }
+    return {**line, **_identity(line), "number": number, **{name: text or None for name, text in ours.items()}}
+
+
+def published(store: Store, tracker: Tracker) -> pa.Table:
+    """Return data/published_results.csv, its values as numbers."""
+    rows = enumerate(published_results(), 1)
+    return table("published", ({**row, **_identity(row), "number": n, **_numbers(row)} for n, row in rows))
+
+
+def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of the file whose names are others in SQL: `table` is a word of the language, `metric` is ours."""
+    return {"table_": row["table"], "printed_metric": row["metric"]}
+
+
+def _numbers(row: Mapping[str, str]) -> dict[str, float | None]:
+    return {name: float(row[name]) if row[name] else None for name in ("value", "stdev")}
+
+
+def compared(store: Store, tracker: Tracker) -> pa.Table:
+    """Return the rows of compared tables; each row by the newest comparison that has it."""
+    rows = {
+        (artifact.meta["title"], row["experiment"], row["metric"]): _compared(artifact, row)
+        for artifact in of_step(store, "compare")  # oldest first
+        for row in artifact.meta["rows"]
+    }
+    return table("compared", rows.values())
+
+
+def _compared(artifact: Artifact, row: Mapping[str, Any]) -> dict[str, Any]:
+    ours, against = row["intervals"][row["metric"]], row["against"]
+    found = against["differences"][row["metric"]] if against else {}
+    return {
+        **row,
+        "title": artifact.meta["title"],
+        "ours": ours["mean"],
+        "half_width": ours["half_width"],
+        "seeds": len(row["seeds"]),
+        "baseline": against["baseline"] if against else None,
+        "difference": found.get("difference"),
+        "difference_low": found.get("low"),
+        "difference_high": found.get("high"),
+        "p_holm": found.get("p_holm") if len(row["seeds"]) > 1 else None,
+    }
+
+
+def seeds(store: Store, tracker: Tracker) -> pa.Table:
+    """Return each metric over the seeds of an experiment, of its newest settings."""
+    values: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
+    lineage = Lineage(store)
+    for artifact in (a for a in lineage.artifacts.values() if "experiment" in a.about):
+        settings = _training(lineage, artifact) if "scores" in artifact.meta else ""
+        for metric, score in artifact.meta.get("scores", {}).items():
+            by_settings = values.setdefault((artifact.about["experiment"], metric), {})
+            known = by_settings.pop(settings, {})
+            by_settings[settings] = known | {int(artifact.about["seed"]): score["value"]}
+    newest = {key: list(list(by_settings.values())[-1].values()) for key, by_settings in values.items()}
+    stored = {name for name, _ in newest}
+    for name, kept in remembered_values():
+        if name not in stored:
+            newest |= {(name, metric): own for metric, own in kept.items()}
+    return table("seeds", (_group(*key, own) for key, own in newest.items()))
+
+
+def _group(experiment: str, metric: str, values: Sequence[float]) -> dict[str, Any]:
+    group = seed_group(values)
+    limits = {"low": group.mean - group.half_width, "high": group.mean + group.half_width}
+    known = {"experiment": experiment, "metric": metric, "warning": group.warning}
+    return {**known, **finite({**asdict(group), **limits})}
+
+
+def _training(lineage: Lineage, scored: Artifact) -> str:
+    """Return how and on what the model of a score was trained, without the seed, as text."""
+    for _, _, found, _ in lineage.back(scored):
+        if isinstance(found, Artifact) and found.manifest["step"].startswith("train"):
+            return str(setting(found))
+    return ""

@@ -1,0 +1,324 @@
+"""How a step runs on Ray: its parts as Ray tasks or in actors, its training on Ray Train."""
+
+import collections
+import contextlib
+import dataclasses
+import itertools
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from phrasemodels.infra.services import scratch_folder
+from phrasemodels.infra.signals import noting_error_line
+
+
+class ProcessorSlots:
+    """The processors that tasks and training groups of this run hold, first come, first served.
+
+    They wait here and not in Ray's queue, where a group of Ray Train gets its turn after every task that is ready.
+    """
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.waiting: collections.deque[object] = collections.deque()
+        self.changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def hold(self, processors: int) -> Iterator[None]:
+        """Wait for so many processors of the cluster and hold them. If none are held, the first in the queue gets any number."""
+        ticket = object()
+        with self.changed:
+            self.waiting.append(ticket)
+            try:
+                while self.waiting[0] is not ticket or (self.held and self.held + processors > self._total()):
+                    self.changed.wait()
+                self.held += processors
+            finally:  # also if Ray does not say how many there are
+                self.waiting.remove(ticket)
+                self.changed.notify_all()
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.held -= processors
+                self.changed.notify_all()
+
+    def _total(self) -> int:
+        """The number of processors of the cluster."""
+        import ray
+
+        return int(ray.cluster_resources().get("CPU", 1)) if ray.is_initialized() else 1
+
+
+SLOTS = ProcessorSlots()
+
+
+class ClusterError(OSError):
+    """Ray lost a process or a node."""
+
+
+def run_on_ray(function: Callable[..., Any], *arguments: Any, label: str = "") -> Any:
+    """Call a function in a Ray worker with one processor, and wait. A ValueError or OSError there is raised here.
+
+    label: what Ray lists it as, in place of the name of the function.
+    """
+    import ray
+
+    with _plain_errors(), SLOTS.hold(1):
+        return ray.get(_task(function, label).remote(function, *arguments))
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Raise a ValueError or OSError of a worker as itself, and a failure of the cluster as an OSError of one line."""
+    from ray.exceptions import RayError, RayTaskError
+
+    try:
+        yield
+    except RayTaskError as error:
+        raise error.cause if isinstance(error.cause, ValueError | OSError) else error from None
+    except RayError as error:
+        message = str(error).split("\n")[0]
+        raise ClusterError(f"Ray lost a process or a node ({message}); start again: finished steps are kept") from error
+
+
+OnProgress = Callable[[int, int], None]  # (items done, items started so far)
+
+
+def ray_map(
+    function: Callable[..., Any], items: Iterable[tuple[Any, ...]], on_progress: OnProgress = lambda done, started: None
+) -> Iterator[Any]:
+    """Call function(*item) for each item as a Ray task and yield the results in order.
+
+    At most two tasks per processor are submitted at once, and a result is kept until those before it are there. Ray runs a
+    task again if its worker dies. If one fails, or no more results are asked for, those under way are cancelled.
+    """
+    import ray
+
+    remote = _task(function)
+    limit = 2 * int(ray.cluster_resources().get("CPU", 1))
+    left = enumerate(items)
+    pending: dict[Any, int] = {}
+    results: dict[int, Any] = {}
+    started = yielded = 0
+    try:
+        with _plain_errors():
+            while True:
+                for index, item in itertools.islice(left, limit - len(pending)):
+                    pending[remote.remote(function, *item)] = index
+                    started = index + 1
+                on_progress(started - len(pending), started)
+                if not pending:
+                    return
+                (done,), _ = ray.wait(list(pending), num_returns=1)
+                results[pending.pop(done)] = ray.get(done)
+                while yielded in results:
+                    yield results.pop(yielded)
+                    yielded += 1
+    finally:
+        if pending and ray.is_initialized():
+            # Ray ends this process if it is to cancel a task that is just ending: one that failed, and others with it
+            _, running = ray.wait(list(pending), num_returns=len(pending), timeout=0.5)
+            for task in running:
+                ray.cancel(task)
+
+
+def actor_map(
+    function: Callable[..., Any], items: Iterable[tuple[Any, ...]], on_progress: OnProgress = lambda done, total: None
+) -> list[Any]:
+    """Like ray_map, but in actors, one a processor, for functions that load something large, such as a parser's models.
+
+    An actor gets item after item, so it loads once. If an actor dies, Ray starts it again with its item. An actor for
+    which no item is left ends, which frees its processor.
+    """
+    import ray
+
+    work = list(items)
+    left = iter(enumerate(work))
+    count = min(len(work), max(1, int(ray.cluster_resources().get("CPU", 1))))
+    environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
+    named = type(
+        f"ActorWorker_{_title(function).removeprefix('step:')}", (ActorWorker,), {}
+    )  # Ray lists actors by class
+    worker: Any = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(named)
+    actors: list[Any] = [worker.remote() for _ in range(count)]
+    results: dict[int, Any] = {}
+    busy: dict[Any, tuple[int, Any]] = {}
+
+    def give_item(actor: Any) -> None:
+        if (item := next(left, None)) is None:
+            ray.kill(actor)
+        else:
+            busy[actor.call.options(name=_title(function)).remote(function, *item[1])] = (item[0], actor)
+
+    try:
+        with _plain_errors():
+            for actor in actors:
+                give_item(actor)
+            while busy:
+                (done,), _ = ray.wait(list(busy), num_returns=1)
+                index, actor = busy.pop(done)
+                results[index] = ray.get(done)
+                give_item(actor)
+                on_progress(len(results), len(work))
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+    return [results[index] for index in range(len(work))]
+
+
+class ActorWorker:
+    """A Ray actor. What a function caches in the actor's process is there for the next item."""
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return call_in_worker(function, *arguments)
+
+
+def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a Ray worker; an error in a layer gets the line of its source."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # a run in the background ignores the signal by which Ray cancels tasks
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    with noting_error_line():
+        return function(*arguments)
+
+
+def _task(function: Callable[..., Any], label: str = "") -> Any:
+    """Return a Ray task with one processor that calls a function and is listed under a label, or else its name."""
+    import ray
+
+    return ray.remote(num_cpus=1, max_retries=3)(call_in_worker).options(name=_title(function, label))
+
+
+def _title(function: Callable[..., Any], label: str = "") -> str:
+    """Return the name under which Ray lists a call of a function, also in the list of processes."""
+    return f"step:{label or getattr(function, '__name__', type(function).__name__)}"
+
+
+def bundles_on(node: dict[str, float], bundle: dict[str, float]) -> int:
+    """Return how many bundles of resources a node can hold at once. A fraction of a GPU must be on one GPU."""
+    return min(
+        int(node.get(kind, 0)) * int(1 / share) if share < 1 else int(node.get(kind, 0) / share)
+        for kind, share in bundle.items()
+    )
+
+
+@dataclass(frozen=True)
+class TorchTrainerLaunch:
+    """Launch a training loop on Ray Train workers, which are one torch.distributed group (gloo, or nccl on GPUs).
+
+    Each worker has `threads` processors and `gpus` GPUs; with a fraction, several trainings share a GPU. If a worker
+    dies, the group starts again, at most `failures` times, and continues from the loop's own checkpoint, which is
+    verified, unlike Ray's snapshots. callbacks: of Ray Train, which get the metrics that the training reports.
+    """
+
+    name: str
+    workers: int = 1
+    threads: int = 1
+    gpus: float = 0.0
+    failures: int = 3
+    callbacks: tuple[Any, ...] = ()
+
+    def __call__(self, function: Callable[..., None], *arguments: Any) -> None:
+        import ray
+        from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
+        from ray.train.torch import TorchConfig, TorchTrainer
+
+        self.check()
+        backend = "nccl" if self.gpus >= 1 else "gloo"  # nccl refuses two workers on one GPU
+
+        def config(folder: str) -> TorchConfig:
+            if len(ray.nodes()) > 1:
+                return TorchConfig(backend=backend)
+            from phrasemodels.infra.rendezvous import FileTorchConfig
+
+            return FileTorchConfig(backend=backend, folder=folder)
+
+        logging.getLogger("ray.train").setLevel(logging.ERROR)
+        # Ray's own snapshots get a new folder: a truncated one would stop every later run of this name
+        with SLOTS.hold(self.workers * self.threads), scratch_folder() as storage:
+            trainer = TorchTrainer(
+                train_worker,
+                train_loop_config={"function": function, "arguments": arguments},
+                scaling_config=ScalingConfig(
+                    num_workers=self.workers, use_gpu=self.gpus > 0, resources_per_worker=self.bundle
+                ),
+                torch_config=config(str(storage)),
+                run_config=RunConfig(
+                    name=self.name,
+                    storage_path=str(storage),
+                    callbacks=list(self.callbacks),
+                    failure_config=FailureConfig(max_failures=self.failures, controller_failure_limit=1),  # type: ignore[call-arg]
+                ),
+            )
+            try:
+                with _plain_errors():
+                    trainer.fit()
+            except TrainingFailedError as error:
+                for cause in getattr(error, "worker_failures", {}).values():
+                    if isinstance(root := getattr(cause, "cause", cause), ValueError | OSError):
+                        raise root from None
+                raise
+
+    @property
+    def bundle(self) -> dict[str, float]:
+        """The resources of one worker, all of them on one node."""
+        return {"CPU": float(self.threads)} | ({"GPU": self.gpus} if self.gpus else {})
+
+    def check(self) -> None:
+        """Raise a ValueError if the cluster can never hold this group."""
+        import ray
+
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if (room := sum(bundles_on(node, self.bundle) for node in nodes)) < self.workers:
+            have = [{kind: int(node.get(kind, 0)) for kind in self.bundle} for node in nodes]
+            raise ValueError(
+                f"{self.workers} workers need {self.bundle} each, the cluster has {have}, which is room for {room}: "
+                "set train.workers, train.threads or train.gpus lower, or add nodes"
+            )
+
+
+class TrainMetrics:
+    """Pass the history of a training on, and report its rows to Ray Train.
+
+    Ray Train waits until all workers have reported, but one worker has the history. So a group of several workers reports at the
+    end alone.
+    """
+
+    def __init__(self, report: Callable[[Any], None] | None) -> None:
+        self.report, self.last = report, dict[str, float]()
+
+    def __call__(self, history: Any) -> None:
+        import ray
+        import ray.train
+
+        if self.report is not None:
+            self.report(history)
+        if history:
+            self.last = {name: float(value) for name, value in history[-1].items()}
+            if ray.train.get_context().get_world_size() == 1:
+                ray.train.report(self.last)
+
+    def end(self) -> None:
+        """Report the last row once more, in every worker."""
+        import ray
+        import ray.train
+
+        ray.train.report(self.last)
+
+
+def train_worker(config: dict[str, Any]) -> None:
+    """Call the training loop; Ray Train runs this in each worker. An argument with a field `report` reports to Ray Train too."""
+    arguments, reports = [], []
+    for value in config["arguments"]:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "report"):
+            reports.append(TrainMetrics(value.report))
+            value = dataclasses.replace(value, report=reports[-1])
+        arguments.append(value)
+    with noting_error_line():
+        config["function"](*arguments)
+    for one in reports:
+        one.end()

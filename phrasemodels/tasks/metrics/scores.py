@@ -1,0 +1,204 @@
+"""A score, and the files of the step that ends each problem: scores.json and sentences.arrow.
+
+Accuracy: the share of right answers, in percent.
+
+Correlations of predicted with gold scores: Pearson's r and Spearman's ρ.
+
+BLEU (Papineni et al. 2002), from the counts of n-grams of each sentence.
+
+Length to failure: how far a predicted sequence is right (paper 003, tree transduction).
+
+Metrics that users add: functions of references and answers, whose values stand beside the scores of a problem.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.store.artifacts import write_durably
+from phrasemodels.data.store.store import Job
+from phrasemodels.verdicts.significance import Array, Statistic
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+
+
+@dataclass(frozen=True)
+class Score:
+    """A value in its usual unit, a signature that says how it was computed, and the number of sentences."""
+
+    value: float
+    signature: str
+    sentences: int
+
+
+def write_scores(
+    job: Job, scores: Mapping[str, Score], sentences: pa.Table, test_set: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Write scores.json, and sentences.arrow with the statistics of each sentence; return the meta of the artifact.
+
+    test_set: what identifies the rows that were scored, such as the shards of the test split. Systems are compared only
+    on the same test set.
+    """
+    plain = {name: asdict(score) for name, score in scores.items()}
+    write_shard(job.out / "sentences.arrow", sentences)
+    write_durably(job.out / "scores.json", json.dumps(plain, indent=1))
+    return {"scores": plain, "test_set": test_set}
+
+
+def accuracy(right: NDArray[np.bool_], signature: str) -> Score:
+    """Return the share of true values (n)."""
+    return Score(100 * float(right.mean()), signature, len(right))
+
+
+def accuracies(right: NDArray[np.bool_], groups: Sequence[str], signature: str) -> dict[str, Score]:
+    """Return the accuracy over all n sentences, and over each group of sentences: `accuracy/GROUP`."""
+    return {f"accuracy{suffix}": accuracy(right[rows], signature) for suffix, rows in by_group(groups).items()}
+
+
+def by_group(groups: Sequence[str]) -> Mapping[str, NDArray[np.bool_]]:
+    """Return masks (n) of the sentences that a metric is computed over, by the suffix of its name: "" for all sentences,
+    "/GROUP" for each named group, in alphabetical order."""
+    names = np.asarray(groups)
+    return {"": np.ones(len(names), bool), **{f"/{name}": names == name for name in sorted(set(names) - {""})}}
+
+
+def accuracy_of(sums: Array) -> Array:
+    """Return the accuracy, in percent, of summed (right, all) counts (..., 2); it is 0 of nothing."""
+    return 100 * sums[..., 0] / np.maximum(sums[..., 1], 1)
+
+
+def pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Return Pearson's r of two sequences (n); 0 if one of them is constant."""
+    from scipy import stats  # not at the top: machines that only train do not need scipy
+
+    return float(stats.pearsonr(x, y)[0]) if np.ptp(x) and np.ptp(y) else 0.0
+
+
+def spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Return Spearman's ρ of two sequences (n); 0 if one of them is constant."""
+    from scipy import stats
+
+    return float(stats.spearmanr(x, y)[0]) if np.ptp(x) and np.ptp(y) else 0.0
+
+
+def correlation_statistics(x: Array, y: Array) -> Array:
+    """Return the statistics of each sentence (n, 6) whose sums `correlation_of` takes: (1, x, y, x², y², xy)."""
+    return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], -1)
+
+
+def correlation_of(sums: Array) -> Array:
+    """Return 100 r of summed `correlation_statistics` (..., 6); with ranks in the whole test set for x and y, 100 ρ."""
+    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(100 * (n * xy - x * y) / np.sqrt((n * xx - x**2) * (n * yy - y**2)), nan=0.0)
+
+
+def tokenised_bleu() -> "BLEU":
+    """BLEU as Moses' multi-bleu computes it: tokens as they are, lower case, no smoothing, 0 to 100."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    return BLEU(tokenize="none", lowercase=True, smooth_method="none", force=True)
+
+
+def bleu(metric: "BLEU", hypotheses: list[str], references: list[str]) -> Score:
+    """Return corpus BLEU against one reference a sentence."""
+    result = metric.corpus_score(hypotheses, [references])
+    return Score(float(result.score), str(metric.get_signature()), len(hypotheses))
+
+
+def bleu_counts(hypotheses: list[str], references: list[str]) -> NDArray[np.int64]:
+    """Return the counts of each sentence (n, 10): lengths of hypothesis and reference, then matches and totals of 1- to
+    4-grams. Corpus BLEU is a function of their sums."""
+    metric = tokenised_bleu()
+    scores = (metric.corpus_score([h], [[r]]) for h, r in zip(hypotheses, references, strict=True))
+    return np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in scores], np.int64).reshape(-1, 10)
+
+
+def bleu_of(sums: Array) -> Array:
+    """Return corpus BLEU without smoothing of summed `bleu_counts` (..., 10)."""
+    hypothesis, reference, matches, totals = sums[..., 0], sums[..., 1], sums[..., 2:6], sums[..., 6:10]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = np.log(matches / totals).mean(-1)
+        penalty = np.minimum(0.0, 1 - reference / hypothesis)
+        return np.nan_to_num(100 * np.exp(precision + penalty), nan=0.0)
+
+
+CORPUS_BLEU = Statistic("bleu_counts", bleu_of)
+
+
+def length_to_failure(hypothesis: list[str], reference: list[str]) -> float:
+    """Return the share of the reference, in percent, that stands before the first wrong token; 100: both are equal.
+
+    A hypothesis that goes on after the whole reference fails at the token after it.
+    """
+    right = 0
+    for ours, theirs in zip(hypothesis, reference, strict=False):
+        if ours != theirs:
+            break
+        right += 1
+    longer = right == len(reference) < len(hypothesis)
+    return 100 * right / (len(reference) + longer)
+
+
+Metric = Callable[
+    [Sequence[str], Sequence[str]], float
+]  # references, answers, as text -> a value, named as the function
+
+
+def check_metrics(metrics: Any) -> None:
+    """ValueError: metrics are no tuple of functions of (references, answers), or two have one name, which is that of their
+    scores."""
+    if not isinstance(metrics, tuple):
+        raise ValueError(f"metrics: {metrics!r} is no tuple of functions; write (my_metric,)")
+    for metric in metrics:
+        if not inspect.isfunction(metric):
+            raise ValueError(f"metrics: {metric!r} is no function of references and answers")
+        try:
+            inspect.signature(metric).bind([], [])
+        except TypeError as error:
+            raise ValueError(f"metric {metric.__name__!r} takes no (references, answers): {error}") from error
+    names = [metric.__name__ for metric in metrics]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"metrics: two functions are called {twice[0]!r}, the name of their scores; rename one")
+
+
+@dataclass(frozen=True)
+class OwnScoring:
+    """The step that scores a problem with its settings, the columns of its predictions (reference, answer), and metrics."""
+
+    make: Callable[[Job, Any], dict[str, Any]]
+    settings: Any
+    columns: tuple[str, str]
+    metrics: tuple[Metric, ...]
+
+
+def score_with_own(job: Job, settings: OwnScoring) -> dict[str, Any]:
+    """Score job.inputs["predictions"] as the problem does, then by each metric. ValueError: a name is taken."""
+    meta = settings.make(job, settings.settings)
+    table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
+    if "restart" in table.column_names:  # of several starts the best stands first; the others are for evidence
+        table = table.filter(pc.equal(table["restart"], 0))
+    references, answers = ([_text(value) for value in table[name].to_pylist()] for name in settings.columns)
+    own = {metric.__name__: _score(metric, references, answers) for metric in settings.metrics}
+    if taken := sorted(own.keys() & meta["scores"].keys()):
+        raise ValueError(f"metric {taken[0]!r}: the problem has one of this name; rename the function")
+    scores: Mapping[str, Any] = {**meta["scores"], **{name: asdict(score) for name, score in own.items()}}
+    write_durably(job.out / "scores.json", json.dumps(scores, indent=1))
+    return {**meta, "scores": scores}
+
+
+def _score(metric: Metric, references: Sequence[str], answers: Sequence[str]) -> Score:
+    return Score(float(metric(references, answers)), f"{metric.__module__}:{metric.__name__}", len(answers))
+
+
+def _text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,417 @@
+"""Question answering over stories (bAbI)."""
+
+import json
+import os
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phrasemodels.config import at_least
+from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.store import Job, OutOfTimeError, Step, Store
+from phrasemodels.layers.blocks import PAD, SPECIAL, UNKNOWN
+from phrasemodels.models.memory import Chain, ChainConfig, Hops, HopsConfig
+from phrasemodels.saved import finite
+from phrasemodels.tasks.metrics.scores import Score, write_scores
+from phrasemodels.tasks.prepare.corpora import AnyCorpus
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required, run_step, shards
+from phrasemodels.tasks.prepare.vocabulary import by_frequency, ids_of, read_words, write_words
+from phrasemodels.tasks.problems.recipe import (
+    Figure,
+    Heatmap,
+    Heatmaps,
+    Recipe,
+    Stage,
+    TrainedModel,
+    check_size,
+    one_model,
+)
+from phrasemodels.tasks.train.batches import Batch, Columns, Rows, in_order
+from phrasemodels.tasks.train.checkpoints import PredictSettings, load_tensors, load_trained
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.trainer import HISTORY, PROGRESS, Objective, TrainSettings, train
+
+_WORD = re.compile(r"[\w'-]+")
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a fact or a question in lower case, without punctuation."""
+    return _WORD.findall(text.lower())
+
+
+def story_vocabulary(job: Job, settings: None) -> dict[str, Any]:
+    """Write words.txt: the words of the STORIES job.inputs["rows"], and their answers; an answer of several words is one
+    entry."""
+    table = read_shards(job.inputs["rows"])
+    counts = Counter(answer.lower() for answer in table["answer"].to_pylist())
+    for facts, question in zip(table["facts"].to_pylist(), table["question"].to_pylist(), strict=True):
+        counts.update(word for text in (*facts, question) for word in words(text))
+    return {"words": write_words(job.out, "words", by_frequency(counts))}
+
+
+def story_schema(width: int) -> pa.Schema:
+    """Return the schema of numbered stories.
+
+    facts: ids of the last facts, `width` words each, padded. answer: one id. support: places of the supporting facts
+    among those that are kept; -1 for another.
+    """
+    number = pa.field("item", pa.int32(), nullable=False)
+    numbers, facts = pa.list_(number), pa.list_(pa.field("item", pa.list_(number, width), nullable=False))
+    return required(id=pa.int64(), facts=facts, question=numbers, answer=numbers, support=numbers, group=pa.string())
+
+
+@dataclass(frozen=True)
+class StoryLimits:
+    """The number of last facts that are kept, and of words of a fact or question."""
+
+    slots: int = 25
+    words: int = 20
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "slots", "words")
+
+
+def stories(job: Job, settings: StoryLimits) -> dict[str, Any]:
+    """Write shards of ids of the STORIES job.inputs["rows"], in a step for each shard; also reads ["vocabulary"]."""
+    return map_shards(job, story_shard, settings, vocabulary=job.inputs["vocabulary"])
+
+
+def story_shard(job: Job, settings: StoryLimits) -> dict[str, Any]:
+    """Write the ids of one shard; no question is dropped."""
+    ids = {word: i for i, word in enumerate(read_words(job.inputs["vocabulary"], "words"))}
+
+    def numbers(text: str) -> list[int]:
+        return [ids.get(word, UNKNOWN) for word in words(text)[: settings.words]]
+
+    rows = []
+    for row in read_shard(job.inputs["shard"].path).to_pylist():
+        facts = [numbers(fact) for fact in row["facts"][-settings.slots :]]
+        left_out = len(row["facts"]) - len(facts)
+        rows.append(
+            {
+                "id": row["id"],
+                "facts": [fact + [PAD] * (settings.words - len(fact)) for fact in facts],
+                "question": numbers(row["question"]),
+                "answer": [ids.get(row["answer"].lower(), UNKNOWN)],
+                "support": [max(place - left_out, -1) for place in row["support"]],
+                "group": row["group"],
+            }
+        )
+    made = pa.Table.from_pylist(rows, schema=story_schema(settings.words))
+    return {"dropped": 0, **write_shard(job.out / SHARD, made)}
+
+
+MemoryConfig = HopsConfig | ChainConfig
+
+
+@dataclass(frozen=True)
+class StoryBatch(Batch):
+    """Ids of facts (B, n, w), the last one last, and of questions (B, v), padded; answers (B)."""
+
+    facts: Tensor
+    question: Tensor
+    answer: Tensor
+
+
+class StoryExamples:
+    """Rows of story shards."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.columns = Columns(paths, ("facts", "question", "answer", "support"))
+        self.lengths = np.stack([self.columns.lengths(side) for side in ("facts", "question")], 1)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def batch(self, rows: Rows) -> StoryBatch:
+        """Return some rows; stories with fewer facts have empty ones in front, and w is the longest fact's length."""
+        facts = [self.columns.row("facts", row) for row in rows]
+        width = max((int(story.any(0).sum()) for story in facts), default=0)
+        padded = np.zeros((len(rows), max(1, *map(len, facts)), max(1, width)), np.int64)
+        for out, story in zip(padded, facts, strict=True):
+            out[len(out) - len(story) :] = story[:, :width]
+        answer = self.columns.padded("answer", rows)[:, 0]
+        return StoryBatch(torch.from_numpy(padded), self.columns.padded("question", rows), answer)
+
+
+@dataclass(frozen=True)
+class AnsweringObjective(Objective):
+    """Facts and a question to a word: mean loss a question; the best weights have the fewest wrong answers on dev."""
+
+    curve: ClassVar = "wrong answers on dev (share of questions)"
+
+    def configure(self, model: MemoryConfig, vocabulary: Artifact) -> MemoryConfig:
+        return replace(model, vocabulary=vocabulary.meta["words"])
+
+    def examples(self, paths: Sequence[Path]) -> StoryExamples:
+        return StoryExamples(paths)
+
+    def loss(self, model: nn.Module, batch: StoryBatch, smoothing: float) -> Tensor:
+        """Return the summed cross entropy of the answers."""
+        scores = model(batch.facts, batch.question)
+        return F.cross_entropy(scores, batch.answer, reduction="sum", label_smoothing=smoothing)
+
+    def criterion(self, model: nn.Module, batch: StoryBatch) -> Tensor:
+        """Return the number of wrong answers."""
+        return (model(batch.facts, batch.question).argmax(-1) != batch.answer).sum()
+
+
+@dataclass(frozen=True)
+class RestartSettings:
+    """Trainings of one model from `restarts` starts, with the seeds seed · restarts, ..., seed · restarts + restarts - 1.
+
+    trainer: the step that trains each, `train` or phrasemodels.tasks.problems.compiled_answering.train_compiled.
+    """
+
+    objective: AnsweringObjective
+    model: MemoryConfig
+    config: TrainConfig
+    seed: int
+    restarts: int
+    trainer: Callable[[Job, Any], dict[str, Any]] = train
+
+
+def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
+    """Train a model from several starts, each a step of its own. Inputs are those of `train`. OutOfTimeError: not all starts had
+    begun at job.executor.until.
+
+    Writes restart-N.safetensors, N = 0 for the start with the best dev criterion; model.safetensors is the same as 0. While it
+    runs, progress.json says how far it is, in the updates of one start.
+    """
+    seeds = range(settings.seed * settings.restarts, (settings.seed + 1) * settings.restarts)
+    steps = [
+        Step(
+            settings.trainer,
+            f"train restart {seed}",
+            TrainSettings(settings.objective, settings.model, settings.config, seed),
+            job.inputs,
+        )
+        for seed in seeds
+    ]
+
+    def in_time() -> Iterator[tuple[Store, Step]]:
+        for step in steps:
+            if time.time() >= job.executor.until and not job.store.find(step, verify=False):
+                raise OutOfTimeError("its time was up before its last start; those that ended are kept")
+            yield job.store, step
+
+    made: list[Artifact] = []
+    for artifact in job.executor.map(run_step, in_time()):
+        made.append(artifact)
+        _tell(job, settings, made)
+    ranked = sorted(made, key=lambda artifact: artifact.meta["dev_loss"])
+    for place, artifact in enumerate(ranked):
+        shutil.copyfile(artifact.file("model.safetensors"), job.out / f"restart-{place}.safetensors")
+    for name in ("model.safetensors", "config.json", HISTORY):
+        shutil.copyfile(ranked[0].file(name), job.out / name)
+    of_best = ("parameters", "steps", "epochs", "best_step", "dev_loss", "seed", "peak_memory_mib", "workers")
+    return {
+        **{name: ranked[0].meta[name] for name in of_best},
+        "train_seconds": sum(artifact.meta["train_seconds"] for artifact in made),
+        "restarts": [{name: artifact.meta[name] for name in ("seed", "dev_loss")} for artifact in ranked],
+    }
+
+
+def _tell(job: Job, settings: RestartSettings, made: Sequence[Artifact]) -> None:
+    """Write progress.json: the share of its starts that have ended, as updates of one start, and what these took."""
+    state = {
+        "step": settings.config.steps * len(made) // settings.restarts,
+        "steps": settings.config.steps,
+        "best": min(artifact.meta["dev_loss"] for artifact in made),
+        "pid": os.getpid(),
+        "seconds": sum(artifact.meta["train_seconds"] for artifact in made),
+    }
+    job.checkpoints.mkdir(parents=True, exist_ok=True)
+    write_durably(job.checkpoints / PROGRESS, json.dumps(state))
+
+
+_PLACES = pa.list_(pa.int32())
+ANSWERS = required(
+    restart=pa.int32(), id=pa.int64(), group=pa.string(), answer=pa.string(), predicted=pa.string(), support=_PLACES,
+    facts=_PLACES,
+)  # fmt: skip
+
+
+def answer(job: Job, settings: PredictSettings) -> dict[str, Any]:
+    """Answer the numbered stories job.inputs["stories"] with each start of ["model"]; also reads ["vocabulary"].
+
+    Writes predictions.arrow, start by start: the gold and predicted answer, and the supporting facts and the best facts of
+    the model, in order.
+    """
+    model = load_trained(settings.objective, settings.model, job.inputs)
+    words = read_words(job.inputs["vocabulary"], "words")
+    files = [shard.path for shard in shards(job.inputs["stories"])]
+    data, table = settings.objective.examples(files), pa.concat_tables([read_shard(path) for path in files])
+    made = []
+    for restart in range(len(job.inputs["model"].meta["restarts"])):
+        load_tensors(model, finite(load_file(job.inputs["model"].file(f"restart-{restart}.safetensors"))))
+        predicted, facts = _answers(model, data, settings.batch_tokens)
+        columns = [
+            pa.array(np.full(len(data), restart, np.int32)),
+            table["id"],
+            table["group"],
+            pa.array([words[i] for i in table["answer"].combine_chunks().flatten().to_pylist()]),
+            pa.array([words[i] for i in predicted]),
+            table["support"].cast(pa.list_(pa.int32())),
+            pa.array(facts, pa.list_(pa.int32())),
+        ]
+        made.append(pa.Table.from_arrays(columns, schema=ANSWERS))
+    return {"predictions": write_shard(job.out / "predictions.arrow", pa.concat_tables(made))}
+
+
+@torch.inference_mode()
+def _answers(model: nn.Module, data: StoryExamples, budget: int) -> tuple[NDArray[np.int64], list[list[int]]]:
+    """Return the ids of the answers (rows), and the places of each row's best facts."""
+    predicted, facts = np.zeros(len(data), np.int64), [[0]] * len(data)
+    for rows in in_order(data, budget):
+        batch = data.batch(rows)
+        predicted[rows] = model(batch.facts, batch.question).argmax(-1).numpy()
+        in_front = batch.facts.shape[1] - torch.from_numpy(data.lengths[rows, :1])
+        best = model.evidence(batch.facts, batch.question) - in_front  # type: ignore[operator]
+        for row, places in zip(rows, best.tolist(), strict=True):
+            facts[row] = places
+    return predicted, facts
+
+
+@dataclass(frozen=True)
+class AnswerScoring:
+    """The number of best starts over which the accuracy of facts is averaged (paper 003: 10 of 20)."""
+
+    averaged: int = 10
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "averaged")
+
+
+def score_answers(job: Job, settings: AnswerScoring) -> dict[str, Any]:
+    """Score job.inputs["predictions"], whose starts are ordered by held-out answers; ["stories"] are the test set.
+
+    `answer`: right answers (%) of the best start. `fact`: questions (%) whose facts are all right and in order, mean of the
+    best starts. `answer/mean`: right answers, mean of all starts, which no choice of a start makes look better. An answer that
+    train lacks is never right.
+    """
+    table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
+    starts = int(table["restart"][-1].as_py()) + 1
+    pairs = [("answer", "predicted"), ("support", "facts")]
+    right, sound = (
+        np.array([a == b for a, b in zip(table[x].to_pylist(), table[y].to_pylist(), strict=True)]).reshape(starts, -1)
+        for x, y in pairs
+    )
+    right &= np.array([answer != SPECIAL[UNKNOWN] for answer in table["answer"].to_pylist()]).reshape(starts, -1)
+    averaged = min(settings.averaged, starts)
+    parts = {
+        "answer": (right[0], f"of the best of {starts} starts on held-out questions"),
+        "fact": (sound[:averaged], f"mean of the best {averaged} of {starts} starts; all facts, in order"),
+        "answer/mean": (right, f"mean of {starts} starts"),
+    }
+    n = right.shape[1]
+    scores = {name: Score(100 * float(hits.mean()), signature, n) for name, (hits, signature) in parts.items()}
+    statistics = {"answer_right": right[0], "facts_right": sound[:averaged].mean(0)}
+    columns = {"id": table["id"][:n], "group": table["group"][:n]}
+    columns |= {name: pa.array([[float(v), 1.0] for v in values]) for name, values in statistics.items()}
+    return write_scores(job, scores, pa.table(columns), job.inputs["stories"].meta["shards"])
+
+
+def story_figure(trained: TrainedModel, text: str) -> Heatmaps:
+    """Return the weights of the facts of a story. text: facts and then a question, each with a mark at its end.
+
+    ValueError: it is no story, or has too many words.
+    """
+    parts = [part.strip() for part in re.split(r"[.?!]", text) if part.strip()]
+    if len(parts) < 2:
+        raise ValueError(f"{text[:60]!r} is no story: give facts and then a question, each with a mark at its end")
+    *facts, question = parts
+    vocabulary = read_words(trained.artifacts["vocabulary"], "words")
+    rows = [words(fact) for fact in facts]
+    longest = max(map(len, rows))
+    ids = torch.tensor([ids_of(row, vocabulary) + [PAD] * (longest - len(row)) for row in rows])
+    asked = torch.tensor(ids_of(words(question), vocabulary))
+    model = load_trained(AnsweringObjective(), trained.config, trained.artifacts)
+    return fact_weights(model, facts, f"{question}?", (ids, asked))
+
+
+@torch.inference_mode()
+def fact_weights(model: Hops | Chain, facts: Sequence[str], question: str, ids: tuple[Tensor, Tensor]) -> Heatmaps:
+    """Return the weights of the facts (rows) at each step (columns), with the best sequence of facts in frames.
+
+    ids: of the facts (n, w) and of the question (v).
+    """
+    check_size(len(facts), len(ids[0]))
+    weights = model.eval().weights(ids[0][None], ids[1][None])[0].T
+    best = model.evidence(ids[0][None], ids[1][None])[0].tolist()
+    steps = [f"{k + 1}" for k in range(len(best))]
+    boxes = [(fact, step) for step, fact in enumerate(best)]
+    panel = Heatmap(weights.numpy(), list(facts), steps, question, boxes, margin=(4.5, 1.0))
+    return Heatmaps([panel], f"Facts for {question}: " + ", ".join(facts[fact] for fact in best))
+
+
+@dataclass(frozen=True)
+class AnsweringRecipe(Recipe):
+    """Stories, the number of starts of each training, how much of a story is kept, its scoring, and what trains each start."""
+
+    corpus: AnyCorpus
+    restarts: int = 20
+    kept: StoryLimits = field(default_factory=StoryLimits)
+    scoring: AnswerScoring = field(default_factory=AnswerScoring)
+    trainer: Callable[[Job, Any], dict[str, Any]] = train
+
+    slug: ClassVar = "answering"
+    answer_columns: ClassVar = ("answer", "predicted")
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "restarts")
+
+    @property
+    def averaged(self) -> int:
+        """The number of starts over which facts are averaged: all, where there are fewer than are asked for."""
+        return min(self.scoring.averaged, self.restarts)
+
+    def data(self) -> dict[str, Step]:
+        raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
+        words = Step(story_vocabulary, f"vocabulary {self.corpus.name}", None, {"rows": raw["train"]})
+        numbers = {
+            split: Step(
+                stories, f"stories {self.corpus.name} {split}", self.kept, {"rows": raw[split], "vocabulary": words}
+            )
+            for split in raw
+        }
+        return {**numbers, "vocabulary": words}
+
+    def stages(self, model: MemoryConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        objective = AnsweringObjective()
+        data = {name: name for name in ("train", "dev", "vocabulary")}
+        return {
+            "model": Stage(
+                train_restarts,
+                RestartSettings(objective, model, config, seed, self.restarts, self.trainer),
+                data,
+                fans_out=True,
+            ),
+            "predictions": Stage(
+                answer,
+                PredictSettings(objective, model, 8192),
+                {"model": "model", "stories": "test", "vocabulary": "vocabulary"},
+            ),
+            "scores": Stage(score_answers, self.scoring, {"predictions": "predictions", "stories": "test"}),
+        }
+
+    def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+        return " / ".join(filter(None, (" ".join(record["facts"]), record["question"])))
+
+    def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
+        """Return the weights of a story's facts."""
+        return story_figure(one_model(models), text)

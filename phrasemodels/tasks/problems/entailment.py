@@ -1,0 +1,431 @@
+"""Natural language inference by sentence vectors, and their transfer to other tasks (SentEval)."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phrasemodels.config import at_least, not_negative
+from phrasemodels.data.corpora.snli import LABELS
+from phrasemodels.data.formats.shards import content_digest, read_shard, write_shard
+from phrasemodels.data.samples.records import Entailment, Polarity
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.store import HasKey, Job, Step
+from phrasemodels.encoders.psan import Psan
+from phrasemodels.encoders.transformer import PooledEncoder, adjacent_spans
+from phrasemodels.layers.attention import attention_probe
+from phrasemodels.models.sentence_pair import SentencePairClassifier, SentencePairConfig
+from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy, write_scores
+from phrasemodels.tasks.parsers.stanza import ByStanza, by_stanza
+from phrasemodels.tasks.prepare.constituents import Structure
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
+from phrasemodels.tasks.prepare.tokenise import SentencesOrPairs, first_texts, moses, moses_lower, read_asked, spaces
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, lacking, training_stage
+from phrasemodels.tasks.problems.sentence_data import (
+    Marked,
+    NumberSettings,
+    SentenceBatch,
+    SentenceExamples,
+    SentenceText,
+    Unknown,
+    VectorFile,
+    WordListSettings,
+    hashed,
+    number,
+    vectors_of,
+    word_list,
+)
+from phrasemodels.tasks.problems.sequences import ATTENTION, attention_row, attention_rows
+from phrasemodels.tasks.problems.transfer import (
+    FOLDS,
+    NESTED,
+    OFFICIAL,
+    PUBLISHED,
+    RELATEDNESS,
+    SIMILARITY,
+    LogisticConfig,
+    TransferProtocol,
+    TransferSettings,
+    VectorSettings,
+    sentence_vectors,
+    transfer,
+)
+from phrasemodels.tasks.train.batches import Rows, in_order
+from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.trainer import Objective
+
+PAIR = ("premise", "hypothesis")
+
+
+@dataclass(frozen=True)
+class PairBatch(SentenceBatch):
+    """2B sentences, all premises first, and the labels (B) of the pairs."""
+
+    labels: Tensor
+
+
+class PairExamples(SentenceExamples):
+    """Rows of numbered pairs, with their labels (rows). ValueError: a label is not one of LABELS."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__(paths, PAIR)
+        table = pa.concat_tables([read_shard(path).select(["label"]) for path in paths])
+        found = pc.index_in(table["label"], value_set=pa.array(("", *LABELS)))
+        if found.null_count:
+            raise ValueError(f"{paths[0]}: a label is none of {', '.join(LABELS)}; read the corpus again")
+        self.labels: NDArray[np.int64] = found.to_numpy().astype(np.int64) - 1  # -1: a pair that a user asks about
+
+    def batch(self, rows: Rows) -> PairBatch:
+        sentences = super().batch(rows)
+        return PairBatch(**vars(sentences), labels=torch.from_numpy(self.labels[rows]))
+
+
+Penalised = Callable[[nn.Module], list[nn.Linear]]
+SCORES = ("own", "other")  # names of the maps whose sum is the attention of one token to another
+
+
+def every_map(model: nn.Module) -> list[nn.Linear]:
+    """Return all linear maps."""
+    return [module for module in model.modules() if isinstance(module, nn.Linear)]
+
+
+def all_but_scores(model: nn.Module) -> list[nn.Linear]:
+    """Return all linear maps but the two whose sum is the attention of one word to another, on which the released program
+    of DiSAN has no penalty."""
+    named = ((name.rpartition(".")[2], module) for name, module in model.named_modules())
+    return [module for name, module in named if isinstance(module, nn.Linear) and name not in SCORES]
+
+
+@dataclass(frozen=True)
+class EntailmentObjective(Objective):
+    """Pairs of sentences to a label: mean loss a pair; the best weights have the fewest wrong labels on dev.
+
+    penalty: λ of ½λ‖W‖² on the matrices of linear maps, without biases and word vectors. penalised: which maps, every_map or
+    all_but_scores.
+    """
+
+    curve: ClassVar = "wrong labels on dev (share of pairs)"
+
+    penalty: float = 5e-5
+    penalised: Penalised = every_map
+
+    def configure(self, model: SentencePairConfig, vocabulary: Artifact) -> SentencePairConfig:
+        return replace(model, words=vocabulary.meta["words"], vectors=vectors_of(vocabulary), classes=len(LABELS))
+
+    def examples(self, paths: Sequence[Path]) -> PairExamples:
+        return PairExamples(paths)
+
+    def loss(self, model: SentencePairClassifier, batch: PairBatch, smoothing: float) -> Tensor:
+        """Return the summed cross entropy of the labels, plus the penalty for each pair."""
+        scores = model(batch.tokens, batch.lengths, batch.structure)
+        error = F.cross_entropy(scores.float(), batch.labels, reduction="sum", label_smoothing=smoothing)
+        squares = sum(module.weight.square().sum() for module in self.penalised(model))
+        return error + self.penalty / 2 * len(batch.labels) * squares
+
+    def criterion(self, model: SentencePairClassifier, batch: PairBatch) -> Tensor:
+        """Return the number of wrong labels."""
+        scores = model(batch.tokens, batch.lengths, batch.structure)
+        return (scores.argmax(-1) != batch.labels).sum().float()
+
+
+@torch.inference_mode()
+def relate(job: Job, settings: PredictSettings) -> dict[str, Any]:
+    """Label the numbered pairs job.inputs["rows"]; also reads ["model"] and ["vocabulary"].
+
+    Writes predictions.arrow: gold and predicted label, the probabilities of LABELS, and the mean length of the pair.
+    """
+    device = best_device()
+    model = load_trained(settings.objective, settings.model, job.inputs, device)
+    paths = [shard.path for shard in shards(job.inputs["rows"])]
+    data = settings.objective.examples(paths)
+    probabilities = np.zeros((len(data), len(LABELS)), np.float32)
+    for rows in in_order(data, settings.batch_tokens):
+        batch = data.batch(rows).to(device)
+        probabilities[rows] = model(batch.tokens, batch.lengths, batch.structure).float().softmax(-1).cpu().numpy()
+    table = pa.concat_tables([read_shard(path).select(["id", "group", "label"]) for path in paths])
+    made = pa.table(
+        {
+            "id": table["id"],
+            "group": table["group"],
+            "gold": table["label"],
+            "label": pa.array(LABELS).take(pa.array(probabilities.argmax(1))),
+            "probabilities": pa.array(list(probabilities)),
+            "length": pa.array(data.lengths.mean(1)),
+        }
+    )
+    return {"predictions": write_shard(job.out / "predictions.arrow", made)}
+
+
+@dataclass(frozen=True)
+class LookSettings:
+    """A model's configuration, and the text of the sentences."""
+
+    model: PredictSettings
+    text: SentenceText
+
+
+@torch.inference_mode()
+def look(job: Job, settings: LookSettings) -> dict[str, Any]:
+    """Write attention.arrow: the attention to each numbered sentence job.inputs["numbers"], whose text is ["rows"].
+
+    Of PSAN: the alignment on each level (1, n, n), in the order of computation, and the weights of the summary (1, 1, n)
+    (paper 001, Figure 3). Of other encoders: the weights of every attention. ValueError: the encoder has no attention.
+    """
+    model = load_trained(settings.model.objective, settings.model.model, job.inputs)
+    data = SentenceExamples([shard.path for shard in shards(job.inputs["numbers"])], settings.text.sides)
+    rows: list[dict[str, Any]] = []
+    for row, sentence in enumerate(read_shards(job.inputs["rows"]).select(["id", "group", "text"]).to_pylist()):
+        tokens = settings.text.words(sentence.pop("text"))
+        rows += [{**sentence, **one} for one in _attention(model, data.batch(np.array([row])), tokens)]
+    if not rows:
+        raise ValueError("this encoder has no attention to look at: name an experiment whose encoder has")
+    return {"attention": write_shard(job.out / "attention.arrow", pa.Table.from_pylist(rows, schema=ATTENTION))}
+
+
+def _attention(model: SentencePairClassifier, batch: SentenceBatch, tokens: list[str]) -> list[dict[str, Any]]:
+    """Return rows of ATTENTION without id and group, of one sentence."""
+    embedded, encoder = model.embed(batch.tokens), model.encoder
+    if not isinstance(encoder, Psan):
+        with attention_probe(model) as weights:
+            encoder(embedded, batch.lengths, batch.structure)
+        longest = encoder.longest if isinstance(encoder, PooledEncoder) else 1
+        spans = adjacent_spans(batch.lengths, len(tokens), longest)
+        phrases = [[int(i) for i in span if i >= 0] for members in spans for span in members]
+        return list(attention_rows(model, weights, tokens, phrases))
+    explained = encoder.explain(embedded[0], batch.structure[0])
+    phrases = _phrases(batch.structure[0])
+    levels = {f"attention {place}": weights[None] for place, weights in enumerate(explained.levels, 1)}
+    rows = [attention_row(name, tokens, weights, phrases) for name, weights in levels.items()]
+    summary = attention_row("summary", tokens, explained.summary[None, None], phrases)
+    return [*rows, summary | {"written": ["sentence"]}]
+
+
+def _phrases(levels: Tensor) -> list[list[int]]:
+    """Return the phrases of several words of all levels (L, n), each once, as positions of their words."""
+    found = {tuple((level == number).nonzero()[:, 0].tolist()) for level in levels for number in level.unique()}
+    return [list(phrase) for phrase in sorted(found, key=lambda p: (len(p), p)) if len(phrase) > 1]
+
+
+LENGTHS = range(4, 21)  # bins of paper 001's Figure 2: mean words of the two sentences
+SIGNATURE = "accuracy of three labels, %"
+
+
+def score_labels(job: Job, settings: None) -> dict[str, Any]:
+    """Score job.inputs["predictions"]: accuracy (%), also by group and by length; with ["transfer"], its scores are among
+    them. ["rows"] are the test set."""
+    table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
+    right = pc.equal(table["gold"], table["label"]).to_numpy()
+    length = np.floor(table["length"].to_numpy() + 0.5)  # halves up: bins of equal width
+    scores = accuracies(right, table["group"].to_pylist(), SIGNATURE)
+    scores |= {f"accuracy/length {n}": accuracy(right[length == n], SIGNATURE) for n in LENGTHS if (length == n).any()}
+    if "transfer" in job.inputs:
+        scores |= {name: Score(**score) for name, score in job.inputs["transfer"].meta["scores"].items()}
+    statistics = pa.array(list(np.stack([right, np.ones_like(right)], 1).astype(np.int64)))
+    sentences = pa.table({"id": table["id"], "group": table["group"], "right": statistics})
+    return write_scores(job, scores, sentences, _test_set(job.inputs["rows"]))
+
+
+def _test_set(rows: Artifact) -> list[dict[str, Any]]:
+    """Return the identity of numbered pairs without their words and structures, which depend on how a system reads text."""
+    table = read_shards(rows).select(["id", "label", "group"])
+    return [{"rows": table.num_rows, "content": content_digest(table)}]
+
+
+@dataclass(frozen=True)
+class TransferTask:
+    """A task that sentence vectors are tried on: its protocol, its corpus and splits, and the text of its sentences.
+
+    parsed: from records to the same records with trees, for encoders that read trees. averaged: whether it is one of the
+    tasks that micro and macro are averages of.
+    """
+
+    name: str
+    protocol: TransferProtocol
+    corpus: Corpus | SampleCorpus
+    splits: tuple[str, ...]
+    text: SentenceText
+    parsed: Callable[[Step], Step] = as_they_are
+    averaged: bool = True
+
+    def inputs(self) -> tuple[str, ...]:
+        """Return the names of its splits among all data of a recipe."""
+        return tuple(f"{self.name}.{split}" for split in self.splits)
+
+
+ONE = SentenceText(("text",))  # MR, CR, SUBJ, MPQA, SST and TREC are tokenised already
+TWO = SentenceText(tokeniser=moses_lower)
+SENTEVAL = Corpus("senteval")
+SST2, SST5, TREC, SICK, MRPC = (Corpus("senteval", part) for part in ("SST2", "SST5", "TREC", "SICK", "MRPC"))
+DIVIDED = ("train", "dev", "test")
+SPACED, MOSES = by_stanza, ByStanza(moses_lower)  # SentEval has no trees
+SUITE = (
+    *(TransferTask(name, NESTED, SENTEVAL, (name,), ONE, SPACED) for name in ("MR", "CR", "SUBJ", "MPQA")),
+    TransferTask("SST2", OFFICIAL, SST2, DIVIDED, ONE, SPACED),
+    TransferTask("SST5", OFFICIAL, SST5, DIVIDED, ONE, SPACED, averaged=False),  # in no printed average, nor a column
+    TransferTask("TREC", FOLDS, TREC, ("train", "test"), ONE, SPACED),
+    TransferTask("MRPC", FOLDS, MRPC, ("train", "test"), TWO, MOSES),
+    TransferTask("SICK-E", OFFICIAL, SICK, DIVIDED, TWO, MOSES),
+    TransferTask("SICK-R", RELATEDNESS, SICK, DIVIDED, TWO, MOSES),
+    TransferTask("STS14", SIMILARITY, SENTEVAL, ("STS14",), TWO, MOSES),
+)
+CLASSES = SampleCorpus(600, 100, 200, records=Polarity())
+PAIRS = SampleCorpus(4000, 400, 600, records=Entailment())
+SAMPLE_SUITE = (
+    TransferTask("polarity", NESTED, CLASSES, ("train",), ONE),
+    TransferTask("entailment", OFFICIAL, PAIRS, DIVIDED, SentenceText()),
+)
+
+CASED = SentenceText(tokeniser=Marked(spaces))  # as InferSent reads SNLI, which is tokenised already
+
+
+def in_marks(suite: Sequence[TransferTask]) -> tuple[TransferTask, ...]:
+    """Return the tasks as InferSent reads them: capitals are kept, and sentences stand between <s> and </s>."""
+    cased = {ONE: Marked(spaces), TWO: Marked(moses)}
+    return tuple(
+        replace(task, text=replace(task.text, tokeniser=cased.get(task.text, task.text.tokeniser))) for task in suite
+    )
+
+
+BATCH_TOKENS = 8192  # predicted at a time
+
+
+@dataclass(frozen=True)
+class EntailmentRecipe(Recipe):
+    """A corpus of sentence pairs, the structure of each token, and the tasks that sentence vectors are tried on (`suite`).
+
+    penalty: of the objective. Words that occur fewer than min_count times are unknown. max_tokens drops longer pairs from
+    training alone (0: none). vectors: a file of word vectors; without one they are learned. setting: how classifiers of
+    the tasks are trained. parsed: from pairs to the same pairs with trees. unknown: what becomes of unknown words.
+    penalised: the linear maps that the penalty is on.
+    """
+
+    corpus: Corpus | SampleCorpus
+    structure: Structure
+    text: SentenceText = field(default_factory=SentenceText)
+    penalty: float = 5e-5
+    min_count: int = 1
+    max_tokens: int = 0
+    vectors: VectorFile | None = None
+    suite: tuple[TransferTask, ...] = ()
+    setting: LogisticConfig = PUBLISHED
+    parsed: Callable[[Step], Step] = as_they_are
+    unknown: Unknown = hashed
+    penalised: Penalised = every_map
+
+    answer_columns: ClassVar = ("gold", "label")
+    answers_inputs: ClassVar = True
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "max_tokens")
+        not_negative(self, "penalty")
+        at_least(self, 1, "min_count")
+
+    @property
+    def name(self) -> str:
+        part = getattr(self.corpus, "part", "")
+        return f"entailment-{self.corpus.name}{'-' if part else ''}{part}"
+
+    def bare(self) -> Self:
+        """Return the recipe without the tasks, whose scores need scipy."""
+        return dataclasses.replace(self, suite=())
+
+    def data(self) -> dict[str, Step]:
+        raw = {split: self.parsed(self.corpus.split(split)) for split in ("train", "dev", "test")}
+        others = {
+            name: ((task.parsed if self.structure.reads_trees else as_they_are)(task.corpus.split(split)), task)
+            for task in self.suite
+            for name, split in zip(task.inputs(), task.splits, strict=True)
+        }
+        texts, rows = {"train": self.text}, {"train": raw["train"]}
+        if self.vectors:  # word vectors are not trained, so words of dev, test and tasks may have theirs
+            texts |= {"dev": self.text, "test": self.text} | {name: task.text for name, (_, task) in others.items()}
+            rows = raw | {name: step for name, (step, _) in others.items()}
+        words = Step(word_list, f"words {self.name}", WordListSettings(texts, self.min_count, self.vectors), rows)
+
+        def numbers(label: str, step: Step, text: SentenceText, most: int, labelled: bool) -> Step:
+            settings = NumberSettings(text, self.structure, most, labelled, self.unknown)
+            return Step(number, f"number {label}", settings, {"rows": step, "vocabulary": words})
+
+        most = {"train": self.max_tokens, "dev": 0, "test": 0}
+        return {
+            **{s: numbers(f"{self.name} {s}", raw[s], self.text, most[s], True) for s in raw},
+            **{n: numbers(n, step, task.text, 0, task.protocol.classes) for n, (step, task) in others.items()},
+            "vocabulary": words,
+        }
+
+    def stages(self, model: SentencePairConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        objective = EntailmentObjective(self.penalty, self.penalised)
+        relating = PredictSettings(objective, model, BATCH_TOKENS)
+        stages = {
+            "model": training_stage(objective, model, config, seed),
+            "predictions": Stage(relate, relating, {"model": "model", "vocabulary": "vocabulary", "rows": "test"}),
+        }
+        if not self.suite:
+            return {**stages, "scores": Stage(score_labels, None, {"predictions": "predictions", "rows": "test"})}
+        splits = {name: name for task in self.suite for name in task.inputs()}
+        sides = {name: task.text.sides for task in self.suite for name in task.inputs()}
+        tasks = {task.name: (task.protocol, task.inputs()) for task in self.suite}
+        apart = tuple(task.name for task in self.suite if not task.averaged)
+        return {
+            **stages,
+            "vectors": Stage(
+                sentence_vectors,
+                VectorSettings(relating, sides),
+                {"model": "model", "vocabulary": "vocabulary", **splits},
+            ),
+            "transfer": Stage(
+                transfer,
+                TransferSettings(tasks, self.setting, apart=apart),
+                {"vectors": "vectors", **splits},
+                fans_out=True,
+            ),
+            "scores": Stage(score_labels, None, {"predictions": "predictions", "rows": "test", "transfer": "transfer"}),
+        }
+
+    def test_rows(self) -> Step:
+        return self.parsed(super().test_rows())
+
+    def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+        return " / ".join(filter(None, (record["premise"], record["hypothesis"])))
+
+    def attended_texts(self, records: Artifact) -> HasKey:
+        return first_texts(records, lambda record: record["premise_tree"] or record["premise"])
+
+    def predict_step(self, model: SentencePairConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
+        """Texts are pairs, with a tab between premise and hypothesis."""
+        rows = Step(read_asked, "read given pairs", SentencesOrPairs(pairs=True), {"rows": texts})
+        numbers = self._numbered(rows, self.text, known["vocabulary"])
+        settings = PredictSettings(EntailmentObjective(), model, BATCH_TOKENS)
+        return Step(relate, "relate given pairs", settings, {**known, "rows": numbers})
+
+    def attention_step(
+        self, model: SentencePairConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int
+    ) -> Step:
+        rows = Step(read_asked, "read given sentences", SentencesOrPairs(), {"rows": texts})
+        text = SentenceText(("text",))
+        numbers = self._numbered(rows, text, known["vocabulary"])
+        settings = LookSettings(PredictSettings(EntailmentObjective(), model, BATCH_TOKENS), text)
+        return Step(look, "look at sentences", settings, {**known, "rows": rows, "numbers": numbers})
+
+    def _numbered(self, rows: HasKey, text: SentenceText, words: HasKey) -> Step:
+        settings = NumberSettings(text, self.structure, labelled=False, unknown=self.unknown)
+        return Step(number, "number given sentences", settings, {"rows": rows, "vocabulary": words})
+
+    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
+        rows = read_shards(run(Step(read_asked, "read given pairs", SentencesOrPairs(pairs=True), {"rows": texts})))
+        sides = (value for side in self.text.sides for value in rows[side].to_pylist())
+        return lacking((word for side in sides for word in self.text.words(side)), known["vocabulary"], "words")
+
+    def as_text(self, row: Mapping[str, Any]) -> str:
+        return str(row["label"])

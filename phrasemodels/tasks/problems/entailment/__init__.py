@@ -1,1 +1,0 @@
-"""Natural language inference by sentence vectors, and their transfer to other tasks (SentEval)."""

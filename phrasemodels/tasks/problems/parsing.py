@@ -1,0 +1,426 @@
+"""Constituency and dependency parsing."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from phrasemodels.config import at_least
+from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.formats.trees import Span, Tree, joint, parse
+from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.store import HasKey, Job, Step
+from phrasemodels.encoders.inputs import ParserInput
+from phrasemodels.layers.scorers import contributions, shares
+from phrasemodels.models.parser import JointParser, ParsedTrees, ParserConfig
+from phrasemodels.parsing.parser import Divide, Ids, Limits, Names, Parse, Parser, bounded, no_pieces
+from phrasemodels.parsing.saved import SIDES
+from phrasemodels.parsing.words import Sentences, sentences
+from phrasemodels.tasks.metrics.parseval import (
+    WRONG_WORDS,
+    Arcs,
+    Punctuation,
+    attachments,
+    brackets,
+    match_brackets,
+    penn,
+    rates,
+    unicode,
+)
+from phrasemodels.tasks.metrics.scores import Score, write_scores
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.sharded import read_shards, required, shards
+from phrasemodels.tasks.prepare.tokenise import Tokeniser, WordRows, first_texts, penn_treebank, word_rows
+from phrasemodels.tasks.prepare.vocabulary import read_words
+from phrasemodels.tasks.problems.parse_data import (
+    COLUMNS,
+    NUMBERS,
+    Heads,
+    Keep,
+    ParseExamples,
+    ParsingObjective,
+    TreebankVocabulary,
+    TreeNumbers,
+    annotated_heads,
+    complete,
+    every_row,
+    tree_numbers,
+    treebank_vocabulary,
+    with_either,
+)
+from phrasemodels.tasks.problems.recipe import Matrix, Recipe, Stage, training_stage
+from phrasemodels.tasks.problems.sequences import ATTENTION, attention_row, first_of_groups
+from phrasemodels.tasks.train.batches import Columns, in_order
+from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
+from phrasemodels.tasks.train.config import TrainConfig
+
+_WORDS = pa.list_(pa.string())
+PARSES = required(
+    id=pa.int64(), group=pa.string(), tokens=_WORDS, tags=_WORDS, tree=pa.string(), heads=pa.list_(pa.int32()),
+    relations=_WORDS,
+)  # fmt: skip
+
+
+class TreeParser:
+    """A trained parser in memory. artifacts: the training (`model`) and its `vocabulary`."""
+
+    def __init__(
+        self, objective: ParsingObjective, config: ParserConfig, model: Artifact, vocabulary: Artifact
+    ) -> None:
+        self.entries = {side: read_words(vocabulary, side) for side in SIDES}
+        self.objective, self.ids = objective, Ids(self.entries)
+        self.names = Names(self.entries["labels"], self.entries["relations"], self.entries["tags"])
+        self.device = best_device()
+        self.config = objective.configure(config, vocabulary)
+        self.model = load_trained(objective, config, {"model": model, "vocabulary": vocabulary}, self.device)
+
+    def parser(self, divide: Divide = no_pieces, split: Sentences = sentences) -> Parser:
+        """Return the parser for text."""
+        return Parser(self.model, self.entries, self.objective.decode, divide, split=split)
+
+    def numbers(self, sentences: Sequence[list[str]], divide: Divide = no_pieces) -> pa.Table:
+        """Return NUMBERS of sentences."""
+        rows = [
+            {**self.ids.sentence(tokens), **divide(tokens), "id": row, "cells": [], "heads": [], "relations": []}
+            for row, tokens in enumerate(sentences)
+        ]
+        return pa.Table.from_pylist(rows, schema=NUMBERS)
+
+    def parse(self, sentences: Sequence[list[str]], divide: Divide = no_pieces) -> list[Parse]:
+        """Return the parses of sentences, in order."""
+        return list(self.parser(divide).parse_tokens(sentences))
+
+    def parse_rows(self, data: ParseExamples, sentences: Sequence[list[str]], batch_tokens: int) -> list[Parse]:
+        """Return the parses of numbered sentences, in order. batch_tokens bounds memory and does not change the result."""
+        found: dict[int, Parse] = {}
+        limits = Limits(together=batch_tokens)
+        for rows in in_order(data, batch_tokens) if len(data) else []:
+            batch = data.batch(rows).to(self.device).sentences
+            parses = self.model.parse(batch, bounded(self.objective.decode, int(batch.lengths.max()), limits))
+            cpu = ParsedTrees(*(x.cpu() for x in parses))
+            found |= {row: self.names.parse(sentences[row], place, cpu) for place, row in enumerate(rows.tolist())}
+        return [found[row] for row in range(len(sentences))]
+
+
+def parse_sentences(job: Job, settings: PredictSettings) -> dict[str, Any]:
+    """Parse the numbered sentences job.inputs["numbers"], whose tokens are ["rows"]; also reads ["model"] and
+    ["vocabulary"]. Writes predictions.arrow."""
+    parser = TreeParser(settings.objective, settings.model, job.inputs["model"], job.inputs["vocabulary"])
+    table = read_shards(job.inputs["rows"])
+    data = settings.objective.examples([shard.path for shard in shards(job.inputs["numbers"])])
+    parses = parser.parse_rows(data, table["tokens"].to_pylist(), settings.batch_tokens)
+    columns = {
+        "id": table["id"],
+        "group": table["group"],
+        "tokens": table["tokens"],
+        "tags": [parse.tags for parse in parses],
+        "tree": [parse.brackets for parse in parses],
+        "heads": [parse.heads for parse in parses],
+        "relations": [parse.relations for parse in parses],
+    }
+    return {"predictions": write_shard(job.out / "predictions.arrow", pa.table(columns, schema=PARSES))}
+
+
+FORMATS: dict[str, Callable[[Parse, str], str]] = {
+    "brackets": lambda parse, sent_id: parse.brackets,
+    "conllu": Parse.conllu,
+    "json": lambda parse, sent_id: parse.json(),
+}
+
+
+@dataclass(frozen=True)
+class LabelAttentionSettings:
+    """A model's configuration, and the number of sentences of each group."""
+
+    objective: ParsingObjective
+    model: ParserConfig
+    sentences: int = 1
+
+
+def label_attention(job: Job, settings: LabelAttentionSettings) -> dict[str, Any]:
+    """Write attention.arrow: the attention of each label to START, the words and STOP, (labels, Q, N), of the first
+    sentences of each group. Inputs are those of `parse_sentences`."""
+    parser = TreeParser(settings.objective, settings.model, job.inputs["model"], job.inputs["vocabulary"])
+    data = settings.objective.examples([shard.path for shard in shards(job.inputs["numbers"])])
+    table = read_shards(job.inputs["rows"])
+    rows = []
+    for index in first_of_groups(table["group"].to_pylist(), settings.sentences):
+        (row,) = table.slice(index, 1).select(["id", "group", "tokens"]).to_pylist()
+        weights = label_weights(parser.model, data.batch(np.array([index])).to(parser.device).sentences)[0]
+        attention = attention_row("label attention", ["<s>", *row["tokens"], "</s>"], weights, [])
+        rows.append({"id": row["id"], "group": row["group"], **attention})
+    return {"attention": write_shard(job.out / "attention.arrow", pa.Table.from_pylist(rows, schema=ATTENTION))}
+
+
+@torch.no_grad()
+def label_weights(model: JointParser, sentences: ParserInput) -> torch.Tensor:
+    """Return the attention of each label over the positions (B, L, Q, N). ValueError: the parser has no label attention."""
+    if model.encoder.top is None:
+        raise ValueError("this parser has no label attention layer: name one that has")
+    x, valid = model.encoder.below(model.embed(sentences), sentences.lengths + 2)
+    return model.encoder.top.weights(x, valid)
+
+
+@dataclass(frozen=True)
+class LabelView:
+    """Labels in one sentence of n words: its parse; attention (L, N) of the labels, mean over their queries; and their
+    contributions to its m phrases (m, L), as means and as shares. Phrases are in the order of the tree."""
+
+    parse: Parse
+    spans: list[Span]
+    labels: list[str]
+    attention: NDArray[np.float32]
+    averages: NDArray[np.float32]
+    shares: NDArray[np.float32]
+
+    def figures(self, most: int) -> dict[str, Matrix]:
+        """Return figures, by heading, of the `most` labels that contribute most."""
+        order = np.argsort(-np.ptp(self.averages, 0), kind="stable")[:most]
+        names = [self.labels[label] for label in order]
+        words = ["<s>", *self.parse.tokens, "</s>"]
+        spans = [f"{label} {' '.join(self.parse.tokens[start:end])}"[:60] for label, start, end in self.spans]
+        axes, means = ("phrase", "label"), "mean contribution of labels to phrases"
+        return {
+            "What each label attends to": Matrix(
+                self.attention[order], names, words, ("label", "word"), "attention of labels"
+            ),
+            "Contributions to phrases: means": Matrix(self.averages[:, order], spans, names, axes, means),
+            "Contributions to phrases: shares": Matrix(
+                self.shares[:, order], spans, names, axes, "share of labels in phrases"
+            ),
+        }
+
+
+@torch.no_grad()
+def view_labels(parser: TreeParser, tokens: list[str], divide: Divide = no_pieces) -> LabelView:
+    """Return what labels attend to and contribute in one sentence. ValueError: the parser has no features of labels."""
+    data = ParseExamples(Columns.of_table(parser.numbers([tokens], divide), COLUMNS), parser.objective.tagged)
+    sentences = data.batch(np.array([0])).to(parser.device).sentences
+    weights = label_weights(parser.model, sentences)[0].mean(1)
+    (parse,) = parser.parse_rows(data, [tokens], 1)
+    if parse.tree is None:
+        raise ValueError("this parser finds no phrases: name one that does")
+    if not parser.model.encoder.groups == weights.shape[0] == len(parser.names.labels):
+        raise ValueError(
+            "this parser mixes labels, or attends with others than it predicts, so none has features: name one with PerLabel"
+        )
+    spans = joint(parse.tree)
+    cells = torch.tensor([[(span.start, span.end - 1) for span in spans]], device=parser.device)
+    posts = parser.model.encode(sentences)[1]
+    found = contributions(posts, parser.model.encoder.groups, cells)[0]
+    labels = ["(none)", *parser.names.labels[1:]]
+    arrays = [x.float().cpu().numpy() for x in (weights, found, shares(found))]
+    return LabelView(parse, spans, labels, *arrays)
+
+
+COUNTS = ("brackets", "failed", "exact", "heads", "arcs", "heads_unicode", "arcs_unicode", "tags")
+
+
+@dataclass(frozen=True)
+class ParseScoring:
+    """The rule for punctuation, which UAS and LAS leave out."""
+
+    punctuation: Punctuation = penn
+
+
+def score_parses(job: Job, settings: ParseScoring) -> dict[str, Any]:
+    """Score job.inputs["predictions"] against the TREES ["rows"]. Also writes breakdown.json.
+
+    EVALB leaves words out by their tags, so both trees get the gold tags; predicted tags have a score of their own.
+    """
+    gold = read_shards(job.inputs["rows"]).to_pylist()
+    predicted = read_shard(job.inputs["predictions"].file("predictions.arrow")).to_pylist()
+    breakdown = Breakdown()
+    counts = [_counts(*pair, settings.punctuation, breakdown) for pair in zip(gold, predicted, strict=True)]
+    columns = {name: [row[place] for row in counts] for place, name in enumerate(COUNTS)}
+    ids = {name: [row[name] for row in gold] for name in ("id", "group")}
+    write_durably(job.out / "breakdown.json", json.dumps(breakdown.rates(), indent=1))
+    return write_scores(job, _scores(columns, settings), pa.table(ids | columns), job.inputs["rows"].meta["shards"])
+
+
+def _counts(
+    gold: dict[str, Any], predicted: dict[str, Any], punctuation: Punctuation, breakdown: "Breakdown"
+) -> tuple[list[int], ...]:
+    """Return the COUNTS of one sentence: (matched, predicted, gold) brackets; (failed, all) trees; then, for exact trees,
+    heads, arcs and tags, (right, all)."""
+    tags = gold["tags"] or gold["universal"] or [""] * len(gold["tokens"])
+    words = list(zip(gold["tokens"], tags, strict=True))
+    skipped = [punctuation(*word) for word in words]
+    arcs, guessed = _arcs(gold), _arcs(predicted)
+    if not gold["relations"]:  # a treebank of unlabelled arcs: LAS is UAS
+        guessed = Arcs(guessed.heads, [""] * len(guessed.heads))
+    phrases, exact, attached = [0, 0, 0], [0, 0], [[0, 0]] * 4
+    failed = [int(not predicted["tree"]), 1] if gold["tree"] else [0, 0]
+    if gold["tree"] and predicted["tree"]:
+        trees = [parse(row["tree"])._replace(tags=tuple(tags)) for row in (gold, predicted)]
+        result = match_brackets(*trees)
+        assert result.status != WRONG_WORDS, f"row {gold['id']}: the parse has other words"
+        phrases, exact = [result.matched, result.predicted, result.gold], [int(result.exact), 1]
+        breakdown.add_tree(*trees)
+    if arcs.heads and guessed.heads:
+        attached = []
+        for skip in (skipped, [unicode(*word) for word in words]):
+            total, heads, labelled = attachments(arcs, guessed, skip)
+            attached += [[heads, total], [labelled, total]]
+        breakdown.add_arcs(arcs, guessed, skipped)
+    right = sum(tag == other for tag, other in zip(gold["tags"], predicted["tags"], strict=bool(gold["tags"])))
+    return phrases, failed, exact, *attached, [right, len(gold["tags"])]
+
+
+def _arcs(row: dict[str, Any]) -> Arcs:
+    return Arcs(row["heads"], row["relations"] or [""] * len(row["heads"]))
+
+
+def _scores(columns: dict[str, list[list[int]]], settings: ParseScoring) -> dict[str, Score]:
+    sums = {name: [sum(column) for column in zip(*rows, strict=True)] for name, rows in columns.items()}
+    matched, guessed, gold = sums["brackets"]
+    sentences = sums["exact"][1]
+    evalb = "EVALB COLLINS+S1?!, gold tags"
+    scores = {name: Score(v, evalb, sentences) for name, v in rates(matched, guessed, gold)._asdict().items()}
+    rule = getattr(settings.punctuation, "__name__", "")
+    shares = {
+        "failed": ("failed", "trees that were not found, which EVALB leaves out"),
+        "exact": ("exact", evalb),
+        "uas": ("heads", f"without punctuation: {rule}"),
+        "las": ("arcs", f"without punctuation: {rule}"),
+        "uas_unicode": ("heads_unicode", "without punctuation: unicode"),
+        "las_unicode": ("arcs_unicode", "without punctuation: unicode"),
+        "tags": ("tags", "all words"),
+    }
+    for name, (column, signature) in shares.items():
+        right, total = sums[column]
+        scores[name] = Score(100 * right / total if total else 0.0, signature, len(columns["tags"]))
+    return scores
+
+
+@dataclass
+class Breakdown:
+    """(matched, predicted, gold) counts: of brackets by label and by length of the sentence, of arcs by relation."""
+
+    labels: dict[str, list[int]] = field(default_factory=dict)
+    lengths: dict[str, list[int]] = field(default_factory=dict)
+    relations: dict[str, list[int]] = field(default_factory=dict)
+
+    def add_tree(self, gold: Tree, predicted: Tree) -> None:
+        """Count the brackets of a sentence that EVALB scores."""
+        (words, expected), (_, found) = brackets(gold), brackets(predicted)
+        for place, counter in enumerate((expected & found, found, expected)):
+            for span, count in counter.items():
+                self.labels.setdefault(span.label, [0, 0, 0])[place] += count
+                self.lengths.setdefault(_bucket(len(words)), [0, 0, 0])[place] += count
+
+    def add_arcs(self, gold: Arcs, predicted: Arcs, skipped: Sequence[bool]) -> None:
+        """Count the arcs to the words of a sentence that are not skipped."""
+        pairs = (zip(arcs.heads, arcs.relations, strict=True) for arcs in (gold, predicted))
+        for (head, relation), (guess, name), skip in zip(*pairs, skipped, strict=True):
+            if not skip:
+                own = self.relations.setdefault(relation, [0, 0, 0])
+                own[0] += (head, relation) == (guess, name)
+                own[2] += 1
+                self.relations.setdefault(name, [0, 0, 0])[1] += 1
+
+    def rates(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Return precision, recall and F1 of each label, length and relation, with its count in the gold trees."""
+        parts = {"labels": self.labels, "lengths": self.lengths, "relations": self.relations}
+        return {
+            part: {name: {**rates(*counts)._asdict(), "gold": counts[2]} for name, counts in sorted(of_part.items())}
+            for part, of_part in parts.items()
+        }
+
+
+def _bucket(words: int) -> str:
+    first = (words - 1) // 10 * 10 + 1
+    return f"{first:03d}-{first + 9:03d}" if words <= 60 else "061-"
+
+
+DEV: dict[Keep, Keep] = {with_either: complete}  # of a corpus that has both, weights are chosen by both
+
+
+@dataclass(frozen=True)
+class ParsingRecipe(Recipe):
+    """A treebank with phrase structure, dependencies or both, and the parser's objective (`problem`). learned: which
+    sentences are learned from. heads: where their heads come from.
+
+    max_words drops longer sentences from training alone (0: none). divide: words into pieces of a pretrained encoder.
+    tokeniser, split: of text that a user gives: a sentence into words, a text into sentences and words.
+    """
+
+    corpus: Corpus | SampleCorpus
+    problem: ParsingObjective = field(default_factory=ParsingObjective)
+    vocabulary: TreebankVocabulary = field(default_factory=TreebankVocabulary)
+    scoring: ParseScoring = field(default_factory=ParseScoring)
+    max_words: int = 0
+    divide: Divide = no_pieces
+    learned: Keep = complete
+    heads: Heads = annotated_heads
+    tokeniser: Tokeniser = penn_treebank
+    split: Sentences = sentences
+
+    slug: ClassVar = "parsing"
+    answers_inputs: ClassVar = True
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "max_words")
+
+    def data(self) -> dict[str, Step]:
+        name = self.corpus.name
+        raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
+        words = Step(treebank_vocabulary, f"vocabulary {name}", self.vocabulary, {"rows": raw["train"]})
+        settings = {
+            "train": TreeNumbers(self.learned, self.max_words, self.divide, self.vocabulary.tags, self.heads),
+            "dev": TreeNumbers(DEV.get(self.learned, self.learned), 0, self.divide, self.vocabulary.tags, self.heads),
+            "test": TreeNumbers(every_row, 0, self.divide, self.vocabulary.tags),
+        }
+        numbers = {
+            split: Step(
+                tree_numbers, f"numbers {name} {split}", settings[split], {"rows": raw[split], "vocabulary": words}
+            )
+            for split in raw
+        }
+        return {**numbers, "vocabulary": words, "raw": raw["test"]}
+
+    def stages(self, model: ParserConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        known = {"model": "model", "numbers": "test", "rows": "raw", "vocabulary": "vocabulary"}
+        return {
+            "model": training_stage(self.problem, model, config, seed),
+            "predictions": Stage(parse_sentences, PredictSettings(self.problem, model, 2000), known),
+            "scores": Stage(score_parses, self.scoring, {"predictions": "predictions", "rows": "raw"}),
+        }
+
+    def attended_texts(self, records: Artifact) -> HasKey:
+        return first_texts(records, lambda record: " ".join(record["tokens"]))
+
+    def predict_step(self, model: ParserConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
+        words, numbers = self._numbered(texts, known["vocabulary"])
+        settings = PredictSettings(self.problem, model, 2000)
+        return Step(parse_sentences, "parse given sentences", settings, {**known, "numbers": numbers, "rows": words})
+
+    def attention_step(self, model: ParserConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:
+        words, numbers = self._numbered(texts, known["vocabulary"])
+        settings = LabelAttentionSettings(self.problem, model, sentences)
+        return Step(label_attention, "labels' attention", settings, {**known, "numbers": numbers, "rows": words})
+
+    def _numbered(self, texts: HasKey, vocabulary: HasKey) -> tuple[Step, Step]:
+        """Return the words of texts, and their numbers. ValueError: the parser reads tags that texts do not have."""
+        if self.vocabulary.tags != "tags":
+            raise ValueError(
+                f"this parser reads the column {self.vocabulary.tags!r} of its treebank, tags by another program: text has none; "
+                "take a parser that predicts tags, such as 004/parser/paper/lal"
+            )
+        words = Step(word_rows, "words of given sentences", WordRows(self.tokeniser), {"rows": texts})
+        inputs = {"rows": words, "vocabulary": vocabulary}
+        return words, Step(tree_numbers, "numbers of given sentences", TreeNumbers(every_row, 0, self.divide), inputs)
+
+    def as_text(self, row: Mapping[str, Any]) -> str:
+        """Return a row of predictions as a JSON object: tokens, tags, tree, heads, relations."""
+        values = {name: value for name, value in row.items() if name not in ("id", "group")}
+        return json.dumps(values, ensure_ascii=False)
+
+    def parser(self, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> TreeParser:
+        """Return a trained parser that stays in memory."""
+        return TreeParser(self.problem, model, weights, vocabulary)

@@ -1,1 +1,0 @@
-"""Constituency and dependency parsing."""

@@ -1,0 +1,505 @@
+"""Semantic parsing: from questions to logical forms."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from phrasemodels.config import at_least
+from phrasemodels.data.download.manifest import closest
+from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.store import HasKey, Job, Step
+from phrasemodels.encoders.transformer import NgramEncoderConfig
+from phrasemodels.layers.attention import MultiHeadAttention
+from phrasemodels.layers.blocks import PAD
+from phrasemodels.layers.ngrams import PhraseHeads
+from phrasemodels.models.translation import BeamSearch, TranslationConfig, Translator
+from phrasemodels.tasks.metrics.logic_match import KINDS, MATCHES, error_kind
+from phrasemodels.tasks.metrics.scores import Score, write_scores
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases
+from phrasemodels.tasks.prepare.sharded import read_shards, required, shards
+from phrasemodels.tasks.prepare.tokenise import Tokenise, Tokeniser, spaces, tokenise
+from phrasemodels.tasks.prepare.vocabulary import (
+    LearnBpe,
+    VocabularySettings,
+    apply_bpe,
+    joined,
+    learn_bpe,
+    vocabulary,
+    without_bpe,
+)
+from phrasemodels.tasks.problems.recipe import (
+    ErrorKind,
+    Figure,
+    Neighbours,
+    Outcome,
+    Recipe,
+    Section,
+    Stage,
+    Sweep,
+    TrainedModel,
+    lacking,
+    one_model,
+    training_stage,
+)
+from phrasemodels.tasks.problems.sequences import PhraseBatch
+from phrasemodels.tasks.problems.translation import (
+    AnyTranslator,
+    AttendSettings,
+    TranslateSettings,
+    TranslationObjective,
+    attend,
+    translate,
+)
+from phrasemodels.tasks.train.batches import in_order
+from phrasemodels.tasks.train.checkpoints import load_trained
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.trainer import history
+
+SIGNATURES = {
+    "exact": "exact match, %",
+    "logic": "logic match of Dong and Lapata (2018), %",
+    "structure": "equal but for names of bound variables and order of arguments that commute, %",
+}
+AsText = Callable[[list[str]], str]  # tokens of a model -> the form that is compared
+
+
+@dataclass(frozen=True)
+class FormScoring:
+    """How the tokens of a model become the form that is compared."""
+
+    text: AsText
+
+
+def score_forms(job: Job, settings: FormScoring) -> dict[str, object]:
+    """Score job.inputs["predictions"], whose raw pairs are ["rows"]; ["train"] are the raw pairs of train.
+
+    Each kind of match is given for all pairs, for pairs that are not in train (`exact/new`), by group, and, if there are
+    ["dev_predictions"], on dev (`dev/exact`). `parameters`: millions; `speed`: thousands of target words a second of the
+    training ["model"].
+    """
+    new = ~_in_train(job.inputs["rows"], job.inputs["train"])
+    right, table = matches(job.inputs["predictions"], settings.text)
+    groups = np.array(
+        [group or ("new" if fresh else "seen") for group, fresh in zip(table["group"].to_pylist(), new, strict=True)]
+    )
+    chosen = {"": np.ones(len(new), bool), "/new": new, **{f"/{g}": groups == g for g in sorted(set(groups))}}
+    scores = {
+        f"{name}{suffix}": _percent(name, found[rows])
+        for name, found in right.items()
+        for suffix, rows in chosen.items()
+        if rows.any()
+    }
+    if "dev_predictions" in job.inputs:
+        dev, _ = matches(job.inputs["dev_predictions"], settings.text)
+        scores |= {f"dev/{name}": _percent(name, found) for name, found in dev.items()}
+    scores |= _of_training(job.inputs["model"], len(new))
+    statistics = {name: pa.array(np.stack([found, np.ones_like(found)], 1).tolist()) for name, found in right.items()}
+    sentences = pa.table({"id": table["id"], "group": pa.array(groups), **statistics})
+    return write_scores(job, scores, sentences, job.inputs["rows"].meta["shards"])
+
+
+def matches(predictions: Artifact, text: AsText) -> tuple[dict[str, NDArray[np.int64]], pa.Table]:
+    """Return for each kind of match which predictions are right, as 0 and 1 (rows), and the table of predictions."""
+    table = read_shard(predictions.file("predictions.arrow"))
+    hypotheses, references = (
+        [text(tokens) for tokens in table[side].to_pylist()] for side in ("hypothesis", "reference")
+    )
+    right = {
+        name: np.array([match(h, r) for h, r in zip(hypotheses, references, strict=True)], np.int64)
+        for name, match in MATCHES.items()
+    }
+    return right, table
+
+
+def _percent(name: str, right: NDArray[np.int64]) -> Score:
+    return Score(100 * float(right.mean()), SIGNATURES[name], len(right))
+
+
+def _of_training(model: Artifact, sentences: int) -> dict[str, Score]:
+    """Return the size of a model and the speed of its training."""
+    speed = float(np.median([row["items_per_second"] for row in history(model)])) / 1000
+    return {
+        "parameters": Score(model.meta["parameters"] / 1e6, "parameters, M", sentences),
+        "speed": Score(speed, "target words of training a second, evaluation counted, K", sentences),
+    }
+
+
+def _in_train(rows: Artifact, train: Artifact) -> NDArray[np.bool_]:
+    """Return which pairs of `rows` are also in train, word for word."""
+    known = set(_pairs(train))
+    return np.array([pair in known for pair in _pairs(rows)], bool)
+
+
+def _pairs(rows: Artifact) -> list[tuple[str, str]]:
+    table = read_shards(rows)
+    return list(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))
+
+
+GRAMS = required(row=pa.int64(), last=pa.int32(), phrase=pa.string(), vector=pa.list_(pa.float32()))
+WORDS = 4  # up to a word, as its context
+
+
+@dataclass(frozen=True)
+class GramSettings:
+    """A model's configuration, and the number of sentences. batch_tokens bounds memory."""
+
+    objective: TranslationObjective
+    model: TranslationConfig
+    sentences: int = 500
+    batch_tokens: int = 4096
+
+
+def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
+    """Write grams.arrow: the n-grams of the first sentences, with the queries that `phrase_queries` yields for the last word.
+
+    A row has the sentence's number, the place of the n-gram's last word, its words, and the queries. An encoder without heads
+    has no rows. Inputs are those of `translate`.
+    """
+    model = load_trained(settings.objective, settings.model, job.inputs)
+    data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
+    words = read_shards(job.inputs["rows"]).slice(0, settings.sentences)["source"].to_pylist()
+    found: list[dict[str, Any]] = []
+    for rows in in_order(data, settings.batch_tokens):
+        chosen = rows[rows < len(words)]
+        if len(chosen):
+            batch = data.batch(chosen)
+            size, vectors = phrase_queries(model, batch)
+            if not vectors.shape[-1]:
+                break
+            for row, length, of_sentence in zip(chosen.tolist(), batch.lengths.tolist(), vectors, strict=True):
+                found += _grams(row, words[row], size, of_sentence[length > len(words[row]) :])
+    found.sort(key=lambda gram: (gram["row"], gram["last"]))
+    return {"grams": write_shard(job.out / "grams.arrow", pa.Table.from_pylist(found, schema=GRAMS))}
+
+
+@torch.inference_mode()
+def phrase_queries(model: Translator, batch: PhraseBatch) -> tuple[int, Tensor]:
+    """Return a size of n-grams, and queries for the n-gram or word that ends at each place (B, n, heads · width).
+
+    With n-grams: the longest size of the last layer that has them, and the queries of its heads, [q'_7; q'_8] (Figure 6).
+    Without: WORDS, and the queries of the last quarter of the heads in the last layer, [q_7; q_8] (Figure 9); of an encoder
+    that has no heads, none (B, n, 0).
+    """
+    modules = list(model.encoder.modules())
+    phrases = [module for module in modules if isinstance(module, PhraseHeads)]
+    layers = [module for module in modules if isinstance(module, MultiHeadAttention)]
+    if phrases:
+        size = max(phrases[-1].groups)
+        own = phrases[-1].groups[size]
+        (queries, *_) = _outputs(model, batch, phrases[-1])
+        return size, queries[..., own, :].flatten(2)
+    if not layers:
+        return WORDS, torch.empty(*batch.source.shape, 0)
+    queries = _outputs(model, batch, layers[-1].query)
+    return WORDS, queries[..., -(queries.shape[-1] // 4) :]
+
+
+def _outputs(model: Translator, batch: PhraseBatch, module: nn.Module) -> Any:
+    """Return what a module of the encoder returns when the batch is encoded."""
+    found: list[Any] = []
+    handle = module.register_forward_hook(lambda _, inputs, outputs: found.append(outputs))
+    try:
+        model.encode(batch.source, batch.lengths, batch.members)
+    finally:
+        handle.remove()
+    return found[-1]
+
+
+def _grams(row: int, words: list[str], size: int, vectors: Tensor) -> Iterator[dict[str, Any]]:
+    """Yield the n-grams that lie inside a sentence, with the place of the last word, from 1; vectors begin with that of the
+    first word."""
+    for last in range(size, len(words) + 1):
+        phrase = " ".join(words[last - size : last])
+        yield {"row": row, "last": last, "phrase": phrase, "vector": np.asarray(vectors[last - 1])}
+
+
+EXAMPLES = 2
+NEAREST, CENTRES = 30, 2
+LAST_HEADS = "last quarter of the heads in the last layer, of the last word of each phrase"
+OVER_SEEDS = "Means over seeds, with bars from the lowest to the highest."
+
+
+def merges(outcomes: Sequence[Outcome]) -> Iterator[Section]:
+    """Yield matches on test against the merges of the byte-pair encoding, if rows differ in them (Figure 3)."""
+    found: dict[str, dict[float, list[float]]] = {}
+    for outcome in outcomes:
+        count = outcome.recipe.forms.merges  # type: ignore[attr-defined]
+        for metric in ("logic", "exact"):
+            line = found.setdefault(f"{outcome.system} {outcome.variant}, {metric} match", {})
+            line.setdefault(count, []).append(outcome.scored.meta["scores"][metric]["value"])
+    if all(len(line) > 1 for line in found.values()):
+        figure = Sweep(found, "merges of the byte-pair encoding", "matches")
+        yield Section("Merges", f"{OVER_SEEDS} 0 merges are whole words.", figure=figure)
+
+
+def accuracy_on_test(outcomes: Sequence[Outcome]) -> Iterator[Section]:
+    """Yield the share of right words of the test set, given the gold words before them, against updates, if the trainings
+    were watched there (Figure 4)."""
+    found: dict[str, dict[float, list[float]]] = {}
+    for outcome in outcomes:
+        for row in history(outcome.trained):
+            line = found.setdefault(f"{outcome.system} {outcome.variant}", {})
+            line.setdefault(row["step"], []).append(100 * (1 - row["dev_loss"]))
+    figure = Sweep(found, "updates", "right words of test")
+    text = f"{OVER_SEEDS} Each word is predicted from the gold words before it. The last weights are the model: nothing is chosen here."
+    yield Section("Token accuracy against updates", text, figure=figure)
+
+
+@dataclass(frozen=True)
+class AnsweredQuestion:
+    """A test question, its gold form, the predicted form, whether it is right by logic match, and whether the licence lets
+    its text be shown."""
+
+    question: str
+    gold: str
+    predicted: str
+    right: bool
+    shown: bool
+
+
+def answered_questions(outcome: Outcome, text: AsText) -> list[AnsweredQuestion]:
+    """Return all test questions of an outcome, in order."""
+    right, table = matches(outcome.predicted, text)
+    shown = bool(outcome.predicted.meta["redistributable"])
+    columns = ([text(tokens) for tokens in table[side].to_pylist()] for side in ("source", "reference", "hypothesis"))
+    rows = zip(*columns, right["logic"], strict=True)
+    return [AnsweredQuestion(q, gold, predicted, bool(hit), shown) for q, gold, predicted, hit in rows]
+
+
+def improvements(first_seeds: Sequence[Outcome], text: Callable[[Outcome], AsText]) -> Iterator[Section]:
+    """Yield for each row the questions that it gets right and the first row on the same data gets wrong, by kind of error."""
+    bases: list[tuple[Outcome, list[AnsweredQuestion]]] = []
+    for outcome in first_seeds:
+        answered = answered_questions(outcome, text(outcome))
+        base = next((one for one in bases if one[0].recipe == outcome.recipe), None)
+        if base is None:
+            bases.append((outcome, answered))
+        else:
+            yield improvement(base[0].row, base[1], outcome.row, answered)
+
+
+def improvement(base: str, first: Sequence[AnsweredQuestion], row: str, second: Sequence[AnsweredQuestion]) -> Section:
+    """Return what one row gets right and its base, another row, gets wrong on the same questions."""
+    pairs = list(zip(first, second, strict=True))
+    better = [one for one, other in pairs if other.right and not one.right]
+    worse = sum(one.right and not other.right for one, other in pairs)
+    by_kind: dict[str, list[AnsweredQuestion]] = {kind: [] for kind in KINDS}
+    for one in better:
+        by_kind[error_kind(one.predicted, one.gold)].append(one)
+    kinds = []
+    for kind, of_kind in by_kind.items():
+        shown = [one for one in of_kind[:EXAMPLES] if one.shown]
+        examples = [{"question": one.question, "gold": one.gold, base: one.predicted} for one in shown]
+        kinds.append(ErrorKind(kind, len(of_kind), 100 * len(of_kind) / max(1, len(better)), examples))
+    text = (
+        f"{len(better)} questions that {row} gets right and {base} wrong, first seeds, by logic match; {worse} the other way "
+        "round. The paper's three kinds of errors (Table 6), told apart by rule."
+    )
+    return Section(f"What {row} gets right", text, errors=kinds)
+
+
+def neighbours(
+    first_seeds: Sequence[Outcome], grams: Callable[[Outcome], Step], run: Callable[[Step], Artifact]
+) -> Iterator[Section]:
+    """Yield for each row the phrases around the most frequent ones of the test set (Figure 6), or their last words (Figure 9)."""
+    for outcome in first_seeds:
+        made = run(grams(outcome))
+        if not made.meta["redistributable"]:
+            continue
+        table = read_shard(made.file("grams.arrow"))
+        if len(table) > NEAREST:
+            grams_of = isinstance(outcome.model.encoder, NgramEncoderConfig)
+            whose = "heads with the longest n-grams in the last such layer" if grams_of else LAST_HEADS
+            text = (
+                f"Queries of the {whose}, over the test set, on their first two principal components; the {NEAREST} nearest "
+                "by cosine to the most frequent phrases. (Row, place of the last word) words."
+            )
+            yield Section(f"{'Phrases' if grams_of else 'Words'} of {outcome.row}", text, figure=gram_neighbours(table))
+
+
+def gram_neighbours(grams: pa.Table, phrases: Sequence[str] = ()) -> Neighbours:
+    """Return the figure of a table of `gram_vectors`, around some phrases or the most frequent ones.
+
+    ValueError: there are too few n-grams, or a phrase is not among them.
+    """
+    if len(grams) <= NEAREST:
+        why = "the encoder has no heads with queries" if not len(grams) else "only among more can the nearest be drawn"
+        raise ValueError(f"{len(grams)} phrases, and {NEAREST} are drawn: {why}")
+    known = grams["phrase"].to_pylist()
+    counts = Counter(known)
+    for phrase in phrases:
+        if phrase not in counts:
+            raise ValueError(f"no phrase {phrase!r} of the test set; {closest(phrase, known)}")
+    most_frequent = sorted(counts, key=lambda phrase: (-counts[phrase], phrase))[:CENTRES]
+    centres = [known.index(phrase) for phrase in phrases or most_frequent]
+    places = zip(grams["row"].to_pylist(), grams["last"].to_pylist(), known, strict=True)
+    names = [f"({row}, {last}) {phrase}" for row, last, phrase in places]
+    return Neighbours(np.array(grams["vector"].to_pylist()), names, centres, NEAREST)
+
+
+SAME = {"train": "train", "dev": "dev", "test": "test"}
+
+
+@dataclass(frozen=True)
+class Forms:
+    """From questions and forms to tokens and ids. merges: of the byte-pair encoding (0: whole words). Words that occur
+    fewer than min_count times in train are unknown. joint: one vocabulary for both sides. longest: longer sentences are
+    dropped from training (0: none). marks: questions stand between <s> and </s>."""
+
+    tokeniser: Tokeniser = spaces
+    merges: int = 0
+    min_count: int = 1
+    joint: bool = True
+    longest: int = 0
+    marks: bool = True
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "merges", "longest")
+        at_least(self, 1, "min_count")
+
+
+@dataclass(frozen=True)
+class SemanticParsingObjective(TranslationObjective):
+    """Questions to logical forms. As in the paper, the best weights have the fewest wrong words on dev."""
+
+    curve: ClassVar = "wrong words on dev (share)"
+
+    def criterion(self, model: AnyTranslator, batch: PhraseBatch) -> Tensor:
+        """Return the number of words that are not the likeliest one, given the gold words before them."""
+        gold = batch.target[:, 1:]
+        likeliest = model(batch.source, batch.lengths, batch.members, batch.target[:, :-1]).argmax(-1)
+        return ((likeliest != gold) & (gold != PAD)).sum()
+
+
+@dataclass(frozen=True)
+class WatchedOnTest(SemanticParsingObjective):
+    """The same, where dev is the test set, as in Figure 4: the last weights are the model, so that nothing is chosen there."""
+
+    curve: ClassVar = "wrong words on test (share)"
+    keeps_last: ClassVar = True
+
+
+@dataclass(frozen=True)
+class SemanticParsingRecipe(Recipe):
+    """A corpus of logical forms, its text, a beam search, and the splits of the corpus that are train, dev and test.
+
+    score_dev: whether dev is scored beside test; it is not if it is a part of train, or test itself.
+    """
+
+    corpus: Corpus | SampleCorpus
+    forms: Forms = field(default_factory=Forms)
+    search: BeamSearch = field(default_factory=BeamSearch)
+    splits: Mapping[str, str] = field(default_factory=lambda: dict(SAME))
+    score_dev: bool = True
+    objective: SemanticParsingObjective = SemanticParsingObjective()
+
+    slug: ClassVar = "semantic-parsing"
+    answer_columns: ClassVar = ("reference", "hypothesis")
+    answers_inputs: ClassVar = True
+
+    def data(self) -> dict[str, Step]:
+        name = self.corpus.name
+        raw = {ours: self.corpus.split(theirs) for ours, theirs in self.splits.items()}
+        whole = {split: self._tokens(raw[split], f"{name} {split}") for split in raw}
+        known: dict[str, Step] = {}
+        if self.forms.merges:
+            label = f"learn {self.forms.merges} merges of {name}"
+            known["bpe"] = Step(learn_bpe, label, LearnBpe(self.forms.merges), {"rows": whole["train"]})
+        tokens = {split: self._pieces(whole[split], known, f"{name} {split}") for split in raw}
+        counting = VocabularySettings(self.forms.min_count, self.forms.joint)
+        known["vocabulary"] = Step(vocabulary, f"vocabulary {name}", counting, {"rows": tokens["train"]})
+        limits = {"train": self.forms.longest, "dev": 0, "test": 0}
+        for split in raw:
+            inputs = {"rows": tokens[split], "vocabulary": known["vocabulary"]}
+            numbers = Phrases(no_phrases, 2, limits[split], self.forms.marks)
+            known[split] = Step(phrases, f"numbers {name} {split}", numbers, inputs)
+        tokens = {f"{split}_tokens": step for split, step in tokens.items()}
+        return {**known, **tokens, **{f"{split}_raw": step for split, step in raw.items()}}
+
+    def _tokens(self, rows: HasKey, label: str) -> Step:
+        return Step(tokenise, f"tokenise {label}", Tokenise(self.forms.tokeniser, "en", "lf"), {"rows": rows})
+
+    def _pieces(self, tokens: Step, known: Mapping[str, HasKey], label: str) -> Step:
+        if "bpe" not in known:
+            return tokens
+        return Step(apply_bpe, f"pieces of {label}", None, {"rows": tokens, "bpe": known["bpe"]})
+
+    def stages(self, model: TranslationConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        searching = TranslateSettings(self.objective, model, self.search)
+        stages = {"model": training_stage(self.objective, model, config, seed)}
+        inputs = {"rows": "test_raw", "train": "train_raw", "model": "model"}
+        for split, name in (("test", "predictions"), ("dev", "dev_predictions")):
+            if split == "test" or self.score_dev:
+                own = {"model": "model", "phrases": split, "rows": f"{split}_tokens", "vocabulary": "vocabulary"}
+                stages[name] = Stage(translate, searching, own)
+                inputs[name] = name
+        stages["scores"] = Stage(score_forms, FormScoring(self.form), inputs)
+        return stages
+
+    @property
+    def form(self) -> AsText:
+        """How the tokens of a model become a logical form."""
+        return without_bpe if self.forms.merges else joined
+
+    def test_rows(self) -> Step:
+        return self.corpus.split(self.splits["test"])
+
+    def predict_step(self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
+        tokens, numbers = self._numbered(texts, known)
+        settings = TranslateSettings(self.objective, model, self.search)
+        return Step(translate, "parse given questions", settings, {**known, "phrases": numbers, "rows": tokens})
+
+    def attention_step(
+        self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int
+    ) -> Step:
+        tokens, numbers = self._numbered(texts, known)
+        settings = AttendSettings(self.objective, model, sentences, self.search)
+        return Step(attend, "attend to questions", settings, {**known, "phrases": numbers, "rows": tokens})
+
+    def _numbered(self, texts: HasKey, known: Mapping[str, HasKey]) -> tuple[Step, Step]:
+        """Return the tokens of texts, and their ids."""
+        tokens = self._pieces(self._tokens(texts, "given questions"), known, "given questions")
+        inputs = {"rows": tokens, "vocabulary": known["vocabulary"]}
+        return tokens, Step(phrases, "numbers of given questions", Phrases(no_phrases, 2, 0, self.forms.marks), inputs)
+
+    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
+        tokens, _ = self._numbered(texts, known)
+        rows = read_shards(run(tokens))["source"].to_pylist()
+        return lacking((token for row in rows for token in row), known["vocabulary"], "source")
+
+    def as_text(self, row: Mapping[str, Any]) -> str:
+        return without_bpe(row["hypothesis"])
+
+    def grams_step(self, model: TranslationConfig, known: Mapping[str, HasKey]) -> Step:
+        """Return the step that yields vectors of the test set's n-grams; known: `model`, `vocabulary`, `phrases`, `rows`."""
+        inputs = {name: known[name] for name in ("model", "vocabulary", "phrases", "rows")}
+        return Step(gram_vectors, "vectors of phrases", GramSettings(self.objective, model), inputs)
+
+    def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
+        """Return the neighbours of phrases of the test set, which are separated by semicolons in `text`."""
+        model = one_model(models)
+        grams = model.run(self.grams_step(model.config, {**model.artifacts, **model.test_inputs()}), "grams.arrow")
+        wanted = [phrase.strip() for phrase in text.split(";") if phrase.strip()]
+        return gram_neighbours(grams, wanted)
+
+    def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
+        """Return merges or accuracy on test, improvements by kind of error, and neighbours of phrases or words."""
+
+        def grams(outcome: Outcome) -> Step:
+            data = outcome.recipe.data()
+            known = {"vocabulary": data["vocabulary"], "phrases": data["test"], "rows": data["test_tokens"]}
+            return self.grams_step(outcome.model, {"model": outcome.trained, **known})
+
+        first = [outcome for outcome in outcomes if outcome.seed == outcomes[0].seed]
+        forms = improvements(first, lambda outcome: outcome.recipe.form)  # type: ignore[attr-defined]
+        watched = accuracy_on_test(outcomes) if isinstance(self.objective, WatchedOnTest) else merges(outcomes)
+        return [*watched, *forms, *neighbours(first, grams, run)]

@@ -1,1 +1,0 @@
-"""Semantic parsing: from questions to logical forms."""

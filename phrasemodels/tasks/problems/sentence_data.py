@@ -1,0 +1,303 @@
+"""Sentences as numbers: ids of words, with buckets for unknown ones, structures, and word vectors from a file.
+
+A side is a column of text: premise or hypothesis of PAIRS, text of SENTENCES.
+"""
+
+import hashlib
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+from torch import Tensor
+from torch.nn import functional as F
+
+from phrasemodels.config import at_least
+from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.store.artifacts import Artifact, sha256_of
+from phrasemodels.data.store.store import Job
+from phrasemodels.models.sentence_pair import BUCKETS, RANGE
+from phrasemodels.tasks.prepare.constituents import Structure
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
+from phrasemodels.tasks.prepare.tokenise import Tokeniser
+from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
+from phrasemodels.tasks.train.batches import Batch, Columns, Rows
+
+NOTHING = "."  # the only word of an empty sentence, as in SentEval; its corpora have such lines
+VECTORS = "vectors.safetensors"
+
+
+def lower_spaces(text: str, language: str) -> list[str]:
+    """Return the words, in lower case, of text that is tokenised already."""
+    return text.lower().split()
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A tokeniser whose tokens stand between <s> and </s>."""
+
+    tokeniser: Tokeniser
+
+    def __call__(self, text: str, language: str) -> list[str]:
+        return ["<s>", *self.tokeniser(text, language), "</s>"]
+
+
+Unknown = Callable[
+    [list[str], Container[str]], list[str]
+]  # (words of a sentence, vocabulary) -> the words that are read
+
+
+def hashed(tokens: list[str], words: Container[str]) -> list[str]:
+    """Keep unknown words, which share BUCKETS vectors."""
+    return tokens
+
+
+def left_out(tokens: list[str], words: Container[str]) -> list[str]:
+    """Leave out unknown words; at least one word stays."""
+    return [word for word in tokens if word in words] or [NOTHING]
+
+
+@dataclass(frozen=True)
+class SentenceText:
+    """The columns that are read, and their tokeniser."""
+
+    sides: tuple[str, ...] = ("premise", "hypothesis")
+    tokeniser: Tokeniser = lower_spaces
+
+    def words(self, text: str) -> list[str]:
+        """Return the words of a text; there is at least one."""
+        return self.tokeniser(text, "en") or [NOTHING]
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """A file of word vectors that the user provides: a word and its d numbers on each line.
+
+    sha256: the digest of its content, which identifies the file once it is located.
+    """
+
+    name: str
+    d: int
+    sha256: str = ""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "d")
+
+    def locate(self, folders: Sequence[Path]) -> "VectorFile | None":
+        """Return the file with its digest if one of the folders has it."""
+        path = next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
+        return None if path is None else replace(self, sha256=_digest(path, path.stat().st_mtime_ns))
+
+    def read(self, words: Container[str], folders: Sequence[Path]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+        """Yield words with their vectors. OSError: no folder has the file. ValueError: a line is wrong, or the file has
+        changed since it was located, which is known at its end."""
+        path = next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
+        if path is None:
+            raise OSError(f"{self.name} is in none of {', '.join(map(str, folders))}: put it there again")
+        whole = hashlib.sha256()
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                whole.update(line)
+                try:
+                    word, _, rest = line.decode().partition(" ")
+                    if word not in words:
+                        continue
+                    if _of_phrase(fields := rest.split(), self.d):
+                        continue
+                    with np.errstate(over="ignore"):
+                        vector = np.array(fields, np.float32)
+                except ValueError as error:
+                    raise ValueError(f"{path}, line {number}: {error}; get the file again") from error
+                if vector.shape != (self.d,) or not np.isfinite(vector).all():
+                    raise ValueError(f"{path}, line {number}: {self.d} numbers of {word!r} expected")
+                yield word, vector
+        if self.sha256 and whole.hexdigest() != self.sha256:
+            raise ValueError(f"{path}: the file has changed since the run was planned; start again")
+
+
+@cache
+def _digest(path: Path, changed: int) -> str:
+    """Return the digest of a file, which is read again if its time of change is another one."""
+    return sha256_of(path)
+
+
+def _of_phrase(fields: Sequence[str], d: int) -> bool:
+    """Return whether the fields behind a word begin with more words, as in a few lines of glove.840B.300d.txt."""
+    return len(fields) > d and re.fullmatch(r"[-+.\deE]*\d[-+.\deE]*", fields[0]) is None
+
+
+@dataclass(frozen=True)
+class WordListSettings:
+    """The text of each input. Words that occur fewer than min_count times are left out, and, if there is a file of word
+    vectors, words without one."""
+
+    texts: Mapping[str, SentenceText]
+    min_count: int = 1
+    vectors: VectorFile | None = None
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "min_count")
+
+
+def word_list(job: Job, settings: WordListSettings) -> dict[str, Any]:
+    """Write words.txt, a vocabulary without special entries, and, if there are word vectors, vectors.safetensors: those of
+    the words, then BUCKETS random ones that unknown words share."""
+    counts: Counter[str] = Counter()
+    for name, text in settings.texts.items():
+        table = read_shards(job.inputs[name])
+        for side in text.sides:
+            for value in table[side].to_pylist():
+                counts.update(text.words(value))
+    words = by_frequency(counts, settings.min_count, first=())
+    if settings.vectors:
+        known = dict(settings.vectors.read(set(words), job.executor.sources.mirrors))
+        words = [word for word in words if word in known]
+        shared = np.random.default_rng(0).uniform(-RANGE, RANGE, (BUCKETS, settings.vectors.d)).astype(np.float32)
+        save_file({"vectors": np.concatenate([*(known[word][None] for word in words), shared])}, job.out / VECTORS)
+    return {"words": write_words(job.out, "words", words), "seen": len(counts), "vectors": settings.vectors is not None}
+
+
+def vectors_of(vocabulary: Artifact) -> str:
+    """Return the path of the word vectors of a word list, or an empty string."""
+    return str(vocabulary.file(VECTORS)) if vocabulary.meta["vectors"] else ""
+
+
+@dataclass(frozen=True)
+class NumberSettings:
+    """The text and structure of each side. max_tokens: rows with longer sentences are dropped (0: none), in training
+    alone. labelled: rows without a label are dropped. unknown: what becomes of words that are not in the vocabulary, hashed
+    or left_out."""
+
+    text: SentenceText
+    structure: Structure
+    max_tokens: int = 0
+    labelled: bool = True
+    unknown: Unknown = hashed
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "max_tokens")
+
+
+def number(job: Job, settings: NumberSettings) -> dict[str, Any]:
+    """Write shards of ids and structures of the PAIRS or SENTENCES job.inputs["rows"]; also reads ["vocabulary"]."""
+    meta = map_shards(job, number_shard, settings, vocabulary=job.inputs["vocabulary"])
+    return {**meta, **statistics([job.out / shard["file"] for shard in meta["shards"]], settings.text.sides)}
+
+
+def number_shard(job: Job, settings: NumberSettings) -> dict[str, Any]:
+    """Write SIDE_ids and SIDE_structure of one shard, with id, label, score and group."""
+    table = read_shard(job.inputs["shard"].path)
+    before = table.num_rows
+    if settings.labelled:
+        table = table.filter(pc.not_equal(table["label"], ""))
+    words = {word: place for place, word in enumerate(read_words(job.inputs["vocabulary"], "words"))}
+    sides, read = settings.text.sides, settings.text.words
+    tokens = {s: [settings.unknown(read(text), words) for text in table[s].to_pylist()] for s in sides}
+    if settings.max_tokens:
+        kept = [all(len(row) <= settings.max_tokens for row in rows) for rows in zip(*tokens.values(), strict=True)]
+        table = table.filter(pa.array(kept))
+        tokens = {s: [row for row, keep in zip(rows, kept, strict=True) if keep] for s, rows in tokens.items()}
+    columns: dict[str, Any] = {"id": table["id"], "label": table["label"], "group": table["group"]}
+    columns["score"] = table["score"] if "score" in table.column_names else pa.array(np.zeros(table.num_rows))
+    for side in settings.text.sides:
+        trees = _trees(table, side, settings.structure, str(job.inputs["shard"].path))
+        columns[f"{side}_ids"] = _lists(tokens[side], _ids(tokens[side], words))
+        columns[f"{side}_structure"] = _lists(tokens[side], _structures(tokens[side], trees, settings.structure))
+    return {"dropped": before - table.num_rows, **write_shard(job.out / SHARD, pa.table(columns))}
+
+
+def _ids(tokens: list[list[str]], words: dict[str, int]) -> NDArray[np.int32]:
+    """Return the ids of all tokens (tokens). An unknown word has the id of its bucket, behind those of the vocabulary."""
+    return np.fromiter(
+        (
+            words[word] if word in words else len(words) + zlib.crc32(word.encode()) % BUCKETS
+            for row in tokens
+            for word in row
+        ),
+        np.int32,
+    )
+
+
+def _trees(table: pa.Table, side: str, structure: Structure, where: str) -> pa.ChunkedArray:
+    """Return the trees of a side. ValueError: the structure needs trees, and there are none."""
+    trees = table["tree" if side == "text" else f"{side}_tree"]
+    if structure.reads_trees and table.num_rows and not pc.any(pc.not_equal(trees, "")).as_py():
+        raise ValueError(f"{where}: no {side} has a tree: parse the corpus, or take phrases that need no trees")
+    return trees
+
+
+def _structures(tokens: list[list[str]], trees: pa.ChunkedArray, structure: Structure) -> NDArray[np.int32]:
+    """Return the structure of all tokens (tokens, k). ValueError: the trees have other words."""
+    lengths = np.array([len(row) for row in tokens], np.int64)
+    numbers = structure(tokens, trees, lengths)
+    if len(numbers) != lengths.sum():
+        raise ValueError(f"trees of {len(numbers)} words for {lengths.sum()} tokens: parse the tokens that are read")
+    return numbers
+
+
+def _lists(tokens: list[list[str]], values: NDArray[np.int32]) -> pa.ListArray:
+    """Return the values of all tokens as a list for each row; several values of a token become a list of one length."""
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in tokens])]).astype(np.int32)
+    flat = pa.array(values.ravel(), pa.int32())
+    if values.ndim == 2:
+        flat = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    return pa.ListArray.from_arrays(pa.array(offsets), flat)
+
+
+def statistics(paths: Sequence[Path], sides: Sequence[str]) -> dict[str, Any]:
+    """Return, for each level, phrases a sentence and words a phrase (paper 001, Table 1)."""
+    sentences, words, phrases = 0, 0, np.zeros(1)
+    for path in paths:
+        table = read_shard(path)
+        for side in sides:
+            lists = table[f"{side}_structure"].combine_chunks()
+            numbers = lists.values.values.to_numpy().reshape(len(lists.values), -1)
+            sentences, words = sentences + len(lists), words + len(numbers)
+            phrases = phrases + (numbers[lists.offsets.to_numpy()[1:] - 1] + 1).sum(0)
+    if not sentences:
+        return {}
+    return {
+        "phrases_per_sentence": [round(float(x), 3) for x in phrases / sentences],
+        "words_per_phrase": [round(float(x), 3) for x in words / phrases],
+    }
+
+
+@dataclass(frozen=True)
+class SentenceBatch(Batch):
+    """B sentences: tokens (B, n), lengths (B), structure (B, k, n) with -1 for none."""
+
+    tokens: Tensor
+    lengths: Tensor
+    structure: Tensor
+
+
+class SentenceExamples:
+    """Rows of numbered shards, with one side or two."""
+
+    def __init__(self, paths: Sequence[Path], sides: Sequence[str]) -> None:
+        self.sides = tuple(sides)
+        self.columns = Columns(paths, [f"{side}_{kind}" for side in sides for kind in ("ids", "structure")])
+        self.lengths = np.stack([self.columns.lengths(f"{side}_ids") for side in sides], 1)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def batch(self, rows: Rows) -> SentenceBatch:
+        """Return the sentences of some rows, all of the first side before those of the second."""
+        columns, sides = self.columns, self.sides
+        parts = [(columns.padded(f"{s}_ids", rows), columns.padded(f"{s}_structure", rows, -1)) for s in sides]
+        n = max(tokens.shape[1] for tokens, _ in parts)
+        tokens = torch.cat([F.pad(t, (0, n - t.shape[1])) for t, _ in parts])
+        structure = torch.cat([F.pad(s, (0, 0, 0, n - s.shape[1]), value=-1) for _, s in parts]).transpose(1, 2)
+        lengths = np.concatenate([[len(columns.row(f"{side}_ids", row)) for row in rows] for side in sides])
+        return SentenceBatch(tokens, torch.from_numpy(lengths), structure)

@@ -1,1 +1,0 @@
-"""Tree transduction: from prefix to infix formulas."""

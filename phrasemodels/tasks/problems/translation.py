@@ -1,0 +1,441 @@
+"""Translation: from parallel sentences to BLEU."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from phrasemodels.config import at_least
+from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.store import HasKey, Job, Step
+from phrasemodels.layers.attention import attention_probe
+from phrasemodels.layers.blocks import BEGIN, END, UNKNOWN
+from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
+from phrasemodels.models.translation import BeamSearch, TranslationConfig, Translator, beam_search, token_loss
+from phrasemodels.tasks.metrics.scores import (
+    CORPUS_BLEU,
+    Score,
+    bleu,
+    bleu_counts,
+    by_group,
+    length_to_failure,
+    tokenised_bleu,
+    write_scores,
+)
+from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.phrases import Phrases, phrases
+from phrasemodels.tasks.prepare.sharded import read_shards, shards
+from phrasemodels.tasks.prepare.tokenise import (
+    TOKENISERS,
+    UNSPACED,
+    Detokenise,
+    Tokenise,
+    Tokeniser,
+    check_language,
+    detokenise_moses,
+    moses_lower,
+    tokenise,
+)
+from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, ids_of, read_words, vocabulary
+from phrasemodels.tasks.problems.recipe import (
+    Figure,
+    Heatmap,
+    Heatmaps,
+    Recipe,
+    Stage,
+    TrainedModel,
+    check_size,
+    lacking,
+    training_stage,
+)
+from phrasemodels.tasks.problems.sequences import (
+    ATTENTION,
+    PhraseBatch,
+    PhraseExamples,
+    attention_rows,
+    first_of_groups,
+    write_predictions,
+)
+from phrasemodels.tasks.train.batches import Rows, in_order
+from phrasemodels.tasks.train.checkpoints import best_device, load_trained
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.trainer import Objective
+
+TranslatorConfig = TranslationConfig | RecurrentConfig
+AnyTranslator = Translator | RecurrentTranslator
+
+
+@dataclass(frozen=True)
+class TranslationObjective(Objective):
+    """Mean loss a target token."""
+
+    curve: ClassVar = "dev loss (nats a token)"
+
+    def configure(self, model: TranslatorConfig, vocabulary: Artifact) -> TranslatorConfig:
+        return replace(model, source_vocabulary=vocabulary.meta["source"], target_vocabulary=vocabulary.meta["target"])
+
+    def examples(self, paths: Sequence[Path]) -> PhraseExamples:
+        return PhraseExamples(paths)
+
+    def loss(self, model: AnyTranslator, batch: PhraseBatch, smoothing: float) -> Tensor:
+        """Return the summed cross entropy of the target tokens after BEGIN."""
+        return token_loss(model, batch.source, batch.lengths, batch.members, batch.target, smoothing)
+
+    def count(self, data: PhraseExamples, rows: Rows) -> int:
+        """Return the number of target tokens, with END and without BEGIN."""
+        return int((data.lengths[rows, 1] - 1).sum())
+
+
+@dataclass(frozen=True)
+class SentenceTranslationObjective(TranslationObjective):
+    """Mean loss a sentence, which learning rates of 1 presuppose (paper 003)."""
+
+    curve: ClassVar = "dev loss (nats a sentence)"
+
+    def count(self, data: PhraseExamples, rows: Rows) -> int:
+        """Return the number of sentences."""
+        return len(rows)
+
+
+@dataclass(frozen=True)
+class TranslateSettings:
+    """A model's configuration, and a search. batch_tokens bounds memory and does not change the result."""
+
+    objective: TranslationObjective
+    model: TranslatorConfig
+    search: BeamSearch
+    batch_tokens: int = 4096
+
+
+def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
+    """Translate the numbered sentences job.inputs["phrases"], whose tokens are ["rows"]; also reads ["model"] and
+    ["vocabulary"]. Writes predictions.arrow."""
+    device = best_device()
+    model = load_trained(settings.objective, settings.model, job.inputs, device)
+    data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
+    words = np.array(read_words(job.inputs["vocabulary"], "target"), dtype=object)
+    sources = read_shards(job.inputs["rows"])["source"]
+    search = settings.search.within(job.inputs["vocabulary"].meta.get("longest", 0))
+    found: dict[int, tuple[list[str], float]] = {}
+    for rows in in_order(data, settings.batch_tokens):
+        batch = data.batch(rows).to(device)
+        answers = beam_search(model, batch.source, batch.lengths, batch.members, search)
+        for row, (ids, score) in zip(rows.tolist(), answers, strict=True):
+            found[row] = (list(words[ids]), score)
+            if UNKNOWN in ids and isinstance(model, Translator):
+                one = data.batch(np.array([row])).to(device)
+                found[row] = (with_source_words(model, one, ids, found[row][0], sources[row].as_py()), score)
+    return write_predictions(job, job.inputs["rows"], found)
+
+
+@torch.inference_mode()
+def with_source_words(
+    model: Translator, batch: PhraseBatch, ids: list[int], words: list[str], source: list[str]
+) -> list[str]:
+    """Return an answer with the source word that gets the most attention in the place of each unknown word.
+
+    As in OpenNMT (`-replace_unk`), that is the attention of the first head of the decoder's last layer. batch: the question
+    alone; ids, words: the answer; source: the question's words.
+    """
+    last = f"decoder.{len(model.decoder) - 1}.source"
+    target = torch.tensor([[BEGIN, *ids[:-1]]], device=batch.source.device)
+    with attention_probe(model) as found:
+        model(batch.source, batch.lengths, batch.members, target)
+    marks = int(batch.lengths[0]) - len(source)  # <s> and </s>, or none
+    weights = found[last][0, 0, :, marks // 2 : marks // 2 + len(source)]
+    return [
+        source[int(weights[place].argmax())] if number == UNKNOWN and source else word
+        for place, (number, word) in enumerate(zip(ids, words, strict=True))
+    ]
+
+
+@dataclass(frozen=True)
+class AttendSettings:
+    """A model's configuration, the number of sentences of each group, and a search."""
+
+    objective: TranslationObjective
+    model: TranslatorConfig
+    sentences: int = 1
+    search: BeamSearch = field(default_factory=BeamSearch)
+
+
+def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
+    """Write attention.arrow: the attention to the first sentences of each group, and to them from the model's own
+    translation. Inputs are those of `translate`. Tokens include <s> and </s>, if the model reads them."""
+    model = load_trained(settings.objective, settings.model, job.inputs)
+    data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
+    table = read_shards(job.inputs["rows"])
+    words = read_words(job.inputs["vocabulary"], "target")
+    rows: list[dict[str, Any]] = []
+    for index in first_of_groups(table["group"].to_pylist(), settings.sentences):
+        batch = data.batch(np.array([index]))
+        weights, written = _attention(model, batch, settings.search)
+        rows += _rows(model, weights, batch, table.slice(index, 1).to_pylist()[0], [words[i] for i in written])
+    return {"attention": write_shard(job.out / "attention.arrow", pa.Table.from_pylist(rows, schema=ATTENTION))}
+
+
+@torch.inference_mode()
+def _attention(model: AnyTranslator, batch: PhraseBatch, search: BeamSearch) -> tuple[dict[str, Tensor], list[int]]:
+    """Return the weights of each module while the model reads its own translation, and the translation's ids."""
+    inputs = (batch.source, batch.lengths, batch.members)
+    ((written, _),) = beam_search(model, *inputs, search)
+    target = torch.tensor([[BEGIN, *written]], device=batch.source.device)
+    with attention_probe(model) as found:
+        model(*inputs, target)
+    if isinstance(model, RecurrentTranslator):
+        found["decoder.weights"] = model.attention(*inputs, target)[:, None]
+    return {name: weights for name, weights in found.items() if not name.endswith(".itself")}, written
+
+
+def _rows(
+    model: AnyTranslator, weights: Mapping[str, Tensor], batch: PhraseBatch, row: dict[str, Any], written: list[str]
+) -> list[dict[str, Any]]:
+    """Return rows of ATTENTION: of the encoder over words and phrases, of the decoder over words."""
+    marked = int(batch.lengths[0]) == len(row["source"]) + 2
+    tokens = ["<s>", *row["source"], "</s>"] if marked else row["source"] or ["</s>"]
+    phrases = [[int(i) for i in members if i >= 0] for members in batch.members[0].tolist()]
+    known = {"id": row["id"], "group": row["group"]}
+    rows = [{**known, **one} for one in attention_rows(model, weights, tokens, phrases)]
+    decoding = {"phrases": phrases, "written": [*written, "</s>"]}
+    return [one | decoding if one["module"].startswith("decoder.") else one for one in rows]
+
+
+@dataclass(frozen=True)
+class TranslationScoring:
+    """How tokens become running text (None: its metrics are left out), and the language of the target."""
+
+    detokenise: Detokenise | None
+    language: str
+
+
+def score_translations(job: Job, settings: TranslationScoring) -> dict[str, Any]:
+    """Score job.inputs["predictions"] against the raw references of ["rows"].
+
+    `bleu` is tokenised and lower-cased, also by group of sentences (`bleu/idiom`); `sacrebleu` and `sacrebleu_lc` are of
+    running text, cased and lower-cased, with 13a tokens; with characters in languages written without spaces.
+    """
+    table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
+    raw = read_shards(job.inputs["rows"])["target"].to_pylist()
+    hypotheses = [" ".join(tokens) for tokens in table["hypothesis"].to_pylist()]
+    references = [" ".join(tokens) for tokens in table["reference"].to_pylist()]
+    scores = {"bleu": bleu(tokenised_bleu(), hypotheses, references)}
+    if settings.detokenise:
+        text = [settings.detokenise(tokens, settings.language) for tokens in table["hypothesis"].to_pylist()]
+        from sacrebleu.metrics.bleu import BLEU
+
+        tokens = "char" if settings.language in UNSPACED else "13a"
+        scores["sacrebleu"] = bleu(BLEU(force=True, tokenize=tokens), text, raw)
+        scores["sacrebleu_lc"] = bleu(BLEU(lowercase=True, force=True, tokenize=tokens), text, raw)
+    for suffix, mask in by_group(table["group"].to_pylist()).items():
+        if suffix:
+            some = np.flatnonzero(mask)
+            scores[f"bleu{suffix}"] = bleu(
+                tokenised_bleu(), [hypotheses[i] for i in some], [references[i] for i in some]
+            )
+    counts = pa.array(list(bleu_counts(hypotheses, references)))
+    sentences = pa.table({"id": table["id"], "group": table["group"], CORPUS_BLEU.column: counts})
+    return write_scores(job, scores, sentences, job.inputs["rows"].meta["shards"])
+
+
+def attention_figure(
+    models: Sequence[TrainedModel], objective: TranslationObjective, tokeniser: Tokeniser, languages: tuple[str, str],
+    text: str, target: str, marks: bool,
+) -> Heatmaps:  # fmt: skip
+    """Return the attention of several translators to a text, while they write `target`, or else the last one's answer.
+    marks: the source stands between <s> and </s>.
+
+    ValueError: the models have different vocabularies.
+    """
+    vocabulary = models[0].artifacts["vocabulary"]
+    source = tokeniser(text, languages[0])
+    tokens = tokeniser(target or models[-1].predict([text])[0], languages[1])
+    if any(model.artifacts["vocabulary"].key != vocabulary.key for model in models):
+        raise ValueError("models with other vocabularies cannot stand side by side; name models of one source")
+    numbers = ids_of(source, read_words(vocabulary, "source"))
+    ids = (
+        torch.tensor([BEGIN, *numbers, END] if marks else numbers),
+        torch.tensor([BEGIN, *ids_of(tokens, read_words(vocabulary, "target"))]),
+    )
+    loaded = {
+        model.variant.partition(",")[0]: load_trained(objective, model.config, model.artifacts) for model in models
+    }
+    return attention_panels(loaded, ["<s>", *source, "</s>"] if marks else source, [*tokens, "</s>"], ids)
+
+
+def attention_panels(
+    models: Mapping[str, RecurrentTranslator], source: Sequence[str], target: Sequence[str], ids: tuple[Tensor, Tensor]
+) -> Heatmaps:
+    """Return a panel for each model: rows are the target's tokens, columns the source's.
+
+    ids: of the source (n), and of the target (t) with BEGIN in front instead of its last token. ValueError: too many words.
+    """
+    n, t = len(ids[0]), len(ids[1])
+    check_size(t, n)
+    inputs = (ids[0][None], torch.tensor([n]), torch.zeros(1, 0, 2).long(), ids[1][None])
+    panels = [
+        Heatmap(model.eval().attention(*inputs)[0].numpy(), target, source, name) for name, model in models.items()
+    ]
+    return Heatmaps(panels, f"Attention to {' '.join(source)}: " + ", ".join(models))
+
+
+@dataclass(frozen=True)
+class TranslationText:
+    """From text to tokens, ids and back; a tokeniser that the corpus names takes the place of this one.
+
+    max_tokens drops longer sentences from training alone (0: none).
+    """
+
+    tokeniser: Tokeniser = moses_lower
+    detokenise: Detokenise | None = detokenise_moses
+    min_count: int = 1
+    max_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "min_count")
+        at_least(self, 0, "max_tokens")
+
+
+@dataclass(frozen=True)
+class TranslationRecipe(Recipe):
+    """A parallel corpus, its phrases, its text, a beam search, and what the loss is averaged over (`problem`)."""
+
+    corpus: BitextCorpus | Corpus | SampleCorpus
+    phrases: Phrases
+    text: TranslationText = field(default_factory=TranslationText)
+    search: BeamSearch = field(default_factory=BeamSearch)
+    problem: TranslationObjective = field(default_factory=TranslationObjective)
+
+    slug: ClassVar = "translation"
+    answer_columns: ClassVar = ("reference", "hypothesis")
+    answers_inputs: ClassVar = True
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The languages of source and target, which the corpus knows. ValueError: it does not."""
+        known = self.corpus.languages
+        return known.source, known.target
+
+    @property
+    def tokeniser(self) -> Tokeniser:
+        """The tokeniser of the corpus if it names one, or else that of the text."""
+        named = self.corpus.languages.tokeniser
+        return TOKENISERS[named][0] if named else self.text.tokeniser
+
+    @property
+    def detokenise(self) -> Detokenise | None:
+        """What makes running text of the tokens; None: no metric and no answer needs running text."""
+        named = self.corpus.languages.tokeniser
+        return TOKENISERS[named][1] if named and self.text.detokenise else self.text.detokenise
+
+    def bare(self) -> Self:
+        return dataclasses.replace(self, text=dataclasses.replace(self.text, detokenise=None))
+
+    def data(self) -> dict[str, Step]:
+        name, text = self.corpus.name, self.text
+        for language in self.languages:
+            check_language(self.tokeniser, language, name)
+        raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
+        tokens = {split: self._tokens(raw[split], f"{name} {split}") for split in raw}
+        words = Step(vocabulary, f"vocabulary {name}", VocabularySettings(text.min_count), {"rows": tokens["train"]})
+        limits = {"train": text.max_tokens, "dev": 0, "test": 0}
+        numbers = {
+            split: Step(
+                phrases,
+                f"phrases {name} {split} ({self.phrases.enumerate.__name__} {self.phrases.longest})",
+                dataclasses.replace(self.phrases, max_tokens=limits[split]),
+                {"rows": tokens[split], "vocabulary": words},
+            )
+            for split in raw
+        }
+        return {**numbers, "vocabulary": words, "tokens": tokens["test"], "raw": raw["test"]}
+
+    def _tokens(self, rows: HasKey, label: str) -> Step:
+        settings = Tokenise(self.tokeniser, *self.languages)
+        return Step(tokenise, f"tokenise {label}", settings, {"rows": rows})
+
+    def stages(self, model: TranslatorConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        return {
+            "model": training_stage(self.problem, model, config, seed),
+            "predictions": Stage(
+                translate,
+                TranslateSettings(self.problem, model, self.search),
+                {"model": "model", "phrases": "test", "rows": "tokens", "vocabulary": "vocabulary"},
+            ),
+            "scores": Stage(
+                score_translations,
+                TranslationScoring(self.detokenise, self.languages[1]),
+                {"predictions": "predictions", "rows": "raw"},
+            ),
+        }
+
+    def predict_step(self, model: TranslatorConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
+        tokens, numbers = self._numbered(texts, known["vocabulary"])
+        settings = TranslateSettings(self.problem, model, self.search)
+        return Step(translate, "translate given sentences", settings, {**known, "phrases": numbers, "rows": tokens})
+
+    def attention_step(
+        self, model: TranslatorConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int
+    ) -> Step:
+        tokens, numbers = self._numbered(texts, known["vocabulary"])
+        settings = AttendSettings(self.problem, model, sentences, self.search)
+        return Step(attend, "attend to sentences", settings, {**known, "phrases": numbers, "rows": tokens})
+
+    def _numbered(self, texts: HasKey, words: HasKey) -> tuple[Step, Step]:
+        """Return the tokens of texts, and their ids and phrases."""
+        tokens = self._tokens(texts, "given sentences")
+        inputs = {"rows": tokens, "vocabulary": words}
+        return tokens, Step(phrases, "phrases of given sentences", self.phrases, inputs)
+
+    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
+        tokens, _ = self._numbered(texts, known["vocabulary"])
+        rows = read_shards(run(tokens))["source"].to_pylist()
+        return lacking((token for row in rows for token in row), known["vocabulary"], "source")
+
+    def as_text(self, row: Mapping[str, Any]) -> str:
+        tokens = row["hypothesis"]
+        return self.detokenise(tokens, self.languages[1]) if self.detokenise else " ".join(tokens)
+
+    def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
+        """Return the attention of recurrent translators, side by side."""
+        if not isinstance(models[0].config, RecurrentConfig):
+            return super().draw(models, text, target)
+        return attention_figure(models, self.problem, self.tokeniser, self.languages, text, target, self.phrases.marks)
+
+
+def score_prefixes(job: Job, settings: None) -> dict[str, Any]:
+    """Score job.inputs["predictions"]: means of `failure` and `exact` over all rows and by group (`failure/depth2`).
+    ["rows"] are the test set."""
+    table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
+    pairs = list(zip(table["hypothesis"].to_pylist(), table["reference"].to_pylist(), strict=True))
+    values = {
+        "failure": np.array([length_to_failure(*pair) for pair in pairs]),
+        "exact": np.array([100.0 * (hypothesis == reference) for hypothesis, reference in pairs]),
+    }
+    groups = by_group(table["group"].to_pylist())
+    scores = {
+        f"{name}{suffix}": Score(float(of[rows].mean()), "mean of rows, in %", int(rows.sum()))
+        for name, of in values.items()
+        for suffix, rows in groups.items()
+    }
+    statistics = {name: pa.array([[float(value) / 100, 1.0] for value in of]) for name, of in values.items()}
+    sentences = pa.table({"id": table["id"], "group": table["group"], **statistics})
+    return write_scores(job, scores, sentences, job.inputs["rows"].meta["shards"])
+
+
+@dataclass(frozen=True)
+class TransductionRecipe(TranslationRecipe):
+    """Formulas. The root of a source's tree is BEGIN."""
+
+    slug: ClassVar = "transduction"
+    languages: ClassVar = ("prefix", "infix")
+
+    def stages(self, model: TranslatorConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        scores = Stage(score_prefixes, None, {"predictions": "predictions", "rows": "raw"})
+        return {**super().stages(model, config, seed), "scores": scores}

@@ -1,1 +1,0 @@
-"""Translation: from parallel sentences to BLEU."""
