@@ -30,8 +30,8 @@ PARSERS = Path(os.environ.get("PHRASEMODELS_PARSERS", PROJECT.parent / "shared" 
 
 
 # files that take longest, longest first: begun first, so that no worker is alone with one of them at the end
-LONGEST = ("reproduce", "deployment", "answers", "cli", "actors", "fire", "structs_gradients", "train", "compiled_answering",
-           "infra", "own_layer", "truth", "hostile", "tracking", "structs_distributions", "remote", "forms", "compilation",
+LONGEST = ("reproduce", "deployment", "answers", "cli", "actors", "fire", "gradients", "train", "compiled_answering",
+           "infra", "own_layer", "truth", "hostile", "tracking", "distributions", "remote", "forms", "compilation",
            "counts", "ngram", "hypernode", "startup", "packages", "paper_003")  # fmt: skip
 
 

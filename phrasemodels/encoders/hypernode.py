@@ -116,7 +116,7 @@ class HypernodeEncoder(nn.Module):
     def forward(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """words (B, n, d), lengths (B), members (B, m, k) with -1 for none -> states of the words (B, n, d).
 
-        Equal to `plain` up to rounding (tests/test_hypernode.py), but faster.
+        Equal to `plain` up to rounding (tests/encoders/test_hypernode.py), but faster.
         """
         graph = phrase_graph(members, lengths, words.shape[1])
         nodes = self.initialise(words, graph)

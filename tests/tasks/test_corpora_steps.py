@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
         "from test_corpora_steps import SAMPLES, content_digest;"
         "print(*[content_digest(r.tables(7, {'train': 30})['train']) for r in SAMPLES])"
     )
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     environment = os.environ | {"PYTHONHASHSEED": "12345", "PYTHONPATH": path}
     other = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     here = [content_digest(r.tables(7, {"train": 30})["train"]) for r in SAMPLES]

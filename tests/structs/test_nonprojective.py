@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 from scipy.stats import chisquare
-from test_structs_enumeration import reaches_root
+from test_enumeration import reaches_root
 
 from phrasemodels.structs import nonprojective
 from phrasemodels.structs.eisner import score_heads

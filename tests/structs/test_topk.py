@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_structs_enumeration import F64, member_scores, problem
+from test_enumeration import F64, member_scores, problem
 
 from phrasemodels.structs import chain, eisner
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_structs_enumeration import F64, problem
+from test_enumeration import F64, problem
 from torch.distributions import Distribution, kl_divergence
 
 from phrasemodels.structs import eisner, nonprojective
 from phrasemodels.structs.distributions import DependencyTree, LinearChain
 
-PAGE = (Path(__file__).parents[1] / "docs/structs.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/structs.md").read_text()
 SETUP = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1]
 ROWS = re.findall(r"^\| `(.+?)` \| `(.+?)` \|$", PAGE, re.MULTILINE)
 

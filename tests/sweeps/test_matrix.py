@@ -91,7 +91,7 @@ def plan(name: str) -> dict[str, str]:
 def small_project(folder: Path) -> Path:
     """Make a copy of the project with the points built in, and with a Multi30k of a few made-up lines; return its folder."""
     copy_project(folder / "project", "results")
-    shutil.copy(PROJECT / "tests" / "points.py", folder / "project" / "sitecustomize.py")
+    shutil.copy(PROJECT / "tests" / "sweeps" / "points.py", folder / "project" / "sitecustomize.py")
     manifest = folder / "project" / "phrasemodels" / "data" / "manifests" / "multi30k.toml"
     text = manifest.read_text()
     (folder / "mirror" / "multi30k").mkdir(parents=True)

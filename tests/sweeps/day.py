@@ -1,6 +1,6 @@
 """A simulated day: a table each quarter of an hour, while its processes are killed, the disk fills and the clock jumps.
 
-    python tests/day.py FOLDER [QUARTERS] [SEED]
+    python tests/sweeps/day.py FOLDER [QUARTERS] [SEED]
 
 A Prefect server, an MLflow server and a Ray node stay all day, as in a deployment, unless they are killed; the time between
 two runs is left out. FOLDER should be a file system of its own, which is filled at times. Each hour has its table, which is

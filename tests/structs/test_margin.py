@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from test_structs_enumeration import F64, members
-from test_structs_gradients import scores_of
+from test_enumeration import F64, members
+from test_gradients import scores_of
 
 from phrasemodels.structs import spans
 from phrasemodels.structs.kernels import reference_only

@@ -5,8 +5,8 @@ from itertools import pairwise, product
 import pytest
 import torch
 from scipy.stats import chisquare
-from test_structs_enumeration import F64, bracketings, member_scores
-from test_structs_enumeration import problem as enumerated
+from test_enumeration import F64, bracketings, member_scores
+from test_enumeration import problem as enumerated
 from torch.autograd import gradcheck, gradgradcheck
 
 from phrasemodels.structs import alignment, pcfg

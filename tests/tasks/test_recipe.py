@@ -73,7 +73,7 @@ def test_accuracies_of_groups_by_hand() -> None:
 
 
 def test_earlier_names_of_parts_lead_to_parts_of_today() -> None:
-    names = (Path(__file__).parent / "earlier_names.txt").read_text(encoding="utf-8").split()
+    names = (Path(__file__).parents[1] / "earlier_names.txt").read_text(encoding="utf-8").split()
     assert len(names) > 500
     for name in names:
         module, part = present_name(name).split(":")

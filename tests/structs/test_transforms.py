@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch._dynamo.testing
-from test_structs_gradients import flat, scores_of
+from test_gradients import flat, scores_of
 
 from phrasemodels.structs import chain, eisner, joint, nonprojective, spans
 

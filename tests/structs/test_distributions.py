@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from test_structs_enumeration import F64
+from test_enumeration import F64
 from torch.distributions import kl_divergence
 
 from phrasemodels.structs import alignment, chain, eisner, joint, nonprojective, spans

@@ -1,4 +1,4 @@
-"""Fuzz every reader of external input: python tests/fuzz.py MINUTES FOLDER [NAME ...]
+"""Fuzz every reader of external input: python tests/sweeps/fuzz.py MINUTES FOLDER [NAME ...]
 
 MINUTES of processor time are spent on each reader. Inputs that reach new lines of the project are kept in
 FOLDER/NAME/kept and mutated further. Inputs that a reader does not refuse properly are in FOLDER/NAME/found, one for
@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-PROJECT = Path(__file__).parent.parent
+PROJECT = Path(__file__).parents[2]
 sys.path[:0] = [str(PROJECT), str(PROJECT / "tests")]
 
 from outside import OUTSIDE, attempt  # noqa: E402

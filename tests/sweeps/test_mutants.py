@@ -22,22 +22,26 @@ from conftest import copy_project
 COUNT = int(os.environ.get("PM_MUTANTS", "10"))
 LEAST = 0.6  # of the mutants must be noticed
 STRUCTS = (
-    "test_structs_enumeration.py test_structs_decoding.py test_structs_gradients.py test_structs_topk.py "
-    "test_structs_distributions.py"
+    "structs/test_enumeration.py structs/test_decoding.py structs/test_gradients.py structs/test_topk.py "
+    "structs/test_distributions.py"
 )
 # modules, and the tests that must notice: files or single tests, and what `pytest -k` keeps of them
 MODULES = {
-    "phrasemodels/data/store/store.py": "test_store.py test_gc.py test_remote.py",
-    "phrasemodels/data/store/gc.py": "test_gc.py test_remote.py test_store.py",
-    "phrasemodels/data/store/artifacts.py": "test_store.py test_gc.py",
-    "phrasemodels/data/store/fingerprint.py": "test_store.py test_truth.py",
-    "phrasemodels/tasks/metrics/scores.py": "test_scores.py test_significance.py::test_metrics_of_summed_statistics_are_the_corpus_metrics",
-    "phrasemodels/tasks/metrics/compare.py": "test_scores.py test_silence.py::test_one_seed_has_no_p_and_two_have_a_warning_beside_it "
-    "test_answers.py::test_each_row_is_tested_against_the_first "
-    "test_answers.py::test_every_printed_number_has_a_verdict_and_a_reason",
-    "phrasemodels/verdicts/judgement.py": "test_scores.py test_judge.py::test_a_number_is_judged_by_its_digits_and_the_interval",
-    "phrasemodels/verdicts/significance.py": "test_significance.py",
-    "phrasemodels/tasks/train/checkpoints.py": "test_weights.py test_train.py -k not (killed or workers or equal_seeds or pieces)",
+    "phrasemodels/data/store/store.py": "data/test_store.py data/test_gc.py data/test_remote.py",
+    "phrasemodels/data/store/gc.py": "data/test_gc.py data/test_remote.py data/test_store.py",
+    "phrasemodels/data/store/artifacts.py": "data/test_store.py data/test_gc.py",
+    "phrasemodels/data/store/fingerprint.py": "data/test_store.py data/test_truth.py",
+    "phrasemodels/tasks/metrics/scores.py": "tasks/test_scores.py "
+    "verdicts/test_significance.py::test_metrics_of_summed_statistics_are_the_corpus_metrics",
+    "phrasemodels/tasks/metrics/compare.py": "tasks/test_scores.py "
+    "flows/test_silence.py::test_one_seed_has_no_p_and_two_have_a_warning_beside_it "
+    "flows/test_answers.py::test_each_row_is_tested_against_the_first "
+    "flows/test_answers.py::test_every_printed_number_has_a_verdict_and_a_reason",
+    "phrasemodels/verdicts/judgement.py": "tasks/test_scores.py "
+    "verdicts/test_judge.py::test_a_number_is_judged_by_its_digits_and_the_interval",
+    "phrasemodels/verdicts/significance.py": "verdicts/test_significance.py",
+    "phrasemodels/tasks/train/checkpoints.py": "layers/test_weights.py "
+    "tasks/test_train.py -k not (killed or workers or equal_seeds or pieces)",
     "phrasemodels/structs/chain.py": f"{STRUCTS} -k chain or tags or argmax or without or k_best or refused",
     "phrasemodels/structs/eisner.py": f"{STRUCTS} -k root or argmax or without or k_best or refused or counts",
 }
@@ -101,7 +105,7 @@ def test_most_mutants_of_a_module_are_noticed_by_its_tests(module: str, tmp_path
     project = tmp_path / "project"
     copy_project(project, "tests", "results", "benchmarks")
     for file in ("pyproject.toml", "prefect.yaml", "README.md"):
-        shutil.copy(Path(__file__).parent.parent / file, project)
+        shutil.copy(Path(__file__).parents[2] / file, project)
     command = json.dumps(f"{sys.executable} -S ask.py")
     (project / "mutants.toml").write_text(
         f'[cosmic-ray]\nmodule-path = "{module}"\ntimeout = 4000.0\nexcluded-modules = []\ntest-command = {command}\n'
