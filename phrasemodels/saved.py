@@ -1,9 +1,8 @@
 """Exported models for torch alone: a configuration as JSON, the weights, and the entries of the vocabularies.
 
 A configuration names classes and functions of the library, or of the caller's own that are passed in; so a file can
-neither import nor run anything else.
-
-Weights that are read from files: compared with the model before they are used, so that none is broadcast or cast unasked.
+neither import nor run anything else. Weights are compared with the model before they are used, so that none is broadcast or
+cast unasked.
 """
 
 import dataclasses

@@ -1,26 +1,11 @@
-"""BiLSTM-Max (Conneau et al. 2017, section 3.2): the first baseline of paper 001.
+"""The baselines of paper 001, after the papers that they come from.
 
-Shapes: B sentences, n tokens, d width of a word.
+BiLSTM-Max and the hierarchical ConvNet (Conneau et al. 2017, section 3.2; paper 001 prints the ConvNet's scores as AdaSent's);
+AdaSent (Zhao et al. 2015), a pyramid of phrases of 1 to n adjacent words with a gate over its levels; tree-based convolution
+over dependency trees (Mou et al. 2015, 2016); DiSAN, directional self-attention (Shen et al. 2018), which stores the weights of
+all pairs of tokens, (B, n, n, d), as its authors do; and multi-head self-attention over words, pooled (Table 5).
 
-AdaSent (Zhao et al. 2015): a pyramid of phrases of 1 to n adjacent words, and a gate over its levels.
-
-Shapes: B sentences, n tokens, d width of a word, D units.
-
-Hierarchical ConvNet (Conneau et al. 2017, section 3.2.4), whose scores paper 001 prints as AdaSent's.
-
-Shapes: B sentences, n tokens, d width of a word.
-
-Tree-based convolution over dependency trees (Mou et al. 2015, 2016): a baseline of paper 001.
-
-Shapes: B sentences, n tokens, N tokens of all sentences packed, d features.
-
-DiSAN, directional self-attention (Shen et al. 2018): the strongest baseline of paper 001.
-
-Shapes: B sentences, n tokens, d features. The weights of all pairs of tokens, (B, n, n, d), are stored, as by its authors.
-
-Multi-head self-attention over the words of a sentence, pooled: a baseline of paper 001, Table 5.
-
-Shapes: B sentences, n tokens, d features.
+Shapes: B sentences, n tokens, N tokens of all sentences packed, d features or width of a word, D units.
 """
 
 from collections.abc import Callable

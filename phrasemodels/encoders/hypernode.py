@@ -1,11 +1,7 @@
 """The PhraseTransformer encoder of paper 000: attention over words and phrases in two phases.
 
-This file follows the equations of the paper. `hypernode_fast` computes the same result with less work; it is what
-`HypernodeEncoder.forward` calls. Eq 4 and 6, the nodes and their relation A, are in `layers.phrases`.
-
-Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), R query rows, d model width, h heads, dk = d/h.
-
-The encoder of paper 000 with less work: `hypernode` has the equations, this file computes the same result.
+`HypernodeEncoder.plain` follows the equations of the paper; `forward` computes the same result with less work. Eq 4 and 6, the
+nodes and their relation A, are in `layers.phrases`.
 
 Three things are saved. In the first layer, hypernodes that start as zeros share one row until phase 2 (or dropout) makes
 them differ. In the last layer, phase 2 has only the words as queries. And where nodes have few neighbours, phase 2 runs

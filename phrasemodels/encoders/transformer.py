@@ -1,8 +1,5 @@
-"""The Transformer encoder: the baseline of papers 000 and 002.
-
-The PhraseTransformer encoder of paper 002: self-attention whose heads see n-grams in place of words.
-
-Adapters: sentence vectors from token encoders, and token states from PSAN.
+"""The Transformer encoder, baseline of papers 000 and 002; the PhraseTransformer encoder of paper 002, whose heads see n-grams in
+place of words; and adapters: sentence vectors from token encoders, and token states from PSAN.
 
 Shapes: B sentences, n tokens, d features, m spans, L levels.
 """

@@ -1,14 +1,9 @@
 """The services of a run: a Prefect server, a Ray cluster, an MLflow database. A URL in the settings replaces each.
 
 Embedded services start in parallel, listen on loopback only, and end with the process that started them, even if it is
-killed.
-
-Signals: end a run in an orderly way, and in any case after PATIENCE seconds.
-
-The embedded Ray of a run: a private folder, short enough for its sockets, and a token that only this run knows.
-
-Ray makes its folders for all users (mode 0777), so they are inside one of mode 0700. A process that is killed leaves its
-folder behind; the next run on this machine removes it.
+killed. Ray makes its folders for all users (mode 0777), so they are in a private one of mode 0700, whose path is short enough
+for Ray's sockets; a process that is killed leaves it behind, and the next run on this machine removes it. Each run has a new
+token.
 """
 
 import contextlib

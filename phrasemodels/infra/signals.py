@@ -1,4 +1,4 @@
-"""How a process ends: in an orderly way at a signal, and in any case after SECONDS_TO_END; and the source line of an error."""
+"""How a process ends: in order at a signal, and in any case after SECONDS_TO_END; and the source line of an error."""
 
 import contextlib
 import os

@@ -1,6 +1,5 @@
-"""MLflow: a run is found again by a tag with its key, so nothing is logged twice.
-
-MLflow's model registry: register the best model of an experiment, as code and safetensors.
+"""MLflow: runs, found by a tag with their key, so that nothing is logged twice; and the registry of the best models, whose
+versions are code and safetensors.
 """
 
 import atexit

@@ -1,8 +1,6 @@
-"""Multi-head attention, and the place of the activation σ in it.
+"""Multi-head attention with an activation σ that is passed in, and a probe that records attention weights while a model runs.
 
 Shapes: B batch, h heads, d model width, dk = d/h width of a head, q query rows, k key rows.
-
-A probe that records the attention weights of a model while it runs.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,16 +1,10 @@
-"""Parts of a Transformer besides attention: residual styles, feed-forward, positions and embeddings.
+"""Parts of encoders besides attention: ids of every vocabulary, dropout, dense layers, residual styles, feed-forward, positions,
+embeddings and pooling.
 
-Shapes: B batch, n tokens, d model width.
+Dropout takes half of torch's time on a CPU: it draws 16 random bits for each value, where torch draws a number of 32. The
+pooled vector of a sentence without tokens is 0; batches have n ≥ 1.
 
-The first ids of every vocabulary: padding, unknown words, and the marks of the beginning and the end of a sentence.
-
-Dropout in half of torch's time on a CPU: it draws 16 random bits for each value, where torch draws a number of 32.
-
-Linear maps of sentence encoders: Glorot normal initialisation, dropout on the input.
-
-Pooling: token states to one vector per sentence. The vector of a sentence without tokens is 0; batches have n ≥ 1.
-
-Shapes: B sentences, n tokens, d features; valid (B, n) is true for tokens, false for padding.
+Shapes: B sentences, n tokens, d model width or features; valid (B, n) is true for tokens, false for padding.
 """
 
 from collections.abc import Callable

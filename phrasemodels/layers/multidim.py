@@ -2,11 +2,8 @@
 """Multi-dimensional attention inside phrases: a weight for every feature of every pair of words (paper 001, Eq 1-2).
 
 The words of all sentences of a batch are packed one after another, and divided into phrases. So nothing is computed for
-padding or across phrases, and memory is at most the sum of squared phrase lengths. On a CPU in float32, `multidim_kernel`
+padding or across phrases, and memory is at most the sum of squared phrase lengths. On a CPU in float32 a compiled kernel
 recomputes the weights in the backward pass, and memory is linear.
-Shapes: B sentences, n tokens, N packed words, d features, P phrases, l words of a phrase.
-
-Attention inside phrases on the CPU, fused: weights are recomputed in the backward pass, not saved.
 
 With s_ij = ELU(u_i + w_j) for j ≠ i, and m_i the largest of them, which is ELU(u_i + max_{j≠i} w_j) since ELU grows:
 
@@ -15,9 +12,11 @@ With s_ij = ELU(u_i + w_j) for j ≠ i, and m_i the largest of them, which is EL
 Every exponent is ≤ 0 and one of them is 0, so z_i ≥ 1 at any logit. With a_ij = exp(s_ij − m_i) / z_i and g the
 gradient to o:  dp_j = Σ_i a_ij g_i,   dx_ij = a_ij g_i (p_j − o_i) ELU'(u_i + w_j),   ELU'(x) = exp(min(x, 0)).
 
-A tile is WIDTH features of a phrase. It is copied to a small array, the desk: one row per word, divided into fields of
-WIDTH numbers (U, W, P, ...). The desk stays in the L1 cache, and a loop over two of its rows needs a single test of
+A tile of the kernel is WIDTH features of a phrase. It is copied to a small array, the desk: one row per word, divided into
+fields of WIDTH numbers (U, W, P, ...). The desk stays in the L1 cache, and a loop over two of its rows needs a single test of
 overlap, so that LLVM vectorises it.
+
+Shapes: B sentences, n tokens, N packed words, d features, P phrases, l words of a phrase.
 """
 
 from collections.abc import Callable

@@ -1,21 +1,16 @@
 # mypy: disallow-untyped-defs=False
 """Attention heads over n-grams (paper 002, section 3): the n-gram that ends at a word takes the place of the word.
 
-The window of a word is its n-gram: the word and the s − 1 words before it, zeros before the sentence (Eq 10).
-Shapes: n words, R rows (one per sentence, head, and q, k or v), w head width, s gram size, L = n + s − 1 padded words.
-Words are the first dimension, so that the k-th words of all windows are one slice.
+The window of a word is its n-gram: the word and the s − 1 words before it, zeros before the sentence (Eq 10). A bidirectional
+LSTM reads all windows at once (Eq 9): each word is projected once, not once per window that holds it, and the first step,
+from a state of zeros, has no recurrent product. On a CPU in float32 torch computes the matrix products and a compiled kernel
+everything between them. It saves the inputs and the activated gates of every step for the backward pass, which recomputes
+cells and hidden states from them.
 
-The BiLSTM over windows on the CPU in float32: matrix products by torch, everything between them compiled.
-
-The inputs and the activated gates of every step are saved for the backward pass, which recomputes cells and hidden states
-from them.
-Shapes: M = n · R windows, w width; arrays are (2, M, ...) for the two directions. `projected` is (2, L · R, 4w), and
-`offsets` (2) are the rows of it that the first window reads in this step.
-
-A bidirectional LSTM over all windows of s words at once (paper 002, Eq 9).
-
-Each word is projected once, not once per window that holds it, and the first step, from a state of zeros, has no
-recurrent product. Shapes: n words, R rows, w width, s window size, states (L, R, w) with L = n + s − 1.
+Shapes: n words, R rows (one per sentence, head, and q, k or v), w head width, s gram size, L = n + s − 1 padded words, states
+(L, R, w). Words are the first dimension, so that the k-th words of all windows are one slice. In the kernel M = n · R windows;
+arrays are (2, M, ...) for the two directions, `projected` is (2, L · R, 4w), and `offsets` (2) are its rows that the first
+window reads in this step.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,13 +1,11 @@
-"""Hypernodes: nodes that stand for phrases (paper 000).
+"""Hypernodes, nodes that stand for phrases (paper 000), and attention to the few nodes that each is related to (phase 2).
 
 A phrase is a list of the positions of its words: members (B, m, k), filled up with -1. So adjacent words, dependency
-edges and subtrees are the same to a model; the data decides which phrases there are.
-Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), R query rows, d model width.
+edges and subtrees are the same to a model; the data decides which phrases there are. A node is related to at most 3 (k=2) or 6
+(k=3) of N nodes, so nearly all of N² scores are known to be -inf, and scores and sums run over lists of neighbours.
 
-Attention to few keys: scores and sums over lists of neighbours (paper 000, phase 2).
-
-A node of paper 000 is related to at most 3 (k=2) or 6 (k=3) of N nodes, so nearly all of N² scores are known to be -inf.
-Shapes: B batch, h heads, R query rows, K key rows, c neighbours of a node at most, dk width of a head.
+Shapes: B batch, h heads, n words, m hypernodes, N = n + m nodes (words first), R query rows, K key rows, c neighbours of a
+node at most, d model width, dk width of a head.
 """
 
 from dataclasses import dataclass, field

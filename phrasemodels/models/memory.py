@@ -1,12 +1,10 @@
 """Memory networks that answer questions about facts: hops of simple attention, and one chain of facts (paper 003).
 
+The potentials of the chain are passed in (`ChainConfig`): one class for each reading of the slides and the code, made from
+(hops, d, slots), the number of hops, the width, and the largest number of facts.
+
 Shapes: B batch, n facts, w words of a fact, v words of a question, K hops, d width, V vocabulary. Facts (B, n, w) are word
 ids in the order of the story, 0 for padding; a row of zeros is no fact, and such rows come first.
-
-Potentials of a chain of facts (paper 003, sequential attention), and readings of those that the slides and the code give.
-
-Shapes: B batch, n facts, K hops, d width. Each class is a part of phrasemodels.models.memory.ChainConfig; it is made from
-(hops, d, slots), the number of hops, the width, and the largest number of facts.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,9 @@
-"""Classifiers of sentence pairs: word vectors, any encoder of sentences, and a classifier of their vectors.
+"""Classifiers of sentence pairs: by the vectors of two sentences, from any encoder; or by decomposable attention between their
+words (Parikh et al. 2016), which may know their parents (paper 003).
 
-Shapes: B sentences or pairs, n tokens, k integers of structure per token, d width of a word, D width of a sentence vector,
-C classes.
-
-Decomposable attention between two sentences (Parikh et al. 2016), whose words may know their parents (paper 003).
-
-Shapes: B batch, n and m positions of premise and hypothesis with the root at 0, d width, w width of a word with parent.
+Shapes: B sentences or pairs, n and m tokens (in decomposable attention positions of premise and hypothesis, with the root at
+0), k integers of structure per token, d width of a word, w width of a word with its parent, D width of a sentence vector, C
+classes.
 """
 
 from collections.abc import Callable

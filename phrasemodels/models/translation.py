@@ -1,14 +1,8 @@
-"""Translation: any encoder of token states, and the Transformer decoder.
+"""Translation: any encoder of token states, the Transformer decoder, the loss on real tokens, and batched beam search with a
+key/value cache, where a beam of 1 is greedy search.
 
-Shapes: B batch, n source tokens, t target tokens, V target vocabulary, d model width.
-
-The loss of a translator, on its real tokens alone.
-
-Shapes: B batch, n source tokens, t target tokens, r target tokens that are not PAD, V target vocabulary, d model width.
-
-Batched beam search with a key/value cache. A beam of 1 is greedy search.
-
-Shapes: B sentences, n source tokens, t target tokens, k candidates that extend a beam.
+Shapes: B sentences, n source tokens, t target tokens, r target tokens that are not PAD, k candidates that extend a beam, V
+target vocabulary, d model width.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,21 +1,16 @@
-"""Reader of parallel text: two files with a sentence a line; line N of one belongs to line N of the other.
+"""Readers of parallel text: two files with a sentence a line, or one file whose lines hold both sides.
 
-Reader of pairs in one file: a separator divides each line into source, target and, optionally, a group.
+- Two files: line N of one belongs to line N of the other. Geo and Atis are such pairs.
+- One file: a separator divides each line into source, target and, optionally, a group. COGS: `source TAB target TAB kind of
+  generalisation`. SCAN: `IN: source OUT: target`, with the prefix "IN: " and the separator " OUT: ".
+- ASPEC, Japanese and English: fields separated by `|||`, of which the last two are the sentences.
+- MSParS: questions with logical forms, in blocks of tagged lines.
 
-COGS: `source TAB target TAB kind of generalisation`. SCAN: `IN: source OUT: target`, with the prefix "IN: " and the
-separator " OUT: ".
-
-Reader of ASPEC, Japanese and English: fields separated by `|||`, of which the last two are the sentences.
-
-Reader of MSParS: questions with logical forms, in blocks of tagged lines.
-
-    <question id=1>         TAB  who wrote it
-    <logical form id=1>     TAB  ( lambda ?x ( mso:book.author it ?x ) )
-    <parameters id=1>       TAB  it (entity) [2,2]
-    <question type id=1>    TAB  single-relation
-    ==================================================
-
-Geo and Atis are pairs of files with a record a line: see `bitext`.
+        <question id=1>         TAB  who wrote it
+        <logical form id=1>     TAB  ( lambda ?x ( mso:book.author it ?x ) )
+        <parameters id=1>       TAB  it (entity) [2,2]
+        <question type id=1>    TAB  single-relation
+        ==================================================
 """
 
 import re

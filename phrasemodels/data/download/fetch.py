@@ -1,14 +1,8 @@
 """Fetch a file of a manifest: from mirror folders, then from its URLs in order, then built from upstream files.
 
 Downloads are streamed and resumed. A file is decompressed (.gz, .xz), verified against the digest of the manifest, and
-renamed to its final path at the end.
-
-HTTP clients for untrusted URLs, with a deadline that no server can extend.
-
-`Internet` connects to public addresses only. It looks a host name up once and connects to an address that it has
-checked: a second lookup might give another one.
-
-The places from which files may be fetched.
+renamed to its final path at the end. URLs are untrusted: a client has a deadline that no server can extend, and `Internet`
+connects to public addresses only, to the address that it has checked, since a second lookup might give another one.
 """
 
 import gzip

@@ -1,10 +1,6 @@
-"""Manifests of corpora: files, their URLs and digests, splits, licences. Each is a TOML file in data/manifests/.
+"""Manifests: files, their URLs and digests, splits, licences. Each is a TOML file; unknown keys are refused.
 
-Unknown keys are refused.
-
-All corpora by name: those of data/manifests, and those that users add in a project folder or a package.
-
-Manifests of parser models to fetch: files, digests, licences. Each is a TOML file in data/manifests/parsers/.
+Corpora are in data/manifests/, in project folders and in packages of users; models of parsers in data/manifests/parsers/.
 """
 
 import difflib

@@ -1,7 +1,4 @@
-"""Sentences in CoNLL-U: words, tags, heads, relations.
-
-CoNLL-U as it was read, with other analyses: what a parser does not predict is kept.
-"""
+"""Sentences in CoNLL-U: words, tags, heads, relations; and other analyses of them, in which all other columns stay."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple

@@ -1,6 +1,4 @@
-"""Shards: uncompressed Arrow IPC files, which trainings map into memory without a copy.
-
-The record types of the pipeline, as Arrow schemas.
+"""Shards: uncompressed Arrow IPC files, which trainings map into memory without a copy; and the schemas of their records.
 
 No column is ever null: a missing value is an empty string or an empty list. `id` is the position of the row in its
 file, from 0. `group` names a subset that is scored separately, or is empty. `reason` says why a row, or one of its

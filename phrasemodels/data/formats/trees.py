@@ -1,15 +1,12 @@
-"""Phrase structure trees: read from brackets, written to brackets, held as spans of token positions.
+"""Phrase structure trees as spans of token positions: read from and written to brackets, their heads, and joint trees.
 
 All kinds of brackets are read: Penn `( (S ...) )` over several lines, one tree a line, sentiment trees. Reading is one
-pass without recursion, so depth and length are not limited.
+pass without recursion, so depth and length are not limited. Corpora without dependencies get heads by rules for content
+heads.
 
-Heads of words from a phrase structure tree, by rules for content heads, for corpora without dependencies.
-
-Simplified HPSG trees: phrase structure and dependencies as one tree of spans (LAL parser, section 3.1; Zhou and
-Zhao 2019).
-
-The head of a span is the word whose governor lies outside of the span. A joint tree differs from a phrase structure
-tree in two ways, both undone by `restore`:
+A joint tree, or simplified HPSG tree (LAL parser, section 3.1; Zhou and Zhao 2019), is phrase structure and dependencies as one
+tree of spans. The head of a span is the word whose governor lies outside of the span. A joint tree differs from a phrase
+structure tree in two ways, both undone by `restore`:
 
 - phrases over the same words are one span, their labels joined by `::`, outermost first; ROOT above a single phrase is
   left out;

@@ -1,13 +1,11 @@
-"""Entailment pairs by construction: a hypothesis is its premise with something dropped, changed or added.
+"""Entailment pairs, and sentences classified by polarity, by construction.
 
-As in natural language inference on captions, both sentences are about the same event, so another agent is a
-contradiction. Negation swaps dropping and adding: who did not sleep did not sleep in the garden. An idiom entails its
-meaning, not that of its words.
+As in natural language inference on captions, both sentences of a pair are about the same event, so another agent is a
+contradiction: a hypothesis is its premise with something dropped, changed or added. Negation swaps dropping and adding: who
+did not sleep did not sleep in the garden. An idiom entails its own meaning, not the meaning of its words.
 
-Sentences classified by their polarity: whether they assert something good or bad.
-
-The label depends on phrases: an adjective, a verb or an idiom has a polarity, which "not" inverts if it is in its scope.
-A second clause has polar words, and sometimes "not", that do not count, so counting words does not give the label.
+A sentence asserts something good or bad. An adjective, a verb or an idiom has a polarity, which "not" inverts if it is in its
+scope. A second clause has polar words, and sometimes "not", that do not count, so counting words does not give the label.
 """
 
 import random

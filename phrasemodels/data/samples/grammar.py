@@ -1,8 +1,6 @@
-"""Abstract syntax of the sample grammar, which both languages share.
+"""Abstract syntax of the sample grammar, and random derivations: which words and constructions occur together, and how often.
 
 `english.py` and `german.py` linearise the same derivation, an `Utterance`: the grammar is synchronous.
-
-Random derivations of the sample grammar: which words and constructions occur together, and how often.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Words of the sample corpora: English beside German.
+"""Words and idioms of the sample corpora: English beside German.
 
 Every table is a block of text with an entry a line, since words are easier to check in columns than in constructor calls.
 German has three cases, nom, acc and dat (possession is expressed by "von"), the genders m, f and n, and p for the plural.
 
-Idioms of the sample corpora: phrases whose translation is not composed from the translations of their words.
-
-Every word of an idiom also occurs in plain sentences with its literal translation. `readings` finds the idioms that a
-sentence can be read as. The grammar keeps such strings out of plain sentences, so each English sentence has one
-translation.
+The translation of an idiom is not composed from the translations of its words, each of which also occurs in plain sentences
+with its literal translation. `readings` finds the idioms that a sentence can be read as. The grammar keeps such strings out of
+plain sentences, so each English sentence has one translation.
 """
 
 import re

@@ -1,17 +1,13 @@
-"""Stories with questions whose answers need one, two or three of the facts.
+"""Samples for question answering, semantic parsing and tree transduction.
 
-People walk between rooms, take things and put them down. A thing is identified by a phrase: "the blue cup", "the blue
-lamp", "the red cup". Supporting facts are those of bAbI: the last fact about who had the thing, and the walk of that
-person into the room.
-
-Questions about an invented geography with their logical forms in the typed λ-calculus of GeoQuery.
-
-A set of places is a condition on a variable in the logical form, and a phrase in English; sets are nested, and
-superlatives ("the oldest province") become argmax or argmin. Tokens are separated by one space on both sides.
-
-Formulas in prefix and in infix notation, whose trees must be read from brackets (paper 003, full version).
-
-( * ( + ( + 15 7 ) 1 8 ) ( + 19 0 11 ) )  becomes  ( ( 15 + 7 ) + 1 + 8 ) * ( 19 + 0 + 11 ): three levels deep.
+- Stories with questions whose answers need one, two or three of the facts. People walk between rooms, take things and put them
+  down. A thing is identified by a phrase: "the blue cup", "the blue lamp", "the red cup". Supporting facts are chosen as in
+  bAbI: the last fact about who had the thing, and the walk of that person into the room.
+- Questions about an invented geography with their logical forms in the typed λ-calculus of GeoQuery. A set of places is a
+  condition on a variable in the logical form, and a phrase in English; sets are nested, and superlatives ("the oldest
+  province") become argmax or argmin. Tokens are separated by one space on both sides.
+- Formulas in prefix and in infix notation, whose trees must be read from brackets (paper 003, full version):
+  ( * ( + ( + 15 7 ) 1 8 ) ( + 19 0 11 ) )  becomes  ( ( 15 + 7 ) + 1 + 8 ) * ( 19 + 0 + 11 ), three levels deep.
 """
 
 import random

@@ -1,9 +1,7 @@
-"""Sentences of the sample grammar: English-like, with trees and with German-like translations.
+"""Sentences of the sample grammar: English-like, with trees and with German-like translations, in disjoint, reproducible splits.
 
 A known share of the sentences has an idiom, a phrase whose translation is not composed from its words. Every word of an
 idiom also occurs in plain sentences, so the right translation depends on the whole phrase.
-
-Disjoint, reproducible splits of random records.
 """
 
 import random

@@ -1,7 +1,4 @@
-"""The command that lists the experiments.
-
-The command that says how far an experiment is the paper's.
-"""
+"""The commands about experiments: list them, and compare their settings with the papers'."""
 
 import json
 from dataclasses import asdict

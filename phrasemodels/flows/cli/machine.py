@@ -1,13 +1,4 @@
-"""The command that starts every part once and says what is missing: doctor.
-
-The command that compiles ahead of time: warm.
-
-The command `bench`.
-
-The command that makes a project folder: init.
-
-Tests of promises that a user can run: `phrasemodels selftest resume`.
-"""
+"""The commands about this machine: doctor, compile-kernels, bench, init and selftest."""
 
 import importlib.metadata
 import json

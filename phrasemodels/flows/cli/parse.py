@@ -1,7 +1,4 @@
-"""The commands that use a trained parser: parse, labels, pack.
-
-The command that serves a page: serve.
-"""
+"""The commands that use a trained parser: parse, labels, pack and serve."""
 
 import json
 import sys

@@ -1,15 +1,4 @@
-"""The commands that print a verdict on every printed number, and that count those which need no training.
-
-The command that writes the page over all papers.
-
-The command that answers SQL over everything that was run: sql.
-
-The commands that explain where a result is from: trace, diff.
-
-The command that judges the printed numbers of any paper by results of one's own: judge.
-
-The command that writes a kept result for other programs: scores.
-"""
+"""The commands about results: verdicts, count, report, sql, trace, diff, judge and export-result."""
 
 import json
 import sys

@@ -1,7 +1,4 @@
-"""The commands that run a table or show what a run would do: reproduce, plan, keep.
-
-The commands that run one training: train, prepare.
-"""
+"""The commands that run a table (reproduce, plan, keep) or one training (train, prepare)."""
 
 import json
 import math

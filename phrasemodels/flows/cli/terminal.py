@@ -1,9 +1,4 @@
-"""Print tables to a terminal or a pipe.
-
-Options that several commands share.
-
-Open the store and MLflow's tracker that the settings name, to read them.
-"""
+"""Shared by the commands: options, tables on a terminal or a pipe, and the store opened for reading."""
 
 import re
 import sys

@@ -1,7 +1,4 @@
-"""The catalogue: every table that can be run, by paper and number.
-
-Files that users supply (corpora, word vectors, pretrained encoders), resolved in experiments to their digests.
-"""
+"""The catalogue: every table that can be run, by paper and number, with users' files resolved to their digests."""
 
 import dataclasses
 from collections import Counter

@@ -1,12 +1,7 @@
-"""An experiment: a row of a result table, with the published numbers that it answers.
+"""Experiments, the rows of result tables, with the printed numbers that they answer; and the rows, sizes and profiles that
+tables are built from.
 
-Names of experiments, with the overrides that they say, as names of files.
-
-The numbers that papers print: the five, and those that users add.
-
-Rows, sizes and profiles: what the result tables of all papers are built from.
-
-Rows that are counted and not trained: of corpora, and of models that are only built.
+An experiment is trained, or counted: its numbers are then sizes of a corpus, or of a model that is only built.
 """
 
 import dataclasses

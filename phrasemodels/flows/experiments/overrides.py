@@ -1,6 +1,6 @@
 """Overrides: `train.steps=200` as a copy of an experiment with one field replaced.
 
-Parts that users add, named in overrides: `model.encoder=NAME`, `recipe.metrics=NAME,NAME`, `recipe.parsed=NAME`.
+Parts that users add are named like values: `model.encoder=NAME`, `recipe.metrics=NAME,NAME`, `recipe.parsed=NAME`.
 """
 
 import dataclasses

@@ -1,8 +1,7 @@
-"""Paper 000, Attention over Phrases: Table 1, translation of Multi30k, and grids of its switches.
+"""Paper 000, Attention over Phrases.
 
-Paper 000, Table 2: part-of-speech tagging with the systems of Table 1, and hypernodes from dependency trees.
-
-Paper 000: the sizes of Multi30k that section 4.1 names.
+Table 1 is translation of Multi30k, with grids of the paper's switches; Table 2 is part-of-speech tagging with the same systems
+and with hypernodes from dependency trees. The sizes of Multi30k in section 4.1 are counted.
 """
 
 import math

@@ -1,14 +1,8 @@
-"""Paper 001, Phrase-level Self-Attention Networks: Tables 2 to 5, and where the phrases come from.
+"""Paper 001, Phrase-level Self-Attention Networks: Tables 2 to 5, and phrases from other sources.
 
-Paper 001: the systems of its tables, their ablations, and phrases from other sources.
-
-Paper 001: how its baselines were trained by the authors whose numbers it repeats, at the paper's size.
-
-BiLSTM-Max and HConvNet follow InferSent (Conneau et al. 2017 and their released trainer), DiSAN its released program. All other
-rows have the training of PSAN.
-
-Paper 001: Table 1 and the sizes of SNLI, which are counted, and the sizes and memory of models (Tables 2 and 5), which are
-only built.
+At the paper's size, BiLSTM-Max and HConvNet are trained like InferSent (Conneau et al. 2017 and their released trainer), DiSAN
+like its released program; all other rows have the training of PSAN. Table 1 and the sizes of SNLI are counted; for the sizes
+and the memory in Tables 2 and 5 models are only built.
 """
 
 import math

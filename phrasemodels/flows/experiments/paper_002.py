@@ -1,18 +1,11 @@
 """Paper 002, PhraseTransformer with n-gram LSTM: Tables 2 to 5, semantic parsing of Geo, Atis and MSParS.
 
-Where the paper and the released scripts disagree there are presets; at the paper's size RELEASED is trained, the others are
-rows of the table `presets`. All say what the settings of others' tools come to here: a batch of K "tokens" there counts the
-longer side, here both; a learning rate there is a factor of (d · warm-up)^-½. Only RELEASED replaces an unknown word by the
-source word that it attends to; the others cannot predict one.
+The paper leaves much open, and its released program differs from it. Each preset is one reading of both; at the paper's size
+RELEASED is trained, the others are rows of the table `presets`. The settings of other tools are converted: a batch of K
+"tokens" there counts the longer side, here both sides; a learning rate there is a factor of (d · warm-up)^-½. Only RELEASED
+replaces an unknown word by the source word that it attends to; the others cannot predict one.
 
-The systems of paper 002 (PhraseTransformer with n-gram LSTM): its Transformer, models 1 to 6, and readings of both.
-
-The paper leaves much open, and its released program differs from it; each preset is one reading of both.
-
-The corpora of paper 002 (PhraseTransformer with n-gram LSTM), and how it trains on each.
-
-Paper 002: Table 1 and the vocabulary of MSParS, which are counted, and the parameters of Tables 4 and 5, whose models are
-only built.
+Table 1 and the vocabulary of MSParS are counted; for the parameters in Tables 4 and 5 models are only built.
 """
 
 import math

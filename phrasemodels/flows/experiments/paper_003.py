@@ -1,10 +1,7 @@
-"""Paper 003, Structured Attention Networks: segmental attention for translation. Its other tables stand beside this.
+"""Paper 003, Structured Attention Networks.
 
-The tables of the slides are called nmt, babi and snli; trees is one that only the full version has.
-
-Paper 003: sequential attention for question answering (bAbI).
-
-Paper 003: syntactic attention, for natural language inference (SNLI) and, as in the full version, formulas.
+The tables of the slides are called nmt (segmental attention for translation), babi (sequential attention for question
+answering) and snli (syntactic attention for natural language inference); `trees` (formulas) is only in the full version.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,6 +1,5 @@
-"""Paper 004, the Label Attention Layer parser: Tables 1 to 3, constituency and dependency parsing of the Penn Treebank.
-
-The English parser that the package holds: paper 004's parser, trained on treebanks whose texts may be passed on.
+"""Paper 004, the Label Attention Layer parser: Tables 1 to 3, constituency and dependency parsing of the Penn Treebank; and the
+English parser of this package, trained on treebanks whose texts may be passed on.
 """
 
 import math

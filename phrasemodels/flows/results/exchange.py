@@ -1,9 +1,4 @@
-"""Scores of anybody's runs: the files that `phrasemodels.verdicts` reads, Parquet, and runs in MLflow.
-
-Export a kept result as what `phrasemodels judge` reads: printed numbers, and scores of each seed and test item.
-
-Descriptions of an exported result for other catalogues: RO-Crate 1.1 (what was used and made), Croissant 1.0 (its table).
-"""
+"""Scores in files of other tools: read for `judge`, from MLflow too, and written with an RO-Crate 1.1 and a Croissant 1.0."""
 
 import csv
 import json

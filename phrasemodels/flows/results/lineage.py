@@ -1,9 +1,4 @@
-"""Lineage: the inputs of an artifact, down to digests of archives, and everything that was made from it.
-
-The origin of each result on the page over all papers: its runs, configuration, data and licences.
-
-Fetched corpora compared with their manifests: side by side, and each once while its files and the code are the same.
-"""
+"""Lineage: the inputs of an artifact down to digests of archives, its descendants, and the origin and licences of each result."""
 
 import json
 import multiprocessing

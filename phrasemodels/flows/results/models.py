@@ -1,8 +1,6 @@
-"""Trained models by name: asked about text, drawn, exported. Weights are safetensors; nothing is unpickled.
+"""Trained models by name: applied to text, drawn, exported, also to formats of other tools.
 
-The configuration of a saved model: its numbers, in the classes and functions of the experiment.
-
-Trained models in formats of other tools.
+Weights are safetensors, and a saved configuration only names classes and functions of its experiment; nothing is unpickled.
 """
 
 import contextlib

@@ -1,13 +1,7 @@
-"""Records of runs: what each was asked for, when it ran, and how it ended.
+"""Records of runs, the store that the settings name, and the steps of a plan in it.
 
-ROOT/runs/ID.json    state: running, completed, failed, dead
+ROOT/runs/ID.json    request, times and state: running, completed, failed, dead
 ROOT/runs/ID.html    a page for people: the report of the run's table, or the record itself
-
-The commit of the code that runs.
-
-The store that the settings name, the lease of a run on it, and its garbage collection.
-
-Steps of a plan in the store: which are hits, and which part of a key changed where they are not.
 """
 
 import contextlib

@@ -1,16 +1,7 @@
-"""Results: rows of compared tables, from the store and from kept results of long runs.
+"""Results: rows of compared tables, from the store and from the kept results of long runs.
 
-The folders of kept results: those of the package, and those that users keep beside their store.
-
-Tests of kept results against their baselines, kept beside them: a bootstrap takes seconds, and the same data and code give
-the same bits.
-
-Whether a trained model is that of an experiment as it is defined, compared setting by setting back to the corpus.
-
-Keep the results of long runs and of counts of corpora: results/NAME/result.json, and the statistics of each sentence
-without its text.
-
-A finished table: the outcomes, the comparison and the leaks that its report shows.
+A kept result is a folder results/NAME: result.json, the statistics of each sentence without its text, and tests.json, the
+significance tests, which take seconds to compute and are the same bits for the same data and code.
 """
 
 import contextlib

@@ -1,16 +1,7 @@
 """Verdicts: one for each printed number, with its reason and the runs that it depends on.
 
-Printed numbers that compare two systems of ours: ratios of speeds, and gains.
-
-Numbers that a paper prints in several places: one result answers all of them.
-
-Why a printed number has no value of ours, and what it would take.
-
-What it takes until a printed number can be judged by a training at the paper's size.
-
-The verdicts on all printed numbers and the values of kept results, remembered while neither the store nor results/ change.
-
-All verdicts at a glance: how many numbers have which, and with which kinds of reasons.
+Ratios of speeds and gains are judged by two systems; a number that is printed in several places has one result. A number
+without a result gets the reason, and the prerequisites of a run at the paper's size.
 """
 
 import dataclasses

@@ -1,8 +1,7 @@
 """Execution: where each step of a plan runs, and how a training gets to its workers.
 
-Runs over several nodes that share a store: inputs, results and checkpoints travel through the shared storage.
-
-Each node has a store folder of its own as a cache, with the same path on all nodes.
+Each node has a store folder of its own as a cache, at the same path. If nodes share a store, inputs, results and checkpoints
+travel through the shared storage.
 """
 
 import contextlib

@@ -1,13 +1,6 @@
-"""The plan of a table: the steps that lead from corpora to verdicts. Nothing runs here and nothing is read or written.
+"""The plan of a table: the steps that lead from corpora to verdicts. To plan runs nothing and writes nothing.
 
-The places from which a run may fetch files, by the settings.
-
-The outline of a plan: the names and keys of its steps, which are enough to look the steps up in the store.
-
-It follows from the request, the project's files and the files that users supply. So it is remembered, and a command that
-only looks steps up imports neither torch nor the code of the steps.
-
-Preparation of a run: read the request once, and report every mistake in it before anything starts.
+A request is checked as a whole, so that every mistake in it is reported before anything starts.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """The record of a table in MLflow: a run of the table, a run of each training below it, and the registered models.
 
-Attempts: each run of a flow leaves a record, and the next one finds runs that died and marks them everywhere.
+Each run of a flow also leaves a record in the store; the next run finds the runs that died and marks them everywhere.
 """
 
 import contextlib

@@ -1,12 +1,5 @@
-"""The flow `reproduce`: every step of a table as a Prefect task, then the comparison with the paper and a report.
-
-A run for which nothing is left to do: everything is in the store and was recorded before, so no service is started.
-
-The flow `everything`: one table after another, for schedules; a table that fails does not stop the others.
-
-The flow `gc`: `phrasemodels store gc` on a schedule, so that the disk stays bounded.
-
-Counted tables, one after another in this process: they train nothing, so they need neither Ray nor Prefect nor MLflow.
+"""The Prefect flows: `reproduce` runs every step of a table as a task, then compares and reports; `everything` runs many tables
+in turn; `gc` collects garbage. A table that needs no training or is already finished is answered without services.
 """
 
 import datetime

@@ -1,9 +1,8 @@
-"""Tuning: each row of a table gets the same number of trials, with settings drawn at random, and the best on dev is taken.
+"""Tuning, where each row of a table gets the same number of trials; and time-boxed runs.
 
-Trials are trainings like all others: steps of the store, which a second run finds, and runs of MLflow. Test sets are not
-read. Trials train with a seed of their own, so that what is reported later was not chosen by its luck.
-
-Time-boxed runs: which trainings of a table come first, what fits into the time, and how far each row is.
+Trials draw their settings at random; the setting with the lowest dev loss is chosen. A trial is a training like all others: a
+step of the store, which a second run finds, and a run of MLflow. Test sets are not read. Trials have a seed of their own, so
+that no reported seed was chosen by its luck.
 """
 
 import json

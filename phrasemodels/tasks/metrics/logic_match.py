@@ -1,10 +1,9 @@
-"""Equality of logical forms: exact match, the published logic match, and a stricter structure match of our own.
+"""Equality of logical forms: exact match, the published logic match, and a stricter structure match of our own; and the kinds of
+errors of paper 002's Table 6, told apart by rule, where the authors did so by hand.
 
-Logic match is that of Dong and Lapata (2018), as paper 002 uses it (section 3.5 of the specification names its steps),
+Logic match is the measure of Dong and Lapata (2018), as paper 002 uses it (section 3.5 of the specification names its steps),
 with its quirks, since published numbers rest on them: it sorts arguments before it renames variables, so it is not quite
 invariant to their names, and it knows neither `?x` nor other spellings of operators.
-
-Kinds of errors in logical forms: the three of paper 002's Table 6, which the authors told apart by hand, by rule.
 """
 
 from collections import Counter

@@ -1,13 +1,8 @@
-"""Labelled brackets of parses (PARSEVAL), counted as EVALB counts them.
+"""Scores of parses: labelled brackets (PARSEVAL), attachment (UAS, LAS), and agreement with a treebank over the same tokens.
 
-EVALB is the program of Sekine and Collins (1997), here with the parameters of `COLLINS.prm` as extended for later
-treebanks. Counts of sentences add up: the score of a corpus is a function of their sums.
-
-Attachment scores of dependency parses: UAS (right heads) and LAS (right heads with right relations).
-
-A rule decides which words are punctuation and are left out. Counts of sentences add up.
-
-Agreement of parses with a treebank over the same tokens: tags, heads, relations, brackets.
+Brackets are counted as EVALB does (Sekine and Collins 1997), with the parameters of `COLLINS.prm` as extended for later
+treebanks. For attachment, a rule decides which words are punctuation and are left out. Counts of sentences add up: the score
+of a corpus is a function of their sums.
 """
 
 import unicodedata

@@ -1,15 +1,4 @@
-"""A score, and the files of the step that ends each problem: scores.json and sentences.arrow.
-
-Accuracy: the share of right answers, in percent.
-
-Correlations of predicted with gold scores: Pearson's r and Spearman's ρ.
-
-BLEU (Papineni et al. 2002), from the counts of n-grams of each sentence.
-
-Length to failure: how far a predicted sequence is right (paper 003, tree transduction).
-
-Metrics that users add: functions of references and answers, whose values stand beside the scores of a problem.
-"""
+"""Scores of answers: accuracy, correlation, BLEU, length to failure and users' metrics; and the files of the step that scores."""
 
 import inspect
 import json

@@ -1,9 +1,4 @@
-"""Stanza as a back end of the parse step: its pipeline, with models from a folder, never from a network.
-
-TREES as the files that Stanza's training programs read.
-
-Stanza's models, from a mirror or from Stanza's server; and trees by Stanza for corpora of other problems.
-"""
+"""Stanza as a back end of the parse step: its models, from a folder or fetched by a step, its pipeline, and its training files."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Treebanks as numbers: vocabularies, and joint trees as ids. Positions are START, the words of a sentence, STOP.
+"""Treebanks as numbers, and the objective of parsing: margins and cross entropies of joint trees; dev errors choose the weights.
 
-The objective of parsing: margins and cross entropies of joint trees; weights are chosen by errors on dev.
+Positions of a sentence are START, its words, STOP.
 """
 
 from collections import Counter

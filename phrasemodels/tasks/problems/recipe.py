@@ -1,9 +1,4 @@
-"""The base of all recipes, and the steps that a recipe becomes.
-
-What a recipe gives to a report, as values: sections of text, tables and figures. flows/report draws them.
-
-A recipe gets the outcomes of a table, or trained models by name.
-"""
+"""The base of all recipes: the steps that a recipe becomes, and the sections, tables and figures that it gives to a report."""
 
 import dataclasses
 from abc import ABC, abstractmethod

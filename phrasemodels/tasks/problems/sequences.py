@@ -1,7 +1,4 @@
-"""Sequences in, sequences out: batches of word ids with phrases, and predictions as lists of tokens.
-
-The attention of a model to a sentence, as rows of a table: weights over its tokens, then over its phrases.
-"""
+"""Sequences in, sequences out: batches of word ids with phrases, predictions as lists of tokens, and rows of attention weights."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,15 +1,12 @@
-"""Logistic regression on frozen features as SentEval trains it, many models at once, with gradients written by hand.
-
-All models of a call share the features. A fold is the rows that a model is trained on and those that it is stopped by; each
-fold has a model for each strength of the L2 penalty. Shapes: N rows, d features, C classes, F folds, R strengths.
-
-Relatedness of two sentences: trained on scores from 1 to 5 (SICK-R), and by the angle of their vectors (STS14).
-
-Transfer: how useful the vectors of a frozen encoder are on other tasks, by the protocols of SentEval (Conneau and Kiela
+"""Transfer: how useful the vectors of a frozen encoder are on other tasks, by the protocols of SentEval (Conneau and Kiela
 2018).
 
 The vectors of each task are computed once. Each part of a protocol that can run by itself, such as an outer fold, is one item
-of `Executor.map`. Shapes: n rows, D width of a sentence vector.
+of `Executor.map`. Classifiers are logistic regressions, many at once, with gradients written by hand. All models of a call
+share the features; a fold is the rows that a model is trained on and the rows that stop it, and has a model for each strength
+of the L2 penalty. Relatedness is trained on scores from 1 to 5 (SICK-R), or is the angle of two vectors (STS14).
+
+Shapes: n or N rows, D or d width of a sentence vector, C classes, F folds, R strengths.
 """
 
 import json
