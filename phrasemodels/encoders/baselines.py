@@ -26,6 +26,7 @@ from phrasemodels.layers.blocks import (
     max_over_tokens,
     sinusoids,
     token_mask,
+    without_padding,
 )
 
 
@@ -55,7 +56,11 @@ class BiLSTMMax(nn.Module):
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor | None = None) -> Tensor:
         """words (B, n, d), lengths (B) -> (B, 2 hidden). Phrases (`levels`) are not used."""
         # packing refuses empty sequences, so these read one row of padding, which the pooling leaves out
-        packed = pack_padded_sequence(words, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        if not len(words):
+            return words.new_zeros(0, self.width)  # packing refuses an empty batch
+        packed = pack_padded_sequence(
+            without_padding(words, lengths), lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
+        )
         states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=words.shape[1])
         return self.pool(states, token_mask(lengths, words.shape[1]))
 
@@ -101,7 +106,7 @@ class AdaSent(nn.Module):
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor | None = None) -> Tensor:
         """words (B, n, d), lengths (B) -> (B, D). Phrases (`levels`) are not used."""
         valid = token_mask(lengths, words.shape[1])
-        nodes, pooled = self.project(words), []
+        nodes, pooled = self.project(without_padding(words, lengths)), []
         for level in range(words.shape[1]):
             nodes = self.climb(nodes) if level else nodes
             pooled.append(max_over_tokens(nodes, valid[:, level:]))
@@ -139,7 +144,7 @@ class HConvNet(nn.Module):
         states, pooled = words, []
         for convolution in self.convolutions:
             # padding is set to 0 before every layer, so that a sentence does not depend on its batch
-            states = convolution((states * valid.unsqueeze(-1)).transpose(1, 2)).transpose(1, 2).relu()
+            states = convolution(without_padding(states, lengths).transpose(1, 2)).transpose(1, 2).relu()
             pooled.append(max_over_tokens(states, valid))
         return torch.cat(pooled, -1)
 
@@ -178,11 +183,12 @@ class Tbcnn(nn.Module):
         heads, relations = edges[:, 0], edges[:, 1]
         inner = valid & (heads > 0)
         places = torch.arange(B, device=words.device).unsqueeze(1) * n + heads - 1
+        words = without_padding(words, lengths)
         states = self.parent(words).flatten(0, 1)
         for relation, dependent in enumerate(self.dependents):
             chosen = inner & (relations == relation)
             states = states.index_add(0, places[chosen], dependent(words[chosen]))
-        return max_over_tokens(states.relu().view(B, n, -1), valid)
+        return max_over_tokens(states.relu().view(B, n, self.width), valid)
 
 
 SCALE = 5.0  # c of the scaled tanh
@@ -236,7 +242,7 @@ class Disan(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor | None = None) -> Tensor:
         """words (B, n, d), lengths (B) -> (B, 2 units). Phrases (`levels`) are not used."""
-        n = words.shape[1]
+        words, n = without_padding(words, lengths), words.shape[1]
         valid = token_mask(lengths, n)
         before = torch.ones(n, n, dtype=torch.bool, device=words.device).tril(-1) & valid.unsqueeze(1)
         after = torch.ones(n, n, dtype=torch.bool, device=words.device).triu(1) & valid.unsqueeze(1)
@@ -276,5 +282,5 @@ class MultiHead(nn.Module):
         n, d = words.shape[1:]
         # a sentence without words attends to its padding, which the pooling leaves out
         valid = token_mask(lengths.clamp(min=1), n)[:, None, None, :]
-        x = words + sinusoids(torch.arange(n, device=words.device), d).to(words.dtype)
+        x = without_padding(words, lengths) + sinusoids(torch.arange(n, device=words.device), d).to(words.dtype)
         return self.summary(self.residual(x, lambda y: self.attention(y, y, valid)), token_mask(lengths, n))

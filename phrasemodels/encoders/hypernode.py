@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from phrasemodels import config
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.layers.attention import Activation, Attend, MultiHeadAttention, identity, sigma_on_heads
-from phrasemodels.layers.blocks import AddNorm, feed_forward
+from phrasemodels.layers.blocks import AddNorm, feed_forward, without_padding
 from phrasemodels.layers.phrases import Band, PhraseGraph, ZeroInit, band, dots, mix, phrase_graph
 
 
@@ -103,7 +103,7 @@ class HypernodeEncoder(nn.Module):
 
     def plain(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """Run Algorithm 1 as printed. Arguments and result as in `forward`."""
-        graph = phrase_graph(members, lengths, words.shape[1])
+        words, graph = without_padding(words, lengths), phrase_graph(members, lengths, words.shape[1])
         nodes = torch.cat([words, self.initialise(words, graph)], 1)
         for layer in self.layers:
             nodes = layer(nodes, graph)
@@ -114,7 +114,7 @@ class HypernodeEncoder(nn.Module):
 
         Equal to `plain` up to rounding (tests/encoders/test_hypernode.py), but faster.
         """
-        graph = phrase_graph(members, lengths, words.shape[1])
+        words, graph = without_padding(words, lengths), phrase_graph(members, lengths, words.shape[1])
         nodes = self.initialise(words, graph)
         return encode(self.layers, words, nodes, graph, isinstance(self.initialise, ZeroInit))
 
@@ -141,7 +141,7 @@ def encode(layers: Iterable[Any], words: Tensor, hypernodes: Tensor, graph: Phra
 
 def with_lists(graph: PhraseGraph) -> PhraseGraph:
     """Return the graph with lists of neighbours, if they are short."""
-    most = int(graph.related.sum(2).max())
+    most = int(graph.related.sum(2).max()) if graph.related.numel() else graph.related.shape[2]
     short = most * NODES_PER_NEIGHBOUR <= graph.related.shape[2]
     return graph._replace(band=band(graph.related, most)) if short else graph
 

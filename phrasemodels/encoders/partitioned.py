@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from phrasemodels import config
-from phrasemodels.layers.blocks import token_mask
+from phrasemodels.layers.blocks import token_mask, without_padding
 from phrasemodels.layers.labels import LabelAttention, LabelAttentionConfig
 from phrasemodels.layers.partitioned import (
     PartitionedAttention,
@@ -73,7 +73,7 @@ class PartitionedEncoder(nn.Module):
 
     def below(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return the input of the label layer: states (B, N, d), and a mask (B, 1, 1, N), true for real positions."""
-        valid = token_mask(lengths, x.shape[1])[:, None, None, :]
+        x, valid = without_padding(x, lengths), token_mask(lengths, x.shape[1])[:, None, None, :]
         for layer in self.layers:
             x = layer(x, valid)
         return x, valid

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from phrasemodels import config
+from phrasemodels.layers.blocks import without_padding
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class LSTMEncoderConfig:
 
 
 class LSTMEncoder(nn.Module):
-    """A stacked LSTM. It reads left to right, so the padding behind a sentence cannot reach its states."""
+    """A stacked LSTM from left to right."""
 
     def __init__(self, config: LSTMEncoderConfig) -> None:
         super().__init__()
@@ -38,8 +39,8 @@ class LSTMEncoder(nn.Module):
         self.lstm = nn.LSTM(config.d, config.d, config.layers, batch_first=True, dropout=dropout)
 
     def forward(self, x: Tensor, lengths: Tensor, members: Tensor | None = None) -> Tensor:
-        """x (B, n, d) -> states (B, n, d); `lengths` and `members` are not used."""
-        return self.lstm(x)[0]
+        """x (B, n, d), lengths (B) -> states (B, n, d); `members` are not used."""
+        return self.lstm(without_padding(x, lengths))[0]
 
 
 class BiLSTM(nn.Module):
@@ -50,5 +51,7 @@ class BiLSTM(nn.Module):
         self.lstm = nn.LSTM(d, h, batch_first=True, bidirectional=True)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        if not len(x):
+            return x.new_zeros(*x.shape[:2], 2 * self.lstm.hidden_size)  # packing refuses an empty batch
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         return pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])[0]

@@ -14,7 +14,15 @@ from phrasemodels import config
 from phrasemodels.encoders import EncoderConfig, check_output
 from phrasemodels.encoders.psan import Psan, PsanConfig, as_numbered
 from phrasemodels.layers.attention import MultiHeadAttention, softmax_with_dropout
-from phrasemodels.layers.blocks import AddNorm, Residual, SourceToToken, feed_forward, sinusoids, token_mask
+from phrasemodels.layers.blocks import (
+    AddNorm,
+    Residual,
+    SourceToToken,
+    feed_forward,
+    sinusoids,
+    token_mask,
+    without_padding,
+)
 from phrasemodels.layers.ngrams import (
     Gate,
     GramEncoder,
@@ -89,7 +97,7 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor, members: Tensor | None = None) -> Tensor:
         """x (B, n, d), lengths (B) -> states (B, n, d). Phrases (`members`) are not used."""
-        valid = token_mask(lengths, x.shape[1])[:, None, None, :]
+        x, valid = without_padding(x, lengths), token_mask(lengths, x.shape[1])[:, None, None, :]
         for layer in self.layers:
             x = layer(x, valid)
         return self.last(x)
@@ -186,7 +194,7 @@ class PooledEncoder(nn.Module):
         """words (B, n, d), lengths (B) -> (B, d); `structure` is not used, as phrases are adjacent spans."""
         n, d = words.shape[1:]
         known = lengths.clamp(min=1)  # a sentence without words attends to its padding, which the pooling leaves out
-        x = words + sinusoids(torch.arange(n, device=words.device), d).to(words.dtype)
+        x = without_padding(words, lengths) + sinusoids(torch.arange(n, device=words.device), d).to(words.dtype)
         states = self.states(x, known, adjacent_spans(known, n, self.longest))
         return self.summary(check_output(states, self.states, "B, n, d", *words.shape), token_mask(lengths, n))
 

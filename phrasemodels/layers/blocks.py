@@ -91,7 +91,8 @@ class SourceToToken(nn.Module):
 
     def forward(self, states: Tensor, valid: Tensor) -> Tensor:
         """states (B, n, d) -> (B, d)."""
-        return (self.weights(states, valid) * states.masked_fill(~valid.unsqueeze(-1), 0)).sum(1)
+        states = states.masked_fill(~valid.unsqueeze(-1), 0)
+        return (self.weights(states, valid) * states).sum(1)
 
 
 Sublayer = Callable[[Tensor], Tensor]
@@ -200,3 +201,8 @@ class TokenEmbedding(nn.Module):
 def token_mask(lengths: Tensor, n: int) -> Tensor:
     """lengths (B) -> (B, n) booleans: true for tokens, false for padding."""
     return torch.arange(n, device=lengths.device) < lengths.unsqueeze(1)
+
+
+def without_padding(x: Tensor, lengths: Tensor) -> Tensor:
+    """Return x (B, n, d) with 0 in the padding, lengths (B): a NaN or inf there reaches words even through weights of 0."""
+    return x.masked_fill(~token_mask(lengths, x.shape[1]).unsqueeze(-1), 0)

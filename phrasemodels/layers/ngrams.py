@@ -256,7 +256,7 @@ def reference(
     n, rows = len(states) - size + 1, states.shape[1]
     projected = torch.baddbmm(
         bias.unsqueeze(1), states.flatten(0, 1).expand(2, -1, -1), input_weights.transpose(1, 2)
-    ).unflatten(1, (-1, rows))
+    ).unflatten(1, (len(states), rows))
     hidden = cells = None
     for step in range(size):
         gates = torch.stack([projected[0, step : step + n], projected[1, size - 1 - step :][:n]])

@@ -160,8 +160,9 @@ def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:
     """Return the nodes and their containment (paper 000, Eq 4 and 6), over positions, not word types.
 
     members (B, m, k) integers with -1 for none; lengths (B); n the padded number of words. Two nodes are related if
-    the words of one are a subset of the words of the other.
+    the words of one are a subset of the words of the other. ValueError: a position is that of no word of its sentence.
     """
+    check_members(members, lengths)
     (B, m, k), device = members.shape, members.device
     word = F.pad(torch.arange(n, device=device).view(1, n, 1), (0, k - 1), value=-1).expand(B, -1, -1)
     named = torch.cat([word, members], 1).long() + 1  # position + 1; 0, for none, counts as a word of every node
@@ -175,6 +176,20 @@ def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:
     related = (contained | contained.transpose(1, 2)) & valid.unsqueeze(2) & valid.unsqueeze(1)
     related |= torch.eye(n + m, dtype=torch.bool, device=device)
     return PhraseGraph(valid, related, holds[:, n:, 1:].float())
+
+
+def check_members(members: Tensor, lengths: Tensor) -> None:
+    """ValueError: members are no integers (B, m, k), or a position is neither -1 nor that of a word of its sentence."""
+    if members.dim() != 3 or members.is_floating_point() or members.dtype == torch.bool:
+        raise ValueError(f"members must be integers (B, m, k), not {tuple(members.shape)} of {members.dtype}")
+    wrong = (members < -1) | (members >= lengths.view(-1, 1, 1))
+    if wrong.any():
+        sentence, phrase, word = wrong.nonzero()[0].tolist()
+        words = int(lengths[sentence])
+        raise ValueError(
+            f"members[{sentence}, {phrase}, {word}]={int(members[sentence, phrase, word])}: must be -1, for none, or in "
+            f"0..{words - 1} of a sentence of {words} words"
+        )
 
 
 class ZeroInit(nn.Module):
