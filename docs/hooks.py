@@ -50,8 +50,22 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         anchor = "" if path in ("README.md",) else anchor  # the README has other headings than the first page
         return f"[{words}]({relpath(place, Path(where).parent.as_posix())}{anchor})"
 
+    text = cited(text, where.removeprefix("papers/").removesuffix(".md")) if where.startswith("papers/") else text
     parts = re.split(r"(^```.*?^```)", text, flags=re.S | re.M)  # code is left as it is
     return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)
+
+
+def cited(text: str, number: str) -> str:
+    """Return a chapter with the name and source of its paper at its head, and the entry for a bibliography at its end."""
+    from phrasemodels.flows.experiments.published import papers
+
+    paper = papers()[number]
+    about = f"*{paper.by}: [{paper.title}]({paper.url}).* {paper.venue}."
+    about += f" {paper.text}." if paper.text and paper.authors else ""
+    about += f" Since then: {paper.later}." if paper.later else ""
+    about += f" [The authors' code]({paper.code})." if paper.code else ""
+    body = text.partition("\n")[2]
+    return f"# {paper.name}\n\n{about}\n{body}\n## Cite\n\n```bibtex\n{paper.bibtex}\n```\n"
 
 
 def notebook(text: str, source: str) -> str:

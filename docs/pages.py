@@ -84,12 +84,18 @@ def wrong(paper: str) -> str:
 
 def summary() -> str:
     """Return how many printed numbers have each verdict, by paper."""
+    from phrasemodels.flows.experiments.published import paper_name
+
     _, rows = asked("select paper, verdict, count(*) from verdicts group by all")
-    papers = sorted({paper for paper, _, _ in rows})
+    numbers = sorted({paper for paper, _, _ in rows})
     of = {(paper, verdict): n for paper, verdict, n in rows}
     lines = [
-        [f"[{p}](papers/{p}.md)", *(of.get((p, v), 0) for v in MARKS), sum(of.get((p, v), 0) for v in MARKS)]
-        for p in papers
+        [
+            f"[{paper_name(p)}](papers/{p}.md)",
+            *(of.get((p, v), 0) for v in MARKS),
+            sum(of.get((p, v), 0) for v in MARKS),
+        ]
+        for p in numbers
     ]
     total = [sum(line[place] for line in lines) for place in range(1, len(MARKS) + 2)]
     return table(["paper", *MARKS, "all"], [*lines, ["**all**", *total]])

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from conftest import PROJECT
 
-from phrasemodels.flows.experiments.published import VERDICTS
+from phrasemodels.flows.experiments.published import VERDICTS, papers
 from phrasemodels.flows.results.judged import summary
 from phrasemodels.flows.results.results import kept_results, kept_values
 from phrasemodels.flows.results.verdicts import EXACT, verdicts
@@ -43,7 +43,7 @@ CLAIMS = {
 
 @pytest.mark.parametrize("paper", CLAIMS)
 def test_the_numbers_of_each_claim_are_those_of_the_kept_results(paper):
-    (line,) = re.findall(rf"^\| \[{paper}\].*$", README, re.MULTILINE)
+    (line,) = re.findall(rf"^\| \[[^]]* \({paper}\)\].*$", README, re.MULTILINE)
     kept = dict(kept_values())
     groups = [seed_group(kept[name][metric]) for name, metric in CLAIMS[paper]]
     shown = re.findall(r"[\d.]+ ± [\d.]+", line)
@@ -56,6 +56,25 @@ def test_the_code_gives_the_output_that_is_shown():
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(code, {})
     assert printed.getvalue() == output
+
+
+@pytest.mark.parametrize("paper", papers().values(), ids=papers())
+def test_the_table_names_each_paper_as_the_data_do(paper):
+    (line,) = re.findall(rf"^\| \[{re.escape(paper.name)}\].*$", README, re.MULTILINE)
+    shown = re.sub(r" \(\d{3}\)\]\([^)]*\)|\[", "", line.split(" | ")[0])
+    by = paper.by[0].lower() + paper.by[1:] if not paper.authors else paper.by
+    assert shown == f"| {paper.title}, {by}, {paper.venue}]({paper.url})"
+
+
+def test_the_citation_names_the_papers_as_the_data_do():
+    given = yaml.safe_load((PROJECT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
+    assert len(given) == len(papers())
+    for one, paper in zip(given, papers().values(), strict=True):
+        assert (one["title"], one["year"], one["url"]) == (paper.title, paper.year, paper.url)
+        assert one["notes"] == f"Paper {paper.number}." + f" {paper.text}." * bool(paper.text)
+        assert (one.get("doi", ""), one.get("collection-title", "")) == (paper.doi, paper.booktitle)
+        names = [f"{of['family-names']}, {of['given-names']}" if "family-names" in of else "" for of in one["authors"]]
+        assert tuple(filter(None, names)) == paper.authors
 
 
 def test_the_links_lead_to_files():

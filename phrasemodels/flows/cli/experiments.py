@@ -1,4 +1,4 @@
-"""The commands about experiments: list them, and compare their settings with the papers'."""
+"""The commands about papers and experiments: cite them, list them, and compare their settings with the papers'."""
 
 import json
 from dataclasses import asdict
@@ -9,6 +9,40 @@ import typer
 from phrasemodels.flows.cli.terminal import Json
 
 app = typer.Typer()
+
+
+@app.command()
+def papers(
+    paper: Annotated[str, typer.Argument(help="Only this paper, like 000.")] = "",
+    bibtex: Annotated[bool, typer.Option("--bibtex", help="Print entries of a bibliography.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the papers: authors, title, venue and link, and how many numbers each prints.
+
+    Examples: phrasemodels papers; phrasemodels papers 003 --bibtex
+    """
+    from collections import Counter
+
+    from phrasemodels.data.download.manifest import closest
+    from phrasemodels.flows.experiments.published import papers, published_results
+
+    known = papers()
+    if paper and paper not in known:
+        raise ValueError(f"no paper {paper!r} here: {closest(paper, known)}")
+    chosen = [known[paper]] if paper else list(known.values())
+    numbers = Counter(row["paper"] for row in published_results())
+    if as_json:
+        print(json.dumps([asdict(one) | {"printed_numbers": numbers[one.number]} for one in chosen], indent=1))
+        return
+    for one in chosen:
+        if bibtex:
+            print(one.bibtex + "\n")
+            continue
+        print(
+            f"{one.number}  {one.by}: {one.title}. {one.venue}. {numbers[one.number]} printed numbers\n     {one.url}"
+        )
+        if one.later:
+            print(f"     since then: {one.later}")
 
 
 @app.command()

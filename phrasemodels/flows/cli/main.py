@@ -30,7 +30,18 @@ GROUPS = {"corpora": corpora.app, "parsers": parsers.app, "store": store.app, "s
 PANELS: dict[str, tuple[str, ...]] = {
     "Every day": ("reproduce", "plan", "verdicts", "sql", "judge", "train", "predict", "parse", "init", "corpora"),
     "Advanced: runs and results": (
-        *("keep", "prepare", "count", "report", "export-result", "trace", "diff", "experiments", "compare-settings"),
+        *(
+            "papers",
+            "experiments",
+            "keep",
+            "prepare",
+            "count",
+            "report",
+            "export-result",
+            "trace",
+            "diff",
+            "compare-settings",
+        ),
         "selftest",
     ),
     "Advanced: models": ("show-attention", "draw", "export", "show-labels", "export-parser", "serve", "parsers"),

@@ -64,6 +64,7 @@ def count(
     """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.experiments.published import with_names
     from phrasemodels.flows.results.judged import judged
     from phrasemodels.flows.run.reproduce import count as tables
     from phrasemodels.infra.settings import Settings
@@ -76,9 +77,9 @@ def count(
         return
     for title, rows, missing in made:
         if missing:
-            print(f"{title}: not counted: {missing}")
+            print(f"{with_names(title)}: not counted: {missing}")
         else:
-            print_rows(title, list(_counted(rows[0])), [_counted(row) for row in rows])
+            print_rows(with_names(title), list(_counted(rows[0])), [_counted(row) for row in rows])
     print_glance(judged(*opened()))
 
 
@@ -92,12 +93,13 @@ def _counted(row: dict[str, Any]) -> dict[str, Any]:
 def print_glance(rows: list[dict[str, Any]]) -> None:
     """Print how many numbers have each verdict, by paper, and with which reasons."""
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.experiments.published import VERDICTS
+    from phrasemodels.flows.experiments.published import VERDICTS, paper_name
     from phrasemodels.flows.results.judged import needed, reasons, summary
 
     counts = summary(rows)
     lines: list[dict[str, Any]] = [
-        {"paper": name, **{v: of.get(v, 0) for v in VERDICTS}, "all": sum(of.values())} for name, of in counts.items()
+        {"paper": paper_name(name), **{v: of.get(v, 0) for v in VERDICTS}, "all": sum(of.values())}
+        for name, of in counts.items()
     ]
     if len(lines) > 1:
         total = {name: sum(line[name] for line in lines) for name in (*VERDICTS, "all")}

@@ -112,6 +112,7 @@ def _few(seeds: int) -> str:
 
 def print_table(result: dict[str, Any]) -> None:
     """Print a compared table: each row with its verdict, the reasons, times, and the commands that open its pages."""
+    from phrasemodels.flows.experiments.published import with_names
     from phrasemodels.infra.settings import Settings
 
     rows: list[dict[str, Any]] = []
@@ -135,7 +136,7 @@ def print_table(result: dict[str, Any]) -> None:
         )
     shown = [kind for kind in KINDS if any(kind in row for row in rows)]
     rows = [dict.fromkeys(shown, "") | row for row in rows]
-    print_rows(result["title"], [name for name in rows[0] if name not in shown] + shown, rows)
+    print_rows(with_names(result["title"]), [name for name in rows[0] if name not in shown] + shown, rows)
     from phrasemodels.flows.report.table import findings, reasons
 
     print("found: " + "\n       ".join(findings(result["rows"])))

@@ -1,19 +1,18 @@
-"""The numbers that papers print: the five, and those that users add."""
+"""The papers, how they are cited, and the numbers that they print: the five, and those that users add."""
 
 import csv
 import math
+import re
+import tomllib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from phrasemodels import project
 
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric", "value", "stdev", "unit", "notes")
-
-
 NEEDED = ("table", "system", "metric", "value")
-
-
 PRINTED = "printed.csv"  # beside the module of a paper that a user adds
 
 
@@ -54,3 +53,71 @@ VERDICTS = ("reproduced", "higher", "lower", "impossible", "not comparable", "no
 
 
 JUDGED = VERDICTS[:3]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """How a paper is cited. number: its name here. short: the title where space is little. authors: "Family, Given"; none if
+    the paper is anonymous. text: the version that is reproduced. later: what became of it."""
+
+    number: str
+    short: str
+    title: str
+    authors: tuple[str, ...]
+    venue: str
+    year: int
+    url: str
+    key: str
+    booktitle: str = ""
+    pages: str = ""
+    doi: str = ""
+    arxiv: str = ""
+    code: str = ""
+    text: str = ""
+    later: str = ""
+
+    @property
+    def name(self) -> str:
+        """The short title with the number."""
+        return f"{self.short} ({self.number})"
+
+    @property
+    def by(self) -> str:
+        """The authors, given names first."""
+        *first, last = [" ".join(reversed(author.split(", "))) for author in self.authors] or ["Anonymous authors"]
+        return f"{', '.join(first)} and {last}" if first else last
+
+    @property
+    def bibtex(self) -> str:
+        """The entry of a bibliography."""
+        fields = {
+            "title": f"{{{self.title}}}",
+            "author": " and ".join(self.authors) or "{Anonymous authors}",
+            "booktitle": self.booktitle,
+            "pages": self.pages.replace("–", "--"),
+            "year": str(self.year),
+            "doi": self.doi,
+            "eprint": self.arxiv,
+            "archiveprefix": "arXiv" * bool(self.arxiv),
+            "note": "" if self.authors else self.text,
+            "url": self.url,
+        }
+        lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value]
+        return "\n".join([f"@{'inproceedings' if self.booktitle else 'misc'}{{{self.key},", *lines, "}"])
+
+
+@cache
+def papers() -> dict[str, Paper]:
+    """Return the five papers by number."""
+    known = tomllib.loads((files("phrasemodels.data") / "papers.toml").read_text(encoding="utf-8"))
+    return {number: Paper(number, **{**about, "authors": tuple(about["authors"])}) for number, about in known.items()}
+
+
+def paper_name(number: str) -> str:
+    """Return the short title of a paper with its number; a paper that a user adds is called by its name."""
+    return papers()[number].name if number in papers() else number
+
+
+def with_names(text: str) -> str:
+    """Return a text in which "Paper 000" is the paper's name."""
+    return re.sub(r"\bPaper (\d{3})\b", lambda found: paper_name(found[1]), text)

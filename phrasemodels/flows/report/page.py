@@ -17,6 +17,7 @@ from phrasemodels import project
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import HasKey, Job, Step, Store, digest_of
 from phrasemodels.flows.experiments.catalogue import Table
+from phrasemodels.flows.experiments.published import papers
 from phrasemodels.flows.report.table import (
     conclusion,
     counts_text,
@@ -88,13 +89,6 @@ def drawn(finished: FinishedTable) -> Artifact:
     return finished.store.run(step)
 
 
-PAPERS = {
-    "000": "Attention over Phrases",
-    "001": "Phrase-level self-attention networks",
-    "002": "Phrase Transformer",
-    "003": "Structured attention",
-    "004": "Label attention parser",
-}
 MARKS = {"reproduced": "=", "higher": "↑", "lower": "↓", "impossible": "✗", "not comparable": "≁", "not run": ""}
 
 
@@ -110,7 +104,7 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
     }
     page = render(
         "overview.html.jinja",
-        papers=PAPERS | {name: name for name in project.parts("papers")},
+        numbers=[*papers(), *project.parts("papers")],
         total=len(rows),
         counts=(counts := summary(rows)),
         totals={verdict: sum(of.get(verdict, 0) for of in counts.values()) for verdict in MARKS},

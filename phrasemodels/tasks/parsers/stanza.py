@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from scipy.sparse import coo_matrix
-from scipy.sparse.linalg import svds
 
-from phrasemodels.data.download.fetch import obtain_parser
 from phrasemodels.data.download.manifest import load_parser
 from phrasemodels.data.formats.conllu import flaw, sentence_to_conllu
 from phrasemodels.data.formats.trees import Span, Tree, brackets, plain
@@ -78,6 +75,9 @@ def write_vectors(table: pa.Table, path: Path) -> int:
 
     They are positive pointwise mutual information within WINDOW words, reduced to WIDTH by singular value decomposition.
     """
+    from scipy.sparse import coo_matrix  # here, as training on prepared data needs no scipy
+    from scipy.sparse.linalg import svds
+
     sentences = [[token.lower() for token in tokens if " " not in token] for tokens in table["tokens"].to_pylist()]
     words = sorted({word for sentence in sentences for word in sentence})
     ids = {word: place for place, word in enumerate(words)}
@@ -113,6 +113,8 @@ class FetchParser:
 
 def fetch_parser(job: Job, settings: FetchParser) -> dict[str, Any]:
     """Download all models of a parser of data/manifests/parsers, and verify them. OSError: a file cannot be had."""
+    from phrasemodels.data.download.fetch import obtain_parser  # here, as training on prepared data needs no httpx
+
     manifest = load_parser(settings.name)
     origins = obtain_parser(manifest, job.out, job.executor.sources)
     return {
