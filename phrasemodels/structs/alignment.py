@@ -69,16 +69,8 @@ class Alignment(Derivations):
         B, n, m = cells.shape
         if steps is not None and steps.shape != (B, m, len(self.moves)):
             raise ValueError(f"steps must be {(B, m, len(self.moves))}, not {tuple(steps.shape)}")
-        sizes = torch.as_tensor((n, m) if lengths is None else lengths, device=cells.device)
-        if B and (sizes.is_floating_point() or sizes.dtype == torch.bool):
-            raise ValueError(f"lengths must be integers, not {sizes.dtype}")
-        sizes = sizes.long().expand(B, 2)
-        if B and ((sizes < 0) | (sizes > torch.tensor([n, m], device=cells.device))).any():
-            raise ValueError(
-                f"lengths must be in 0..{n} and 0..{m}, not {sizes.amin(0).tolist()}..{sizes.amax(0).tolist()}"
-            )
         scores = (cells,) if steps is None else (cells, steps)
-        return Problem(_graph(n, m, self.moves, self.ends, steps is not None), scores, sizes)
+        return Problem(_graph(n, m, self.moves, self.ends, steps is not None), scores, _sizes(cells, lengths))
 
     def score(  # type: ignore[override]
         self, cells: Tensor, steps: Tensor | None = None, *, rows: Tensor, lengths: Lengths = None
@@ -87,11 +79,28 @@ class Alignment(Derivations):
         sentence = torch.arange(len(cells), device=cells.device)[:, None]
         i, j = rows.clamp(min=0).unbind(-1)
         total = torch.where(rows[..., 0] >= 0, cells[sentence, i, j], 0).sum(-1)
+        sizes = _sizes(cells, lengths)
+        at_end = (rows[..., 0] == sizes[:, :1] - 1) & (rows[..., 1] >= sizes[:, 1:] - self.ends)
+        total = total.masked_fill(~at_end.any(-1) & (sizes > 0).all(-1), -torch.inf)
         if steps is None:
             return total
         moved = (rows[..., 1:, :] - rows[..., :-1, :])[..., None, :] == torch.tensor(self.moves, device=rows.device)
         chosen = moved.all(-1) & (rows[..., 1:, :1] >= 0)
         return total + torch.where(chosen, steps[sentence, j[..., 1:]], 0).sum((-1, -2))
+
+
+def _sizes(cells: Tensor, lengths: Lengths) -> Tensor:
+    """Return the numbers (B, 2) of rows and columns. ValueError: they are no integers, or out of range."""
+    B, n, m = cells.shape
+    sizes = torch.as_tensor((n, m) if lengths is None else lengths, device=cells.device)
+    if B and (sizes.is_floating_point() or sizes.dtype == torch.bool):
+        raise ValueError(f"lengths must be integers, not {sizes.dtype}")
+    sizes = sizes.long().expand(B, 2)
+    if B and ((sizes < 0) | (sizes > torch.tensor([n, m], device=cells.device))).any():
+        raise ValueError(
+            f"lengths must be in 0..{n} and 0..{m}, not {sizes.amin(0).tolist()}..{sizes.amax(0).tolist()}"
+        )
+    return sizes
 
 
 warping = Alignment(((1, 0), (0, 1), (1, 1)))

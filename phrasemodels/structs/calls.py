@@ -1,83 +1,100 @@
-"""Calls of the public functions: as they are in compiled models, and in plain torch while their kernels are being compiled.
+"""Calls of the public functions: one type for all scores, plain torch while kernels are being compiled.
 
-If the kernels of a function were never compiled on this machine, a thread compiles those of its module, which is said in one
-line, and plain torch computes the results meanwhile. They are equal up to the rounding of their type, which adds up over long
-sequences: for float32, to 3e-4 in a marginal of 1,200 positions. Scores shorter than float32 are computed in float32, and the results
-have their type. The environment variable
-STRUCTS_KERNELS=wait makes the call wait instead, so that all results of a process come from the same code; the commands of
-the project set it.
+Scores of several types are computed in the type that torch promotes them to, and scores shorter than float32 in float32; results
+have the promoted type.
+
+If a kernel was never compiled on this machine, another process compiles those of its module, which is said in one line, and plain
+torch computes the results meanwhile. They are equal up to the rounding of their type, which adds up over long sequences: for
+float32, to 3e-4 in a marginal of 1,200 positions. The environment variable STRUCTS_KERNELS=wait makes the call wait instead, so
+that all results of a process come from the same code; the commands of the project set it.
 """
 
 import functools
+import importlib
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import IO, Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch._C._dynamo import eval_frame
 
 from phrasemodels.structs import kernels
-from phrasemodels.structs.kernels.compilation import LOG, MissingKernelError, may_be_missing, quiet
+from phrasemodels.structs.kernels.compilation import CACHED, LOG, MissingKernelError, may_be_missing, quiet
 
-SHORT = (torch.float16, torch.bfloat16)
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 # By module, as "chain": a function from a type to calls that use all kernels of the module, on the smallest scores.
 FirstCalls = Callable[[torch.dtype], Mapping[str, Callable[[], Any]]]
 FIRST_CALLS: dict[str, FirstCalls] = {}
-_compiling: dict[str, threading.Thread] = {}
+EXACT = {torch.float32}, {torch.float64}  # types of scores that are computed as they are
 _waits = threading.local()
 
 
-def eager(function: Function) -> Function:
+def with_kernel_fallback(function: Function) -> Function:
     """Return the function for public use; `torch.compile` calls it between two compiled graphs, instead of tracing its loops.
 
     This is `torch.compiler.disable`, without the second that the import of the compiler takes.
     """
     module = function.__module__.rpartition(".")[2]
 
-    found = False  # whether a call has found its kernels
-
     @functools.wraps(function)
     def call(*args: Any, **kw: Any) -> Any:
-        nonlocal found
-        types = {x.dtype for x in (*args, *kw.values()) if isinstance(x, Tensor)}
-        if not types.isdisjoint(SHORT):
-            result = call(*map(_in_float32, args), **{name: _in_float32(x) for name, x in kw.items()})
-            wanted = functools.reduce(torch.promote_types, (t for t in types if t.is_floating_point))
-            return tuple(_as(x, wanted) for x in result) if isinstance(result, tuple) else _as(result, wanted)
-        if found:
+        types = {x.dtype for x in (*args, *kw.values()) if isinstance(x, Tensor) and x.is_floating_point()}
+        if types in EXACT:
+            return run(args, kw)
+        wanted = common_type(types)
+        change = functools.partial(to_type, dtype=at_least_float32(wanted))
+        result = run(tuple(map(change, args)), {name: change(x) for name, x in kw.items()})
+        return tuple(to_type(x, wanted) for x in result) if isinstance(result, tuple) else to_type(result, wanted)
+
+    def run(args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+        if getattr(_waits, "on", False) or os.environ.get("STRUCTS_KERNELS") == "wait":
             return function(*args, **kw)
-        if module in _compiling and not getattr(_waits, "on", False):
-            with kernels.reference_only():
-                return function(*args, **kw)
-        try:
-            with may_be_missing(_falls_back):
-                result = function(*args, **kw)
-            found = True
-            return result
-        except MissingKernelError:
-            _compile(module)
-            with kernels.reference_only():
-                return function(*args, **kw)
+        if module not in _compilations or not _compilations[module].runs():
+            try:
+                with may_be_missing():
+                    return function(*args, **kw)
+            except MissingKernelError:
+                if not _start(module):
+                    return function(*args, **kw)
+        with kernels.reference_only():
+            return function(*args, **kw)
 
     skip = eval_frame._FrameAction.SKIP
-    given: Any = call
-    for code in (function.__code__, given.__code__):
+    public: Any = call
+    for code in (function.__code__, public.__code__, run.__code__):
         eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, skip))
-    given._torchdynamo_disable = True
-    return given
+    public._torchdynamo_disable = True
+    return public
 
 
-def _in_float32(x: Any) -> Any:
-    return x.float() if isinstance(x, Tensor) and x.dtype in SHORT else x
+def common_type(types: set[torch.dtype]) -> torch.dtype:
+    """Return the type that torch promotes scores of these types to. ValueError: there are none of floating point."""
+    if not types:
+        raise ValueError("scores must be of floating point; call .float() on integers")
+    return functools.reduce(torch.promote_types, types)
 
 
-def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
-    return x.to(dtype) if x.is_floating_point() else x
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """Return the type to compute in, for scores of a type."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def to_type(x: Any, dtype: torch.dtype) -> Any:
+    """Return a tensor of floating point in a type; anything else as it is."""
+    return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
 
 
 @contextmanager
@@ -90,24 +107,99 @@ def waiting() -> Iterator[None]:
         _waits.on = before
 
 
-def _falls_back() -> bool:
-    return not getattr(_waits, "on", False) and os.environ.get("STRUCTS_KERNELS") != "wait"
+class _Compilation:
+    """The compilation of a module's kernels by another process: one that this process started, or somebody else's, which holds the
+    lock."""
+
+    def __init__(self, module: str):
+        self.module, self.failed, self._look = module, False, 0.0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def runs(self) -> bool:
+        """Return whether it runs; looks twice a second at most, as a call may take less time than a look."""
+        if self.failed or time.monotonic() < self._look:
+            return not self.failed
+        if self.process is None:
+            with _lock(self.module) as file:
+                running = file is None
+        else:
+            running = self.process.poll() is None
+            self.failed = bool(self.process.returncode)
+        self._look = time.monotonic() + 0.5 if running else 0.0
+        return running
 
 
-def _compile(module: str) -> None:
-    """Compile the kernels of a module in a thread, unless one does."""
-    if module not in _compiling:
-        LOG.warning("compiling the kernels of %s, once for this installation; plain torch serves meanwhile", module)
-        _compiling[module] = threading.Thread(target=_warm, args=[module], name=f"compile {module}")
-        _compiling[module].start()
+_compilations: dict[str, _Compilation] = {}
+_starting = threading.Lock()
 
 
-def _warm(module: str) -> None:
-    quiet.set(True)
+def _start(module: str) -> bool:
+    """Start a process that compiles the kernels of a module, unless one runs; return whether one does.
+
+    A process, not a thread: a thread holds the locks of numba and of LLVM, on which a child of a fork would wait for ever, and
+    calls of other structures until it has ended.
+    """
+    with _starting:
+        before = _compilations.get(module)
+        if before and before.runs():
+            return True
+        if not CACHED or not sys.executable or (before and before.failed):
+            return False
+        found = _compilations[module] = _Compilation(module)
+        path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+        code = f"from phrasemodels.structs import calls; calls.compile_module({module!r})"
+        with _lock(module) as file:
+            if file is None:
+                return True
+            LOG.warning("compiling the kernels of %s, once for this installation; plain torch serves meanwhile", module)
+            try:
+                found.process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", code],
+                    env=os.environ | {"PYTHONPATH": path, "STRUCTS_KERNELS": "wait", "CUDA_VISIBLE_DEVICES": ""},
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                    pass_fds=[file.fileno()] if fcntl else [],  # whoever has the file open has the lock
+                )  # fmt: skip
+            except OSError:
+                found.failed = True
+        return not found.failed
+
+
+def _after_fork() -> None:
+    """Forget the processes of the parent, which a child cannot wait for; the lock still says whether they run."""
+    global _starting
+    _starting = threading.Lock()
+    for compilation in _compilations.values():
+        compilation.process = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def _lock(module: str) -> Iterator[IO[bytes] | None]:
+    """Hold the lock of a module's compilation in this context, and yield its file; None: another process has the lock."""
+    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(kernels.__file__).parent / "__pycache__")
     try:
-        run_first_calls(module)
-    finally:
-        del _compiling[module]
+        folder.mkdir(parents=True, exist_ok=True)
+        file: IO[bytes] = (folder / f"structs.{module}.lock").open("wb")
+    except OSError:  # numba's cache lies in the user's folder then
+        file = tempfile.TemporaryFile()  # noqa: SIM115  closed below
+    with file:
+        try:
+            if fcntl:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield None
+            return
+        yield file
+
+
+def compile_module(module: str) -> None:
+    """Compile the kernels of a module without a word: the program of the process above."""
+    importlib.import_module(f"phrasemodels.structs.{module}")
+    quiet.set(True)
+    run_first_calls(module)
 
 
 def registers_kernels(first_calls: FirstCalls) -> FirstCalls:

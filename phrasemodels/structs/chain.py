@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import eager, registers_kernels
+from phrasemodels.structs.calls import registers_kernels, with_kernel_fallback
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import chain as kernel
 from phrasemodels.structs.kernels import entropies, gpu, kbest, sampling, viterbi
 from phrasemodels.structs.semiring import Log
 
 
-@eager
+@with_kernel_fallback
 def log_partition(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
     """Return log Z, (B,)."""
     inside, scores = _prepare(unary, pairwise, lengths)
@@ -40,7 +40,7 @@ def log_partition(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> T
     return inference.log_partition(inside, *scores)
 
 
-@eager
+@with_kernel_fallback
 def marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
     """Return p(z_t = c), (B, T, C); 0 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
@@ -51,7 +51,7 @@ def marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tenso
     return inference.marginals(inside, *scores)[0]
 
 
-@eager
+@with_kernel_fallback
 def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
     """Return p(z_t = c, z_t+1 = d), (B, T-1, C, C); 0 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
@@ -63,7 +63,7 @@ def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> 
     return inference.marginals(inside, *scores)[1]
 
 
-@eager
+@with_kernel_fallback
 def argmax(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return the score (B,), differentiable, and the tags (B, T) of a best sequence; tags are -1 in the padding."""
     inside, scores = _prepare(unary, pairwise, lengths)
@@ -72,10 +72,10 @@ def argmax(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tuple[Te
         return kernels.with_gradient(found[0], partial(score_tags, tags=found[1]), unary, pairwise), found[1]
     best, (parts, pairs) = inference.argmax(inside, *scores)
     score = _selected(scores[0], parts).sum((1, 2)) + _selected(scores[1], pairs).sum((1, 2, 3))
-    return score.masked_fill(best == -torch.inf, -torch.inf), _tags(parts)
+    return torch.where(best > -torch.inf, score, best), _tags(parts)
 
 
-@eager
+@with_kernel_fallback
 def topk(unary: Tensor, pairwise: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return the scores (k, B), differentiable, and the tags (k, B, T) of the k best sequences, best first.
 
@@ -88,7 +88,7 @@ def topk(unary: Tensor, pairwise: Tensor, k: int, lengths: Lengths = None) -> tu
     return kernels.with_gradient(best, partial(score_tags, tags=tags), unary, pairwise), tags
 
 
-@eager
+@with_kernel_fallback
 def sample(
     unary: Tensor, pairwise: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None
 ) -> Tensor:
@@ -101,7 +101,7 @@ def sample(
     return _tags(inference.sample(inside, *scores, k=k, generator=generator)[0])
 
 
-@eager
+@with_kernel_fallback
 def entropy(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
     """Return −Σ p log p over all sequences, in nats, (B,)."""
     inside, scores = _prepare(unary, pairwise, lengths)
@@ -113,8 +113,10 @@ def entropy(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
 def minimum_risk(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return the expected number (B,) of right tags, and the tags (B, T) with most of them, each by its own marginal."""
     p, tags = marginals(unary, pairwise, lengths).max(-1)
-    inside = torch.arange(unary.shape[1], device=unary.device) < _prepare(unary, pairwise, lengths)[0].lengths[:, None]
-    return p.sum(1), tags.masked_fill(~inside, -1)
+    lengths = _prepare(unary, pairwise, lengths)[0].lengths
+    impossible = (p.sum(1) == 0) & (lengths > 0)
+    outside = (torch.arange(unary.shape[1], device=unary.device) >= lengths[:, None]) | impossible[:, None]
+    return p.sum(1).masked_fill(impossible, -torch.inf), tags.masked_fill(outside, -1)
 
 
 def total(semiring: Log, unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
@@ -187,4 +189,9 @@ def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
     unary, pairs = torch.zeros(1, 2, 2, dtype=dtype).requires_grad_(), torch.zeros(2, 2, dtype=dtype).requires_grad_()
     functions = (log_partition, marginals, pair_marginals, entropy, argmax)
     calls = {function.__name__: partial(function, unary, pairs) for function in functions}
+    wide = torch.tensor(
+        [[[0.0, 1e3]]], dtype=dtype
+    ).requires_grad_()  # other kernels than those of scores that spread little
+    for function in (log_partition, marginals):
+        calls[f"{function.__name__} of a wide spread"] = partial(function, wide, pairs)
     return calls | {"sample": partial(sample, unary, pairs, 1), "topk": partial(topk, unary, pairs, 1)}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import eager, registers_kernels
+from phrasemodels.structs.calls import registers_kernels, with_kernel_fallback
 from phrasemodels.structs.graphs import NONE, Edges, Graph
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import derivation_lists, derivations
@@ -247,23 +247,23 @@ class Derivations:
         """Return the graph for the shapes of the scores, with scores (B, ...) and lengths. ValueError: wrong shapes or lengths."""
         raise NotImplementedError
 
-    @eager
+    @with_kernel_fallback
     def log_partition(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         """Return log Z, (B,)."""
         return self.problem(*scores, lengths=lengths).log_partition()
 
-    @eager
+    @with_kernel_fallback
     def marginals(self, *scores: Tensor, lengths: Lengths = None) -> tuple[Tensor, ...]:
         """Return the expected number of times that each score is in a structure, in the shape of each score tensor."""
         return self.problem(*scores, lengths=lengths).marginals()
 
-    @eager
+    @with_kernel_fallback
     def argmax(self, *scores: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
         """Return the score (B,), differentiable, and the rows (B, R, w) of a best structure."""
         best, rows = self.topk(*scores, k=1, lengths=lengths)
         return best[0], rows[0]
 
-    @eager
+    @with_kernel_fallback
     def topk(self, *scores: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
         """Return the scores (k, B), differentiable, and the rows (k, B, R, w) of the k best structures, best first.
 
@@ -272,19 +272,19 @@ class Derivations:
         """
         return self.problem(*scores, lengths=lengths).topk(k)
 
-    @eager
+    @with_kernel_fallback
     def sample(
         self, *scores: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None
     ) -> Tensor:
         """Return the rows (k, B, R, w) of k independent samples. Scores on a GPU are copied to the CPU."""
         return self.problem(*scores, lengths=lengths).sample(k, generator)
 
-    @eager
+    @with_kernel_fallback
     def entropy(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         """Return −Σ p log p over all structures, in nats, (B,)."""
         return self.problem(*scores, lengths=lengths).entropy()
 
-    @eager
+    @with_kernel_fallback
     def minimum_risk(self, *scores: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
         """Return the expected number (B,) of rows that are right, and the rows (B, R, w) of the structure with most of them."""
         return self.problem(*scores, lengths=lengths).minimum_risk()
@@ -294,7 +294,7 @@ class Derivations:
         problem = self.problem(*scores, lengths=lengths)
         return semiring.lower(problem.inside(semiring, problem.scores))
 
-    @eager
+    @with_kernel_fallback
     def score(self, *scores: Tensor, rows: Tensor, lengths: Lengths = None) -> Tensor:
         """Return the scores (..., B), differentiable, of structures given as rows (..., B, R, w)."""
         return self.problem(*scores, lengths=lengths).score(rows)

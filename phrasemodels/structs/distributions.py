@@ -2,7 +2,13 @@
 
 The batch shape is (B,). An event is what `argmax` of the functions returns: the tags (T,) of a sequence, the heads (n+1,) of a
 tree with the root at 0, or the rows (R, w) of a segmentation, an alignment or a parse; -1 in the padding, and at the root.
-Values are not checked: heads that are no tree get the log probability of their score.
+Three rules hold for all of them:
+    an empty sentence has one structure, which is -1 everywhere, with the log probability 0
+    a sentence whose structures are all forbidden has the mode and samples -1 everywhere, and log Z = -inf
+    a value that leaves a position out (-1 where there is a word), as the rows of `topk` where there are fewer than k structures
+    and those of a sentence that has none, has the score and the log probability -inf
+Other values are not checked: heads that are no tree get the log probability of their score. Scores shorter than float32 are
+computed in float32, of several types in the type that torch promotes them to; results have that type, in one rounding at the end.
 """
 
 import math
@@ -13,6 +19,7 @@ from torch import Size, Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
 from phrasemodels.structs import alignment, chain, eisner, joint, nonprojective, pcfg, spans
+from phrasemodels.structs.calls import at_least_float32, common_type
 from phrasemodels.structs.eisner import Projective, score_heads
 from phrasemodels.structs.inference import Lengths, check_lengths, in_float64
 from phrasemodels.structs.nonprojective import NonProjective
@@ -25,6 +32,7 @@ class Structured(Distribution):
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
     support = constraints.dependent
     has_enumerate_support = True
+    _dtype: torch.dtype | None = None
 
     def __init__(self, functions: Any, scores: tuple[Tensor, ...], lengths: Lengths):
         self.functions = functions
@@ -45,14 +53,20 @@ class Structured(Distribution):
         return self.scores[0].shape[1:2]
 
     @property
+    def dtype(self) -> torch.dtype:
+        """The type of results: the one that torch promotes the scores to."""
+        return self._dtype or common_type({s.dtype for s in self.scores})
+
+    @property
     def log_partition(self) -> Tensor:
         """log Z, (B,)."""
-        return self.functions.log_partition(*self.scores, lengths=self.lengths)
+        return self.functions.log_partition(*self.scores, lengths=self.lengths).to(self.dtype)
 
     @property
     def marginals(self) -> Any:
         """Probabilities of tags (B, T, C), of arcs (B, n+1, n+1), or of all scores, as the functions return them."""
-        return self.functions.marginals(*self.scores, lengths=self.lengths)
+        p = self.functions.marginals(*self.scores, lengths=self.lengths)
+        return tuple(x.to(self.dtype) for x in p) if isinstance(p, tuple) else p.to(self.dtype)
 
     @property
     def mode(self) -> Tensor:
@@ -66,8 +80,9 @@ class Structured(Distribution):
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """Return the log probabilities (k, B) and the k best structures (k, B, event)."""
-        scores, best = self.functions.topk(*self.scores, k=k, lengths=self.lengths)
-        return _log_probability(scores, self.log_partition), best
+        exact = self._promoted()
+        scores, best = self.functions.topk(*exact.scores, k=k, lengths=self.lengths)
+        return _log_probability(scores, exact.log_partition).to(self.dtype), best
 
     def sample(self, sample_shape: Size | list[int] | tuple[int, ...] = ()) -> Tensor:
         """Return exact samples (*sample_shape, B, event), without gradient; they are those of Gumbel-max over structures."""
@@ -86,8 +101,9 @@ class Structured(Distribution):
 
         They are differentiable, and near one structure at low temperatures (Corro and Titov 2019; Paulus et al. 2020).
         """
-        noisy = self.perturbed()
-        return self._like(tuple(s / temperature for s in noisy.scores)).parts()
+        noisy = self._promoted().perturbed()
+        relaxed = self._like(tuple(s / temperature for s in noisy.scores)).parts()
+        return tuple(p.to(self.dtype) for p in relaxed)
 
     def enumerate_support(self, expand: bool = True, most: int = 10_000) -> Tensor:
         """Return all structures that are not forbidden, (M, B, event), -1 where a sentence has fewer. ValueError: more than `most`."""
@@ -102,7 +118,7 @@ class Structured(Distribution):
 
     def entropy(self) -> Tensor:
         """Return −Σ p log p, in nats, (B,)."""
-        return self.functions.entropy(*self.scores, lengths=self.lengths)
+        return self.functions.entropy(*self.scores, lengths=self.lengths).to(self.dtype)
 
     def cross_entropy(self, other: "Structured") -> Tensor:
         """Return −Σ p log q for another distribution q, in nats, (B,), computed in float64.
@@ -110,15 +126,23 @@ class Structured(Distribution):
         NotImplementedError: it is over other structures, or of other lengths.
         """
         p, q = _comparable(self, other)
-        return (q.log_partition - p.expected_score(q.scores)).to(self.scores[0].dtype)
+        return (q.log_partition - p.expected_score(q.scores)).to(self.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log probabilities (...) of structures (..., event), whose dimensions end with the batch's."""
-        return _log_probability(self.score(value), self.log_partition)
+        exact = self._promoted()
+        return _log_probability(exact._score(value), exact.log_partition).to(self.dtype)
 
     def score(self, value: Tensor) -> Tensor:
         """Return the sums of the scores of structures, as `log_prob`."""
+        return self._promoted()._score(value).to(self.dtype)
+
+    def _score(self, value: Tensor) -> Tensor:
         return self.functions.score(*self.scores, rows=value, lengths=self.lengths)
+
+    def _promoted(self) -> "Structured":
+        """Return the distribution with all scores in one type, at least float32."""
+        return self._like(tuple(s.to(at_least_float32(self.dtype)) for s in self.scores))
 
     def parts(self) -> tuple[Tensor, ...]:
         """Return the expected number of times that each score is in a structure, one tensor for each score tensor."""
@@ -132,7 +156,7 @@ class Structured(Distribution):
 
     def _like(self, scores: tuple[Tensor, ...]) -> "Structured":
         other = self.__class__.__new__(self.__class__)
-        other.__dict__.update(self.__dict__, scores=scores)
+        other.__dict__.update(self.__dict__, scores=scores, _dtype=None)
         return other
 
 
@@ -142,14 +166,16 @@ class LinearChain(Structured):
     def __init__(self, unary: Tensor, pairwise: Tensor, lengths: Lengths = None):
         super().__init__(chain, (unary, pairwise), lengths)
 
-    def score(self, value: Tensor) -> Tensor:
+    def _score(self, value: Tensor) -> Tensor:
         unary, pairwise = self.scores
         lengths = check_lengths(self.lengths, unary.shape[0], unary.shape[1], unary.device)
-        return chain.score_tags(unary, pairwise, _without_padding(value, lengths))
+        inside = torch.arange(unary.shape[1], device=unary.device) < lengths[:, None]
+        tags = torch.where(inside, value, -1)
+        return chain.score_tags(unary, pairwise, tags).masked_fill((inside & (tags < 0)).any(-1), -torch.inf)
 
     def parts(self) -> tuple[Tensor, ...]:
         unary, pairwise = self.scores
-        return self.marginals, chain.pair_marginals(unary, pairwise, self.lengths)
+        return self.marginals, chain.pair_marginals(unary, pairwise, self.lengths).to(self.dtype)
 
 
 class HiddenMarkov(LinearChain):
@@ -162,9 +188,12 @@ class HiddenMarkov(LinearChain):
     def __init__(
         self, initial: Tensor, transition: Tensor, emission: Tensor, observed: Tensor, lengths: Lengths = None
     ):
+        given = common_type({initial.dtype, transition.dtype, emission.dtype})
+        initial, transition, emission = (x.to(at_least_float32(given)) for x in (initial, transition, emission))
         unary = emission.T[observed]
         first = (torch.arange(observed.shape[1], device=observed.device) == 0)[:, None]
         super().__init__(torch.where(first, unary + initial, unary), transition, lengths)
+        self._dtype = given  # the sums above are rounded once, at the end
 
 
 class DependencyTree(Structured):
@@ -174,10 +203,13 @@ class DependencyTree(Structured):
     def __init__(self, arcs: Tensor, lengths: Lengths = None, trees: Projective | NonProjective = eisner.multi_root):
         super().__init__(trees, (arcs,), lengths)
 
-    def score(self, value: Tensor) -> Tensor:
+    def _score(self, value: Tensor) -> Tensor:
         (arcs,) = self.scores
         lengths = check_lengths(self.lengths, len(arcs), arcs.shape[1] - 1, arcs.device)
-        return score_heads(arcs, _without_padding(value, lengths + 1))
+        at = torch.arange(arcs.shape[1], device=arcs.device)
+        word = (at > 0) & (at <= lengths[:, None])
+        heads = torch.where(word, value, -1)
+        return score_heads(arcs, heads).masked_fill((word & (heads < 0)).any(-1), -torch.inf)
 
 
 class LabelledSpans(Structured):
@@ -189,8 +221,11 @@ class LabelledSpans(Structured):
     def event(self) -> Size:
         return Size((max(2 * self.scores[0].shape[1] - 1, 0), 3))
 
-    def score(self, value: Tensor) -> Tensor:
-        return spans.score_cells(self.scores[0], value)
+    def _score(self, value: Tensor) -> Tensor:
+        (labels,) = self.scores
+        lengths = check_lengths(self.lengths, labels.shape[0], labels.shape[1], labels.device)
+        missing = (value[..., 0] >= 0).sum(-1) < 2 * lengths - 1
+        return spans.score_cells(labels, value).masked_fill(missing, -torch.inf)
 
 
 class JointTree(Structured):
@@ -246,9 +281,9 @@ def _kl(p: Structured, q: Structured) -> Tensor:
 
     NotImplementedError: other structures, or other lengths.
     """
-    type_of_scores = p.scores[0].dtype
+    dtype = p.dtype
     p, q = _comparable(p, q)
-    return (p.cross_entropy(q) - p.log_partition + p.expected_score(p.scores)).to(type_of_scores)
+    return (p.cross_entropy(q) - p.log_partition + p.expected_score(p.scores)).to(dtype)
 
 
 def _shared() -> dict[str, Any]:
@@ -276,8 +311,3 @@ def _comparable(p: Structured, q: Structured) -> tuple[Structured, Structured]:
 def _log_probability(scores: Tensor, log_z: Tensor) -> Tensor:
     """Return scores − log Z; -inf for what is forbidden, also if everything is."""
     return torch.where(scores == -torch.inf, scores, scores - log_z)
-
-
-def _without_padding(value: Tensor, lengths: Tensor) -> Tensor:
-    """Return tags or heads (..., B, n) with -1 from the length (B,) of each sequence on."""
-    return torch.where(torch.arange(value.shape[-1], device=value.device) < lengths[:, None], value, -1)

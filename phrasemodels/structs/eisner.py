@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import eager, registers_kernels
+from phrasemodels.structs.calls import registers_kernels, with_kernel_fallback
 from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import eisner as kernel
@@ -38,7 +38,7 @@ class Projective:
         self._root_rule = root_rule
         self._one_root = root_rule is _exactly_one
 
-    @eager
+    @with_kernel_fallback
     def log_partition(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return log Z, (B,)."""
         inside = self._inside(arcs, lengths)
@@ -50,7 +50,7 @@ class Projective:
             return gpu.EisnerLogPartition.apply(reference, arcs, inside.lengths, self._one_root)
         return inference.log_partition(inside, arcs)
 
-    @eager
+    @with_kernel_fallback
     def marginals(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return p(h is the head of m), (B, n+1, n+1); 0 on the diagonal, into the root and in the padding."""
         inside = self._inside(arcs, lengths)
@@ -62,7 +62,7 @@ class Projective:
             return gpu.EisnerMarginals.apply(reference, arcs, inside.lengths, self._one_root)
         return inference.marginals(inside, arcs)[0]
 
-    @eager
+    @with_kernel_fallback
     def argmax(self, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
         """Return the score (B,), differentiable, and the heads (B, n+1) of a best tree; -1 at the root and in the padding."""
         inside = self._inside(arcs, lengths)
@@ -73,9 +73,9 @@ class Projective:
             return kernels.with_gradient(found[0], partial(score_heads, heads=found[1]), arcs), found[1]
         best, (parts,) = inference.argmax(inside, arcs)
         heads = _heads(parts)
-        return score_heads(arcs, heads).masked_fill(best == -torch.inf, -torch.inf), heads
+        return torch.where(best > -torch.inf, score_heads(arcs, heads), best), heads
 
-    @eager
+    @with_kernel_fallback
     def topk(self, arcs: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
         """Return the scores (k, B), differentiable, and the heads (k, B, n+1) of the k best trees, best first.
 
@@ -87,7 +87,7 @@ class Projective:
         best, heads = best.to(arcs), heads.to(arcs.device)
         return kernels.with_gradient(best, partial(score_heads, heads=heads), arcs), heads
 
-    @eager
+    @with_kernel_fallback
     def sample(self, arcs: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None) -> Tensor:
         """Return the heads of k independent samples, (k, B, n+1), as in `argmax`."""
         inside = self._inside(arcs, lengths)
@@ -101,7 +101,7 @@ class Projective:
         """Return the expected number (B,) of right arcs, and the heads (B, n+1) of the tree with most of them."""
         return self.argmax(torch.where(arcs == -torch.inf, arcs, self.marginals(arcs, lengths)), lengths)
 
-    @eager
+    @with_kernel_fallback
     def entropy(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return −Σ p log p over all trees, in nats, (B,)."""
         inside = self._inside(arcs, lengths)

@@ -30,16 +30,22 @@ def marginals(inside: InsidePass, *scores: Tensor) -> tuple[Tensor, ...]:
 def argmax(inside: InsidePass, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Return the score (B,), without gradient, and the parts of a best structure: 0 or 1, in the shape of each score tensor.
 
-    If every structure is forbidden, the score is -inf and the parts are undefined.
+    If every structure is forbidden, or a score is NaN, the score is -inf or NaN and all parts are 0.
     """
     if transformed():
         fixed = tuple(s.detach() for s in scores)
         best = _run(inside, Max(), fixed)
-        return best, tuple(p.detach() for p in _transformed_gradient(inside, Max(), fixed))
+        return best, tuple(_possible(p.detach(), best) for p in _transformed_gradient(inside, Max(), fixed))
     with torch.inference_mode(False), torch.enable_grad():
         leaves = tuple(_leaf(s) for s in scores)
         best = _run(inside, Max(), leaves)
-        return best.detach(), torch.autograd.grad(best.sum(), leaves, materialize_grads=True)
+        parts = torch.autograd.grad(best.sum(), leaves, materialize_grads=True)
+        return best.detach(), tuple(_possible(p, best.detach()) for p in parts)
+
+
+def _possible(parts: Tensor, best: Tensor) -> Tensor:
+    """Return parts (B, ...) with 0 where the best score (B,) is that of no structure."""
+    return torch.where((best > -torch.inf).view(-1, *(1 for _ in parts.shape[1:])), parts, 0)
 
 
 def sample(inside: InsidePass, *scores: Tensor, k: int, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import eager, registers_kernels
+from phrasemodels.structs.calls import registers_kernels, with_kernel_fallback
 from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.derivations import Derivations, Problem
 from phrasemodels.structs.eisner import score_heads
@@ -37,7 +37,7 @@ from phrasemodels.structs.semiring import Log
 from phrasemodels.structs.spans import preorder, score_cells
 
 
-@eager
+@with_kernel_fallback
 def log_partition(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
     """Return log Z, (B,)."""
     lengths = _check(labels, arcs, lengths)
@@ -46,7 +46,7 @@ def log_partition(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tens
     return inference.log_partition(_InsidePass(lengths), labels, arcs)
 
 
-@eager
+@with_kernel_fallback
 def marginals(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return p(labelled span), (B, n, n, L), and p(arc), (B, n+1, n+1)."""
     lengths = _check(labels, arcs, lengths)
@@ -57,7 +57,7 @@ def marginals(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Te
     return spans, heads
 
 
-@eager
+@with_kernel_fallback
 def argmax(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the score (B,), differentiable, of a best tree, its cells (B, 2n-1, 3) as in `spans.argmax`, and its heads
     (B, n+1) as in `eisner`."""
@@ -68,10 +68,10 @@ def argmax(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tenso
         best, parts = inference.argmax(_InsidePass(lengths), labels, arcs)
         cells, heads = _trees(*parts)
     score = score_cells(labels, cells) + score_heads(arcs, heads)
-    return score.masked_fill(best == -torch.inf, -torch.inf), cells, heads
+    return torch.where(best > -torch.inf, score, best.to(score)), cells, heads
 
 
-@eager
+@with_kernel_fallback
 def topk(labels: Tensor, arcs: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the scores (k, B), differentiable, the cells (k, B, 2n-1, 3) and the heads (k, B, n+1) of the k best trees.
 
@@ -82,7 +82,7 @@ def topk(labels: Tensor, arcs: Tensor, k: int, lengths: Lengths = None) -> tuple
     return scores, *_read(rows)
 
 
-@eager
+@with_kernel_fallback
 def sample(
     labels: Tensor, arcs: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -90,7 +90,7 @@ def sample(
     return _read(_problem(labels, arcs, lengths).sample(k, generator))
 
 
-@eager
+@with_kernel_fallback
 def entropy(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
     """Return −Σ p log p over all trees, in nats, (B,)."""
     lengths = _check(labels, arcs, lengths)
@@ -123,7 +123,7 @@ def _read(rows: Tensor) -> tuple[Tensor, Tensor]:
     return rows[..., :3].gather(2, place.expand(*place.shape[:3], 3)), heads.scatter_(2, at, rows[..., 3])[..., :-1]
 
 
-@eager
+@with_kernel_fallback
 def minimum_risk(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the expected number (B,) of right cells and arcs, and the cells (B, 2n-1, 3) and heads (B, n+1) of the tree with
     most of them."""

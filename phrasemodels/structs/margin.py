@@ -1,8 +1,10 @@
-"""Max-margin training of labelled spans (Taskar et al. 2004; Stern et al. 2017), with a gradient that costs no pass over memory.
+"""Max-margin training of labelled spans (Taskar et al. 2004; Stern et al. 2017), whose gradient costs no pass over memory.
 
 Shapes: B sentences, n words, L labels; cells (B, 2n-1, 3) are those of `spans.argmax`.
 """
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,32 +12,30 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import kernels, spans
-from phrasemodels.structs.calls import eager
+from phrasemodels.structs.calls import registers_kernels, with_kernel_fallback
 from phrasemodels.structs.inference import Lengths, check_lengths
 from phrasemodels.structs.kernels import decode
 
 
-@eager
+@with_kernel_fallback
 def margin(labels: Tensor, gold: Tensor, lengths: Lengths = None, cost: float = 1.0) -> Tensor:
     """Return the structured hinge loss (B,): the most of a tree's score + cost · its wrong cells, minus the score of `gold`.
 
-    labels (B, n, n, L), and gold: the cells of the right trees. On the CPU, the scores of the right cells are lowered in place
-    while trees are decoded; no other thread may read them meanwhile. The gradient is memory that the system gives as 0, of
-    which only the cells of two trees are written.
+    labels (B, n, n, L), and gold: the cells of the right trees, one label for a span at most. The gradient is memory that the
+    system gives as 0, of which only the cells of two trees are written.
     """
+    if (
+        gold.dim() != 3
+        or gold.shape[::2] != (len(labels), 3)
+        or ((gold < -1) | (gold >= gold.new_tensor(labels.shape[1:]))).any()
+    ):
+        raise ValueError(f"gold must be cells (B, R, 3): spans and labels inside {tuple(labels.shape[1:])}, or -1")
     lengths, right = check_lengths(lengths, len(labels), labels.shape[1], labels.device), _positions(labels, gold)
     if not kernels.usable(lengths, labels):
         lowered = labels.detach() - cost * _indicators(labels, right)
         best = _positions(labels, spans.argmax(lowered, lengths)[1])
         return _scores(labels, best) - _scores(labels, right) + cost * _wrong(best, right).to(labels.dtype)
-    flat = labels.detach().reshape(-1)
-    memory, at = flat.numpy(), right[right >= 0].numpy()  # written by numpy, so that autograd sees no change
-    kept = memory[at]
-    memory[at] = kept - cost
-    try:
-        best = _positions(labels, decode.spans(flat.view(labels.shape), lengths)[1])
-    finally:
-        memory[at] = kept
+    best = _positions(labels, decode.spans(labels, lengths, gold, cost)[1])
     return _Difference.apply(labels, best, right) + cost * _wrong(best, right).to(labels.dtype)
 
 
@@ -83,3 +83,8 @@ class _Difference(torch.autograd.Function):
         for at, sign in ((best, 1), (right, -1)):
             out.index_add_(0, at.clamp(min=0).flatten(), torch.where(at >= 0, sign * grad[:, None], 0).flatten())
         return out.view(labels.shape), None, None
+
+
+@registers_kernels
+def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
+    return {"margin": partial(margin, torch.zeros(1, 1, 1, 2, dtype=dtype), torch.zeros(1, 1, 3, dtype=torch.int64))}

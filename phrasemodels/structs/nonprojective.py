@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import eager, registers_kernels
+from phrasemodels.structs.calls import registers_kernels, with_kernel_fallback
 from phrasemodels.structs.eisner import score_heads
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import arborescences, edmonds
@@ -38,7 +38,7 @@ class NonProjective:
     def __init__(self, one_root: bool):
         self._one_root = one_root
 
-    @eager
+    @with_kernel_fallback
     def log_partition(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return log Z, (B,)."""
         lengths = _check(arcs, lengths)
@@ -51,7 +51,7 @@ class NonProjective:
         total = torch.where(lengths == 0, 0, total)
         return total.masked_fill(total == -torch.inf, -torch.inf)  # no gradient to the factors of an impossible product
 
-    @eager
+    @with_kernel_fallback
     def marginals(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return p(h is the head of m), (B, n+1, n+1); 0 on the diagonal, into the root and in the padding."""
         lengths = _check(arcs, lengths)
@@ -66,7 +66,7 @@ class NonProjective:
             total = self.log_partition(leaf, lengths).sum()
             return torch.autograd.grad(total, leaf, create_graph=keep)[0]
 
-    @eager
+    @with_kernel_fallback
     def argmax(self, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
         """Return the score (B,), differentiable, and the heads (B, n+1) of a best tree; -1 at the root and in the padding.
 
@@ -78,7 +78,7 @@ class NonProjective:
         best, heads = best.to(arcs), heads.to(arcs.device)
         return kernels.with_gradient(best, partial(score_heads, heads=heads), arcs), heads
 
-    @eager
+    @with_kernel_fallback
     def topk(self, arcs: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
         """Return the scores (k, B), differentiable, and the heads (k, B, n+1) of the k best trees, best first, in O(B·k·n⁴) time.
 
@@ -90,7 +90,7 @@ class NonProjective:
         best, heads = best.to(arcs), heads.to(arcs.device)
         return kernels.with_gradient(best, partial(score_heads, heads=heads), arcs), heads
 
-    @eager
+    @with_kernel_fallback
     def sample(self, arcs: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None) -> Tensor:
         """Return the heads of k independent samples, (k, B, n+1), as in `argmax`. Scores on a GPU are copied to the CPU."""
         lengths = _check(arcs, lengths)
@@ -101,15 +101,15 @@ class NonProjective:
         """Return the expected number (B,) of right arcs, and the heads (B, n+1) of the tree with most of them."""
         return self.argmax(torch.where(arcs == -torch.inf, arcs, self.marginals(arcs, lengths)), lengths)
 
-    @eager
+    @with_kernel_fallback
     def entropy(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
         """Return −Σ p log p over all trees, in nats, (B,), as log Z − E[score]."""
-        lengths = _check(arcs, lengths)
-        p, log_z = self.marginals(arcs, lengths), self.log_partition(arcs, lengths)
-        allowed = _read(arcs, lengths) & (arcs != -torch.inf)
-        expected = (p * torch.where(allowed, arcs, 0)).double().sum((1, 2))
-        h = (log_z.double() - expected).to(arcs.dtype)
-        return torch.where(log_z == -torch.inf, 0, h)
+        lengths, (exact,) = _check(arcs, lengths), inference.in_float64((arcs,))
+        p, log_z = self.marginals(exact, lengths), self.log_partition(exact, lengths)
+        allowed = _read(exact, lengths) & (exact != -torch.inf)
+        expected = (p * torch.where(allowed, exact, 0)).sum((1, 2))
+        none = log_z == -torch.inf
+        return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(arcs.dtype)
 
 
 multi_root = NonProjective(one_root=False)

@@ -68,7 +68,10 @@ class SemiMarkov(Derivations):
             if pairwise.dim() == 2
             else pairwise[(sentence, end[..., :-1].clamp(max=pairwise.shape[1] - 1), *pair)]
         )
-        return single + torch.where(rows[..., 1:, 0] >= 0, chosen, 0).sum(-1)
+        words = inference.check_lengths(lengths, segments.shape[0], segments.shape[1], segments.device)
+        missing = torch.where(rows[..., 0] >= 0, end + 1 - begin, 0).sum(-1) < words
+        total = single + torch.where(rows[..., 1:, 0] >= 0, chosen, 0).sum(-1)
+        return total.masked_fill(missing, -torch.inf)
 
 
 segmentations = SemiMarkov()

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import eager, registers_kernels
+from phrasemodels.structs.calls import registers_kernels, with_kernel_fallback
 from phrasemodels.structs.charts import Chart
 from phrasemodels.structs.derivations import Problem
 from phrasemodels.structs.graphs import NONE, Edges, Graph, grid
@@ -31,7 +31,7 @@ from phrasemodels.structs.kernels import labels as label_kernels
 from phrasemodels.structs.semiring import Log
 
 
-@eager
+@with_kernel_fallback
 def log_partition(labels: Tensor, lengths: Lengths = None) -> Tensor:
     """Return log Z, (B,)."""
     lengths = _check(labels, lengths)
@@ -41,7 +41,7 @@ def log_partition(labels: Tensor, lengths: Lengths = None) -> Tensor:
     return label_kernels.LogPartition.apply(reference, labels, lengths)
 
 
-@eager
+@with_kernel_fallback
 def marginals(labels: Tensor, lengths: Lengths = None) -> Tensor:
     """Return p(words i..j are a constituent with the label), (B, n, n, L)."""
     lengths = _check(labels, lengths)
@@ -50,7 +50,7 @@ def marginals(labels: Tensor, lengths: Lengths = None) -> Tensor:
     return label_kernels.Marginals.apply(partial(marginals, lengths=lengths), labels, lengths)
 
 
-@eager
+@with_kernel_fallback
 def argmax(labels: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return the score (B,), differentiable, and the cells (B, 2n-1, 3) of a best tree.
 
@@ -63,10 +63,10 @@ def argmax(labels: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     else:
         best, (parts,) = inference.argmax(_InsidePass(lengths), labels)
         cells = preorder(parts)
-    return score_cells(labels, cells).masked_fill(best == -torch.inf, -torch.inf), cells
+    return torch.where(best > -torch.inf, score_cells(labels, cells), best.to(labels)), cells
 
 
-@eager
+@with_kernel_fallback
 def topk(labels: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return the scores (k, B), differentiable, and the cells (k, B, 2n-1, 3) of the k best trees, best first.
 
@@ -76,13 +76,13 @@ def topk(labels: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tenso
     return _problem(labels, lengths).topk(k)
 
 
-@eager
+@with_kernel_fallback
 def sample(labels: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None) -> Tensor:
     """Return the cells of k independent samples, (k, B, 2n-1, 3), as in `argmax`. Scores on a GPU are copied to the CPU."""
     return _problem(labels, lengths).sample(k, generator)
 
 
-@eager
+@with_kernel_fallback
 def entropy(labels: Tensor, lengths: Lengths = None) -> Tensor:
     """Return −Σ p log p over all trees, in nats, (B,)."""
     lengths = _check(labels, lengths)

@@ -11,7 +11,7 @@ can be written to, as in a container of another user, every process compiles the
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -54,13 +54,13 @@ class MissingKernelError(Exception):
 
 
 quiet: ContextVar[bool] = ContextVar("quiet", default=False)  # whether kernels are compiled without a word
-_falls_back: ContextVar[Callable[[], bool]] = ContextVar("falls_back", default=lambda: False)
+_falls_back: ContextVar[bool] = ContextVar("falls_back", default=False)
 
 
 @contextmanager
-def may_be_missing(falls_back: Callable[[], bool]) -> Iterator[None]:
-    """Raise MissingKernelError in this context, instead of compiling a kernel, if falls_back()."""
-    token = _falls_back.set(falls_back)
+def may_be_missing() -> Iterator[None]:
+    """Raise MissingKernelError in this context, instead of compiling a kernel."""
+    token = _falls_back.set(True)
     try:
         yield
     finally:
@@ -75,7 +75,7 @@ def announce(kernel: Any) -> None:
     if kernel in _announced:
         return
     if not kernel.overloads and not (CACHED and kernel._cache._cache_file._load_index()):
-        if _falls_back.get()():
+        if _falls_back.get():
             raise MissingKernelError
         name = f"{kernel.py_func.__module__.split('.')[-1]}.{kernel.__name__.lstrip('_')}"
         if not quiet.get():

@@ -70,12 +70,32 @@ def _argmax_of_sum(x, at, y, to, n):
 
 
 @njit(**COMPILE)
-def _fill_spans(labels, n, best, best_t):
-    """Fill best[i, j] = best_t[j, i], the score of the best labelled tree over words i..j."""
+def _best_label(labels, at, L, gold, cost):
+    """Return the first best of L labels from `at` on and its score, with the score of the label `gold`, if ≥ 0, less its cost."""
+    if gold < 0:
+        return _argmax(labels, at, L), np.float64(_largest(labels, at, L))
+    best, top = gold, np.float64(number(labels, at + gold)) - cost
+    for label in range(L):
+        x = np.float64(number(labels, at + label))
+        if label != gold and (x > top or (x == top and label < best)):
+            best, top = label, x
+    return best, top
+
+
+@njit(**COMPILE)
+def _fill_spans(labels, n, gold, right, cost, best, best_t):
+    """Fill best[i, j] = best_t[j, i], the score of the best labelled tree over words i..j, and right[i, j] = label of the cells of
+    `gold`."""
     _, N, L = labels.shape
     for i in range(n):
         for j in range(i, n):  # in the order of memory, as reading labels takes most of the time
             best[i, j] = _largest(labels, (i * N + j) * L, L)
+    for row in range(len(gold)):
+        i, j, label = gold[row]
+        if label >= 0 and i <= j < n:
+            right[i, j] = label
+            best[i, j] = _best_label(labels, (i * N + j) * L, L, label, cost)[1]
+    for i in range(n):
         best_t[i, i] = best[i, i]
     for j in range(1, n):
         for i in range(j - 1, -1, -1):
@@ -84,32 +104,38 @@ def _fill_spans(labels, n, best, best_t):
 
 
 @njit(**COMPILE)
-def _spans(first, step, labels, lengths, score, cells):
+def _spans(first, step, labels, lengths, gold, cost, score, cells):
     _, N, _, L = labels.shape
+    right = np.full((N, N), -1)  # the label of each span that costs
     for b in range(first, len(lengths), step):
         n = lengths[b]
         best, best_t = np.empty((n, n)), np.empty((n, n))
-        _fill_spans(labels[b], n, best, best_t)
+        _fill_spans(labels[b], n, gold[b], right, cost, best, best_t)
         score[b] = best[0, n - 1]
         todo, size = np.empty((n + 1, 2), np.int64), 1
         todo[0, 0], todo[0, 1] = 0, n - 1
-        for row in range(2 * n - 1):
+        for row in range(2 * n - 1 if score[b] > -np.inf else 0):
             size -= 1
             i, j = todo[size]
             cells[b, row, 0], cells[b, row, 1] = i, j
-            cells[b, row, 2] = _argmax(labels, ((b * N + i) * N + j) * L, L)
+            cells[b, row, 2] = _best_label(labels, ((b * N + i) * N + j) * L, L, right[i, j], cost)[0]
             if i < j:
                 k = i + _argmax_of_sum(best, i * n + i, best_t, j * n + i + 1, j - i)
                 todo[size, 0], todo[size, 1] = k + 1, j
                 todo[size + 1, 0], todo[size + 1, 1] = i, k
                 size += 2
+        for row in range(len(gold[b])):
+            if gold[b, row, 2] >= 0:
+                right[gold[b, row, 0], gold[b, row, 1]] = -1
 
 
-def spans(labels: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the score (B,) and cells (B, 2N-1, 3) of `spans.argmax`: labels (B, N, N, L), lengths (B,)."""
+def spans(labels: Tensor, lengths: Tensor, gold: Tensor | None = None, cost: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return the score (B,) and cells (B, 2N-1, 3) of `spans.argmax`: labels (B, N, N, L), lengths (B,). The cells of gold
+    (B, R, 3) have their scores less the cost."""
     B, n, _, _ = labels.shape
     score, cells = np.empty(B), np.full((B, 2 * n - 1, 3), -1)
-    over_batch(_spans, B, labels.detach().contiguous().numpy(), lengths.numpy(), score, cells)
+    right = np.empty((B, 0, 3), np.int64) if gold is None else np.ascontiguousarray(gold.numpy())
+    over_batch(_spans, B, labels.detach().contiguous().numpy(), lengths.numpy(), right, float(cost), score, cells)
     return torch.from_numpy(score), torch.from_numpy(cells)
 
 
@@ -226,6 +252,8 @@ def _joint(first, step, work, labels, arcs, lengths, score, cells, heads):
         top = charts[0, 0, n - 1, :n] + arcs[b, 0, 1 : n + 1]
         h = np.argmax(top)
         score[b] = top[h] + real[0, n - 1]
+        if score[b] == -np.inf:
+            continue
         heads[b, h + 1] = 0
         todo = np.empty((n + 1, 4), np.int64)
         todo[0] = 0, n - 1, h, 1

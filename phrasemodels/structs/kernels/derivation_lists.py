@@ -65,7 +65,7 @@ def _topk(first, step, graph, scores, lengths, goals, score, chosen):
         for r in range(k):
             score[r, b] = best[goals[b], r]
             size, used = 0, 0
-            if score[r, b] > -np.inf:
+            if score[r, b] > -np.inf and goals[b] > 0:
                 todo[0, 0], todo[0, 1], size = goals[b], r, 1
             while size > 0:
                 size -= 1
@@ -99,7 +99,7 @@ def _samples(first, step, work, order, graph, scores, lengths, goals, draws, cho
         for lane in range(min(LANES, len(order) - block)):
             b = order[block + lane]
             for s in range(len(draws) if possible(w[goals[b] * WEIGHT + LANES + lane]) and not unknown[b] else 0):
-                todo[0], size, used = goals[b], 1, 0
+                todo[0], size, used = goals[b], min(goals[b], 1), 0
                 while size > 0:
                     size -= 1
                     v = todo[size]

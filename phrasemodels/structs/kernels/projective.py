@@ -116,7 +116,9 @@ def _trees(first, step, work, arcs, lengths, one_root, score, heads, unknown):
         _follow(w, N, todo, heads[b])
         for m in range(1, N):
             total += arcs[b, heads[b, m], m]
-        score[b] = total if w[N - 1] > -np.inf else -np.inf
+        score[b] = total
+        if w[N - 1] == -np.inf:
+            score[b], heads[b] = -np.inf, -1
 
 
 def argmax(arcs: Tensor, lengths: Tensor, one_root: bool) -> tuple[Tensor, Tensor] | None:

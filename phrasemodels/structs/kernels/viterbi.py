@@ -107,6 +107,8 @@ def _viterbi(first, step, work, unary, pairwise, lengths, score, tags, unknown):
         if not _fill(w, unary[b], pairs, n, C) or not (shared or n == 1):
             unknown[0] = True
         score[b] = _follow(w, unary[b], pairs, n, C, tags[b])
+        if score[b] == -np.inf:
+            tags[b] = -1
 
 
 def argmax(unary: Tensor, pairwise: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor] | None:
