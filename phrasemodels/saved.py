@@ -79,7 +79,7 @@ def finite(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 LIBRARY = "library.json"
 _OURS = re.compile(r"phrasemodels\.(?:models|encoders|layers|structs)(?:\.\w+)*:\w+")
 # Functions of torch that configurations of the library name, by the names that exported folders have.
-_TORCH = {f"{f.__module__}:{f.__qualname__}": f for f in (torch.sigmoid, torch.zeros_like, nn.init.xavier_uniform_)}
+TORCH = {f"{f.__module__}:{f.__qualname__}": f for f in (torch.sigmoid, torch.zeros_like, nn.init.xavier_uniform_)}
 _DAMAGED = (
     LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, AssertionError, ImportError, OSError,
     SafetensorError,
@@ -160,9 +160,9 @@ def _restored(saved: Any, folder: Path, own: Mapping[str, Any]) -> Any:
 
 
 def _part_of_ours(name: str) -> Any:
-    """Return a class or function of the library, or one of _TORCH. ValueError: it is of another package."""
-    if name in _TORCH:
-        return _TORCH[name]
+    """Return a class or function of the library, or one of TORCH. ValueError: it is of another package."""
+    if name in TORCH:
+        return TORCH[name]
     if not _OURS.fullmatch(name):
         raise ValueError(
             f"its part {name} is not of this library; pass the class: load(folder, {name.partition(':')[2]})"

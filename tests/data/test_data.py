@@ -30,8 +30,8 @@ from phrasemodels.tasks.problems.sequences import PhraseExamples
 from phrasemodels.tasks.train.batches import (
     Arrange,
     at_random,
+    batches_from,
     by_length,
-    from_step,
     in_order,
     rows_of_worker,
     token_batches,
@@ -204,9 +204,9 @@ def test_workers_divide_a_batch(world: int) -> None:
 
 
 def test_batches_after_resuming_are_those_without_interruption(data: PhraseExamples) -> None:
-    whole = from_step(data, 300, 5, 0)
+    whole = batches_from(data, 0, 300, 5)
     expected = [next(whole) for _ in range(150)]
-    rest = from_step(data, 300, 5, 97)
+    rest = batches_from(data, 97, 300, 5)
     for epoch, rows in expected[97:]:
         found_epoch, found = next(rest)
         assert found_epoch == epoch

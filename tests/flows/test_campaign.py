@@ -27,7 +27,7 @@ from phrasemodels.flows.run.tune import fitting, in_order, seconds_of, standings
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
-from phrasemodels.tasks.train.trainer import training_loop
+from phrasemodels.tasks.train.trainer import run_training
 
 SMALL = Request("000", "1", "sample", 2, TINY[3::2], ("transformer", "phrase-k2"))
 
@@ -40,7 +40,7 @@ def test_a_training_that_is_stopped_by_its_limit_again_and_again_ends_with_the_s
     monkeypatch.setattr(phrasemodels.tasks.train.trainer, "time", clock)
     run, at = training(shared, tmp_path), []
     while not at or at[-1] < run.config.steps:
-        training_loop(dataclasses.replace(run, until=next(ticks) + 12))
+        run_training(dataclasses.replace(run, until=next(ticks) + 12))
         at.append(newest(tmp_path, "key")[1]["progress"]["step"])
     assert at == [11, 22, 33, 40] and same(weights(tmp_path), undisturbed)
 
@@ -50,7 +50,7 @@ def test_a_checkpoint_is_due_after_some_time_whatever_the_number_of_updates(shar
     monkeypatch.setattr(phrasemodels.tasks.train.trainer, "CHECKPOINT_SECONDS", 0.0)
     saved, save = [], phrasemodels.tasks.train.trainer.save
     monkeypatch.setattr(phrasemodels.tasks.train.trainer, "save", lambda *a: saved.append(a[4].step) or save(*a))
-    training_loop(run)
+    run_training(run)
     assert saved == list(range(1, 41))
 
 

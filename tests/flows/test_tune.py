@@ -21,7 +21,7 @@ from phrasemodels.flows.run.execute import stop_at
 from phrasemodels.flows.run.tune import SEED, SHARES, Search, behind, finished_searches, trials_of, tuned, worse_half
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
-from phrasemodels.tasks.train.trainer import training_loop
+from phrasemodels.tasks.train.trainer import run_training
 from phrasemodels.verdicts.significance import expected_best
 
 SMALL = Request("000", "1", "sample", 2, TINY[3::2], ("transformer", "phrase-k2"))
@@ -98,7 +98,7 @@ def test_a_table_without_some_rows_says_so_in_its_title_and_its_file():
 def test_a_training_that_stops_at_updates_goes_on_with_the_same_bits(shared, undisturbed, tmp_path):  # noqa: F811
     run, stops = training(shared, tmp_path), [0.0]
     for stop in (12, 25, math.inf):
-        training_loop(dataclasses.replace(run, stop_at=stop))
+        run_training(dataclasses.replace(run, stop_at=stop))
         progress = newest(tmp_path, "key")[1]["progress"]
         assert progress["step"] == min(stop, 40) and progress["seconds"] > stops[-1]
         stops.append(progress["seconds"])

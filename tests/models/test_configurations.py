@@ -1,10 +1,12 @@
 """Settings classes refuse values that the steps cannot work with, in one line that begins with the field."""
 
+import functools
 import math
 import re
 
 import pytest
 
+from phrasemodels.flows.experiments.catalogue import experiment as find
 from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.tasks.parsers.stanza_training import TrainParser
@@ -95,3 +97,33 @@ def test_a_value_at_the_edge_is_taken(name, value):
 def test_an_override_is_checked_by_the_configuration(assignment, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         overridden(experiments()[0], assignment)
+
+
+@pytest.mark.parametrize(
+    ("row", "assignment"),
+    [
+        ("000/table1/sample/phrase-k2", "train.schedule=constant"),
+        ("000/table1/sample/phrase-k2", "train.optimiser=sgd"),
+        ("000/table1/sample/phrase-k2", "train.arrange=at_random"),
+        ("000/table1/sample/phrase-k2", "model.encoder.attend=softmax_hadamard"),
+        ("000/table1/sample/phrase-k2", "model.encoder.sigma=identity"),
+        ("000/table1/sample/phrase-k2", "model.encoder.initialise=LengthEmbedding"),
+        ("000/table1/sample/phrase-k2", "model.start=xavier_uniform_"),
+        ("000/table1/sample/phrase-k2", "recipe.phrases.enumerate=subtrees"),
+        ("001/table2/sample/psan", "model.encoder.memory=Stacked"),
+        ("002/table2/sample/atis-model-4", "model.encoder.residual=PreNorm"),
+        ("003/tablenmt/sample/char-simple", "model.weights=TreeWeights"),
+        ("004/parser/sample/lal", "model.start=as_released"),
+    ],
+)
+def test_a_function_or_class_is_set_by_its_name_which_is_part_of_the_name_of_the_row(row, assignment):
+    path, name = assignment.split("=")
+    made = overridden(find(row), assignment)
+    assert functools.reduce(getattr, path.split("."), made).__name__ == name
+    assert made.changed == (assignment,) and made.name == f"{row}+{assignment}" and find(made.name) == made
+
+
+@pytest.mark.parametrize("text", ["none", "0"])
+def test_an_optional_setting_is_not_set_by_none_or_as_earlier_by_0(text):
+    made = overridden(find("000/table1/paper/phrase-k2"), f"train.batch_rows={text}")
+    assert made.train.batch_rows is None and made.changed == ("train.batch_rows=none",)

@@ -236,7 +236,7 @@ class Lengths:
 @pytest.mark.parametrize("sides", [1, 2])
 def test_batches_of_equal_lengths_hold_each_row_once_and_no_padding(sides):
     data = Lengths(np.random.default_rng(0).integers(1, 5, (200, 2)))
-    batches = token_batches(data, 10**9, seed=0, epoch=0, most=8, equal=sides)
+    batches = token_batches(data, 10**9, seed=0, epoch=0, max_rows=8, equal_sides=sides)
     assert sorted(np.concatenate(batches)) == list(range(200))
     assert all(len(rows) <= 8 and (np.ptp(data.lengths[rows, :sides], axis=0) == 0).all() for rows in batches)
-    assert len(batches) < len(token_batches(data, 10**9, 0, 0, 1, equal=sides)) == 200
+    assert len(batches) < len(token_batches(data, 10**9, 0, 0, 1, equal_sides=sides)) == 200

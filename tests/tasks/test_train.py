@@ -1,5 +1,6 @@
 """Training: the same weights however often it is killed, and on any number of workers."""
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -28,16 +29,14 @@ from phrasemodels.flows.run.local import progress_lines
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save, tensors
-from phrasemodels.tasks.train.config import sgd
+from phrasemodels.tasks.train.config import TrainConfig, averaged_adam, averaged_weights
 from phrasemodels.tasks.train.trainer import (
     PROGRESS,
-    ModelWithLoss,
+    Trainer,
     Training,
-    Worker,
-    _dev_loss,
     forget_peak_memory,
     peak_memory_mib,
-    training_loop,
+    run_training,
 )
 
 SETTINGS = (
@@ -89,28 +88,44 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 @pytest.fixture(scope="module")
 def undisturbed(shared: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
     folder = tmp_path_factory.mktemp("undisturbed")
-    training_loop(training(shared, folder))
+    run_training(training(shared, folder))
     return weights(folder)
 
 
 def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(shared, undisturbed, tmp_path):
     again = training(shared, tmp_path / "again")
-    training_loop(again)
+    run_training(again)
     assert same(weights(tmp_path / "again"), undisturbed)
-    training_loop(dataclasses.replace(again, seed=1, folder=tmp_path / "other"))
+    run_training(dataclasses.replace(again, seed=1, folder=tmp_path / "other"))
     assert not same(weights(tmp_path / "other"), undisturbed)
 
 
-def test_a_batch_in_pieces_has_the_gradient_of_the_whole(shared, tmp_path):
-    still = ("model.encoder.dropout=0", "train.steps=6", "train.evaluate_every=6")
-    for folder, more in (("whole", ()), ("pieces", ("train.pieces=3",))):
-        run = training(shared, tmp_path / folder, *still, *more)
-        training_loop(
-            dataclasses.replace(run, config=dataclasses.replace(run.config, optimiser=sgd))
-        )  # linear in gradients
-    whole, pieces = (weights(tmp_path / folder) for folder in ("whole", "pieces"))
+def test_accumulated_gradients_are_those_of_the_whole_batch(shared, tmp_path):
+    still = ("model.encoder.dropout=0", "train.steps=6", "train.evaluate_every=6", "train.optimiser=sgd")
+    for folder, more in (("whole", ()), ("parts", ("train.accumulation_steps=3",))):
+        run_training(training(shared, tmp_path / folder, *still, *more))
+    whole, parts = (weights(tmp_path / folder) for folder in ("whole", "parts"))
     for name, weight in whole.items():
-        torch.testing.assert_close(pieces[name], weight, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(parts[name], weight, rtol=1e-5, atol=1e-6)
+
+
+def test_the_number_of_micro_batches_is_in_no_key_and_has_its_earlier_name():
+    plain, parts = small(), small("train.pieces=3")
+    assert parts.train.accumulation_steps == 3
+    assert plain.steps(0).trained.key == parts.steps(0).trained.key and plain.name == parts.name
+
+
+def test_an_error_while_averaged_weights_are_evaluated_puts_the_weights_back():
+    model = torch.nn.Linear(2, 1)
+    optimiser = averaged_adam(model.parameters(), TrainConfig(learning_rate=1.0))
+    for _ in range(3):
+        model(torch.ones(1, 2)).sum().backward()
+        optimiser.step()
+    before = model.weight.detach().clone()
+    with contextlib.suppress(RuntimeError), averaged_weights(optimiser):
+        assert not torch.equal(model.weight, before)
+        raise RuntimeError("broken")
+    assert torch.equal(model.weight, before)
 
 
 def destructive(step: int, warmup: int, steps: int) -> float:
@@ -121,22 +136,18 @@ def destructive(step: int, warmup: int, steps: int) -> float:
 def test_the_best_weights_have_the_lowest_dev_loss(shared, tmp_path):
     run = training(shared, tmp_path)
     run = dataclasses.replace(run, config=dataclasses.replace(run.config, schedule=destructive))
-    training_loop(run)
+    run_training(run)
     path, state = newest(tmp_path, "key")
-    progress, model = state["progress"], run.model.build()
+    progress, trainer = state["progress"], Trainer(run)
     assert progress["best_step"] < progress["step"] == 40
-    load_tensors(model, load_file(path / "best.safetensors"))
-    dev = run.objective.examples(run.dev)
-    assert (
-        _dev_loss(ModelWithLoss(model, run.objective, run.config.smoothing), dev, run.config, Worker())
-        == progress["best"]
-    )
+    load_tensors(trainer.model, load_file(path / "best.safetensors"))
+    assert trainer.dev_loss() == progress["best"]
 
 
 @pytest.mark.parametrize("damage", ["delete", "truncate", "no state"])
 def test_resuming_from_an_older_checkpoint_gives_the_same_bits(shared, undisturbed, tmp_path, monkeypatch, damage):
     whole = training(shared, tmp_path)
-    training_loop(whole)
+    run_training(whole)
     last = sorted(tmp_path.glob("step-*"))[-1]
     if damage == "delete":
         shutil.rmtree(last)
@@ -145,28 +156,28 @@ def test_resuming_from_an_older_checkpoint_gives_the_same_bits(shared, undisturb
     else:
         (last / "state.json").unlink()
     assert newest(tmp_path, "key")[1]["progress"]["step"] == 35
-    computed, update = [], phrasemodels.tasks.train.trainer._update
+    computed, update = [], Trainer.update
 
-    def recording(*arguments):
-        computed.append(arguments[-1].step)
-        return update(*arguments)
+    def recording(trainer, rows):
+        computed.append(trainer.progress.step)
+        update(trainer, rows)
 
-    monkeypatch.setattr(phrasemodels.tasks.train.trainer, "_update", recording)
-    training_loop(whole)
+    monkeypatch.setattr(Trainer, "update", recording)
+    run_training(whole)
     assert same(weights(tmp_path), undisturbed)
     assert computed == [35, 36, 37, 38, 39], "no step is computed twice"
 
 
 KILLED = """
 import os, pickle, signal, sys
-from phrasemodels.tasks.train import trainer
-update = trainer._update
-def killed(*arguments):
-    if arguments[-1].step == int(sys.argv[2]):
+from phrasemodels.tasks.train.trainer import Trainer, run_training
+update = Trainer.update
+def killed(trainer, rows):
+    if trainer.progress.step == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
-    return update(*arguments)
-trainer._update = killed
-trainer.training_loop(pickle.load(open(sys.argv[1], "rb")))
+    update(trainer, rows)
+Trainer.update = killed
+run_training(pickle.load(open(sys.argv[1], "rb")))
 """
 
 
@@ -211,10 +222,10 @@ def test_an_unfinished_checkpoint_is_removed_if_its_process_ended(tmp_path, monk
 WORKER = """
 import pickle, sys
 from torch import distributed
-from phrasemodels.tasks.train.trainer import training_loop
+from phrasemodels.tasks.train.trainer import run_training
 rank, world = int(sys.argv[2]), int(sys.argv[3])
 distributed.init_process_group("gloo", init_method=f"file://{sys.argv[4]}", rank=rank, world_size=world)
-training_loop(pickle.load(open(sys.argv[1], "rb")))
+run_training(pickle.load(open(sys.argv[1], "rb")))
 distributed.destroy_process_group()
 """
 
@@ -231,12 +242,12 @@ def on_two_workers(chosen: Training, folder: Path) -> None:
 def test_two_workers_train_like_one_and_one_may_resume_from_two(shared, tmp_path):
     more = ("model.encoder.dropout=0.0", "train.steps=10", "train.evaluate_every=5")
     alone, pair = training(shared, tmp_path / "alone", *more), training(shared, tmp_path / "pair", *more)
-    training_loop(alone)
+    run_training(alone)
     on_two_workers(pair, tmp_path)
     expected = losses(alone.folder)
     assert losses(pair.folder) == pytest.approx(expected, rel=1e-5)  # sums in another order
     shutil.rmtree(pair.folder / "step-00000010")
-    training_loop(pair)
+    run_training(pair)
     assert losses(pair.folder) == pytest.approx(expected, rel=1e-5)
     assert starts(pair.folder) == [(0, 2), (5, 1)]
 

@@ -60,7 +60,7 @@ from phrasemodels.tasks.problems.transfer import (
 from phrasemodels.tasks.train.batches import stream
 from phrasemodels.tasks.train.checkpoints import Progress
 from phrasemodels.tasks.train.config import TrainConfig, adadelta, constant, shrunk_without_gain
-from phrasemodels.tasks.train.trainer import HISTORY, _ended
+from phrasemodels.tasks.train.trainer import HISTORY, is_finished
 
 
 @pytest.mark.parametrize("optimiser", [Adam, RmsProp])
@@ -249,7 +249,9 @@ def test_infersents_rate_shrinks_without_a_gain_and_ends_the_training():
     config = experiment("001/table2/paper/bilstm-max").train
     assert (config.steps, config.steps // config.evaluate_every) == (171_680, 20)
     progress = Progress(step=7 * 8584, best=0.5, best_step=8584, history=[{"dev_loss": 0.5}] * 7)
-    assert _ended(progress, config) and not _ended(dataclasses.replace(progress, history=[{"dev_loss": 0.5}]), config)
+    assert is_finished(progress, config) and not is_finished(
+        dataclasses.replace(progress, history=[{"dev_loss": 0.5}]), config
+    )
 
 
 def test_the_rows_of_other_sizes_and_of_psan_keep_their_training():

@@ -5,17 +5,23 @@ Parts that users add are named like values: `model.encoder=NAME`, `recipe.metric
 
 import dataclasses
 import functools
+import inspect
+import sys
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from torch import Tensor
 
 from phrasemodels import project
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.store import Step
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
+from phrasemodels.saved import TORCH
 from phrasemodels.tasks.metrics.scores import check_metrics
 from phrasemodels.tasks.parsers.parse import ParserBackend, PlantTrees, everywhere, plant
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -93,7 +99,9 @@ def name_of(value: Any) -> str:
 
 PARTS = ("recipe", "model", "train")  # of an experiment can be overridden; the other fields say which row it is
 CORPUS = "recipe.corpus."
-MACHINE = ("train.workers", "train.threads", "train.gpus", "train.checkpoint_every")  # change no score
+EARLIER = {"train.pieces": "train.accumulation_steps"}  # earlier names of fields
+# change no score
+MACHINE = tuple(f"train.{name}" for name in ("workers", "threads", "gpus", "checkpoint_every", "accumulation_steps"))
 
 
 def overridden(experiment: Experiment, *assignments: str) -> Experiment:
@@ -144,7 +152,7 @@ def _assigned(assignment: str) -> tuple[str, str]:
         raise ValueError(f"{assignment!r}: an override is written field.field=value, like train.steps=200")
     if path.split(".")[0] not in PARTS:
         raise ValueError(f"{path!r}: only fields of {', '.join(PARTS)} can be overridden, like train.steps=200")
-    return path, text
+    return EARLIER.get(path, path), text
 
 
 def _value(experiment: Experiment, path: str) -> Any:
@@ -155,9 +163,9 @@ def as_text(value: Any) -> str:
     """Return a value as an override writes it, so that equal settings have equal names: 2e-3 is 0.002."""
     if isinstance(value, tuple):
         return ",".join(map(as_text, value))
-    if isinstance(value, bool | int | float | str):
-        return str(value).lower() if isinstance(value, bool) else str(value)
-    return name_of(value) or str(value)
+    if isinstance(value, bool | int | float | str | None):
+        return str(value).lower() if isinstance(value, bool | None) else str(value)
+    return name_of(value) or getattr(value, "__name__", str(value))
 
 
 def _replaced(value: Any, tree: dict[str, Any], prefix: str) -> Any:
@@ -174,16 +182,26 @@ def _replaced(value: Any, tree: dict[str, Any], prefix: str) -> Any:
             new[name] = _replaced(getattr(value, name), branch, f"{whole}.")
         else:
             part = added(getattr(value, name), whole, branch)
-            new[name] = _parsed(branch, type(value), name, whole) if part is None else part
+            new[name] = _parsed(branch, value, name, whole) if part is None else part
     try:
         return dataclasses.replace(value, **new)
     except ValueError as error:  # a configuration checks itself, and names its own field
         raise ValueError(f"{prefix}{error}" if str(error).split("=")[0] in known else str(error)) from None
 
 
-def _parsed(text: str, owner: type, name: str, whole: str) -> Any:
-    """Return the text as a value of the field's type: a number, a word, or a tuple of them."""
-    kind = typing.get_type_hints(owner)[name]
+def _parsed(text: str, owner: Any, name: str, whole: str) -> Any:
+    """Return the text as a value of the type of a configuration's field: a number, a word, a tuple of them, the name of a
+    function or class that the field takes, or `none` where it may be None."""
+    kind = typing.get_type_hints(type(owner))[name]
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if NoneType in kinds and text.lower() == "none":
+        return None
+    (kind,) = {one for one in kinds if one is not NoneType} if len(kinds) == 1 or NoneType in kinds else {kind}
+    if get_origin(kind) in (Callable, type):
+        known = choices(kind, owner, name)
+        if text not in known:
+            raise ValueError(f"{whole}={text}: no {name} of this name; {closest(text, known)}")
+        return known[text]
     try:
         if get_origin(kind) is not tuple:
             return _plain(text, kind)
@@ -194,8 +212,73 @@ def _parsed(text: str, owner: type, name: str, whole: str) -> Any:
     except (ValueError, KeyError):
         pass
     settable = get_origin(kind) is tuple or kind in (bool, int, float, str)
-    wanted = f"must be {_words(kind)}" if settable else "cannot be set as text; only numbers and words can"
+    wanted = (
+        f"must be {_words(kind)}" if settable else "cannot be set as text; only numbers, words and parts by name can"
+    )
     raise ValueError(f"{whole}={text}: {wanted}")
+
+
+def choices(kind: Any, owner: Any, name: str) -> dict[str, Any]:
+    """Return the functions and classes that a field of a configuration takes, by name.
+
+    kind: the type of the field, `type[Base]` or `Callable[[...], Result]`. They are looked for in the modules of the
+    configuration, of its value and of its default, and in those from which the configuration's module imports; and among the
+    functions of torch that configurations name. A class fits if it is a subclass of Base or Result, a function if it has the
+    types of the field, or of its value where the field names none.
+    """
+    default: Any = next(field.default for field in dataclasses.fields(owner) if field.name == name)
+    known = [part for part in (getattr(owner, name), default) if hasattr(part, "__name__")]
+    here = sys.modules[type(owner).__module__]
+    near = [part for part in (*vars(here).values(), *known) if _is_part(part)]
+    parts = [
+        part for module in {here, *(sys.modules[part.__module__] for part in near)} for part in vars(module).values()
+    ]
+    arguments, result = _signature(kind) if get_origin(kind) is Callable else (None, get_args(kind)[0])
+    if arguments is None and known and inspect.isfunction(known[0]):
+        arguments, result = _signature(known[0])
+    found = {part.__name__: part for part in parts if _is_part(part) and _fits(part, arguments, result)}
+    if (arguments, result) == ((Tensor,), Tensor):
+        found |= {part.__name__: part for part in TORCH.values()}
+    return found | {part.__name__: part for part in known}
+
+
+def _is_part(value: Any) -> bool:
+    """Return whether a value is a public function or class of this project, or of the modules that users add."""
+    if not (inspect.isfunction(value) or inspect.isclass(value)) or value.__name__.startswith("_"):
+        return False
+    top = value.__module__.partition(".")[0]
+    return (top == "phrasemodels" or top in project.modules()) and value.__module__ in sys.modules
+
+
+def _signature(part: Any) -> tuple[tuple[Any, ...] | None, Any]:
+    """Return the types of the arguments without a default (None: any) and of the result, of a function, a class or a
+    `Callable`."""
+    if get_origin(part) is Callable:
+        arguments, result = get_args(part)
+        return (None if arguments is ... else tuple(arguments)), NoneType if result is None else result
+    hints = typing.get_type_hints(part.__init__ if inspect.isclass(part) else part)
+    needed = (
+        parameter.name
+        for parameter in inspect.signature(part).parameters.values()
+        if parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    )
+    return tuple(hints.get(name, Any) for name in needed), part if inspect.isclass(part) else hints.get("return")
+
+
+def _fits(part: Any, arguments: tuple[Any, ...] | None, result: Any) -> bool:
+    """Return whether a function or class takes arguments of these types and gives a result of this type."""
+    try:
+        takes, gives = _signature(part)
+        right = gives == result or (inspect.isclass(gives) and issubclass(gives, result))
+    except (NameError, TypeError, ValueError):  # an annotation that is not there at run time, or no class
+        return False
+    if arguments is None or takes is None:
+        return right and inspect.isclass(part) and part is not result
+    return (
+        right
+        and len(takes) == len(arguments)
+        and all(a == b or Any in (a, b) for a, b in zip(takes, arguments, strict=True))
+    )
 
 
 def _words(kind: Any) -> str:

@@ -212,7 +212,7 @@ def _disan_text(recipe: EntailmentRecipe) -> EntailmentRecipe:
 
 INFERSENT = {
     "optimiser": sgd, "learning_rate": 0.1, "schedule": constant, "decay": shrunk_without_gain, "batch_rows": 64, "clip": 5.0,
-    "steps": 20 * EPOCH, "evaluate_every": EPOCH, "checkpoint_every": EPOCH, "patience": 0, "arrange": at_random,
+    "steps": 20 * EPOCH, "evaluate_every": EPOCH, "checkpoint_every": EPOCH, "patience": None, "arrange": at_random,
 }  # fmt: skip
 TRAINED_BY_AUTHORS = {
     "bilstm-max": AuthorsTraining(_bilstm_max, _infersent_text, INFERSENT),
@@ -220,7 +220,7 @@ TRAINED_BY_AUTHORS = {
     "disan": AuthorsTraining(
         _disan,
         _disan_text,
-        {"learning_rate": 0.5, "batch_rows": 64, "steps": 400_000, "evaluate_every": 500, "patience": 0},
+        {"learning_rate": 0.5, "batch_rows": 64, "steps": 400_000, "evaluate_every": 500, "patience": None},
     ),
 }
 

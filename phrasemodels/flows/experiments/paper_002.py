@@ -160,7 +160,7 @@ class Data:
     warmup: int
     steps: int
     evaluate_every: int = 1000
-    patience: int = 10
+    patience: int | None = 10
     dropout: float = 0.1
     schedule: Callable[[int, int, int], float] = inverse_sqrt
     clip: float = math.inf
@@ -178,7 +178,7 @@ OFFICIAL_SPLITS = {"train": "train", "dev": "dev", "test": "dev"}
 GEO = Data(
     "Geo",
     SemanticParsingRecipe(Corpus("geoquery"), Forms(), SEARCH, GEO_SPLITS, score_dev=False),
-    tokens=175, rate=0.1, warmup=100, steps=15_000, evaluate_every=15_000, patience=0, summed=1, checkpoint_every=500,
+    tokens=175, rate=0.1, warmup=100, steps=15_000, evaluate_every=15_000, patience=None, summed=1, checkpoint_every=500,
 )  # fmt: skip
 ATIS = Data(
     "Atis", SemanticParsingRecipe(Corpus("atis"), Forms(), SEARCH), tokens=5500, rate=0.1, warmup=100, steps=250_000
@@ -196,7 +196,7 @@ SAMPLE = Data(
         replace(SEARCH, reach=1.5),
         dict(SAME),
     ),
-    tokens=1000, rate=0.23, warmup=80, steps=900, evaluate_every=180, patience=0, schedule=linear_decay, clip=1.0,
+    tokens=1000, rate=0.23, warmup=80, steps=900, evaluate_every=180, patience=None, schedule=linear_decay, clip=1.0,
 )  # fmt: skip
 
 
@@ -226,7 +226,7 @@ CORPORA: dict[str, Mapping[str, Data]] = {
     "laptop": {
         "geo": replace(GEO, tokens=1000, rate=0.23, steps=800, evaluate_every=800, schedule=linear_decay, clip=1.0),
         "atis": replace(
-            ATIS, tokens=2000, rate=0.23, steps=800, evaluate_every=200, patience=0, schedule=linear_decay, clip=1.0
+            ATIS, tokens=2000, rate=0.23, steps=800, evaluate_every=200, patience=None, schedule=linear_decay, clip=1.0
         ),
         "mspars": _stand_in(replace(MSPARS, tokens=4000, rate=0.5, warmup=400, steps=4000, evaluate_every=400)),
     },

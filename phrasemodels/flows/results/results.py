@@ -268,6 +268,8 @@ def _equal(saved: Any, now: Any) -> bool:
         return all(_equal(saved[name], now[name]) for name in (saved.keys() & now.keys()) - PLACEMENT)
     if isinstance(saved, list) and isinstance(now, list):
         return len(saved) == len(now) and all(map(_equal, saved, now))
+    if not saved and not now:  # what is not set was 0, and is None now
+        return True
     return bool((present_name(saved) if isinstance(saved, str) else saved) == now)
 
 
@@ -277,7 +279,9 @@ def changed_since(settings: Mapping[str, Any], now: Any) -> str:
     settings: those of the training. Fields that it lacks did not exist then.
     """
     then, fields = (_bare(config) for config in (settings.get("config", {}), jsonable(now)))
-    differing = [name for name in fields if name in then and name not in PLACEMENT and then[name] != fields[name]]
+    differing = [
+        name for name in fields if name in then and name not in PLACEMENT and not _equal(then[name], fields[name])
+    ]
     return ", ".join(f"train.{name} was {then[name]} and is now {fields[name]}" for name in differing)
 
 

@@ -175,6 +175,39 @@ def stop_at(experiment: Experiment, share: float) -> float:
     return math.inf if updates >= config.steps else updates
 
 
+def training_group(pipeline: Pipeline, settings: Settings) -> TorchTrainerLaunch:
+    """Return the Ray Train group of a training, with the workers that the settings or its configuration ask for."""
+    config = pipeline.experiment.train
+    name = f"{pipeline.trained.key[:12]}-{file_name(pipeline.experiment.name)}-s{pipeline.seed}"
+    return TorchTrainerLaunch(name, settings.workers or config.workers or 1, config.threads, config.gpus)
+
+
+def launch_training(
+    step: Step,
+    store: Store,
+    settings: Settings,
+    executor: Executor,
+    group: TorchTrainerLaunch | None = None,
+    run: Callable[[Step, Executor], Artifact] | None = None,
+) -> Artifact:
+    """Run a training on its workers: a Ray Train group, or else the process in which the step runs; return its artifact.
+
+    run: runs the step with an executor, in this process (`store.run`) by default. With shared storage, the workers fetch the
+    data from there and keep their checkpoints there too. ValueError: the cluster can never hold the group.
+    """
+    if group is not None:
+        group.check()
+    run = run or store.run
+    launch: Callable[..., None] = group or call_here
+    if (shared := store.shared) is None:
+        return run(step, replace(executor, launch=launch))
+    trained = run(step, replace(executor, launch=NodeLaunch(launch, store, settings.cache_bytes)))
+    with contextlib.suppress(ValueError):  # a damaged lease may belong to another run of the same training
+        if shared.leased_keys()[step.key] <= 1:
+            shared.remove("checkpoints", step.key)
+    return trained
+
+
 @dataclass(frozen=True)
 class Execution:
     """Runs the steps of a plan.
@@ -214,7 +247,10 @@ class Execution:
             raise OutOfTimeError("there was no time left to begin it")
         if pipeline is not None and step.make is train:
             return self._train(step, pipeline)
-        if step.make is train or (pipeline is not None and not step.fans_out):
+        if step.make is train:
+            executor = Executor(until=self.until)
+            return launch_training(step, self.store, self.settings, executor, run=self._on_ray)
+        if pipeline is not None and not step.fans_out:
             artifact = self.store.find(step) or self._on_ray(step, Executor(until=self.until))
         else:
             executor = Executor(map=self._map(step), sources=self.sources, until=self.until)
@@ -226,31 +262,15 @@ class Execution:
     def _train(self, step: Step, pipeline: Pipeline) -> Artifact:
         """Find or run a training, recorded in MLflow. OutOfTimeError: it was stopped."""
         with self.record.training(pipeline) as report:
-            artifact = self.store.find(step) or self.launch_training(step, pipeline, report)
+            artifact = self.store.find(step)
+            if artifact is None:
+                group = self.workers_of(pipeline)
+                stop = stop_at(pipeline.experiment, self.share)
+                executor = Executor(report=report, until=self.until, stop_at=stop)
+                run = self.store.run if group else self._on_ray
+                artifact = launch_training(step, self.store, self.settings, executor, group, run)
             report(history(artifact))
-        if shared := self.store.shared:
-            with contextlib.suppress(ValueError):  # a damaged lease may belong to another run of the same training
-                if shared.leased_keys()[step.key] <= 1:
-                    shared.remove("checkpoints", step.key)
         return artifact
-
-    def launch_training(self, step: Step, pipeline: Pipeline, report: Callable[[Any], None]) -> Artifact:
-        """Run a training on its workers: as one Ray task, or as a Ray Train group.
-
-        If each node has a folder of its own, the workers fetch the data from the shared storage and keep their checkpoints
-        there too.
-        """
-        group = self.workers_of(pipeline)
-        launch: Callable[..., None] = group or call_here
-        if self.store.shared is not None:
-            launch = NodeLaunch(launch, self.store, self.settings.cache_bytes)
-        executor = Executor(
-            launch=launch, report=report, until=self.until, stop_at=stop_at(pipeline.experiment, self.share)
-        )
-        if group is None:
-            return self._on_ray(step, executor)
-        group.check()
-        return self.store.run(step, executor)
 
     def workers_of(self, pipeline: Pipeline) -> TorchTrainerLaunch | None:
         """Return the Ray Train group of a training; None: it runs as a plain Ray task.
@@ -259,13 +279,11 @@ class Execution:
         processors, for a GPU or for a number of workers; those at the paper's size; and the first of a run, which shows at
         once whether the cluster can start groups.
         """
-        config, experiment = pipeline.experiment.train, pipeline.experiment
+        config = pipeline.experiment.train
         asks = self.settings.workers or config.workers or config.threads > 1 or config.gpus
-        if not asks and experiment.profile != "paper" and pipeline is not self.plan.pipelines[0]:
+        if not asks and pipeline.experiment.profile != "paper" and pipeline is not self.plan.pipelines[0]:
             return None
-        name = f"{pipeline.trained.key[:12]}-{file_name(experiment.name)}-s{pipeline.seed}"
-        workers = self.settings.workers or max(1, config.workers)
-        return TorchTrainerLaunch(name, workers, config.threads, config.gpus)
+        return training_group(pipeline, self.settings)
 
     def check(self) -> None:
         """Check that the cluster can hold every training that is not in the store yet. ValueError: it never can."""

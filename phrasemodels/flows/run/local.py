@@ -1,4 +1,4 @@
-"""Training without Prefect and MLflow: in this process or on Ray Train, from the store or from a prepared folder."""
+"""`phrasemodels train`: one training without Prefect and MLflow, from the store or from a prepared folder."""
 
 import contextlib
 import datetime
@@ -10,27 +10,26 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import phrasemodels
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, Job, Store, digest_of, with_dependencies
-from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
+from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import file_name
-from phrasemodels.tasks.problems.recipe import Stage
 from phrasemodels.tasks.train.trainer import PROGRESS
-
-if TYPE_CHECKING:
-    from phrasemodels.infra.settings import Settings
 
 LINES_EVERY = 15.0  # seconds between lines of progress
 RECIPE = "recipe.sha256"  # in a prepared folder: digest of the settings that its data was made with
 
 
 def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str, Any]:
-    """Run all steps of one experiment and seed, kept in the store; on Ray Train unless local. Return its scores."""
+    """Run all steps of one experiment and seed, kept in the store; the training on Ray Train unless local. Return its
+    scores."""
     from phrasemodels.flows.experiments.catalogue import resolved
     from phrasemodels.flows.results.records import leased_steps, open_store, sources_of
+    from phrasemodels.flows.run.execute import launch_training, training_group
+    from phrasemodels.infra.services import start_ray, stop_ray
     from phrasemodels.infra.settings import Settings
 
     if not experiment.recipe.trains:
@@ -40,8 +39,23 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     executor = Executor(sources=sources, report=_printer() if local else None)
     pipeline = resolved(experiment, sources).steps(seed)
     checkpoints = store.workspace(pipeline.trained.key) / "checkpoints"
-    with leased_steps(store, with_dependencies([pipeline.scored]), settings), progress_lines(checkpoints):
-        return _finish(store, pipeline, executor) if local else _on_ray_train(store, pipeline, executor, settings)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(leased_steps(store, with_dependencies([pipeline.scored]), settings))
+        stack.enter_context(progress_lines(checkpoints))
+        if not local:
+            start_ray(settings)
+            stack.callback(stop_ray)
+        group = None if local else training_group(pipeline, settings)
+        trained = launch_training(pipeline.trained, store, settings, executor, group)
+        scored = store.run(pipeline.scored, executor)
+    return {
+        "experiment": experiment.name,
+        "seed": seed,
+        "weights": str(trained.path),
+        "parameters": trained.meta["parameters"],
+        "train_seconds": trained.meta["train_seconds"],
+        "scores": scored.meta["scores"],
+    }
 
 
 @contextlib.contextmanager
@@ -77,40 +91,6 @@ def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[No
         printer.join()
 
 
-def _on_ray_train(store: Store, pipeline: Pipeline, executor: Executor, settings: "Settings") -> dict[str, Any]:
-    from phrasemodels.flows.run.execute import NodeLaunch
-    from phrasemodels.infra.cluster import TorchTrainerLaunch
-    from phrasemodels.infra.services import start_ray, stop_ray
-
-    start_ray(settings)
-    try:
-        config = pipeline.experiment.train
-        name = f"{pipeline.trained.key[:12]}-{file_name(pipeline.experiment.name)}-s{pipeline.seed}"
-        group = TorchTrainerLaunch(name, settings.workers or max(1, config.workers), config.threads, config.gpus)
-        group.check()
-        for step in pipeline.trained.inputs.values():
-            store.resolve(step, executor)
-        launch = group if store.shared is None else NodeLaunch(group, store, settings.cache_bytes)
-        store.run(pipeline.trained, Executor(launch=launch))
-        return _finish(store, pipeline, executor)
-    finally:
-        stop_ray()
-
-
-def _finish(store: Store, pipeline: Pipeline, executor: Executor) -> dict[str, Any]:
-    """Run what is left of a pipeline and return what the command prints."""
-    scored = store.run(pipeline.scored, executor)
-    trained = store.run(pipeline.trained)
-    return {
-        "experiment": pipeline.experiment.name,
-        "seed": pipeline.seed,
-        "weights": str(trained.path),
-        "parameters": trained.meta["parameters"],
-        "train_seconds": trained.meta["train_seconds"],
-        "scores": scored.meta["scores"],
-    }
-
-
 def prepare_folder(experiment: Experiment, to: Path) -> Path:
     """Copy the data that an experiment is trained and tested on into one folder."""
     from phrasemodels.flows.experiments.catalogue import resolved
@@ -142,13 +122,25 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
         raise ValueError(f"{data} was not prepared for this: make the folder again with `{again}` and the same --set")
     store = Store(out)
     stages = experiment.recipe.bare().measured_stages(experiment.model, experiment.train, seed)
-    names = {name for stage in stages.values() for name in stage.inputs.values()} - stages.keys()
-    known = {name: _load(store, data / name) for name in sorted(names)}
+    known: dict[str, Artifact] = {}
+    for name in sorted({name for stage in stages.values() for name in stage.inputs.values()} - stages.keys()):
+        if (artifact := store.load(data / name)) is None:
+            raise ValueError(f"{data / name} is missing or damaged: make the folder again with `phrasemodels prepare`")
+        known[name] = artifact
+    # keys of the store would need the source of packages that are not installed here: this one has the project's files
+    folders = sorted(os.walk(Path(phrasemodels.__file__).parent, followlinks=True))
+    files = [Path(folder, name) for folder, _, names in folders for name in sorted(names) if name.endswith(".py")]
+    code = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     settings = {name: stage.settings for name, stage in stages.items()}
-    key = digest_of([settings, seed, {name: a.key for name, a in known.items()}, _code_digest()])[:32]
-    with progress_lines(store.root / "checkpoints" / key):
+    key = digest_of([settings, seed, {name: artifact.key for name, artifact in known.items()}, code])[:32]
+    checkpoints, executor = store.root / "checkpoints" / key, Executor(report=_printer())
+    with progress_lines(checkpoints):
         for name, stage in stages.items():
-            known[name] = _run(store, name, key, stage, {ours: known[theirs] for ours, theirs in stage.inputs.items()})
+            folder, inputs = store.root / name / key, {ours: known[theirs] for ours, theirs in stage.inputs.items()}
+            folder.mkdir(parents=True, exist_ok=True)
+            meta = stage.make(Job(folder, checkpoints, inputs, store, executor, key), stage.settings)
+            terms = {"licences": [], "redistributable": False, "stand_in": False}
+            known[name] = Artifact(folder, {"key": key, "meta": {**meta, **terms}})
     result = {
         "experiment": experiment.name,
         "seed": seed,
@@ -158,29 +150,6 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
     file = out / f"{file_name(experiment.name)}-s{seed}.json"
     file.write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result
-
-
-def _load(store: Store, folder: Path) -> Artifact:
-    if (artifact := store.load(folder)) is None:
-        raise ValueError(f"{folder} is missing or damaged: make the folder again with `phrasemodels prepare`")
-    return artifact
-
-
-def _code_digest() -> str:
-    """Digest of the package's own code."""
-    folders = sorted(os.walk(Path(phrasemodels.__file__).parent, followlinks=True))
-    files = [Path(folder, name) for folder, _, names in folders for name in sorted(names) if name.endswith(".py")]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-
-
-def _run(store: Store, name: str, key: str, stage: Stage, inputs: dict[str, Artifact]) -> Artifact:
-    """Run a stage outside the store, whose keys would need the source of packages that are not installed here."""
-    out = store.root / name / key
-    out.mkdir(parents=True, exist_ok=True)
-    job = Job(out, store.root / "checkpoints" / key, inputs, store, Executor(report=_printer()), key)
-    meta = stage.make(job, stage.settings)
-    terms = {"licences": [], "redistributable": False, "stand_in": False}
-    return Artifact(out, {"key": key, "meta": {**meta, **terms}})
 
 
 def _printer() -> Callable[[list[dict[str, float]]], None]:

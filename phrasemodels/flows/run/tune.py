@@ -142,7 +142,7 @@ def fitting(rows: Sequence[RowStanding], seconds: float, processors: int) -> lis
         ends = 0.0
         for standing in row.seeds:
             train = standing.pipeline.experiment.train
-            needed = min(len(free), train.threads * max(1, train.workers))
+            needed = min(len(free), train.threads * (train.workers or 1))
             free.sort()
             end = free[needed - 1] + (math.inf if math.isnan(standing.left) else standing.left)  # unknown: does not fit
             free[:needed] = [end] * needed

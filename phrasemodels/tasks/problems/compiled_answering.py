@@ -212,7 +212,7 @@ def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
 
 
 def one_by_one(data: StoryExamples, seed: int) -> Iterator[Rows]:
-    """Yield the rows of each epoch without end, in the order of phrasemodels.tasks.train.batches.from_step with batches of
+    """Yield the rows of each epoch without end, in the order of phrasemodels.tasks.train.batches.batches_from with batches of
     one row, which takes longer than the updates of an epoch."""
     length = data.lengths.sum(1)
     for epoch in itertools.count():
@@ -223,7 +223,7 @@ def one_by_one(data: StoryExamples, seed: int) -> Iterator[Rows]:
 
 def _check(config: TrainConfig) -> None:
     """ValueError: compiled updates cannot do what the configuration asks for."""
-    wanted = {"optimiser": sgd, "decay": undecayed, "batch_rows": 1, "smoothing": 0.0, "patience": 0}
+    wanted = {"optimiser": sgd, "decay": undecayed, "batch_rows": 1, "smoothing": 0.0, "patience": None}
     for name, value in wanted.items():
         if getattr(config, name) != value:
             shown = getattr(value, "__name__", value)

@@ -108,52 +108,67 @@ def at_random(lengths: Rows, rng: np.random.Generator) -> Rows:
 
 
 def token_batches(
-    data: Examples, budget: int, seed: int, epoch: int, most: int = 0, arrange: Arrange = by_length, equal: int = 0
+    data: Examples,
+    max_tokens: int,
+    seed: int,
+    epoch: int,
+    max_rows: int | None = None,
+    arrange: Arrange = by_length,
+    equal_sides: int | None = None,
 ) -> list[Rows]:
-    """Return the batches of one epoch, in random order. arrange: which rows are in a batch together. equal: they have the
-    same length on so many sides, from the first; then rows are arranged by them.
+    """Return the batches of one epoch, in random order. arrange: which rows are in a batch together. equal_sides: rows of a
+    batch have the same length on so many sides, from the first, by which they are then arranged.
 
     They are the same for any number of workers; each worker takes its rows of a batch by `rows_of_worker`.
     """
     rng = np.random.default_rng(stream(seed, "order", epoch))
     order = arrange(data.lengths.sum(1), rng)
-    if equal:
-        order = order[np.lexsort(data.lengths[order, :equal].T)]
-    batches = cut(data, order, budget, most, equal)
+    if equal_sides:
+        order = order[np.lexsort(data.lengths[order, :equal_sides].T)]
+    batches = cut(data, order, max_tokens, max_rows, equal_sides)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def cut(data: Examples, order: Rows, budget: int, most: int = 0, equal: int = 0) -> list[Rows]:
-    """Divide ordered rows into batches of at most `budget` padded tokens of all sides and `most` rows (0: any number), of the
-    same lengths on the first `equal` sides; a batch has at least one row."""
+def batches_from(
+    data: Examples,
+    step: int,
+    max_tokens: int,
+    seed: int,
+    max_rows: int | None = None,
+    arrange: Arrange = by_length,
+    equal_sides: int | None = None,
+) -> Iterator[tuple[int, Rows]]:
+    """Yield (epoch, batch) without end, from the batch of a step on; earlier batches are skipped and not read."""
+    epoch, skip = 0, step
+    while True:
+        batches = token_batches(data, max_tokens, seed, epoch, max_rows, arrange, equal_sides)
+        yield from ((epoch, rows) for rows in batches[skip:])
+        epoch, skip = epoch + 1, max(0, skip - len(batches))
+
+
+def cut(
+    data: Examples, order: Rows, max_tokens: int, max_rows: int | None = None, equal_sides: int | None = None
+) -> list[Rows]:
+    """Divide ordered rows into batches of at most `max_tokens` padded tokens of all sides and `max_rows` rows, of the same
+    lengths on the first `equal_sides` sides; a batch has at least one row."""
     batches, first = [], 0
     longest = np.zeros(data.lengths.shape[1], np.int64)
     for index, row in enumerate(order):
         longest = np.maximum(longest, data.lengths[row])
         count = index - first + 1
-        unlike = equal > 0 and (data.lengths[row, :equal] != data.lengths[order[first], :equal]).any()
-        if index > first and (count * longest.sum() > budget or 0 < most < count or unlike):
+        full = count * longest.sum() > max_tokens or (max_rows is not None and count > max_rows)
+        differs = equal_sides and (data.lengths[row, :equal_sides] != data.lengths[order[first], :equal_sides]).any()
+        if index > first and (full or differs):
             batches.append(order[first:index])
             first, longest = index, data.lengths[row]
     return [*batches, order[first:]]
 
 
-def in_order(data: Examples, budget: int) -> list[Rows]:
+def in_order(data: Examples, max_tokens: int) -> list[Rows]:
     """Return batches for evaluation: every row once, similar lengths together, nothing shuffled."""
-    return cut(data, np.argsort(data.lengths.sum(1), kind="stable"), budget)
+    return cut(data, np.argsort(data.lengths.sum(1), kind="stable"), max_tokens)
 
 
 def rows_of_worker(rows: Rows, rank: int, world: int) -> Rows:
     """Return the rows of a batch that belong to one of `world` workers; there may be none."""
     return rows[rank::world]
-
-
-def from_step(
-    data: Examples, budget: int, seed: int, step: int, most: int = 0, arrange: Arrange = by_length, equal: int = 0
-) -> Iterator[tuple[int, Rows]]:
-    """Yield (epoch, batch) without end, from the batch of a step on; earlier batches are skipped and not read."""
-    epoch, skip = 0, step
-    while True:
-        batches = token_batches(data, budget, seed, epoch, most, arrange, equal)
-        yield from ((epoch, rows) for rows in batches[skip:])
-        epoch, skip = epoch + 1, max(0, skip - len(batches))

@@ -1,15 +1,13 @@
-"""How a model is trained: the settings that are the same for every problem.
+"""The settings of a training, which are the same for every problem; optimisers, schedules and decays of the learning rate.
 
-Optimisers, schedules and decays of the learning rate, with every constant written out: defaults of libraries differ.
-
-A schedule is a function of (step, warmup, steps), a decay one of the dev losses so far; the learning rate is multiplied by
-both.
+A schedule is a function of (step, warmup, steps), a decay a function of the dev losses so far; the learning rate is
+multiplied by both. Every constant is written out, since the defaults of libraries differ.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,6 +18,10 @@ from phrasemodels.tasks.train.batches import Arrange, by_length
 
 RHO, EPSILON = 0.95, 1e-8  # of TensorFlow, which the authors of DiSAN used; PyTorch's are 0.9 and 1e-6
 DECAY = 0.999  # of averages of weights: they span the last thousand updates
+OPTIONAL = ("batch_rows", "patience", "workers", "equal_sides")  # fields of TrainConfig that may be None
+
+Schedule = Callable[[int, int, int], float]
+Decay = Callable[[Sequence[float]], float]
 
 
 def adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
@@ -44,21 +46,28 @@ class AveragedAdam(torch.optim.Adam):
         return loss
 
     @contextmanager
+    @torch.no_grad()
     def averaged(self) -> Iterator[None]:
-        """Put the averages in the place of the weights for a while."""
+        """Put the averages in the place of the weights while the block runs, whether it ends well or by an error."""
         pairs = [(p, state["average"]) for p, state in self.state.items() if "average" in state]
-        with torch.no_grad():
-            kept = [p.clone() for p, _ in pairs]
-            for p, average in pairs:
-                p.copy_(average)
+        own = [p.clone() for p, _ in pairs]
+        for p, average in pairs:
+            p.copy_(average)
+        try:
             yield
-            for (p, _), own in zip(pairs, kept, strict=True):
-                p.copy_(own)
+        finally:
+            for (p, _), weights in zip(pairs, own, strict=True):
+                p.copy_(weights)
 
 
 def averaged_adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
     """Adam as above, with averaged weights."""
     return AveragedAdam(parameters, config.learning_rate, config.betas, config.epsilon, fused=True)
+
+
+def averaged_weights(optimiser: torch.optim.Optimizer) -> AbstractContextManager[None]:
+    """Return a context in which the weights are the averages that the optimiser keeps, if it keeps any."""
+    return optimiser.averaged() if isinstance(optimiser, AveragedAdam) else nullcontext()
 
 
 def adam_with_decay(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
@@ -150,46 +159,58 @@ def shrunk_without_gain(losses: Sequence[float]) -> float:
 class TrainConfig:
     """Settings of a training. ValueError: a value is out of its range.
 
-    steps: updates. batch_tokens: padded tokens of all sides in a batch over all workers; batch_rows: its rows at most
-    (0: any number). arrange: which rows are in a batch together, by_length or at_random. equal_sides: rows
-    of a batch have equal lengths on so many sides, from the first, as programs without masks need it. evaluate_every,
-    checkpoint_every: in updates. patience: evaluations without a better one after which the training ends (0: it goes on to
-    the last step).
-    schedule: factor of the learning rate, of (step, warmup, steps). decay: another factor, of the dev losses so far; the
-    training ends when it is 0.
-    clip: largest norm of the gradient (infinity: any). smoothing: of labels.
-    precision: dtype of matrix products, by autocast; weights stay float32. workers: processes (0 is one). threads: of
-    torch in each worker; they change sums in their last bits. gpus: of each worker; a fraction lets several trainings
-    share one GPU. pieces: into which a worker divides its rows of a batch, to compute one after another and add their
-    gradients: memory is that of one.
+    None means that a setting is not set. Where it may be None, 0 means the same: earlier versions wrote it so.
     """
 
     steps: int = 1000
+    """Updates."""
     batch_tokens: int = 2048
+    """Padded tokens of all sides in a batch, over all workers, at most."""
     learning_rate: float = 1e-3
     warmup: int = 100
-    batch_rows: int = 0
+    """Updates until the learning rate is at its peak, for schedules with a warm-up."""
+    batch_rows: int | None = None
+    """Rows in a batch at most; None: as many as `batch_tokens` allows."""
     arrange: Arrange = by_length
-    schedule: Callable[[int, int, int], float] = inverse_sqrt
-    decay: Callable[[Sequence[float]], float] = undecayed
+    """Which rows are in a batch together: by_length or at_random."""
+    schedule: Schedule = inverse_sqrt
+    """Factor of the learning rate at an update: a function of (step, warmup, steps)."""
+    decay: Decay = undecayed
+    """Another factor of the learning rate, a function of the dev losses so far; the training ends when it is 0."""
     optimiser: Callable[[Iterable[nn.Parameter], "TrainConfig"], torch.optim.Optimizer] = adam
     betas: tuple[float, float] = (0.9, 0.98)
+    """Of Adam: decays of the means of gradients and of their squares."""
     epsilon: float = 1e-9
+    """Of Adam: added to the root of the mean square."""
     clip: float = 1.0
+    """Largest norm of the gradient; infinity: gradients are not clipped."""
     smoothing: float = 0.1
+    """Share of the probability that label smoothing spreads over all labels."""
     precision: str = "float32"
+    """The type in which matrix products are computed, by autocast: float32 or bfloat16. Weights stay float32."""
     evaluate_every: int = 100
+    """Updates between two evaluations on dev."""
     checkpoint_every: int = 200
-    patience: int = 0
-    workers: int = 0
+    """Updates between two checkpoints."""
+    patience: int | None = None
+    """Evaluations without a better one after which the training ends; None: it goes on to the last update."""
+    workers: int | None = None
+    """Processes that share each batch; None: one, in no group of torch.distributed."""
     threads: int = 1
+    """Threads of torch in each worker. They change sums in their last bits."""
     gpus: float = 0.0
-    equal_sides: int = 0
-    pieces: int = 1
+    """GPUs of each worker; with a fraction several trainings share one."""
+    equal_sides: int | None = None
+    """Rows of a batch have equal lengths on so many sides, from the first, as programs without masks need it; None: any."""
+    accumulation_steps: int = field(default=1, compare=False)
+    """Micro-batches into which a worker divides its rows of a batch; their gradients are summed, so memory is that of one.
+    No part of keys, since the update is the same."""
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "steps", "batch_tokens", "warmup", "evaluate_every", "checkpoint_every", "threads", "pieces")
-        at_least(self, 0, "batch_rows", "patience", "workers", "equal_sides")
+        for name in OPTIONAL:
+            object.__setattr__(self, name, getattr(self, name) or None)
+        at_least(self, 1, "steps", "batch_tokens", "warmup", "evaluate_every", "checkpoint_every", "threads")
+        at_least(self, 1, "accumulation_steps", *(name for name in OPTIONAL if getattr(self, name) is not None))
         not_negative(self, "gpus")
         positive(self, "learning_rate", "epsilon")
         share(self, "smoothing")
@@ -200,6 +221,6 @@ class TrainConfig:
             raise ValueError(f"clip={self.clip}: must be above 0")
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas={self.betas}: must be two numbers from 0 up to, but not including, 1")
-        for name in ("schedule", "decay", "optimiser"):
+        for name in ("schedule", "decay", "optimiser", "arrange"):
             if not callable(getattr(self, name)):
-                raise ValueError(f"{name}={getattr(self, name)}: must be a function of tasks/train/config.py")
+                raise ValueError(f"{name}={getattr(self, name)}: must be a function, as those of tasks/train/config.py")

@@ -1,11 +1,8 @@
-"""One process of a training: its rank and device, its clock, and a setting of its memory.
+"""Training: one `Trainer` for every model and problem, on one worker or many, whatever started it.
 
-What a model is trained for; each problem has its own.
-
-Training: one loop for every model and problem, on one worker or many, whatever started it.
-
-A training resumes from its newest checkpoint and ends with the weights that it would have without the interruption, bit
-for bit on a CPU. It sees the same batches on any number of workers.
+`train` is the step of the pipeline. It launches `run_training` on each worker, where a `Trainer` is set up, updates the
+weights, evaluates them and saves checkpoints. A training resumes from its newest checkpoint and ends with the weights that it
+would have without the interruption, bit for bit on a CPU. It sees the same batches on any number of workers.
 """
 
 import contextlib
@@ -20,7 +17,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,19 +28,322 @@ from torch import Tensor, distributed, nn
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job, OutOfTimeError, jsonable
 from phrasemodels.tasks.prepare.sharded import shards
-from phrasemodels.tasks.train.batches import Batch, Examples, Rows, from_step, in_order, rows_of_worker, stream
+from phrasemodels.tasks.train.batches import Batch, Rows, batches_from, in_order, rows_of_worker, stream
 from phrasemodels.tasks.train.checkpoints import Progress, newest, resume, save, tensors
-from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.config import TrainConfig, averaged_weights
 
+PROGRESS = "progress.json"
+CHECKPOINT_SECONDS = 180.0  # between two checkpoints at most
+HISTORY = "history.json"  # of a finished training; it has seconds, so no two are the same
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
-@dataclass
-class Worker:
-    """The rank of this process, and the number of processes (`world`) that train together."""
+class Objective(ABC):
+    """Training objective: examples, loss, and the dev criterion that the weights are chosen by.
 
-    rank: int = field(default_factory=lambda: distributed.get_rank() if distributed.is_initialized() else 0)
-    world: int = field(default_factory=lambda: distributed.get_world_size() if distributed.is_initialized() else 1)
+    curve: the name of the criterion with its unit, which labels its axis in plots. keeps_last: the last weights are the model, not
+    those with the best criterion.
+    """
+
+    curve: ClassVar[str]
+    keeps_last: ClassVar[bool] = False
+
+    @abstractmethod
+    def configure(self, model: Any, vocabulary: Artifact) -> Any:
+        """Return the model's configuration with the sizes that the data decides."""
+
+    @abstractmethod
+    def examples(self, paths: Sequence[Path]) -> Any:
+        """Return the rows of shards, as phrasemodels.tasks.train.batches.Examples."""
+
+    @abstractmethod
+    def loss(self, model: Any, batch: Any, smoothing: float) -> Tensor:
+        """Return the loss (nats) of a batch, summed over the items that `count` counts."""
+
+    def criterion(self, model: Any, batch: Any) -> Tensor:
+        """Return what is to be minimised on dev, for a batch. Here: the loss without smoothing.
+
+        Either a scalar, a sum over the items that `count` counts: the criterion is then their mean over all batches. Or
+        pairs (errors, total) (m, 2): the criterion is then the sum of the m shares errors / total over all batches.
+        """
+        return self.loss(model, batch, 0.0)
+
+    def count(self, data: Any, rows: Rows) -> int:
+        """Return over how many items of these rows loss and criterion are summed. Here: the rows."""
+        return len(rows)
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """All that decides the weights, except for the data."""
+
+    objective: Objective
+    model: Any
+    config: TrainConfig
+    seed: int
+
+
+@dataclass(frozen=True)
+class Training:
+    """The input of `run_training` on each worker.
+
+    train, dev: paths of shards. folder: where checkpoints and progress are written. key: of the step in the store, which
+    checkpoints must have. report: called with the history after each evaluation. until: the time (seconds since 1970) at which
+    the training saves a checkpoint and ends; stop_at: the updates after which it does.
+    """
+
+    objective: Objective
+    model: Any
+    config: TrainConfig
+    seed: int
+    train: tuple[Path, ...]
+    dev: tuple[Path, ...]
+    folder: Path
+    key: str
+    report: Callable[[list[dict[str, float]]], None] | None = None
+    until: float = math.inf
+    stop_at: float = math.inf
+
+
+class DivergedError(ValueError):
+    """A training came to no finite loss."""
+
+
+def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
+    """Train one model with one seed on the shards of ids job.inputs["train"] and ["dev"]; also reads ["vocabulary"].
+
+    Writes model.safetensors (the best weights), config.json and history.json. DivergedError: no loss was a finite number.
+    OutOfTimeError: it was not done at job.executor.until, or at its stop_at; called again, it goes on from its checkpoint.
+    """
+    model = settings.objective.configure(settings.model, job.inputs["vocabulary"])
+    training = Training(
+        settings.objective,
+        model,
+        settings.config,
+        settings.seed,
+        train=tuple(shard.path for shard in shards(job.inputs["train"])),
+        dev=tuple(shard.path for shard in shards(job.inputs["dev"])),
+        folder=job.checkpoints,
+        key=job.key,
+        report=job.executor.report,
+        until=job.executor.until,
+        stop_at=job.executor.stop_at,
+    )
+    job.executor.launch(run_training, training)
+    found = newest(job.checkpoints, job.key)
+    assert found is not None, "a finished training has a checkpoint"
+    path, state = found
+    progress = Progress(**state["progress"])
+    if not is_finished(progress, settings.config):
+        raise OutOfTimeError(
+            f"its time was up after {progress.step} of {settings.config.steps} updates, which are kept"
+        )
+    if not math.isfinite(progress.best):  # the best weights would be those of the start
+        raise DivergedError(
+            "the training diverged: its dev loss never was a finite number; lower train.learning_rate or train.clip"
+        )
+    weights = load_file(path / "best.safetensors")
+    save_file(weights, job.out / "model.safetensors")
+    write_durably(job.out / "config.json", json.dumps(jsonable(model), indent=1))
+    write_durably(job.out / HISTORY, json.dumps(progress.history))
+    return {
+        "parameters": sum(weight.numel() for weight in weights.values()),
+        "steps": progress.step,
+        "epochs": progress.epoch + 1,
+        "best_step": progress.best_step,
+        "dev_loss": progress.best,
+        "seed": settings.seed,
+        "train_seconds": progress.history[-1]["seconds"],
+        "peak_memory_mib": progress.history[-1]["peak_memory_mib"],
+        "workers": [count for count, _ in itertools.groupby(workers for _, workers in progress.starts)],
+        "starts": [step for step, _ in progress.starts],
+    }
+
+
+def history(trained: Artifact) -> list[dict[str, float]]:
+    """Return the metrics of a finished training, a row for each evaluation."""
+    return json.loads(trained.file(HISTORY).read_text(encoding="utf-8"))
+
+
+def run_training(training: Training) -> None:
+    """Train on this worker, from the newest checkpoint or from the start, to the last update or the end of the time."""
+    Trainer(training).run()
+
+
+class Trainer:
+    """A training on one worker: set up, then update, evaluate and save in turns. Its workers all run it alike."""
+
+    def __init__(self, training: Training) -> None:
+        self.training, self.config, self.objective = training, training.config, training.objective
+        self.worker = Worker()
+        torch.set_num_threads(self.config.threads)
+        keep_freed_memory()
+        forget_peak_memory()
+        torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # saves time alone
+        self.data, self.dev = (self.objective.examples(paths) for paths in (training.train, training.dev))
+        torch.manual_seed(stream(training.seed, "init"))
+        self.model = training.model.build().to(self.worker.device)
+        self.optimiser = self.config.optimiser(self.model.parameters(), self.config)
+        self.progress, self.best = resume(training.folder, self.model, self.optimiser, training.key)
+        self.progress.starts.append((self.progress.step, self.worker.world))
+        self.alone = ModelWithLoss(self.model, self.objective, self.config.smoothing)
+        self.parallel = nn.parallel.DistributedDataParallel(self.alone) if self.worker.world > 1 else self.alone
+        self.clock = Clock(self.progress.seconds)
+
+    def run(self) -> None:
+        """Train to the last update or the end of the time; either leaves a checkpoint."""
+        progress, config = self.progress, self.config
+        limits = (config.batch_tokens, self.training.seed, config.batch_rows, config.arrange, config.equal_sides)
+        for epoch, rows in batches_from(self.data, progress.step, *limits):
+            progress.epoch = epoch
+            if is_finished(progress, config):
+                break
+            if self.is_stopped():
+                if self.worker.rank == 0:
+                    self.save()
+                    self.write_progress()
+                break
+            self.update(rows)
+            if progress.step == config.steps or progress.step % config.evaluate_every == 0:
+                self.evaluate()
+            if self.worker.rank == 0:
+                self.save_if_due()
+
+    def is_stopped(self) -> bool:
+        """Return whether the training has to end before its last update; all workers get the same answer."""
+        until = self.training.until
+        late = math.isfinite(until) and self.worker.any(time.time() >= until)
+        return self.progress.step >= self.training.stop_at or late
+
+    def update(self, rows: Rows) -> None:
+        """Update the weights by the gradient of the mean loss over the rows of a batch, which all workers share."""
+        config, worker, progress = self.config, self.worker, self.progress
+        torch.manual_seed(stream(self.training.seed, "dropout", progress.step, worker.rank))
+        own = rows_of_worker(rows, worker.rank, worker.world)
+        steps = max(1, min(config.accumulation_steps, len(own)))
+        micro_batches = [rows_of_worker(own, place, config.accumulation_steps) for place in range(steps)]
+        # gradients are exchanged once, with the last micro-batch
+        not_last = (
+            self.parallel.no_sync if isinstance(self.parallel, nn.parallel.DistributedDataParallel) else nullcontext
+        )
+        self.parallel.train()
+        rate = config.learning_rate * config.decay([row["dev_loss"] for row in progress.history])
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * config.schedule(progress.step, config.warmup, config.steps)
+        # DDP averages gradients over workers; this scale makes them those of the mean over the global batch
+        scale = worker.world / self.objective.count(self.data, rows)
+        total = torch.zeros((), device=worker.device)
+        for place, micro_batch in enumerate(micro_batches):
+            part = micro_batch if len(micro_batch) else rows[:1]  # a worker without rows reduces with weight 0
+            with not_last() if place < steps - 1 else nullcontext():
+                with self.precision():
+                    loss = self.parallel(self.data.batch(part).to(worker.device)) * float(len(own) > 0)
+                (loss * scale).backward()
+            total = total + loss.detach()
+        if progress.step == 0 and math.isnan(total):
+            raise DivergedError(
+                "the loss is not a number before any update: the model itself computes NaN; check its forward pass"
+            )
+        if math.isfinite(config.clip):
+            nn.utils.clip_grad_norm_(self.parallel.parameters(), config.clip)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.clock.add(total, self.objective.count(self.data, rows))
+        progress.step += 1
+
+    def precision(self) -> torch.autocast:
+        """Return the context in which products are computed in the type of the configuration."""
+        dtype = getattr(torch, self.config.precision)
+        return torch.autocast(self.worker.device.type, dtype, enabled=dtype != torch.float32)
+
+    def evaluate(self) -> None:
+        """Measure the dev criterion, keep the weights if they are the best, and add a row to the history."""
+        progress = self.progress
+        with averaged_weights(self.optimiser):
+            dev_loss = self.dev_loss()
+            if self.objective.keeps_last or dev_loss < progress.best:
+                progress.best, progress.best_step, self.best = dev_loss, progress.step, tensors(self.model)
+        rate = self.optimiser.param_groups[0]["lr"]
+        row = {"step": progress.step, "epoch": progress.epoch, "dev_loss": dev_loss, "learning_rate": rate}
+        progress.history.append(row | self.clock.row(self.worker))
+
+    @torch.inference_mode()
+    def dev_loss(self) -> float:
+        """Return the objective's criterion over all batches of dev; each row is counted by one worker."""
+        self.parallel.eval()
+        batches = in_order(self.dev, self.config.batch_tokens)
+        own = batches[self.worker.rank :: self.worker.world]
+        sums = []
+        for rows in own or batches[:1]:  # a worker without a batch takes part in the reduction with weight 0
+            with self.precision():
+                batch = self.dev.batch(rows).to(self.worker.device)
+                errors = self.objective.criterion(self.model, batch).double()
+            count = errors.new_tensor(self.objective.count(self.dev, rows))
+            sums.append(errors if errors.dim() else torch.stack([errors, count]))
+        totals = self.worker.total(torch.stack(sums).sum(0) * bool(own))
+        return float((totals[..., 0] / totals[..., 1]).sum())
+
+    def save_if_due(self) -> None:
+        """Save a checkpoint at the end, every `checkpoint_every` updates, and CHECKPOINT_SECONDS after the one before; write
+        progress.json every ten updates."""
+        last, step = is_finished(self.progress, self.config), self.progress.step
+        if last or step % self.config.checkpoint_every == 0 or self.clock.since_saved() > CHECKPOINT_SECONDS:
+            self.save()
+        if last or step % 10 == 0:
+            self.write_progress()
+
+    def save(self) -> None:
+        """Save a checkpoint, then report the history."""
+        self.progress.seconds = self.clock.seconds()
+        save(self.training.folder, self.model, self.best, self.optimiser, self.progress, self.training.key)
+        self.clock.saved = time.monotonic()
+        if self.training.report is not None:
+            self.training.report(self.progress.history)
+
+    def write_progress(self) -> None:
+        """Write progress.json: finished and total updates, the best dev criterion so far, and the seconds."""
+        folder = self.training.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        state = {
+            "step": self.progress.step,
+            "steps": self.config.steps,
+            "best": self.progress.best,
+            "pid": os.getpid(),
+            "seconds": self.clock.seconds(),
+        }
+        aside = folder / f".{PROGRESS}"
+        aside.write_text(json.dumps(state), encoding="utf-8")
+        os.replace(aside, folder / PROGRESS)  # atomic: readers never see half of it
+
+
+def is_finished(progress: Progress, config: TrainConfig) -> bool:
+    """Return whether the last update is done, the dev loss has not improved for `patience` evaluations, or the learning rate
+    has decayed to 0."""
+    if progress.step >= config.steps:
+        return True
+    if config.patience and progress.step - progress.best_step >= config.patience * config.evaluate_every:
+        return True
+    return config.decay([row["dev_loss"] for row in progress.history]) == 0
+
+
+class ModelWithLoss(nn.Module):
+    """A model whose forward pass is its loss, as DistributedDataParallel needs it."""
+
+    def __init__(self, model: nn.Module, objective: Objective, smoothing: float) -> None:
+        super().__init__()
+        self.model, self.objective, self.smoothing = model, objective, smoothing
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.objective.loss(self.model, batch, self.smoothing)
+
+
+class Worker:
+    """A process of a training: its rank among the `world` processes that train together, and its device."""
+
+    def __init__(self) -> None:
+        together = distributed.is_initialized()
+        self.rank, self.world = (distributed.get_rank(), distributed.get_world_size()) if together else (0, 1)
 
     @property
     def device(self) -> torch.device:
@@ -68,10 +368,13 @@ class Worker:
 
 
 class Clock:
-    """Loss and speed since the previous row of the history. saved: when the last checkpoint was written."""
+    """Loss and speed since the previous row of the history.
 
-    def __init__(self, progress: Progress) -> None:
-        self.before = progress.seconds
+    before: seconds of earlier starts of the training. saved: when the last checkpoint was written.
+    """
+
+    def __init__(self, before: float) -> None:
+        self.before = before
         self.started = self.last = self.saved = time.monotonic()
         self.losses: list[Tensor] = []
         self.count = 0
@@ -89,17 +392,11 @@ class Clock:
         self.losses.append(loss)
         self.count += count
 
-    def row(
-        self, progress: Progress, dev_loss: float, optimiser: torch.optim.Optimizer, worker: Worker
-    ) -> dict[str, float]:
-        """Return a row of the history, and start again."""
+    def row(self, worker: Worker) -> dict[str, float]:
+        """Return mean loss, speed and memory since the previous row, and start again."""
         now = time.monotonic()
         row = {
-            "step": progress.step,
-            "epoch": progress.epoch,
             "loss": float(worker.total(torch.stack(self.losses).sum())) / self.count,
-            "dev_loss": dev_loss,
-            "learning_rate": optimiser.param_groups[0]["lr"],
             "items_per_second": self.count / (now - self.last),
             "workers": worker.world,
             "peak_memory_mib": peak_memory_mib(),
@@ -135,303 +432,3 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL("libc.so.6", use_errno=False)
         libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
         libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
-
-
-class Objective(ABC):
-    """What a model is trained for: its examples, its loss, and the criterion that its weights are chosen by.
-
-    curve: the name of the criterion with its unit, which labels its axis in plots. keeps_last: the last weights are the model, not
-    those with the best criterion.
-    """
-
-    curve: ClassVar[str]
-    keeps_last: ClassVar[bool] = False
-
-    @abstractmethod
-    def configure(self, model: Any, vocabulary: Artifact) -> Any:
-        """Return the model's configuration with the sizes that the data decides."""
-
-    @abstractmethod
-    def examples(self, paths: Sequence[Path]) -> Any:
-        """Return the rows of shards, as phrasemodels.tasks.train.batches.Examples."""
-
-    @abstractmethod
-    def loss(self, model: Any, batch: Any, smoothing: float) -> Tensor:
-        """Return the loss (nats) of a batch, summed over the items that `count` counts."""
-
-    def criterion(self, model: Any, batch: Any) -> Tensor:
-        """Return what is to be minimised on dev, for a batch. Here: the loss without smoothing.
-
-        Either a scalar, a sum over the items that `count` counts: the criterion is then their mean over all batches. Or
-        pairs (errors, total) (m, 2): the criterion is then the sum of the m shares errors / total over all batches.
-        """
-        return self.loss(model, batch, 0.0)
-
-    def count(self, data: Any, rows: Rows) -> int:
-        """Return over how many items of these rows loss and criterion are summed. Here: the rows."""
-        return len(rows)
-
-
-PROGRESS = "progress.json"
-CHECKPOINT_SECONDS = 180.0  # between two checkpoints at most
-HISTORY = "history.json"  # of a finished training; it has seconds, so no two are the same
-
-
-@dataclass(frozen=True)
-class Training:
-    """The input of the training loop on each worker.
-
-    train, dev: paths of shards. folder: where checkpoints and progress are written. key: of the step in the store, which
-    checkpoints must have. report: called with the history after each evaluation. until: the time (seconds since 1970) at which
-    the training saves a checkpoint and ends; stop_at: the updates after which it does.
-    """
-
-    objective: Objective
-    model: Any
-    config: TrainConfig
-    seed: int
-    train: tuple[Path, ...]
-    dev: tuple[Path, ...]
-    folder: Path
-    key: str
-    report: Callable[[list[dict[str, float]]], None] | None = None
-    until: float = math.inf
-    stop_at: float = math.inf
-
-
-class DivergedError(ValueError):
-    """A training came to no finite loss."""
-
-
-@dataclass(frozen=True)
-class TrainSettings:
-    """All that decides the weights, except for the data."""
-
-    objective: Objective
-    model: Any
-    config: TrainConfig
-    seed: int
-
-
-def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
-    """Train one model with one seed on the shards of ids job.inputs["train"] and ["dev"]; also reads ["vocabulary"].
-
-    Writes model.safetensors (the best weights), config.json and history.json. DivergedError: no loss was a finite number.
-    OutOfTimeError: it was not done at job.executor.until, or at its stop_at; called again, it goes on from its checkpoint.
-    """
-    model = settings.objective.configure(settings.model, job.inputs["vocabulary"])
-    train_paths, dev_paths = (tuple(s.path for s in shards(job.inputs[name])) for name in ("train", "dev"))
-    training = Training(
-        settings.objective,
-        model,
-        settings.config,
-        settings.seed,
-        train_paths,
-        dev_paths,
-        job.checkpoints,
-        job.key,
-        job.executor.report,
-        job.executor.until,
-        job.executor.stop_at,
-    )
-    job.executor.launch(training_loop, training)
-    found = newest(job.checkpoints, job.key)
-    assert found is not None, "a finished training has a checkpoint"
-    path, state = found
-    progress = Progress(**state["progress"])
-    if not _ended(progress, settings.config):
-        raise OutOfTimeError(
-            f"its time was up after {progress.step} of {settings.config.steps} updates, which are kept"
-        )
-    if not math.isfinite(progress.best):  # the best weights would be those of the start
-        raise DivergedError(
-            "the training diverged: its dev loss never was a finite number; lower train.learning_rate or train.clip"
-        )
-    weights = load_file(path / "best.safetensors")
-    save_file(weights, job.out / "model.safetensors")
-    write_durably(job.out / "config.json", json.dumps(jsonable(model), indent=1))
-    write_durably(job.out / HISTORY, json.dumps(progress.history))
-    parameters = sum(weight.numel() for weight in weights.values())
-    return {
-        "parameters": parameters,
-        "steps": progress.step,
-        "epochs": progress.epoch + 1,
-        "best_step": progress.best_step,
-        "dev_loss": progress.best,
-        "seed": settings.seed,
-        "train_seconds": progress.history[-1]["seconds"],
-        "peak_memory_mib": progress.history[-1]["peak_memory_mib"],
-        "workers": [count for count, _ in itertools.groupby(workers for _, workers in progress.starts)],
-        "starts": [step for step, _ in progress.starts],
-    }
-
-
-def history(trained: Artifact) -> list[dict[str, float]]:
-    """Return the metrics of a finished training, a row for each evaluation."""
-    return json.loads(trained.file(HISTORY).read_text(encoding="utf-8"))
-
-
-def training_loop(training: Training) -> None:
-    """Train from the newest checkpoint, or from the start, to the last step or the end of its time; either leaves a
-    checkpoint."""
-    config, worker = training.config, Worker()
-    torch.set_num_threads(config.threads)
-    keep_freed_memory()
-    forget_peak_memory()
-    torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # saves time alone
-    data, dev = (training.objective.examples(paths) for paths in (training.train, training.dev))
-    torch.manual_seed(stream(training.seed, "init"))
-    model = training.model.build().to(worker.device)
-    optimiser = config.optimiser(model.parameters(), config)
-    progress, best = resume(training.folder, model, optimiser, training.key)
-    progress.starts.append((progress.step, worker.world))
-    wrapped = ModelWithLoss(model, training.objective, config.smoothing)
-    ddp = nn.parallel.DistributedDataParallel(wrapped) if worker.world > 1 else wrapped
-    clock = Clock(progress)
-    how = (config.batch_rows, config.arrange, config.equal_sides)
-    order = from_step(data, config.batch_tokens, training.seed, progress.step, *how)
-    for progress.epoch, rows in order:
-        if _ended(progress, config):
-            break
-        late = math.isfinite(training.until) and worker.any(time.time() >= training.until)
-        if progress.step >= training.stop_at or late:
-            if worker.rank == 0:
-                progress.seconds = clock.seconds()
-                save(training.folder, model, best, optimiser, progress, training.key)
-                _report(training, progress)
-                _tell(training, progress, clock)
-            break
-        torch.manual_seed(stream(training.seed, "dropout", progress.step, worker.rank))
-        loss = _update(ddp, optimiser, training, data, rows, worker, progress)
-        if progress.step == 0 and math.isnan(loss):
-            raise DivergedError(
-                "the loss is not a number before any update: the model itself computes NaN; check its forward pass"
-            )
-        clock.add(loss, training.objective.count(data, rows))
-        progress.step += 1
-        if progress.step == config.steps or progress.step % config.evaluate_every == 0:
-            with getattr(optimiser, "averaged", nullcontext)():  # an optimiser may keep averages of the weights
-                dev_loss = _dev_loss(wrapped, dev, config, worker)
-                if training.objective.keeps_last or dev_loss < progress.best:
-                    progress.best, progress.best_step, best = dev_loss, progress.step, tensors(model)
-            progress.history.append(clock.row(progress, dev_loss, optimiser, worker))
-        if worker.rank == 0:
-            _save_and_report(training, progress, best, model, optimiser, clock)
-
-
-def _ended(progress: Progress, config: TrainConfig) -> bool:
-    """Return whether the last step is done, the dev loss has not improved for `patience` evaluations, or the learning rate
-    has decayed to 0."""
-    without = progress.step - progress.best_step
-    if progress.step >= config.steps or 0 < config.patience * config.evaluate_every <= without:
-        return True
-    return config.decay([row["dev_loss"] for row in progress.history]) == 0
-
-
-class ModelWithLoss(nn.Module):
-    """A model whose forward pass is its loss, as DistributedDataParallel needs it."""
-
-    def __init__(self, model: nn.Module, objective: Objective, smoothing: float) -> None:
-        super().__init__()
-        self.model, self.objective, self.smoothing = model, objective, smoothing
-
-    def forward(self, batch: Batch) -> Tensor:
-        return self.objective.loss(self.model, batch, self.smoothing)
-
-
-def _precision(config: TrainConfig, device: torch.device) -> torch.autocast:
-    dtype = getattr(torch, config.precision)
-    return torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
-
-
-def _update(
-    model: nn.Module,
-    optimiser: torch.optim.Optimizer,
-    training: Training,
-    data: Examples,
-    rows: Rows,
-    worker: Worker,
-    progress: Progress,
-) -> Tensor:
-    """Do one update; return this worker's part of the summed loss."""
-    config = training.config
-    own = rows_of_worker(rows, worker.rank, worker.world)
-    pieces = [rows_of_worker(own, piece, config.pieces) for piece in range(max(1, min(config.pieces, len(own))))]
-    alone = model.no_sync if isinstance(model, nn.parallel.DistributedDataParallel) else nullcontext
-    model.train()
-    rate = config.learning_rate * config.decay([row["dev_loss"] for row in progress.history])
-    for group in optimiser.param_groups:
-        group["lr"] = rate * config.schedule(progress.step, config.warmup, config.steps)
-    # DDP averages gradients over workers; this scale makes them those of the mean over the global batch
-    scale = worker.world / training.objective.count(data, rows)
-    total = torch.zeros((), device=worker.device)
-    for piece in pieces:
-        part = piece if len(piece) else rows[:1]  # a worker without rows takes part in the reduction with weight 0
-        with nullcontext() if piece is pieces[-1] else alone():
-            with _precision(config, worker.device):
-                loss = model(data.batch(part).to(worker.device)) * float(len(own) > 0)
-            (loss * scale).backward()
-        total = total + loss.detach()
-    if math.isfinite(config.clip):
-        nn.utils.clip_grad_norm_(model.parameters(), config.clip)
-    optimiser.step()
-    optimiser.zero_grad(set_to_none=True)
-    return total
-
-
-@torch.inference_mode()
-def _dev_loss(model: ModelWithLoss, dev: Examples, config: TrainConfig, worker: Worker) -> float:
-    """Return the objective's criterion over all batches of dev; each row is counted by one worker."""
-    model.eval()
-    batches = in_order(dev, config.batch_tokens)
-    own = batches[worker.rank :: worker.world]
-    sums = []
-    for rows in own or batches[:1]:  # a worker without a batch takes part in the reduction with weight 0
-        with _precision(config, worker.device):
-            errors = model.objective.criterion(model.model, dev.batch(rows).to(worker.device)).double()
-        count = errors.new_tensor(model.objective.count(dev, rows))
-        sums.append(errors if errors.dim() else torch.stack([errors, count]))
-    totals = worker.total(torch.stack(sums).sum(0) * bool(own))
-    return float((totals[..., 0] / totals[..., 1]).sum())
-
-
-def _save_and_report(
-    training: Training,
-    progress: Progress,
-    best: dict[str, Tensor],
-    model: nn.Module,
-    optimiser: torch.optim.Optimizer,
-    clock: Clock,
-) -> None:
-    """Save a checkpoint, then report the history, and write progress.json, each when it is due: a checkpoint every
-    `checkpoint_every` updates, and CHECKPOINT_SECONDS after the one before at the latest."""
-    config = training.config
-    last = _ended(progress, config)
-    if last or progress.step % config.checkpoint_every == 0 or clock.since_saved() > CHECKPOINT_SECONDS:
-        progress.seconds = clock.seconds()
-        save(training.folder, model, best, optimiser, progress, training.key)
-        clock.saved = time.monotonic()
-        _report(training, progress)
-    if last or progress.step % 10 == 0:
-        _tell(training, progress, clock)
-
-
-def _tell(training: Training, progress: Progress, clock: Clock) -> None:
-    """Write progress.json: how far the training is, its best dev criterion so far, and what it took."""
-    training.folder.mkdir(parents=True, exist_ok=True)
-    state = {
-        "step": progress.step,
-        "steps": training.config.steps,
-        "best": progress.best,
-        "pid": os.getpid(),
-        "seconds": clock.seconds(),
-    }
-    aside = training.folder / f".{PROGRESS}"
-    aside.write_text(json.dumps(state), encoding="utf-8")
-    os.replace(aside, training.folder / PROGRESS)  # atomic: readers never see half of it
-
-
-def _report(training: Training, progress: Progress) -> None:
-    if training.report is not None:
-        training.report(progress.history)
