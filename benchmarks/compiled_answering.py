@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from phrasemodels.flows.experiments.paper_003 import CHOSEN
-from phrasemodels.structs.kernels.stories import Schedule, Stories
 from phrasemodels.tasks.problems.compiled_answering import compiled
+from phrasemodels.tasks.problems.memory_stories import Schedule, Stories
 
 STORIES, SLOTS, FACTS, WORDS, V = 900, 25, 15, 6, 40
 

@@ -20,19 +20,18 @@ from typing import Any
 
 from numba.core.caching import CacheImpl
 
-FOLDER = Path(__file__).parent
-_IMPORT = re.compile(r"^from phrasemodels\.structs\.kernels(?:\.(\w+))? import (\([^)]*\)|.*)$", re.MULTILINE)
+PACKAGE = Path(__file__).parents[2]
+_IMPORT = re.compile(rf"^from {PACKAGE.name}\.([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
 @cache
 def imported(file: Path) -> frozenset[Path]:
-    """Return the files of this folder that a file imports, directly or not, without __init__ and this one, which
-    have no kernels."""
+    """Return the files with compiled functions that a file imports from, directly or not."""
     found: set[Path] = set()
     for module, names in _IMPORT.findall(file.read_text()):
-        for name in [module] if module else re.findall(r"\w+", names):
-            path = FOLDER / f"{name}.py"
-            if path.exists() and path not in (file, Path(__file__)):
+        folder = PACKAGE.joinpath(*module.split("."))
+        for path in (folder.with_suffix(".py"), *(folder / f"{name}.py" for name in re.findall(r"\w+", names))):
+            if path != file and path.is_file() and "@njit" in path.read_text():
                 found |= {path, *imported(path)}
     return frozenset(found)
 
@@ -106,8 +105,7 @@ CacheImpl._locator_classes[:0] = [_of_the_folder(locator) for locator in CacheIm
 
 def _can_be_cached() -> bool:
     """Whether numba finds a place for the compiled functions of every folder that has some."""
-    package = Path(__file__).parents[2]
-    folders = (package / name for name in ("structs/kernels", "layers", "tasks/prepare"))
+    folders = (PACKAGE / name for name in ("structs/kernels", "layers", "tasks/prepare", "tasks/problems"))
     files = [str(folder / "__init__.py") for folder in folders if folder.is_dir()]  # the library may be there alone
     places: list[Any] = CacheImpl._locator_classes
     return all(any(place.from_function(announce, file) for place in places) for file in files)

@@ -1,7 +1,7 @@
 # mypy: disallow-untyped-defs=False
 """Compiled updates of a chain of facts (phrasemodels.models.memory.Chain), one question each, gradients by hand.
 
-K facts in a chain; the other shapes are those of phrasemodels.structs.kernels.stories. The gradient of marginals is that of
+K facts in a chain; the other shapes are those of phrasemodels.tasks.problems.memory_stories. The gradient of marginals is that of
 the expectation Σ_k a(z_k) over chains: p(z_k = i) (E[Σ a | z_k = i] − E[Σ a]), from sums along the chain.
 """
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from phrasemodels.structs.kernels.stories import (
+from phrasemodels.tasks.problems.memory_stories import (
     UNORDERED,
     Floats,
     Integers,

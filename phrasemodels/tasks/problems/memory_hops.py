@@ -1,7 +1,7 @@
 # mypy: disallow-untyped-defs=False
 """Compiled updates of an end-to-end memory network (phrasemodels.models.memory.Hops), one question each, gradients by hand.
 
-K hops; the other shapes are those of phrasemodels.structs.kernels.stories. Phase 0 of the model is its linear start.
+K hops; the other shapes are those of phrasemodels.tasks.problems.memory_stories. Phase 0 of the model is its linear start.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from phrasemodels.structs.kernels.stories import (
+from phrasemodels.tasks.problems.memory_stories import (
     UNORDERED,
     Floats,
     add_facts_gradient,
