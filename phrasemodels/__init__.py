@@ -34,7 +34,7 @@ def load(folder: Any, *parts: type) -> Any:
     parts: classes of one's own that the model's configuration names. ValueError: it is neither, or damaged.
     """
     from phrasemodels.parsing.saved import ABOUT
-    from phrasemodels.saved import LIBRARY, load_folder
+    from phrasemodels.saved import LIBRARY
 
     place = Path(folder)
     if (place / ABOUT).is_file():
@@ -43,6 +43,8 @@ def load(folder: Any, *parts: type) -> Any:
         raise ValueError(
             f"{place}: neither {ABOUT} nor {LIBRARY} is there; write it with `phrasemodels export` or `pack`"
         )
+    from phrasemodels.inference.loaded import load_folder
+
     return load_folder(place, *parts)
 
 

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from phrasemodels import config
 from phrasemodels.encoders import EncoderConfig, check_output
-from phrasemodels.layers.attention import MultiHeadAttention, softmax_with_dropout
+from phrasemodels.layers.attention import MultiHeadAttention, attention_probe, softmax_with_dropout
 from phrasemodels.layers.blocks import (
     BEGIN,
     END,
@@ -362,3 +362,35 @@ class DecoderCache:
 def _is_range(rows: Tensor, size: int) -> bool:
     """Whether rows (k) are all of `size` rows in their order."""
     return len(rows) == size and torch.equal(rows, torch.arange(size, device=rows.device))
+
+
+class Sentence(Protocol):
+    """A batch of one sentence: ids (1, n), length (1), phrases (1, m, k)."""
+
+    @property
+    def source(self) -> Tensor: ...
+    @property
+    def lengths(self) -> Tensor: ...
+    @property
+    def members(self) -> Tensor: ...
+
+
+@torch.inference_mode()
+def with_source_words(
+    model: Translator, batch: "Sentence", ids: list[int], words: list[str], source: list[str]
+) -> list[str]:
+    """Return an answer with the source word that gets the most attention in the place of each unknown word.
+
+    As in OpenNMT (`-replace_unk`), that is the attention of the first head of the decoder's last layer. batch: the question
+    alone; ids, words: the answer; source: the question's words.
+    """
+    last = f"decoder.{len(model.decoder) - 1}.source"
+    target = torch.tensor([[BEGIN, *ids[:-1]]], device=batch.source.device)
+    with attention_probe(model) as found:
+        model(batch.source, batch.lengths, batch.members, target)
+    marks = int(batch.lengths[0]) - len(source)  # <s> and </s>, or none
+    weights = found[last][0, 0, :, marks // 2 : marks // 2 + len(source)]
+    return [
+        source[int(weights[place].argmax())] if number == UNKNOWN and source else word
+        for place, (number, word) in enumerate(zip(ids, words, strict=True))
+    ]

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from phrasemodels.inference.text import too_long
 from phrasemodels.saved import check_header, finite
-from phrasemodels.tasks.prepare.tokenise import too_long
 from phrasemodels.tasks.train.checkpoints import load_tensors, tensors
 
 WRONG = {

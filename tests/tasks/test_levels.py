@@ -11,12 +11,11 @@ import pytest
 from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.samples.entailment import pairs
+from phrasemodels.inference.structures import dependencies, heads_and_relations
 from phrasemodels.tasks.prepare.constituents import (
     AtRandom,
-    Dependencies,
     Levels,
     attached,
-    dependencies,
     equal_blocks,
     none,
     right_branching,
@@ -124,5 +123,5 @@ def test_dependencies_by_head_rules():
     for pair in pairs(0, {"test": 50})["test"]:
         tree = parse(f"(ROOT {pair.premise.tree})")
         assert flaw(dependencies(tree)[0]) == ""
-        assert Dependencies().sentence(tree.tokens, f"(ROOT {pair.premise.tree})").max() < 34 + len(tree.tokens)
-    assert flaw(list(Dependencies().sentence(["a", "b", "c"], "")[:, 0])) == ""
+        assert heads_and_relations(tree.tokens, f"(ROOT {pair.premise.tree})").max() < 34 + len(tree.tokens)
+    assert flaw(list(heads_and_relations(["a", "b", "c"], "")[:, 0])) == ""

@@ -28,9 +28,10 @@ from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.flows.results.results import TRAININGS
+from phrasemodels.inference.text import too_long
 from phrasemodels.models.ctranslate2 import check_plain, write_ctranslate2
 from phrasemodels.saved import LIBRARY, check_header, describe
-from phrasemodels.tasks.prepare.tokenise import too_long, user_texts
+from phrasemodels.tasks.prepare.tokenise import user_texts
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.recipe import PARTS
 from phrasemodels.tasks.problems.translation import TranslationRecipe
@@ -203,7 +204,8 @@ class Model:
                 shutil.copytree(artifact.path, new / name)
             write_durably(new / CARD, json.dumps(self.card(), indent=1))
             parts = {name: artifact.path for name, artifact in self.artifacts.items()}
-            write_durably(new / LIBRARY, json.dumps(describe(self.configured, parts), indent=1))
+            how = found.described() if (found := self.experiment.recipe.predictor(self.vocabulary)) else None
+            write_durably(new / LIBRARY, json.dumps(describe(self.configured, parts, how), indent=1))
             for write in also:
                 write(self, new)
             if place.exists():

@@ -11,7 +11,7 @@ also be made from the words alone.
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from phrasemodels.config import at_least, one_of
 from phrasemodels.data.formats.shards import level_schema, read_shard, write_shard
-from phrasemodels.data.formats.trees import Tree, parse
 from phrasemodels.data.store.store import Job
+from phrasemodels.inference.structures import heads_and_relations
 from phrasemodels.structs.kernels.compilation import CACHED
 from phrasemodels.tasks.prepare.phrases import Ints, lists
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
@@ -233,8 +233,6 @@ def validate(numbers: NDArray[np.int32], lengths: Ints, where: str) -> None:
         raise ValueError(f"{where}: a level of row {row} is no partition of the sentence")
 
 
-Span = tuple[int, int]
-Parts = Mapping[Span, Sequence[Span]]  # phrases with several parts -> their parts, in order
 TokenLists = Sequence[Sequence[str]]
 Numbers = NDArray[np.int32]
 
@@ -340,45 +338,6 @@ class Levels:
         return self.stop(numbers, tokens, lengths)
 
 
-def parts_of(spans: Iterable[Span], n: int) -> Parts:
-    """Return the phrases of nested spans over n words, with their parts. Spans of equal extent are one phrase; without
-    spans the sentence is a phrase whose parts are its words."""
-    nodes = sorted({span for span in spans if span[1] - span[0] > 1} | {(0, n)}, key=lambda span: (span[0], -span[1]))
-    inside: dict[Span, list[Span]] = {node: [] for node in nodes}
-    above: list[Span] = []
-    for node in nodes:
-        while above and above[-1][1] <= node[0]:
-            above.pop()
-        if above:
-            inside[above[-1]].append(node)
-        above.append(node)
-    return {node: _with_words(node, parts) for node, parts in inside.items() if node[1] - node[0] > 1}
-
-
-def _with_words(node: Span, parts: list[Span]) -> list[Span]:
-    found, place = [], node[0]
-    for start, end in [*parts, (node[1], node[1])]:
-        found += [(word, word + 1) for word in range(place, start)]
-        found += [(start, end)] if end > start else []
-        place = end
-    return found
-
-
-# The head of a phrase, by its label: from which end it is looked for, and which labels are preferred.
-HEADS: dict[str, tuple[bool, tuple[str, ...]]] = {
-    "S": (True, ("VP", "S")),
-    "SQ": (True, ("VP", "VBZ", "VBD", "VBP", "MD")),
-    "SBAR": (True, ("S", "SQ", "VP")),
-    "VP": (True, ("VP", "VB", "VBD", "VBZ", "VBP", "VBN", "VBG", "MD")),
-    "PP": (True, ("IN", "TO")),
-    "NP": (False, ("NN", "NNS", "NNP", "NNPS", "NP", "PRP")),
-}
-RELATIONS = (
-    *("ADJP", "ADVP", "NP", "PP", "S", "SBAR", "VP", "DT", "JJ", "NN", "NNS", "NNP", "RB", "VB", "VBD", "VBG", "VBN"),
-    *("VBP", "VBZ", "MD", "PRP", "PRP$", "POS", "CC", "CD", "IN", "TO", "WDT", "WP", "WRB", ".", ",", "EX"),
-)
-
-
 @dataclass(frozen=True)
 class Dependencies:
     """Head (from 1, 0 for the root) and relation of each token, by head rules on constituency trees.
@@ -394,35 +353,30 @@ class Dependencies:
         one_of(self, "k", (2,))
 
     def __call__(self, tokens: TokenLists, trees: pa.ChunkedArray, lengths: Ints) -> Numbers:
-        found = [self.sentence(row, tree) for row, tree in zip(tokens, trees.to_pylist(), strict=True)]
+        found = [heads_and_relations(row, tree) for row, tree in zip(tokens, trees.to_pylist(), strict=True)]
         return np.concatenate(found) if found else np.zeros((0, self.k), np.int32)
 
-    def sentence(self, tokens: Sequence[str], tree: str) -> Numbers:
-        """Return heads and relations (n, 2) of one sentence."""
-        n, rare = len(tokens), len(RELATIONS)
-        if not tree:
-            return np.stack([np.r_[np.arange(2, n + 1), 0], np.full(n, rare)], 1).astype(np.int32)
-        heads, labels = dependencies(parse(tree))
-        known = {label: number for number, label in enumerate(RELATIONS)}
-        return np.array([(head, known.get(label, rare)) for head, label in zip(heads, labels, strict=True)], np.int32)
 
-
-def dependencies(tree: Tree) -> tuple[list[int], list[str]]:
-    """Return heads (n), from 1 and 0 for the root, and labels (n) of a tree, by HEADS; by default the last part is the head."""
-    n = len(tree.tokens)
-    label_of: dict[Span, str] = {(i, i + 1): tag for i, tag in enumerate(tree.tags)}
-    for label, start, end in reversed(tree.spans):  # the outermost label of a chain is set last
-        label_of[start, end] = label
-    inner = {(start, end): label for label, start, end in tree.spans}  # the innermost one decides the head
-    parts = parts_of(((start, end) for _, start, end in tree.spans), n)
-    heads, labels, head_of = [0] * n, ["ROOT"] * n, {(i, i + 1): i for i in range(n)}
-    for node in sorted(parts, key=lambda span: span[1] - span[0]):
-        first, wanted = HEADS.get(inner.get(node, ""), (False, ()))
-        order = list(parts[node]) if first else list(parts[node])[::-1]
-        chosen = next((part for label in wanted for part in order if label_of.get(part) == label), order[0])
-        head_of[node] = head_of[chosen]
-        for part in parts[node]:
-            if part != chosen:
-                heads[head_of[part]] = head_of[node] + 1
-                labels[head_of[part]] = label_of[part]
-    return heads, labels
+def described(structure: Structure) -> dict[str, Any] | None:
+    """Return a structure as exported models name it (`phrasemodels.inference.structures`); None: it is one of the user's own."""
+    if isinstance(structure, Dependencies):
+        return {"kind": "Dependencies"}
+    parts = (syntactic, syntactic_binarised, equal_blocks, given, none, right_branching, apart, attached)
+    if not isinstance(structure, Levels):
+        return None
+    own, seed = {structure.partition, structure.stop}, 0
+    if isinstance(structure.trees, AtRandom):
+        trees, seed = "AtRandom", structure.trees.seed
+    else:
+        trees, own = getattr(structure.trees, "__name__", ""), {*own, structure.trees}
+    if not own <= {*parts}:
+        return None
+    partition, stop = structure.partition.__name__, structure.stop.__name__
+    return {
+        "kind": "Levels",
+        "partition": partition,
+        "levels": structure.levels,
+        "trees": trees,
+        "seed": seed,
+        "stop": stop,
+    }

@@ -178,22 +178,11 @@ def _how(tokeniser: str) -> str:
 
 
 TAB = "\t"
-CHARACTERS = 10  # of a word on average, at most
 
 
 def user_texts(texts: Sequence[str], groups: Sequence[str] = ()) -> Step:
     """Return the step that yields texts as a corpus of BITEXT rows, with the group of each text if there are groups."""
     return Step(given, "given sentences", UserTexts(tuple(texts), tuple(groups)))
-
-
-def too_long(text: str, most_words: int) -> str:
-    """Return why a text is too long for a model that answers at most so many words; an empty string if it is not."""
-    words = len(text.split()) if 2 * most_words < len(text) <= CHARACTERS * most_words else 0
-    if len(text) <= CHARACTERS * most_words and words <= most_words:
-        return ""
-    return (
-        f"{len(text)} characters: at most {most_words} words of {CHARACTERS} characters are answered; divide the text"
-    )
 
 
 def first_texts(records: Artifact, text: Callable[[Mapping[str, Any]], str]) -> Step:

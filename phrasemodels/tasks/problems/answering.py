@@ -23,6 +23,7 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job, OutOfTimeError, Step, Store
+from phrasemodels.inference.problems import Answering
 from phrasemodels.layers.blocks import PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.memory import Chain, ChainConfig, Hops, HopsConfig
 from phrasemodels.saved import finite
@@ -408,6 +409,9 @@ class AnsweringRecipe(Recipe):
             ),
             "scores": Stage(score_answers, self.scoring, {"predictions": "predictions", "stories": "test"}),
         }
+
+    def predictor(self, vocabulary: Artifact) -> Answering:
+        return Answering(self.kept.slots, self.kept.words)
 
     def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         return " / ".join(filter(None, (" ".join(record["facts"]), record["question"])))

@@ -21,6 +21,7 @@ from phrasemodels.data.formats.trees import heads, parse
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders.parents import SoftParents
+from phrasemodels.inference.problems import Decomposition as DecomposedPairs
 from phrasemodels.layers.attention_weights import TreeWeights
 from phrasemodels.layers.blocks import BEGIN, SPECIAL, UNKNOWN
 from phrasemodels.models.sentence_pair import Decomposable, DecomposableConfig
@@ -37,6 +38,7 @@ from phrasemodels.tasks.problems.recipe import (
     TrainedModel,
     check_size,
     one_model,
+    text_name,
     training_stage,
 )
 from phrasemodels.tasks.problems.sentence_data import VECTORS, VectorFile
@@ -309,6 +311,9 @@ class DecompositionRecipe(Recipe):
             "predictions": Stage(label, PredictSettings(objective, model, 4096), answers),
             "scores": Stage(score_labels, None, {"predictions": "predictions", "pairs": "test_set"}),
         }
+
+    def predictor(self, vocabulary: Artifact) -> DecomposedPairs:
+        return DecomposedPairs(LABELS, text_name(self.words), vocabulary.meta.get("outside", 0))
 
     def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         return " / ".join(filter(None, (record["premise"], record["hypothesis"])))

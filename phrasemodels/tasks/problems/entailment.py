@@ -22,15 +22,17 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step
 from phrasemodels.encoders.psan import Psan
 from phrasemodels.encoders.transformer import PooledEncoder, adjacent_spans
+from phrasemodels.inference.problems import Entailment as PairPredictor
+from phrasemodels.inference.problems import Predictor
 from phrasemodels.layers.attention import attention_probe
 from phrasemodels.models.sentence_pair import SentencePairClassifier, SentencePairConfig
 from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy, write_scores
 from phrasemodels.tasks.parsers.stanza import ByStanza, by_stanza
-from phrasemodels.tasks.prepare.constituents import Structure
+from phrasemodels.tasks.prepare.constituents import Structure, described
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.tokenise import SentencesOrPairs, first_texts, moses, moses_lower, read_asked, spaces
-from phrasemodels.tasks.problems.recipe import Recipe, Stage, lacking, training_stage
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, lacking, text_name, training_stage
 from phrasemodels.tasks.problems.sentence_data import (
     Marked,
     NumberSettings,
@@ -41,6 +43,7 @@ from phrasemodels.tasks.problems.sentence_data import (
     VectorFile,
     WordListSettings,
     hashed,
+    left_out,
     number,
     vectors_of,
     word_list,
@@ -426,6 +429,11 @@ class EntailmentRecipe(Recipe):
         rows = read_shards(run(Step(read_asked, "read given pairs", SentencesOrPairs(pairs=True), {"rows": texts})))
         sides = (value for side in self.text.sides for value in rows[side].to_pylist())
         return lacking((word for side in sides for word in self.text.words(side)), known["vocabulary"], "words")
+
+    def predictor(self, vocabulary: Artifact) -> Predictor | None:
+        if (structure := described(self.structure)) is None or self.unknown not in (hashed, left_out):
+            return None
+        return PairPredictor(LABELS, text_name(self.text.tokeniser), structure, self.unknown.__name__)
 
     def as_text(self, row: Mapping[str, Any]) -> str:
         return str(row["label"])

@@ -16,8 +16,9 @@ from phrasemodels.data.formats.trees import Span, Tree, joint, parse
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import HasKey, Job, Step
 from phrasemodels.encoders.inputs import ParserInput
+from phrasemodels.inference.problems import DECODERS, Parsing
 from phrasemodels.layers.scorers import contributions, shares
-from phrasemodels.models.parser import JointParser, ParsedTrees, ParserConfig
+from phrasemodels.models.parser import Jointly, JointParser, ParsedTrees, ParserConfig
 from phrasemodels.parsing.parser import Divide, Ids, Limits, Names, Parse, Parser, bounded, no_pieces
 from phrasemodels.parsing.saved import SIDES
 from phrasemodels.parsing.words import Sentences, sentences
@@ -53,7 +54,7 @@ from phrasemodels.tasks.problems.parse_data import (
     treebank_vocabulary,
     with_either,
 )
-from phrasemodels.tasks.problems.recipe import Matrix, Recipe, Stage, training_stage
+from phrasemodels.tasks.problems.recipe import Matrix, Recipe, Stage, text_name, training_stage
 from phrasemodels.tasks.problems.sequences import ATTENTION, attention_row, first_of_groups
 from phrasemodels.tasks.train.batches import Columns, in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
@@ -415,6 +416,13 @@ class ParsingRecipe(Recipe):
         words = Step(word_rows, "words of given sentences", WordRows(self.tokeniser), {"rows": texts})
         inputs = {"rows": words, "vocabulary": vocabulary}
         return words, Step(tree_numbers, "numbers of given sentences", TreeNumbers(every_row, 0, self.divide), inputs)
+
+    def predictor(self, vocabulary: Artifact) -> Parsing | None:
+        decode, name = self.problem.decode, getattr(self.problem.decode, "__name__", type(self.problem.decode).__name__)
+        if self.divide is not no_pieces or not (isinstance(decode, Jointly) or DECODERS.get(name) is decode):
+            return None  # its encoder's pieces, or a decoder of one's own
+        weight = decode.weight if isinstance(decode, Jointly) else 0.0
+        return Parsing(text_name(self.tokeniser), name, weight, self.vocabulary.tags)
 
     def as_text(self, row: Mapping[str, Any]) -> str:
         """Return a row of predictions as a JSON object: tokens, tags, tree, heads, relations."""

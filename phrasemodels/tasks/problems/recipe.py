@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step
+from phrasemodels.inference.problems import Predictor
+from phrasemodels.inference.text import DETOKENISERS, MARKED, TOKENISERS
 from phrasemodels.tasks.metrics.scores import Metric, OwnScoring, check_metrics, score_with_own
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.train.config import TrainConfig
@@ -234,6 +236,10 @@ class Recipe(ABC):
         """Return the step that yields the attention to the first `sentences` texts of each group."""
         raise self._takes_no_text()
 
+    def predictor(self, vocabulary: Artifact) -> Predictor | None:
+        """Return how an exported model answers where only torch is installed; None: it does not. vocabulary: the model's."""
+        return None
+
     def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
         """Return the words of texts that the vocabulary of a trained model lacks, each once. run: runs a step. Here: none,
         for models that read letters or pieces."""
@@ -257,6 +263,15 @@ class Recipe(ABC):
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
         """Return what the report of a table of this problem shows beside its numbers. run: runs a further step."""
         return []
+
+
+def text_name(function: Any) -> str:
+    """Return the name by which an exported model gives a tokeniser or detokeniser: its own, or "module:name" of a user's."""
+    if (inner := getattr(function, "tokeniser", None)) is not None:
+        return MARKED + text_name(inner)
+    name = getattr(function, "__name__", type(function).__name__)
+    ours = function.__module__.startswith("phrasemodels.") and name in {*TOKENISERS, *DETOKENISERS}
+    return name if ours else f"{function.__module__}:{name}"
 
 
 def lacking(tokens: Iterable[str], vocabulary: HasKey, name: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Semantic parsing: from questions to logical forms."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step
 from phrasemodels.encoders.transformer import NgramEncoderConfig
+from phrasemodels.inference.problems import Translation
 from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.blocks import PAD
 from phrasemodels.layers.ngrams import PhraseHeads
@@ -48,6 +50,7 @@ from phrasemodels.tasks.problems.recipe import (
     TrainedModel,
     lacking,
     one_model,
+    text_name,
     training_stage,
 )
 from phrasemodels.tasks.problems.sequences import PhraseBatch
@@ -475,6 +478,11 @@ class SemanticParsingRecipe(Recipe):
         tokens, _ = self._numbered(texts, known)
         rows = read_shards(run(tokens))["source"].to_pylist()
         return lacking((token for row in rows for token in row), known["vocabulary"], "source")
+
+    def predictor(self, vocabulary: Artifact) -> Translation:
+        search = self.search.within(vocabulary.meta.get("longest", 0))
+        name, marks, pieces = text_name(self.forms.tokeniser), self.forms.marks, bool(self.forms.merges)
+        return Translation(name, marks=marks, target="lf", pieces=pieces, search=dataclasses.asdict(search))
 
     def as_text(self, row: Mapping[str, Any]) -> str:
         return without_bpe(row["hypothesis"])

@@ -19,14 +19,16 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import TOKENS, check, read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
+from phrasemodels.inference.problems import Tagging
 from phrasemodels.layers.blocks import PAD, SPECIAL
 from phrasemodels.models.tagger import Tagger, TaggerConfig
 from phrasemodels.tasks.metrics.scores import Score, accuracy_of, by_group, write_scores
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases, subtrees
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, shards
+from phrasemodels.tasks.prepare.tokenise import penn_treebank
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary, write_words
-from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, text_name, training_stage
 from phrasemodels.tasks.problems.sentence_data import VECTORS, VectorFile
 from phrasemodels.tasks.problems.sequences import PhraseBatch, PhraseExamples, write_predictions
 from phrasemodels.tasks.train.batches import Rows, in_order
@@ -222,6 +224,10 @@ class TaggingRecipe(Recipe):
             for split in raw
         }
         return {**numbers, "vocabulary": words, "tokens": tokens["test"], "raw": raw["test"]}
+
+    def predictor(self, vocabulary: Artifact) -> Tagging:
+        kind, longest, marks = self.phrases.enumerate.__name__, self.phrases.longest, self.phrases.marks
+        return Tagging(text_name(penn_treebank), "en", kind, longest, marks)
 
     def stages(self, model: TaggerConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
         objective = TaggingObjective()

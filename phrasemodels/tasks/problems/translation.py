@@ -15,10 +15,18 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step
+from phrasemodels.inference.problems import Translation
 from phrasemodels.layers.attention import attention_probe
 from phrasemodels.layers.blocks import BEGIN, END, UNKNOWN
 from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
-from phrasemodels.models.translation import BeamSearch, TranslationConfig, Translator, beam_search, token_loss
+from phrasemodels.models.translation import (
+    BeamSearch,
+    TranslationConfig,
+    Translator,
+    beam_search,
+    token_loss,
+    with_source_words,
+)
 from phrasemodels.tasks.metrics.scores import (
     CORPUS_BLEU,
     Score,
@@ -53,6 +61,7 @@ from phrasemodels.tasks.problems.recipe import (
     TrainedModel,
     check_size,
     lacking,
+    text_name,
     training_stage,
 )
 from phrasemodels.tasks.problems.sequences import (
@@ -133,27 +142,6 @@ def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
                 one = data.batch(np.array([row])).to(device)
                 found[row] = (with_source_words(model, one, ids, found[row][0], sources[row].as_py()), score)
     return write_predictions(job, job.inputs["rows"], found)
-
-
-@torch.inference_mode()
-def with_source_words(
-    model: Translator, batch: PhraseBatch, ids: list[int], words: list[str], source: list[str]
-) -> list[str]:
-    """Return an answer with the source word that gets the most attention in the place of each unknown word.
-
-    As in OpenNMT (`-replace_unk`), that is the attention of the first head of the decoder's last layer. batch: the question
-    alone; ids, words: the answer; source: the question's words.
-    """
-    last = f"decoder.{len(model.decoder) - 1}.source"
-    target = torch.tensor([[BEGIN, *ids[:-1]]], device=batch.source.device)
-    with attention_probe(model) as found:
-        model(batch.source, batch.lengths, batch.members, target)
-    marks = int(batch.lengths[0]) - len(source)  # <s> and </s>, or none
-    weights = found[last][0, 0, :, marks // 2 : marks // 2 + len(source)]
-    return [
-        source[int(weights[place].argmax())] if number == UNKNOWN and source else word
-        for place, (number, word) in enumerate(zip(ids, words, strict=True))
-    ]
 
 
 @dataclass(frozen=True)
@@ -397,6 +385,19 @@ class TranslationRecipe(Recipe):
         tokens, _ = self._numbered(texts, known["vocabulary"])
         rows = read_shards(run(tokens))["source"].to_pylist()
         return lacking((token for row in rows for token in row), known["vocabulary"], "source")
+
+    def predictor(self, vocabulary: Artifact) -> Translation:
+        search = self.search.within(vocabulary.meta.get("longest", 0))
+        return Translation(
+            text_name(self.tokeniser),
+            self.languages[0],
+            self.phrases.enumerate.__name__,
+            self.phrases.longest,
+            self.phrases.marks,
+            self.languages[1],
+            text_name(self.detokenise) if self.detokenise else "",
+            search=dataclasses.asdict(search),
+        )
 
     def as_text(self, row: Mapping[str, Any]) -> str:
         tokens = row["hypothesis"]

@@ -1,0 +1,426 @@
+"""How the trained model of each problem answers: what an exported folder says of it, and the answers themselves.
+
+A `Predictor` is plain data, which `phrasemodels export` writes beside the model's configuration. Batches are those of the
+pipeline, so that answers are the same.
+"""
+
+import dataclasses
+import re
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from phrasemodels.config import at_least
+from phrasemodels.data.formats.trees import heads, parse
+from phrasemodels.inference import structures
+from phrasemodels.inference.structures import Dependencies, Levels, words_and_tree
+from phrasemodels.inference.text import (
+    NOTHING,
+    detokeniser,
+    hashed,
+    ids_of,
+    left_out,
+    tokeniser,
+    too_long,
+    without_pieces,
+)
+from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
+from phrasemodels.models.parser import Jointly, arcs_alone, phrases_alone, separately
+from phrasemodels.models.translation import BeamSearch, Translator, beam_search, with_source_words
+from phrasemodels.parsing.parser import Parse, Parser
+
+Tokens = Sequence[str]
+
+
+class Loaded(Protocol):
+    """The parts of a `LoadedModel` that answers are made of."""
+
+    @property
+    def module(self) -> Any: ...
+    @property
+    def words(self) -> Mapping[str, Sequence[str]]: ...
+    @property
+    def card(self) -> Mapping[str, Any]: ...
+    @property
+    def parts(self) -> Mapping[str, Any]: ...
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def english(self) -> Parser: ...
+    @property
+    def pieces(self) -> Callable[[Tokens], list[str]]: ...
+    def entries(self, side: str, special: bool = True) -> Mapping[str, int]: ...
+
+
+@dataclass(frozen=True)
+class Predictor(ABC):
+    """How the model of a problem answers. `predict` of each problem says what it takes and what it gives."""
+
+    @abstractmethod
+    def predict(self, model: Loaded, inputs: Sequence[Any]) -> list[Any]:
+        """Return the answer to each input."""
+
+    def described(self) -> dict[str, Any]:
+        """Return the predictor as JSON."""
+        return {"problem": type(self).__name__, **dataclasses.asdict(self)}
+
+
+def predictor(described: Mapping[str, Any]) -> Predictor:
+    """Return the predictor that `described` wrote. ValueError: it is of another version, or damaged."""
+    fields = {name: _tuples(value) for name, value in described.items() if name != "problem"}
+    kind = PROBLEMS.get(str(described.get("problem")))
+    if kind is None:
+        raise ValueError(f"no problem {described.get('problem')!r}; known: {', '.join(PROBLEMS)}")
+    made: Predictor = kind(**fields)
+    return made
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def batches(lengths: Sequence[Sequence[int]], budget: int) -> Iterator[list[int]]:
+    """Yield rows in batches of at most `budget` padded tokens of all sides, similar lengths together. lengths: of each row's
+    sides."""
+    sizes = np.array(lengths, np.int64).reshape(len(lengths), -1)
+    batch: list[int] = []
+    for row in np.argsort(sizes.sum(1), kind="stable").tolist():
+        if batch and (len(batch) + 1) * sizes[[*batch, row]].max(0).sum() > budget:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def padded(rows: Sequence[Any], fill: int = PAD) -> Tensor:
+    """Return rows of numbers (n) or (n, k) as one tensor (B, longest) or (B, longest, k)."""
+    arrays = [np.asarray(row, np.int64) for row in rows]
+    out = np.full((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]), fill, np.int64)
+    for whole, array in zip(out, arrays, strict=True):
+        whole[: len(array)] = array
+    return torch.from_numpy(out)
+
+
+class Sentences(NamedTuple):
+    """Ids (B, n), lengths (B) and phrases (B, m, k) of sentences."""
+
+    source: Tensor
+    lengths: Tensor
+    members: Tensor
+
+    def on(self, device: torch.device) -> "Sentences":
+        """Return them on a device."""
+        return Sentences(*(part.to(device) for part in self))
+
+
+@dataclass(frozen=True)
+class _Phrased(Predictor):
+    """Sentences whose phrases are read. phrases: no_phrases, adjacent or subtrees. longest: words of a phrase. marks: the
+    sentence stands between <s> and </s>."""
+
+    tokeniser: str
+    language: str = "en"
+    phrases: str = "no_phrases"
+    longest: int = 2
+    marks: bool = True
+
+    def __post_init__(self) -> None:
+        at_least(self, 2, "longest")
+
+    def tokens(self, model: Loaded, text: str | Tokens) -> list[str]:
+        """Return the tokens of a text, or tokens as they are given. ValueError: the text is too long."""
+        if not isinstance(text, str):
+            return list(text)
+        if problem := too_long(text):
+            raise ValueError(problem)
+        return tokeniser(self.tokeniser, model.parts)(text, self.language)
+
+    def numbered(self, model: Loaded, tokens: Tokens) -> list[int]:
+        """Return the ids of a sentence; without marks an empty one is END alone, so that there is something to attend to."""
+        ids = ids_of(tokens, model.entries("source"))
+        return [BEGIN, *ids, END] if self.marks else ids or [END]
+
+    def batch(self, ids: Sequence[Sequence[int]], heads: Sequence[Sequence[int]]) -> Sentences:
+        """Return sentences as tensors. heads: of each sentence's positions, from 0, -1 for none; used by subtrees alone."""
+        found = [
+            structures.phrases(self.phrases, len(own), self.longest, of) for own, of in zip(ids, heads, strict=True)
+        ]
+        lengths = torch.tensor([len(own) for own in ids])
+        return Sentences(padded(ids), lengths, padded(found, -1))
+
+
+@dataclass(frozen=True)
+class Translation(_Phrased):
+    """Sentences to sentences: translation, logical forms, formulas. target: its language. detokenise: "" joins tokens by
+    spaces. pieces: words are divided by byte-pair encoding. search: of the answer. outputs: pieces are put together."""
+
+    target: str = "en"
+    detokenise: str = ""
+    pieces: bool = False
+    search: Mapping[str, Any] = field(default_factory=dict)
+    batch_tokens: int = 4096
+
+    def predict(self, model: Loaded, inputs: Sequence[str | Tokens]) -> list[str]:
+        """Return the answer to each text, or list of tokens."""
+        sources = [self.tokens(model, text) for text in inputs]
+        divided = [model.pieces(own) for own in sources] if self.pieces else sources
+        write = without_pieces if self.pieces else None
+        running, words = detokeniser(self.detokenise, model.parts), model.words["target"]
+        ids = [self.numbered(model, own) for own in divided]
+        search, answers = BeamSearch(**self.search), [""] * len(ids)
+        for rows in batches([[len(ids[row]), 2] for row in range(len(ids))], self.batch_tokens):  # target: BEGIN, END
+            batch = self.batch([ids[row] for row in rows], [()] * len(rows)).on(model.device)
+            for row, (found, _) in zip(rows, beam_search(model.module, *batch, search), strict=True):
+                tokens = [words[i] for i in found]
+                if UNKNOWN in found and isinstance(model.module, Translator):
+                    one = self.batch([ids[row]], [()]).on(model.device)
+                    tokens = with_source_words(model.module, one, found, tokens, divided[row])
+                answers[row] = write(tokens) if write else running(tokens, self.target)
+        return answers
+
+
+@dataclass(frozen=True)
+class Tagging(_Phrased):
+    """Sentences to a tag for each word."""
+
+    batch_tokens: int = 8192
+
+    @torch.inference_mode()
+    def predict(self, model: Loaded, inputs: Sequence[str | Tokens | Mapping[str, Any]]) -> list[list[str]]:
+        """Return the tags of each text's words, or of a list of tokens. A model that reads dependency trees takes
+        {"tokens": [...], "heads": [...]}, heads from 1 and 0 for the root."""
+        rows: list[Mapping[str, Any]] = [
+            dict(one) if isinstance(one, Mapping) else {"tokens": self.tokens(model, one)} for one in inputs
+        ]
+        if self.phrases == "subtrees" and (
+            wrong := next((r for r in rows if len(r.get("heads", ())) != len(r["tokens"])), None)
+        ):
+            raise ValueError(
+                f"{' '.join(wrong['tokens'])[:60]!r} has no heads, and this tagger reads dependency trees: give "
+                '{"tokens": [...], "heads": [...]}'
+            )
+        ids = [self.numbered(model, row["tokens"]) for row in rows]
+        above = [self._above(row.get("heads", ())) for row in rows]
+        names = model.words["target"]
+        known = torch.arange(len(SPECIAL), len(names), device=model.device)
+        found: list[list[str]] = [[] for _ in rows]
+        for some in batches([[len(own), len(own)] for own in ids], self.batch_tokens):
+            batch = self.batch([ids[row] for row in some], [above[row] for row in some]).on(model.device)
+            best, _ = model.module.tag(*batch, known)
+            for row, tags in zip(some, best.tolist(), strict=True):
+                found[row] = [names[tag] for tag in tags[1 : len(ids[row]) - 1]]
+        return found
+
+    def _above(self, heads: Sequence[int]) -> list[int]:
+        """Return the position of each head where <s> is at 0, -1 for none."""
+        return [-1, *(head or -1 for head in heads), -1]
+
+
+DECODERS: Mapping[str, Any] = {part.__name__: part for part in (arcs_alone, phrases_alone, separately)}
+
+
+@dataclass(frozen=True)
+class Parsing(Predictor):
+    """Sentences to trees. decode: Jointly with a weight, or another decoder. tokeniser: of one sentence."""
+
+    tokeniser: str = "penn_treebank"
+    decode: str = "Jointly"
+    weight: float = 0.5
+    tags: str = "tags"
+
+    def predict(self, model: Loaded, inputs: Sequence[str | Tokens]) -> list[Parse]:
+        """Return the parse of each text, which is one sentence, or of a list of tokens."""
+        if self.tags != "tags":
+            raise ValueError(
+                f"this parser reads the column {self.tags!r} of its treebank, tags by another program: text has none; "
+                "take a parser that predicts tags, such as 004/parser/paper/lal"
+            )
+        for text in inputs:
+            if isinstance(text, str) and (problem := too_long(text)):
+                raise ValueError(problem)
+        divide = tokeniser(self.tokeniser, model.parts)
+        tokens = [divide(text, "en") if isinstance(text, str) else list(text) for text in inputs]
+        return list(self.parser(model).parse_tokens(tokens))
+
+    def parser(self, model: Loaded) -> Parser:
+        """Return the `Parser` of the model."""
+        decode = Jointly(self.weight) if self.decode == "Jointly" else DECODERS[self.decode]
+        return Parser(model.module, model.words, decode, card=model.card)
+
+
+Pair = str | Sequence[str]
+
+
+def pair_of(given: Pair) -> tuple[str, str]:
+    """Return premise and hypothesis of a pair, or of a text with a tab between them. ValueError: it is no pair."""
+    parts = given.split("\t") if isinstance(given, str) else list(given)
+    if len(parts) != 2 or not all(isinstance(part, str) for part in parts):
+        raise ValueError(f"{str(given)[:60]!r} is no pair: give (premise, hypothesis), or both with a tab between them")
+    if problem := too_long(" ".join(parts)):
+        raise ValueError(problem)
+    return parts[0], parts[1]
+
+
+@dataclass(frozen=True)
+class _Structured(Predictor):
+    """Sentences whose structure is read. structure: Levels or Dependencies with its fields. unknown: hashed or left_out.
+    parser: whose trees sentences get if their structure needs trees, english (of this package), or none."""
+
+    labels: tuple[str, ...]
+    tokeniser: str = "lower_spaces"
+    structure: Mapping[str, Any] = field(default_factory=lambda: {"kind": "Levels"})
+    unknown: str = "hashed"
+    parser: str = ""
+    batch_tokens: int = 8192
+
+    @cached_property
+    def reads(self) -> Levels | Dependencies:
+        """The structure that is read."""
+        fields = {name: _tuples(value) for name, value in self.structure.items() if name != "kind"}
+        made: Levels | Dependencies = structures.STRUCTURES[self.structure["kind"]](**fields)
+        return made
+
+    def sentences(self, model: Loaded, texts: Sequence[str]) -> tuple[list[list[int]], list[Any]]:
+        """Return ids and structures (n, k) of sentences. ValueError: they need trees, and have none."""
+        read = [words_and_tree(text) for text in texts]
+        divide, known = tokeniser(self.tokeniser, model.parts), model.entries("words", special=False)
+        tokens = [divide(text, "en") or [NOTHING] for text, _ in read]
+        tokens = [left_out(own, known) for own in tokens] if self.unknown == "left_out" else tokens
+        trees = [tree for _, tree in read]
+        if self.reads.reads_trees and self.parser:
+            missing = [row for row, tree in enumerate(trees) if not tree]
+            for row, parse in zip(missing, model.english.parse_tokens([tokens[row] for row in missing]), strict=True):
+                trees[row] = parse.brackets
+        elif self.reads.reads_trees and not any(trees):
+            raise ValueError(
+                "no sentence has a tree: give trees in brackets, or take a model whose phrases need no trees"
+            )
+        return [hashed(own, known) for own in tokens], [self.reads(*row) for row in zip(tokens, trees, strict=True)]
+
+
+@dataclass(frozen=True)
+class Entailment(_Structured):
+    """Pairs of sentences to labels, by the vectors of both."""
+
+    @torch.inference_mode()
+    def probabilities(self, model: Loaded, inputs: Sequence[Pair]) -> np.ndarray[Any, Any]:
+        """Return the probability of each label (rows, labels)."""
+        premises, hypotheses = zip(*map(pair_of, inputs), strict=True)
+        sides = [self.sentences(model, side) for side in (premises, hypotheses)]
+        found = np.zeros((len(inputs), len(self.labels)), np.float32)
+        lengths = [[len(ids[row]) for ids, _ in sides] for row in range(len(inputs))]
+        for rows in batches(lengths, self.batch_tokens):
+            ids = [own[row] for own, _ in sides for row in rows]
+            structure = [own[row] for _, own in sides for row in rows]
+            batch = (padded(ids), torch.tensor([len(own) for own in ids]), padded(structure, -1).transpose(1, 2))
+            scores = model.module(*(part.to(model.device) for part in batch))
+            found[rows] = scores.float().softmax(-1).cpu().numpy()
+        return found
+
+    def predict(self, model: Loaded, inputs: Sequence[Pair]) -> list[str]:
+        """Return the label of each pair: (premise, hypothesis), or both with a tab between them. Each may be a tree in brackets."""
+        return [self.labels[best] for best in self.probabilities(model, inputs).argmax(1)]
+
+
+@dataclass(frozen=True)
+class Decomposition(Predictor):
+    """Pairs of sentences to labels, by attention between their words. outside: vectors that words without one share."""
+
+    labels: tuple[str, ...]
+    tokeniser: str = "lower_case"
+    outside: int = 0
+    batch_tokens: int = 4096
+
+    @torch.inference_mode()
+    def predict(self, model: Loaded, inputs: Sequence[Pair]) -> list[str]:
+        """Return the label of each pair: (premise, hypothesis), or both with a tab between them. A tree in brackets gives words
+        their parents; words of other texts have none."""
+        sides = [[self._numbered(model, text) for text in side] for side in zip(*map(pair_of, inputs), strict=True)]
+        found = [""] * len(inputs)
+        lengths = [[len(side[row][0]) for side in sides] for row in range(len(inputs))]
+        for rows in batches(lengths, self.batch_tokens):
+            batch = []
+            for side in sides:
+                ids, above = zip(*(side[row] for row in rows), strict=True)
+                parts = (padded(ids), torch.tensor([len(own) for own in ids]), padded(above, -1))
+                batch.append(tuple(part.to(model.device) for part in parts))
+            for row, label in zip(rows, model.module(*batch).argmax(-1).tolist(), strict=True):
+                found[row] = self.labels[label]
+        return found
+
+    def _numbered(self, model: Loaded, text: str) -> tuple[list[int], list[int]]:
+        """Return ids and heads of a sentence, with the root in front; -1 for no head."""
+        text, tree = words_and_tree(text)
+        words, entries = tokeniser(self.tokeniser, model.parts)(text, "en"), model.entries("words")
+        ids = [entries[word] if word in entries else self._unknown(word, len(model.words["words"])) for word in words]
+        parsed = parse(tree) if tree else None
+        known = parsed is not None and len(parsed.tokens) == len(words)
+        return [BEGIN, *ids], [-1, *(heads(parsed) if known and parsed else [-1] * len(words))]
+
+    def _unknown(self, word: str, entries: int) -> int:
+        return entries - self.outside + zlib.crc32(word.encode()) % self.outside if self.outside else UNKNOWN
+
+
+Story = str | tuple[Sequence[str], str]
+
+
+@dataclass(frozen=True)
+class Answering(Predictor):
+    """Stories and a question to a word. slots: last facts that are kept. most: words of a fact or question."""
+
+    slots: int = 25
+    most: int = 20
+    batch_tokens: int = 8192
+
+    @torch.inference_mode()
+    def predict(self, model: Loaded, inputs: Sequence[Story]) -> list[str]:
+        """Return the answer to each story: (facts, question), or one text of facts and then a question, each with a mark at its
+        end."""
+        stories = [self._numbered(model, story) for story in inputs]
+        found = [""] * len(stories)
+        for rows in batches([[len(facts), len(asked)] for facts, asked in stories], self.batch_tokens):
+            some = [stories[row] for row in rows]
+            longest = max(1, *(len(facts) for facts, _ in some))
+            width = max(1, *(len(fact) for facts, _ in some for fact in facts), 0)
+            ids = np.full((len(some), longest, width), PAD, np.int64)
+            for out, (facts, _) in zip(ids, some, strict=True):
+                for place, fact in enumerate(facts, longest - len(facts)):  # a shorter story has empty facts in front
+                    out[place, : len(fact)] = fact
+            asked = padded([question for _, question in some])
+            best = model.module(torch.from_numpy(ids).to(model.device), asked.to(model.device)).argmax(-1)
+            for row, answer in zip(rows, best.tolist(), strict=True):
+                found[row] = model.words["words"][answer]
+        return found
+
+    def _numbered(self, model: Loaded, story: Story) -> tuple[list[list[int]], list[int]]:
+        *facts, question = story_of(story)
+        divide, entries = tokeniser("words", {}), model.entries("words")
+        numbers = [ids_of(divide(text, "en")[: self.most], entries) for text in (*facts[-self.slots :], question)]
+        return numbers[:-1], numbers[-1]
+
+
+def story_of(story: Story) -> list[str]:
+    """Return the facts and the question of a story. ValueError: it is none."""
+    if isinstance(story, str):
+        parts = [part.strip() for part in re.split(r"[.?!]", story) if part.strip()]
+    else:
+        facts, question = story
+        parts = [*facts, question]
+    if len(parts) < 2:
+        raise ValueError(
+            f"{str(story)[:60]!r} is no story: give facts and then a question, each with a mark at its end"
+        )
+    return parts
+
+
+PROBLEMS: Mapping[str, type[Predictor]] = {
+    kind.__name__: kind for kind in (Translation, Tagging, Parsing, Entailment, Decomposition, Answering)
+}

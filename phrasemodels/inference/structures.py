@@ -1,0 +1,245 @@
+"""What models read beside the words of a sentence: its phrases as positions of words, levels of a tree, heads and relations.
+
+The same as the steps of the pipeline compute for whole corpora (tasks/prepare/phrases.py, constituents.py), for one sentence.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phrasemodels.config import at_least, one_of
+from phrasemodels.data.formats.trees import Tree, brackets, parse, plain
+
+Numbers = NDArray[np.int32]
+Span = tuple[int, int]
+Parts = Mapping[Span, Sequence[Span]]  # phrases with several parts -> their parts, in order
+NEVER = 1 << 20  # deeper than any tree
+MOST_WORDS = 3  # a phrase of so many words or fewer is not divided further (paper 001, footnote 1)
+
+
+def phrases(kind: str, n: int, longest: int, heads: Sequence[int] = ()) -> Numbers:
+    """Return the phrases of a sentence of n tokens as positions (m, longest), -1 behind the last one.
+
+    kind: no_phrases, adjacent or subtrees. heads: for subtrees, the position of each token's head, -1 for none.
+    """
+    found: list[Sequence[int]] = []
+    if kind == "adjacent":
+        found = [range(i, i + size) for size in range(2, longest + 1) for i in range(n - size + 1)]
+    elif kind == "subtrees":
+        found = _subtrees(heads, longest)
+    rows = [[*phrase, *[-1] * (longest - len(phrase))] for phrase in found]
+    return np.array(rows, np.int32).reshape(-1, longest)
+
+
+def _subtrees(heads: Sequence[int], longest: int) -> list[Sequence[int]]:
+    """Return edges by dependent; then, for each word, it with its head and its head's head, and it with its head and each later
+    dependent of that head."""
+    found: list[Sequence[int]] = [sorted((word, head)) for word, head in enumerate(heads) if head >= 0]
+    if longest > 2:
+        for word, head in enumerate(heads):
+            if head < 0:
+                continue
+            found += [sorted((word, head, heads[head]))] * (heads[head] >= 0)
+            found += [sorted((word, head, k)) for k in range(word + 1, len(heads)) if heads[k] == head]
+    return found
+
+
+def words_and_tree(text: str) -> tuple[str, str]:
+    """Return the words of a text, and its tree if the text is one in brackets. ValueError: brackets are no tree."""
+    if not text.lstrip().startswith("("):
+        return text, ""
+    tree = plain(parse(text))
+    return " ".join(tree.tokens), brackets(tree)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The number of each token's phrase on some levels of a tree (n, levels).
+
+    partition: syntactic, syntactic_binarised or equal_blocks. trees: given (the caller's), none, right_branching, or AtRandom
+    with a seed. stop: where a full stop belongs, apart or attached.
+    """
+
+    partition: str = "syntactic"
+    levels: tuple[int, ...] = (1, 2, 3)
+    trees: str = "given"
+    seed: int = 0
+    stop: str = "apart"
+
+    def __post_init__(self) -> None:
+        one_of(self, "partition", ("syntactic", "syntactic_binarised", "equal_blocks"))
+        one_of(self, "trees", ("given", "none", "right_branching", "AtRandom"))
+        one_of(self, "stop", ("apart", "attached"))
+        at_least(self, 1, "levels")
+
+    @property
+    def reads_trees(self) -> bool:
+        return self.trees == "given"
+
+    def __call__(self, tokens: Sequence[str], tree: str) -> Numbers:
+        """Return the numbers of one sentence. tree: in brackets, or empty. ValueError: the tree has other words."""
+        n = len(tokens)
+        spans = self._spans(tokens, tree)
+        begins = np.array([0, *[NEVER] * (n - 1)]) if spans is None else self._begins(spans, n)
+        begun = np.cumsum(begins[:, None] <= np.array(self.levels), 0, dtype=np.int32)
+        numbers: Numbers = begun - begun[:1]
+        if self.partition == "equal_blocks":
+            numbers = (np.arange(n)[:, None] * (numbers[-1] + 1) // n).astype(np.int32)
+        if self.stop == "attached" and n > 1 and not any(letter.isalnum() for letter in tokens[-1]):
+            numbers[-1] = numbers[-2]
+        return numbers
+
+    def _spans(self, tokens: Sequence[str], tree: str) -> list[Span] | None:
+        n = len(tokens)
+        if self.trees == "right_branching":
+            return [(start, n) for start in range(n - 1)]
+        if self.trees == "AtRandom":
+            return random_spans(tokens, self.seed)
+        if self.trees == "none" or not tree:
+            return None
+        found = parse(tree)
+        if len(found.tokens) != n:
+            raise ValueError(f"{tree[:60]!r} is no tree of {n} words: give the tree of the tokens that are read")
+        return [(start, end) for _, start, end in found.spans]
+
+    def _begins(self, spans: Iterable[Span], n: int) -> NDArray[np.int64]:
+        """Return for each token the first level on which a phrase begins with it, or NEVER. Level 1 has the children of the first
+        node that branches; level t+1 those of the nodes of level t with more than MOST_WORDS words."""
+        parts, begins = parts_of(spans, n), np.full(n, NEVER)
+        begins[0] = 0
+        divided = binarised if self.partition == "syntactic_binarised" else nary
+        waiting = [((0, n), 0)]
+        while waiting:
+            node, level = waiting.pop()
+            for part, own, further in divided(parts.get(node, ()), level, n):
+                begins[part[0]] = min(begins[part[0]], own)
+                waiting += [(part, own)] * further
+        return begins
+
+
+Divided = Iterator[tuple[Span, int, bool]]  # parts of a node, their levels, and whether they are divided further
+
+
+def nary(parts: Sequence[Span], level: int, n: int) -> Divided:
+    """Yield the parts of a node, unless it is short."""
+    size = parts[-1][1] - parts[0][0] if parts else 0
+    if size > MOST_WORDS or size == n:
+        yield from ((part, level + 1, True) for part in parts)
+
+
+def binarised(parts: Sequence[Span], level: int, n: int) -> Divided:
+    """Yield the parts of a node that is its first part and the rest, which is divided in the same way."""
+    for part in parts[:-1]:
+        rest = parts[-1][1] - part[0]
+        if rest <= MOST_WORDS and rest < n:
+            return
+        level += 1
+        yield part, level, True
+        yield (part[1], parts[-1][1]), level, False
+    if parts:
+        yield parts[-1], level, True
+
+
+def random_spans(tokens: Sequence[str], seed: int) -> list[Span]:
+    """Return the phrases of a random binary tree, a function of the words and the seed; each place to divide is equally likely."""
+    rng, found = random.Random(f"{seed} {' '.join(tokens)}"), []
+    waiting = [(0, len(tokens))]
+    while waiting:
+        start, end = waiting.pop()
+        if end - start > 1:
+            found.append((start, end))
+            middle = start + rng.randrange(1, end - start)
+            waiting += [(middle, end), (start, middle)]
+    return found
+
+
+def parts_of(spans: Iterable[Span], n: int) -> Parts:
+    """Return the phrases of nested spans over n words, with their parts. Spans of equal extent are one phrase; without
+    spans the sentence is a phrase whose parts are its words."""
+    nodes = sorted({span for span in spans if span[1] - span[0] > 1} | {(0, n)}, key=lambda span: (span[0], -span[1]))
+    inside: dict[Span, list[Span]] = {node: [] for node in nodes}
+    above: list[Span] = []
+    for node in nodes:
+        while above and above[-1][1] <= node[0]:
+            above.pop()
+        if above:
+            inside[above[-1]].append(node)
+        above.append(node)
+    return {node: _with_words(node, parts) for node, parts in inside.items() if node[1] - node[0] > 1}
+
+
+def _with_words(node: Span, parts: list[Span]) -> list[Span]:
+    found, place = [], node[0]
+    for start, end in [*parts, (node[1], node[1])]:
+        found += [(word, word + 1) for word in range(place, start)]
+        found += [(start, end)] if end > start else []
+        place = end
+    return found
+
+
+# The head of a phrase, by its label: from which end it is looked for, and which labels are preferred.
+HEADS: dict[str, tuple[bool, tuple[str, ...]]] = {
+    "S": (True, ("VP", "S")),
+    "SQ": (True, ("VP", "VBZ", "VBD", "VBP", "MD")),
+    "SBAR": (True, ("S", "SQ", "VP")),
+    "VP": (True, ("VP", "VB", "VBD", "VBZ", "VBP", "VBN", "VBG", "MD")),
+    "PP": (True, ("IN", "TO")),
+    "NP": (False, ("NN", "NNS", "NNP", "NNPS", "NP", "PRP")),
+}
+RELATIONS = (
+    *("ADJP", "ADVP", "NP", "PP", "S", "SBAR", "VP", "DT", "JJ", "NN", "NNS", "NNP", "RB", "VB", "VBD", "VBG", "VBN"),
+    *("VBP", "VBZ", "MD", "PRP", "PRP$", "POS", "CC", "CD", "IN", "TO", "WDT", "WP", "WRB", ".", ",", "EX"),
+)
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """Head (from 1, 0 for the root) and relation of each token (n, 2), by head rules on its constituency tree."""
+
+    reads_trees: bool = True
+
+    def __call__(self, tokens: Sequence[str], tree: str) -> Numbers:
+        """Return heads and relations of one sentence."""
+        return heads_and_relations(tokens, tree)
+
+
+def heads_and_relations(tokens: Sequence[str], tree: str) -> Numbers:
+    """Return heads (from 1, 0 for the root) and relations (n, 2).
+
+    The relation is the label of the largest phrase that the token heads; labels that are not in RELATIONS share the last
+    id. Without a tree the head of each word is the next word.
+    """
+    n, rare = len(tokens), len(RELATIONS)
+    if not tree:
+        return np.stack([np.r_[np.arange(2, n + 1), 0], np.full(n, rare)], 1).astype(np.int32)
+    heads, labels = dependencies(parse(tree))
+    known = {label: number for number, label in enumerate(RELATIONS)}
+    return np.array([(head, known.get(label, rare)) for head, label in zip(heads, labels, strict=True)], np.int32)
+
+
+def dependencies(tree: Tree) -> tuple[list[int], list[str]]:
+    """Return heads (n), from 1 and 0 for the root, and labels (n) of a tree, by HEADS; by default the last part is the head."""
+    n = len(tree.tokens)
+    label_of: dict[Span, str] = {(i, i + 1): tag for i, tag in enumerate(tree.tags)}
+    for label, start, end in reversed(tree.spans):  # the outermost label of a chain is set last
+        label_of[start, end] = label
+    inner = {(start, end): label for label, start, end in tree.spans}  # the innermost one decides the head
+    parts = parts_of(((start, end) for _, start, end in tree.spans), n)
+    heads, labels, head_of = [0] * n, ["ROOT"] * n, {(i, i + 1): i for i in range(n)}
+    for node in sorted(parts, key=lambda span: span[1] - span[0]):
+        first, wanted = HEADS.get(inner.get(node, ""), (False, ()))
+        order = list(parts[node]) if first else list(parts[node])[::-1]
+        chosen = next((part for label in wanted for part in order if label_of.get(part) == label), order[0])
+        head_of[node] = head_of[chosen]
+        for part in parts[node]:
+            if part != chosen:
+                heads[head_of[part]] = head_of[node] + 1
+                labels[head_of[part]] = label_of[part]
+    return heads, labels
+
+
+STRUCTURES: Mapping[str, type[Any]] = {kind.__name__: kind for kind in (Levels, Dependencies)}

@@ -1,0 +1,187 @@
+"""Exported models answer with torch alone what the pipeline answered, on the whole test set of each problem."""
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import phrasemodels
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.formats.trees import Span, Tree, brackets
+from phrasemodels.data.store.store import Store, with_dependencies
+from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.results.lineage import Lineage
+from phrasemodels.flows.results.models import champion
+from phrasemodels.inference import structures, text
+from phrasemodels.tasks.prepare import constituents, phrases, tokenise, vocabulary
+from phrasemodels.tasks.prepare.sharded import read_shards
+from phrasemodels.tasks.problems import answering, decomposition, sentence_data
+
+SMALL = ("train.steps=25", "train.evaluate_every=25", "train.batch_tokens=300", "recipe.corpus.train=80",
+         "recipe.corpus.dev=6", "recipe.corpus.test=24")  # fmt: skip
+LONGER = (*SMALL, "train.steps=100")
+Row = Mapping[str, Any]
+
+
+def texts(row: Row) -> Any:
+    return row["source"]
+
+
+def tokens(row: Row) -> Any:
+    return row["tokens"]
+
+
+def headed(row: Row) -> Any:
+    return {"tokens": row["tokens"], "heads": row["heads"]}
+
+
+def trees(row: Row) -> Any:
+    return row["premise_tree"], row["hypothesis_tree"]
+
+
+def stories(row: Row) -> Any:
+    return row["facts"], row["question"]
+
+
+MODELS: Mapping[str, tuple[Callable[[Row], Any], Sequence[str]]] = {
+    "000/table1/sample/phrase-k3": (texts, SMALL),
+    "000/table2/sample/phrase-k2": (tokens, SMALL),
+    "000/table2/sample/semantic-k3": (headed, SMALL),
+    "001/table3/sample/psan": (trees, LONGER),
+    "001/table3/sample/tbcnn": (trees, LONGER),
+    "002/figure3/sample/merges-300": (texts, LONGER),
+    "002/table2-geo/sample/model-4": (texts, SMALL),
+    "003/tablenmt/sample/char-structured": (texts, (*SMALL, "train.steps=400")),
+    "003/tabletrees/sample/structured": (texts, LONGER),
+    "003/tablebabi/sample/binary-facts2": (stories, (*SMALL, "recipe.restarts=2")),
+    "003/tablesnli/sample/hard": (trees, (*SMALL, "train.steps=400")),
+    "004/parser/sample/lal": (tokens, SMALL),
+    "004/alone/sample/arcs": (tokens, SMALL),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_loaded_model_answers_the_test_set_as_the_pipeline_did(name: str, store: Store, tmp_path: Path) -> None:
+    asked, sets = MODELS[name]
+    known = experiment(name, sets)
+    steps = known.steps(0)
+    for step in with_dependencies([steps.predicted]):
+        store.run(step)
+    model = champion(Lineage(store), known.name)
+    assert model is not None
+    records = read_shards(store.run(known.recipe.test_rows())).to_pylist()
+    predicted = read_shard(store.find(steps.predicted).file("predictions.arrow"))
+    loaded = phrasemodels.load(model.export(tmp_path / "model"))
+    answers = loaded.predict([asked(row) for row in records])
+    if name.startswith("004"):
+        answers = [[a.tokens, a.tags, a.brackets, a.heads, a.relations] for a in answers]
+        expected: list[Any] = [
+            [r[n] for n in ("tokens", "tags", "tree", "heads", "relations")] for r in rows(predicted)
+        ]
+    elif name.startswith("000/table2"):
+        expected = predicted["hypothesis"].to_pylist()
+    elif name.startswith("003/tablebabi"):
+        expected = predicted["predicted"].to_pylist()[: len(records)]  # of the best start
+    elif "label" in predicted.column_names:
+        expected = predicted["label"].to_pylist()
+    else:
+        expected = [known.recipe.as_text(row) for row in rows(predicted)]
+    assert answers == expected and len(answers) == 24
+    assert len({str(answer) for answer in answers}) > 1, "what a model answers depends on the question"
+
+
+def rows(table: pa.Table) -> list[dict[str, Any]]:
+    return table.to_pylist()
+
+
+SENTENCE = st.lists(st.sampled_from(["a", "Don't", "U.S.", "3.5", "mso:x_y", "citric_acid", "ß", "...", "(b)", "日本", ",", "", "x__y"]),
+                    max_size=9).map(" ".join)  # fmt: skip
+
+
+@given(SENTENCE | st.text(max_size=30), st.sampled_from(["en", "de", "ja", "fr"]))
+def test_tokenisers_and_detokenisers_are_those_of_the_pipeline(sentence: str, language: str) -> None:
+    for name, function in text.TOKENISERS.items():
+        if name != "words" and hasattr(tokenise, name):
+            assert function(sentence, language) == getattr(tokenise, name)(sentence, language), name
+    for name in ("lower_case", "as_written"):
+        assert text.TOKENISERS[name](sentence, language) == getattr(decomposition, name)(sentence), name
+    assert text.TOKENISERS["lower_spaces"](sentence, language) == sentence_data.lower_spaces(sentence, language)
+    assert text.TOKENISERS["words"](sentence, language) == answering.words(sentence)
+    marked = sentence_data.Marked(tokenise.spaces)
+    assert text.tokeniser("marked spaces", {})(sentence, language) == marked(sentence, language)
+    words = sentence.split()
+    for name in ("join", "detokenise_moses", "joined_letters_or_words"):
+        assert text.DETOKENISERS[name](words, language) == getattr(tokenise, name)(words, language), name
+
+
+def test_every_tokeniser_of_a_manifest_is_known() -> None:
+    for tokeniser, detokeniser in tokenise.TOKENISERS.values():
+        assert tokeniser.__name__ in text.TOKENISERS and detokeniser.__name__ in text.DETOKENISERS
+
+
+@given(st.lists(st.text("abcdé", min_size=1, max_size=8), min_size=1, max_size=12))
+def test_words_have_the_pieces_of_the_tokenizers_library(words: list[str]) -> None:
+    divide = vocabulary.divider(json.dumps(LEARNED))
+    pieces = text.Pieces.__new__(text.Pieces)
+    pieces.ranks, pieces._divided = {tuple(pair): rank for rank, pair in enumerate(LEARNED["merges"])}, {}
+    assert pieces(words) == [piece for word in words for piece in divide(word)]
+    assert text.without_pieces(pieces(words)) == vocabulary.without_bpe(pieces(words)) == " ".join(words)
+
+
+_LETTERS = [letter + end for letter in "abcd" for end in ("", "</w>")]
+_MERGES = [["a", "b"], ["c", "d</w>"], ["ab", "c"], ["a", "b</w>"], ["b", "b"], ["ab", "ab"], ["d", "d"], ["dd", "a"]]
+LEARNED = {
+    "vocab": {piece: place for place, piece in enumerate(["<unk>", *_LETTERS, *("".join(pair) for pair in _MERGES)])},
+    "merges": _MERGES,
+}
+
+
+@given(st.integers(1, 12), st.integers(0, 10**6), st.sampled_from([(1, 2, 3), (1, 3), (2,)]))
+def test_structures_of_a_sentence_are_those_of_the_pipeline(n: int, seed: int, levels: tuple[int, ...]) -> None:
+    rng = random.Random(seed)
+    words = [rng.choice(["a", "b", ".", "c"]) for _ in range(n)]
+    spans = structures.random_spans(words, seed)
+    labels = [rng.choice(["NP", "VP", "S", "PP"]) for _ in spans]
+    tree = Tree(
+        tuple(words),
+        tuple("DT NN VB IN".split()[i % 4] for i in range(n)),
+        (
+            Span("ROOT", 0, n),
+            *(Span(k, *s) for k, s in zip(labels, spans, strict=True) if rng.random() < 0.7),
+        ),
+    )
+    written = brackets(tree) if rng.random() < 0.9 else ""
+    given_trees, lengths = pa.chunked_array([[written]]), np.array([n])
+    for partition in (constituents.syntactic, constituents.syntactic_binarised, constituents.equal_blocks):
+        for trees_of in (
+            constituents.given,
+            constituents.none,
+            constituents.right_branching,
+            constituents.AtRandom(seed),
+        ):
+            for stop in (constituents.apart, constituents.attached):
+                theirs = constituents.Levels(partition, levels, trees_of, stop)
+                described = constituents.described(theirs)
+                assert described is not None and described.pop("kind") == "Levels"
+                found = structures.Levels(**described)(words, written)
+                assert found.tolist() == theirs([words], given_trees, lengths).tolist(), described
+    found = structures.Dependencies()(words, written)
+    assert found.tolist() == constituents.Dependencies()([words], given_trees, lengths).tolist()
+
+
+@given(st.lists(st.integers(-1, 8), min_size=1, max_size=9), st.sampled_from([2, 3]))
+def test_phrases_of_a_sentence_are_those_of_the_pipeline(drawn: list[int], longest: int) -> None:
+    n = len(drawn)
+    heads = [head if head < n and head != word else -1 for word, head in enumerate(drawn)]
+    sentence = phrases.LengthsAndHeads(np.array([n]), np.array(heads))
+    for kind in (phrases.no_phrases, phrases.adjacent, phrases.subtrees):
+        _, members = kind(sentence, longest)
+        found = structures.phrases(kind.__name__, n, longest, heads)
+        assert found.tolist() == members.tolist(), kind.__name__
