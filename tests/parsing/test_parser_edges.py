@@ -20,7 +20,7 @@ def test_the_configuration_of_every_experiment_can_be_exported_and_read() -> Non
     for one in experiments():
         if dataclasses.is_dataclass(one.model):
             written = json.loads(json.dumps(saved.describe(one.model, {})))
-            read = saved._restored(written["config"], Path(), {})
+            read = saved.restored(written["config"], Path(), {})
             assert saved.describe(read, {}) == written, one.name
 
 
