@@ -20,6 +20,7 @@ from structs import peak_memory
 from torch import Tensor, nn
 
 from phrasemodels.encoders.hypernode import (
+    LISTS,
     HypernodeEncoder,
     HypernodeEncoderConfig,
     softmax_hadamard,
@@ -28,7 +29,8 @@ from phrasemodels.encoders.hypernode import (
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.blocks import Replace
-from phrasemodels.layers.phrases import PhraseGraph, band, phrase_graph
+from phrasemodels.layers.packing import Packing
+from phrasemodels.layers.phrases import PhraseGraph, neighbours, phrase_graph
 from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, adjacent
 
 Run = Callable[[], object]
@@ -173,13 +175,19 @@ def lists_section() -> None:
                 distance = torch.arange(N).view(-1, 1) - torch.arange(N)
                 related = (distance.abs() <= (c - 1) // 2).expand(4, -1, -1)
                 c = int(related.sum(2).max())
-                graph = PhraseGraph(torch.ones(4, N, dtype=torch.bool), related, torch.empty(4, 0, 0), None)
-                inputs = [torch.randn(4, N, HEADS, 64).transpose(1, 2).requires_grad_() for _ in range(3)]
+                graph = PhraseGraph(torch.ones(4, N, dtype=torch.bool), related, torch.empty(4, 0, 0))
+                packing = Packing(graph.valid)
+                lists = neighbours(related, packing, c)
+                inputs = [torch.randn(4 * N, HEADS, 64).requires_grad_() for _ in range(3)]
 
-                def run(graph: PhraseGraph, inputs=inputs, attend=attend) -> object:
-                    return torch.autograd.grad(attend(*inputs, graph).sum(), inputs)
+                def dense(inputs=inputs, graph=graph, packing=packing, attend=attend) -> object:
+                    padded = (packing.pad(x).transpose(1, 2) for x in inputs)
+                    return torch.autograd.grad(packing.pack(attend(*padded, graph).transpose(1, 2)).sum(), inputs)
 
-                runs = {"dense": partial(run, graph), "lists": partial(run, graph._replace(band=band(related, c)))}
+                def by_lists(inputs=inputs, lists=lists, packing=packing, attend=attend) -> object:
+                    return torch.autograd.grad(LISTS[attend](*inputs, lists, packing).sum(), inputs)
+
+                runs = {"dense": dense, "lists": by_lists}
                 compare(f"{attend.__name__} N={N} c={c} N/c={N / c:.1f}", runs, 1.0)
 
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoderConfig, TransformerEncoderLayer
 from phrasemodels.flows.experiments.paper_002 import LAYERS, MODELS, PAPERS, TRANSFORMER, Size, changed
 from phrasemodels.layers.ngrams import NgramBiLSTM, NgramSum, Readout, final_states, residual_gate
+from phrasemodels.layers.packing import Packing
 from phrasemodels.models.translation import TranslationConfig, token_loss
 from phrasemodels.tasks.train.trainer import keep_freed_memory
 
@@ -58,10 +59,10 @@ def layer_step(name: str) -> Callable[[], None]:
     """Return a training step of the first encoder layer over 64 sentences of 16 words."""
     torch.manual_seed(0)
     layer = TransformerEncoderLayer(ENCODERS[name], 1)
-    x, valid = torch.randn(B, 16, D, requires_grad=True), torch.ones(B, 1, 1, 16, dtype=torch.bool)
+    x, packing = torch.randn(B * 16, D, requires_grad=True), Packing(torch.ones(B, 16, dtype=torch.bool))
 
     def step() -> None:
-        layer(x, valid).sum().backward()
+        layer(x, packing).sum().backward()
         layer.zero_grad(set_to_none=True)
         x.grad = None
 

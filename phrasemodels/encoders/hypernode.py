@@ -3,15 +3,17 @@
 `HypernodeEncoder.plain` follows the equations of the paper; `forward` computes the same result with less work. Eq 4 and 6, the
 nodes and their relation A, are in `layers.phrases`.
 
-Three things are saved. In the first layer, hypernodes that start as zeros share one row until phase 2 (or dropout) makes
-them differ. In the last layer, phase 2 has only the words as queries. And where nodes have few neighbours, phase 2 runs
-over lists of neighbours in place of all N² scores.
+Four things are saved. Nothing is computed for padding (`layers.packing`). In the first layer, hypernodes that start as zeros
+share one row until phase 2 (or dropout) makes them differ. In the last layer, phase 2 has only the words as queries. And where
+nodes have few neighbours, phase 2 runs over lists of neighbours in place of all N² scores.
 
-Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), R query rows, d model width, h heads, dk = d/h.
+Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), R query rows, T packed nodes, d model width, h heads,
+dk = d/h.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -20,30 +22,42 @@ from torch.nn import functional as F
 
 from phrasemodels import config
 from phrasemodels.encoders import EncoderConfig
-from phrasemodels.layers.attention import Activation, Attend, MultiHeadAttention, identity, sigma_on_heads
-from phrasemodels.layers.blocks import AddNorm, feed_forward, without_padding
-from phrasemodels.layers.phrases import Band, PhraseGraph, ZeroInit, band, dots, mix, phrase_graph
+from phrasemodels.layers.attention import (
+    SHORT,
+    Activation,
+    Attend,
+    Drop,
+    MultiHeadAttention,
+    at_least_float32,
+    identity,
+    no_autocast_on_cpu,
+    sigma_on_heads,
+    softmax_attention,
+    softmax_with_dropout,
+)
+from phrasemodels.layers.blocks import AddNorm, Dropout, Replace, feed_forward, without_padding
+from phrasemodels.layers.packing import Packing, pack_rows
+from phrasemodels.layers.phrases import Neighbours, PhraseGraph, ZeroInit, dots, mix, neighbours, phrase_graph
 
 
-def softmax_within(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Tensor:
+def softmax_within(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph, drop: Drop | None = None) -> Tensor:
     """Attend to related nodes alone: the scores of all others are -inf (one interpretation of Eq 5).
 
     q (B, h, R, dk); k, v (B, h, N, dk). Each of the R query rows of the graph must be related to at least one node.
     """
-    if graph.band is not None:
-        return softmax_over_lists(q, k, v, graph.band)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=graph.related.unsqueeze(1))
+    return softmax_attention(q, k, v, graph.related.unsqueeze(1), drop)
 
 
-def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph) -> Tensor:
+def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph, drop: Drop | None = None) -> Tensor:
     """Return softmax((QKᵀ/√dk) ∘ A)V as Eq 5 is printed. Shapes as in `softmax_within`.
 
     An unrelated node has the score 0, hence a weight in proportion to e⁰ = 1; only padding is left out.
     """
-    if graph.band is not None:
-        return hadamard_over_lists(q, k, v, graph.band, graph.valid)
-    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 * graph.related.unsqueeze(1)
-    return scores.masked_fill(~graph.valid[:, None, None], float("-inf")).softmax(-1) @ v
+    with no_autocast_on_cpu(q):
+        q, k, v = at_least_float32(q, k, v)
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 * graph.related.unsqueeze(1)
+        weights = scores.masked_fill(~graph.valid[:, None, None], float("-inf")).softmax(-1)
+        return (weights if drop is None else drop(weights)) @ v
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,8 @@ class HypernodeEncoderConfig(EncoderConfig):
     length. attend: softmax_within or softmax_hadamard. sigma: the activation that follows the second attention,
     torch.sigmoid, or identity (the Linear variant). readout: where it is applied, to the heads (sigma_on_heads) or to
     their output projection (sigma_on_projection). residual: AddNorm, or Replace with d_ff=0 as the equations are
-    printed. initialise: the first states of hypernodes, ZeroInit, MeanInit or LengthEmbedding.
+    printed. initialise: the first states of hypernodes, ZeroInit, MeanInit or LengthEmbedding. attention_dropout: of the
+    weights of both attentions.
     """
 
     longest: int = 2
@@ -63,13 +78,46 @@ class HypernodeEncoderConfig(EncoderConfig):
     readout: Callable[..., Tensor] = sigma_on_heads
     residual: Callable[[int, float], nn.Module] = AddNorm
     initialise: Callable[[int, int], nn.Module] = ZeroInit
+    attention_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         config.at_least(self, 2, "longest")
+        config.share(self, "attention_dropout")
 
     def build(self) -> "HypernodeEncoder":
         return HypernodeEncoder(self)
+
+
+class RelatedAttention(MultiHeadAttention):
+    """Attention to the nodes that A relates (phase 2, Eq 5), with σ."""
+
+    def __init__(self, config: HypernodeEncoderConfig) -> None:
+        super().__init__(config.d, config.heads, config.attend, config.sigma, config.readout)
+        drop = Dropout(config.attention_dropout)
+        self.drop = nn.ModuleList([drop] if config.attention_dropout else [])
+
+    def attend_heads(self, queries: Tensor, keys: Tensor, values: Tensor, *masks: Any) -> Tensor:
+        return super().attend_heads(queries, keys, values, *masks, *self.drop)
+
+    def over_nodes(self, x: Tensor, nodes: "Nodes", rows: "NodeRows", words_only: bool) -> Tensor:
+        """Attend from all nodes, or from the words alone: x (rows, d), rows that stand for all nodes -> (queries, d)."""
+        if words_only:
+            (q,) = self.projected(rows.words_of(x), self.query).unbind(1)
+            k, v = rows.spread(self.projected(x, self.key, self.value)).unbind(1)
+            queries, graph = nodes.words, nodes.graph.first(nodes.n)
+        else:
+            q, k, v = rows.spread(self.projected(x, self.query, self.key, self.value)).unbind(1)
+            queries, graph = nodes.packing, nodes.graph
+        over_lists = LISTS.get(self.attend)  # a probe replaces `attend`, and gets all scores
+        if nodes.lists is not None and over_lists is not None:
+            lists = nodes.lists_of_words if words_only else nodes.lists
+            q, k, v = (x.float() if x.dtype in SHORT else x for x in (q, k, v))  # products along lists need it
+            with no_autocast_on_cpu(q):
+                heads = over_lists(q, k, v, lists, nodes.packing, *self.drop)
+            return self.readout(self.sigma, heads.flatten(1), self.output)
+        q, k, v = (side.pad(x).transpose(1, 2) for side, x in ((queries, q), (nodes.packing, k), (nodes.packing, v)))
+        return queries.pack(self.attend_heads(q, k, v, graph))
 
 
 class HypernodeLayer(nn.Module):
@@ -80,8 +128,8 @@ class HypernodeLayer(nn.Module):
 
     def __init__(self, config: HypernodeEncoderConfig) -> None:
         super().__init__()
-        self.across = MultiHeadAttention(config.d, config.heads)
-        self.inside = MultiHeadAttention(config.d, config.heads, config.attend, config.sigma, config.readout)
+        self.across = MultiHeadAttention(config.d, config.heads, softmax_with_dropout(config.attention_dropout))
+        self.inside = RelatedAttention(config)
         self.feed_forward = feed_forward(config.d, config.d_ff)
         self.residuals = nn.ModuleList(config.residual(config.d, config.dropout) for _ in range(3))
 
@@ -91,6 +139,18 @@ class HypernodeLayer(nn.Module):
         nodes = self.residuals[0](nodes, lambda x: self.across(x, x, valid))  # phase 1, all pairs of nodes: Eq 2, 3
         nodes = self.residuals[1](nodes, lambda x: self.inside(x, x, graph))  # phase 2, related nodes: Eq 5, 7
         return self.residuals[2](nodes, self.feed_forward)
+
+    def packed(self, x: Tensor, nodes: "Nodes", rows: "NodeRows", words_only: bool) -> Tensor:
+        """Compute `forward` from rows x (rows, d) that stand for all packed nodes; return the nodes, or the words alone.
+
+        The residuals must be AddNorm or Replace, which change nothing in the input of a sublayer.
+        """
+        first, second, third = self.residuals
+        if any(isinstance(part, nn.Dropout) and part.training and part.p for part in first.modules()):
+            x, rows = rows.spread(x), nodes.each  # dropout makes equal rows unequal
+        x = first(x, lambda y: self.across.packed(y, rows.packing))
+        own = rows.words_of(x) if words_only else rows.spread(x)
+        return third(second(own, lambda _: self.inside.over_nodes(x, nodes, rows, words_only)), self.feed_forward)
 
 
 class HypernodeEncoder(nn.Module):
@@ -114,9 +174,21 @@ class HypernodeEncoder(nn.Module):
 
         Equal to `plain` up to rounding (tests/encoders/test_hypernode.py), but faster.
         """
-        words, graph = without_padding(words, lengths), phrase_graph(members, lengths, words.shape[1])
-        nodes = self.initialise(words, graph)
-        return encode(self.layers, words, nodes, graph, isinstance(self.initialise, ZeroInit))
+        layers = [*self.layers]
+        if not all(isinstance(residual, AddNorm | Replace) for layer in layers for residual in layer.residuals):
+            return self.plain(words, lengths, members)
+        nodes = Nodes(phrase_graph(members, lengths, words.shape[1]))
+        if isinstance(self.initialise, ZeroInit) and members.shape[1]:
+            rows = nodes.shared()
+            x = rows.packing.pack(F.pad(words, (0, 0, 0, 1)))
+        else:
+            rows = nodes.each
+            # MeanInit multiplies by 0, which leaves a NaN of the padding
+            initial = self.initialise(without_padding(words, lengths), nodes.graph)
+            x = rows.packing.pack(torch.cat([words, initial.to(words.dtype)], 1))
+        for layer in layers:
+            x, rows = layer.packed(x, nodes, rows, layer is layers[-1]), nodes.each
+        return nodes.words.pad(x)
 
 
 NODES_PER_NEIGHBOUR = (
@@ -124,99 +196,87 @@ NODES_PER_NEIGHBOUR = (
 )
 
 
-def encode(layers: Iterable[Any], words: Tensor, hypernodes: Tensor, graph: PhraseGraph, equal: bool) -> Tensor:
-    """Run the layers of a HypernodeEncoder: words (B, n, d), hypernodes (B, m, d) -> states of the words (B, n, d).
-
-    equal: the hypernodes of a sentence are equal.
-    """
-    n, graph = words.shape[1], with_lists(graph)
-    nodes, rows = torch.cat([words, hypernodes], 1), row_per_node(graph)
-    if equal and hypernodes.shape[1]:
-        nodes, rows = nodes[:, : n + 1], row_for_hypernodes(graph, words.dtype)
-    *lower, top = layers
-    for layer in lower:
-        nodes, rows = run_layer(layer, nodes, graph, rows), row_per_node(graph)
-    return run_layer(top, nodes, graph.first(n), rows)
-
-
-def with_lists(graph: PhraseGraph) -> PhraseGraph:
-    """Return the graph with lists of neighbours, if they are short."""
-    most = int(graph.related.sum(2).max()) if graph.related.numel() else graph.related.shape[2]
-    short = most * NODES_PER_NEIGHBOUR <= graph.related.shape[2]
-    return graph._replace(band=band(graph.related, most)) if short else graph
-
-
 class NodeRows(NamedTuple):
-    """Which rows stand for the N nodes: one row per node, or the words and one row for all hypernodes.
+    """Which packed rows stand for the T packed nodes: one row per node, or the words and one row for all hypernodes.
 
     The second is exact while the hypernodes are equal: m equal keys weigh as much as one key with log m added to its
     score, and equal queries get equal answers.
     """
 
-    keys: Tensor  # (B, 1, 1, rows): whether a row is a node, or the logarithm of the number of its nodes
-    spread: Callable[[Tensor], Tensor]  # (B, rows, d) -> (B, N, d); rows of words alone stay as they are
+    packing: Packing
+    spread: Callable[[Tensor], Tensor]  # (rows, ...) -> (T, ...)
+    words: Tensor  # the rows of the words
+
+    def words_of(self, x: Tensor) -> Tensor:
+        """x (rows, d) -> the rows of the words."""
+        return pack_rows(x, self.words)
 
 
-def row_per_node(graph: PhraseGraph) -> NodeRows:
-    """Return one row per node."""
-    return NodeRows(graph.valid[:, None, None, :], identity)
+class Nodes:
+    """The packed nodes of a batch: words and hypernodes, sentence by sentence, and how they are related."""
+
+    def __init__(self, graph: PhraseGraph) -> None:
+        self.graph, self.n = graph, graph.incidence.shape[2]
+        self.packing, self.words = Packing(graph.valid), Packing(graph.valid[:, : self.n])
+        is_word = torch.arange(graph.valid.shape[1], device=graph.valid.device) < self.n
+        self.word_rows = is_word.expand_as(graph.valid)[graph.valid].nonzero().squeeze(1)
+        self.each = NodeRows(self.packing, identity, self.word_rows)
+        N = graph.related.shape[1]
+        most = int(graph.related.sum(2).max()) if graph.related.numel() else N
+        short = most > 0 and most * NODES_PER_NEIGHBOUR <= N
+        self.lists = neighbours(graph.related, self.packing, most) if short else None
+
+    @cached_property
+    def lists_of_words(self) -> Neighbours:
+        """The neighbours of the words alone."""
+        assert self.lists is not None
+        return self.lists.of_queries(self.word_rows)
+
+    def shared(self) -> NodeRows:
+        """Return one row per word, and one for all hypernodes of a sentence."""
+        valid, n = self.graph.valid, self.n
+        count = valid[:, n:].sum(1, keepdim=True)
+        real = torch.cat([valid[:, :n], count > 0], 1)
+        each = torch.cat([valid[:, :n].double(), count.double()], 1)[real]
+        packing = Packing(real, each.log())
+        place = real.flatten().cumsum(0).view_as(real) - 1
+        of_node = torch.cat([place[:, :n], place[:, n:].expand(-1, valid.shape[1] - n)], 1)[valid]
+        is_word = torch.arange(n + 1, device=valid.device) < n
+        words = is_word.expand_as(real)[real].nonzero().squeeze(1)
+        return NodeRows(packing, lambda x: x.index_select(0, of_node), words)
 
 
-def row_for_hypernodes(graph: PhraseGraph, dtype: torch.dtype) -> NodeRows:
-    """Return one row per word, and one for all hypernodes."""
-    m, n = graph.incidence.shape[1:]
-    counts = torch.cat([graph.valid[:, :n], graph.valid[:, n:].sum(1, keepdim=True)], 1)
-
-    def spread(x: Tensor) -> Tensor:
-        return torch.cat([x[:, :n], x[:, n:].expand(-1, m, -1)], 1) if x.shape[1] > n else x
-
-    return NodeRows(counts.to(dtype).log()[:, None, None, :], spread)
-
-
-def run_layer(layer: Any, nodes: Tensor, graph: PhraseGraph, rows: NodeRows) -> Tensor:
-    """Run a HypernodeLayer: rows (B, rows, d) that stand for all nodes -> the nodes (B, R, d) that are queries."""
-    across, inside = layer.across, layer.inside
-    if drops(layer.residuals[0]):
-        nodes = layer.residuals[0](rows.spread(nodes), lambda _: rows.spread(across(nodes, nodes, rows.keys)))
-        rows = row_per_node(graph)
-    else:
-        nodes = layer.residuals[0](nodes, lambda _: across(nodes, nodes, rows.keys))
-    queries = nodes[:, : graph.related.shape[1]]
-
-    def phase2(_: Tensor) -> Tensor:
-        q, k, v = inside.query(queries), inside.key(nodes), inside.value(nodes)
-        return inside.attend_heads(*(inside.split(rows.spread(x)) for x in (q, k, v)), graph)
-
-    return layer.residuals[2](layer.residuals[1](rows.spread(queries), phase2), layer.feed_forward)
-
-
-def drops(module: nn.Module) -> bool:
-    """Return whether a dropout of the module is on, so that equal rows become unequal."""
-    return any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in module.modules())
-
-
-def softmax_over_lists(q: Tensor, k: Tensor, v: Tensor, lists: Band) -> Tensor:
-    """Compute `hypernode.softmax_within` over lists of neighbours."""
+def softmax_over_lists(
+    q: Tensor, k: Tensor, v: Tensor, lists: Neighbours, packing: Packing, drop: Drop | None = None
+) -> Tensor:
+    """Compute `softmax_within` over lists of neighbours: q (R, h, dk); k, v (T, h, dk) -> (R, h, dk)."""
     edges = lists.of_heads(q.shape[1])
     scores = dots(q, k, edges) / q.shape[-1] ** 0.5
-    weights = scores.masked_fill(~lists.real.unsqueeze(2), float("-inf")).softmax(-1)
-    return mix(weights, v, edges).transpose(1, 2)
+    weights = scores.masked_fill(~lists.real.unsqueeze(1), float("-inf")).softmax(-1)
+    return mix(weights if drop is None else drop(weights), v, edges)
 
 
-def hadamard_over_lists(q: Tensor, k: Tensor, v: Tensor, lists: Band, valid: Tensor) -> Tensor:
-    """Compute `hypernode.softmax_hadamard` over lists of neighbours; valid (B, N) is false for padding.
+def hadamard_over_lists(
+    q: Tensor, k: Tensor, v: Tensor, lists: Neighbours, packing: Packing, drop: Drop | None = None
+) -> Tensor:
+    """Compute `softmax_hadamard` over lists of neighbours. Shapes as in `softmax_over_lists`.
 
     An unrelated node has the weight 1, so the sum over all nodes is Σ (eˢ - 1) v over the neighbours and Σ v over all
     nodes; where all nodes are neighbours there is no 1, only Σ eˢ v.
     """
-    edges = lists.of_heads(q.shape[1])
-    known = (lists.real & valid[:, : q.shape[2], None]).unsqueeze(2)  # padding is related to itself alone
+    edges, known = lists.of_heads(q.shape[1]), lists.real.unsqueeze(1)
     scores = (dots(q, k, edges) / q.shape[-1] ** 0.5).masked_fill(~known, float("-inf"))
-    real = valid.to(v.dtype)
-    unrelated = real.sum(1)[:, None, None, None] - known.sum(-1, keepdim=True)
+    sentence = packing.sentences[lists.keys[:, 0]]
+    unrelated = packing.counts.to(v.dtype)[sentence][:, None, None] - known.sum(-1, keepdim=True)
     highest = scores.detach().amax(-1, keepdim=True)
     highest = torch.where(unrelated > 0, highest.clamp(min=0), highest)
     one, near = torch.where(unrelated > 0, (-highest).exp(), 0), (scores - highest).exp()
     more = mix((near - one).masked_fill(~known, 0), v, edges)
-    total = (v * real[:, None, :, None]).sum(2).unsqueeze(1)  # a sum in pairs, which a matrix product does not promise
-    return ((more + one * total) / (near.sum(-1, keepdim=True) + one * unrelated)).transpose(1, 2)
+    total = packing.pad(v).sum(1).index_select(0, sentence)  # a sum in pairs, which a matrix product does not promise
+    return (more + one * total) / (near.sum(-1, keepdim=True) + one * unrelated)
+
+
+LISTS: Mapping[Attend, Callable[..., Tensor]] = {
+    softmax_within: softmax_over_lists,
+    softmax_hadamard: hadamard_over_lists,
+}

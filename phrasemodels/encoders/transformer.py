@@ -32,6 +32,7 @@ from phrasemodels.layers.ngrams import (
     final_states,
     grams_alone,
 )
+from phrasemodels.layers.packing import Packing
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,9 @@ class TransformerEncoderLayer(nn.Module):
         self.feed_forward = feed_forward(config.d, config.d_ff, config.inner_dropout)
         self.residuals = nn.ModuleList(config.residual(config.d, config.dropout) for _ in range(2))
 
-    def forward(self, x: Tensor, valid: Tensor) -> Tensor:
-        """x (B, n, d), valid (B, 1, 1, n) true for tokens -> (B, n, d)."""
-        x = self.residuals[0](x, lambda y: self.attention(y, y, valid))
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        """Packed tokens x (T, d) -> (T, d)."""
+        x = self.residuals[0](x, lambda y: self.attention.packed(y, packing))
         return self.residuals[1](x, self.feed_forward)
 
 
@@ -97,10 +98,11 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor, members: Tensor | None = None) -> Tensor:
         """x (B, n, d), lengths (B) -> states (B, n, d). Phrases (`members`) are not used."""
-        x, valid = without_padding(x, lengths), token_mask(lengths, x.shape[1])[:, None, None, :]
+        packing = Packing.of(lengths, x.shape[1])
+        x = packing.pack(x)
         for layer in self.layers:
-            x = layer(x, valid)
-        return self.last(x)
+            x = layer(x, packing)
+        return packing.pad(self.last(x))
 
 
 @dataclass(frozen=True)

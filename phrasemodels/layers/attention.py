@@ -4,15 +4,20 @@ Shapes: B batch, h heads, d model width, dk = d/h width of a head, q query rows,
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phrasemodels.layers.blocks import Dropout
+from phrasemodels.layers.packing import Packing
+
 Attend = Callable[..., Tensor]  # queries, keys and values of all heads, then masks -> outputs of all heads
 Activation = Callable[[Tensor], Tensor]
+SHORT = (torch.bfloat16, torch.float16)  # types shorter than float32
+Drop = Callable[[Tensor], Tensor]  # attention weights -> some of them set to 0, the others scaled up
 
 
 def identity(x: Tensor) -> Tensor:
@@ -20,15 +25,33 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
-def softmax_attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
+def softmax_attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, drop: Drop | None = None) -> Tensor:
     """Return softmax(QKᵀ/√dk)V over the allowed keys (Vaswani et al. 2017, Eq 1), (B, h, q, dk).
 
     q (B, h, q, dk); k, v (B, h, k, dk). allowed broadcasts to (B, h, q, k): booleans, or numbers that are added to the
-    scores. Every row needs at least one allowed key.
+    scores; None: all keys. Every row needs at least one allowed key. drop: drops out weights.
     """
-    if allowed.dtype != torch.bool:
-        allowed = allowed.to(q.dtype)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+    with no_autocast_on_cpu(q):
+        q, k, v = at_least_float32(q, k, v)
+        if allowed is not None and allowed.dtype != torch.bool:
+            allowed = allowed.to(q.dtype)
+        if drop is None:
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, -torch.inf) if allowed.dtype == torch.bool else scores + allowed
+        return drop(scores.softmax(-1)) @ v
+
+
+def at_least_float32(*tensors: Tensor) -> list[Tensor]:
+    """Return the tensors, on a processor in float32 if they are shorter: there torch's attention of bfloat16 takes five times
+    as long."""
+    return [x.float() if x.device.type == "cpu" and x.dtype in SHORT else x for x in tensors]
+
+
+def no_autocast_on_cpu(x: Tensor) -> AbstractContextManager[object]:
+    """Return a context in which autocast makes nothing shorter than float32, if x is on a processor."""
+    return torch.autocast("cpu", enabled=False) if x.device.type == "cpu" else nullcontext()
 
 
 class DroppedAttention(nn.Module):
@@ -36,14 +59,11 @@ class DroppedAttention(nn.Module):
 
     def __init__(self, dropout: float) -> None:
         super().__init__()
-        self.dropout = dropout
+        self.drop = Dropout(dropout)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
         """Shapes as in `softmax_attention`."""
-        if allowed.dtype != torch.bool:
-            allowed = allowed.to(q.dtype)
-        p = self.dropout if self.training else 0.0
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=p)
+        return softmax_attention(q, k, v, allowed, self.drop if self.training else None)
 
 
 def softmax_with_dropout(dropout: float) -> Attend:
@@ -106,6 +126,40 @@ class MultiHeadAttention(nn.Module):
     def forward(self, queries: Tensor, memory: Tensor, *masks: Any) -> Tensor:
         """Attend from queries (B, q, d) to memory (B, k, d), with masks as `attend` takes them; return (B, q, d)."""
         return self.attend_to(queries, *self.keys_values(memory), *masks)
+
+    def projected(self, x: Tensor, *projections: nn.Linear) -> Tensor:
+        """Return several projections of x (T, d) by one product, (T, projections, h, dk)."""
+        weight = torch.cat([projection.weight for projection in projections])
+        bias = torch.cat([projection.bias for projection in projections])
+        return F.linear(x, weight, bias).unflatten(-1, (len(projections), self.heads, -1))
+
+    def queries_keys_values(self, x: Tensor, packing: Packing) -> Tensor:
+        """Return the projections of packed tokens x (T, d), (T, 3, h, dk)."""
+        return self.projected(x, self.query, self.key, self.value)
+
+    def packed(self, x: Tensor, packing: Packing, causal: bool = False) -> Tensor:
+        """Self-attention: attend from packed tokens x (T, d) to the tokens of their sentences; return (T, d).
+
+        causal: a token sees only itself and those before it.
+        """
+        groups, heads = packing.groups(packing.best_groups), []
+        padded = self.queries_keys_values(x, packing).split([group.tokens for group in groups])
+        for group, own in zip(groups, padded, strict=True):
+            q, k, v = group.pad(own).permute(2, 0, 3, 1, 4)
+            mask = group.causal if causal else group.mask
+            heads.append(group.pack(self.attend(q, k, v, mask).transpose(1, 2).flatten(2)))
+        return self.readout(self.sigma, torch.cat(heads), self.output)
+
+    def packed_to(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
+        """Attend from packed tokens x (T, d) to packed tokens memory (M, d) of the same sentences; return (T, d)."""
+        count = max(packing.best_groups, memory_packing.best_groups)
+        groups, sources, heads = packing.groups(count), memory_packing.groups(count), []
+        queries = self.projected(x, self.query).split([group.tokens for group in groups])
+        keys_values = self.projected(memory, self.key, self.value).split([group.tokens for group in sources])
+        for group, source, own, other in zip(groups, sources, queries, keys_values, strict=True):
+            (q,), (k, v) = group.pad(own).permute(2, 0, 3, 1, 4), source.pad(other).permute(2, 0, 3, 1, 4)
+            heads.append(group.pack(self.attend(q, k, v, source.mask).transpose(1, 2).flatten(2)))
+        return self.readout(self.sigma, torch.cat(heads), self.output)
 
 
 @contextmanager

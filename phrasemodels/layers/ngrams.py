@@ -25,6 +25,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from phrasemodels.layers.attention import Attend, MultiHeadAttention, softmax_attention
+from phrasemodels.layers.packing import Packing
 from phrasemodels.structs.kernels import over_batch, usable
 from phrasemodels.structs.kernels.compilation import COMPILE
 from phrasemodels.structs.kernels.exp32 import exp32
@@ -421,6 +422,11 @@ class PhraseAttention(MultiHeadAttention):
     ) -> None:
         super().__init__(d, len(sizes), attend)
         self.phrases = PhraseHeads(sizes, d // len(sizes), encoder, readout, gate)
+
+    def queries_keys_values(self, x: Tensor, packing: Packing) -> Tensor:
+        """Return the n-grams of the projections of packed tokens x (T, d), (T, 3, h, w)."""
+        q, k, v = self.phrases(*packing.pad(super().queries_keys_values(x, packing)).unbind(2))
+        return packing.pack(torch.stack([q, k, v], 2))
 
     def forward(self, queries: Tensor, memory: Tensor, *masks: Tensor) -> Tensor:
         """queries and memory, the same x (B, n, d), and masks of `attend`, of `softmax_attention` one: which words may be seen,

@@ -17,35 +17,41 @@ from torch.autograd import Function
 from torch.nn import functional as F
 
 from phrasemodels.layers.blocks import token_mask
+from phrasemodels.layers.packing import Packing
 
 
 class Edges(NamedTuple):
-    """The lists of a band for every head, over rows in the order of `_flat`: B·R·h rows of queries, B·K·h of keys."""
+    """Neighbours of every head. Rows are numbered node · h + head: R·h rows of queries, K·h of keys."""
 
-    keys: Tensor  # (B·R·h, c) the key rows of each query row
-    start: Tensor  # (B·R·h) the number of edges before those of a query row
-    row: Tensor  # (B·R·h·c) the query row of each edge
-    queries: Tensor  # (B·K·h, c) the query rows of each key row, for the backward pass
-    arriving: Tensor  # (B·K·h, c) the numbers of the edges from these query rows
-    missing: Tensor  # (B·K·h, c) booleans: fewer than c edges arrive
+    keys: Tensor  # (R·h, c) the key rows of each query row
+    start: Tensor  # (R·h) the number of edges before those of a query row
+    row: Tensor  # (R·h·c) the query row of each edge
+    queries: Tensor  # (K·h, c) the query rows of each key row, for the backward pass
+    arriving: Tensor  # (K·h, c) the numbers of the edges from these query rows
+    missing: Tensor  # (K·h, c) booleans: fewer than c edges arrive
 
     def by_key(self, weights: Tensor) -> Tensor:
-        """Reorder weights of edges (B·R·h, c), by query, to (B·K·h, c), by key; 0 where an edge is missing."""
+        """Reorder weights of edges (R·h, c), by query, to (K·h, c), by key; 0 where an edge is missing."""
         return weights.flatten()[self.arriving].masked_fill_(self.missing, 0)
 
 
 @dataclass(frozen=True, eq=False)
-class Band:
-    """A relation of queries and keys as lists of neighbours. Edge number = query · c + slot."""
+class Neighbours:
+    """A relation of R queries and K keys, packed nodes of a batch, as lists. Edge number = query · c + slot."""
 
-    keys: Tensor  # (B, R, c) the keys of each query, ascending; any key in an empty slot
-    real: Tensor  # (B, R, c) booleans: the slot holds a key
-    arriving: Tensor  # (B, K, c) the edges that arrive at each key, by query; R · c in an empty slot
+    keys: Tensor  # (R, c) the keys of each query, ascending; any key in an empty slot
+    real: Tensor  # (R, c) booleans: the slot holds a key
+    arriving: Tensor  # (K, c) the edges that arrive at each key, by query; R · c in an empty slot
     edges: dict[int, Edges] = field(default_factory=dict)  # by number of heads: all layers of an encoder share them
 
-    def first(self, rows: int) -> "Band":
-        """Return the lists of the first query rows."""
-        return Band(self.keys[:, :rows], self.real[:, :rows], self.arriving.clamp(max=rows * self.keys.shape[2]))
+    def of_queries(self, chosen: Tensor) -> "Neighbours":
+        """Return the lists of some queries (r)."""
+        R, c = self.keys.shape
+        place = self.keys.new_full((R + 1,), len(chosen))
+        place[chosen] = torch.arange(len(chosen), device=chosen.device)
+        query, slot = place[self.arriving // c], self.arriving % c
+        arriving = torch.where(query < len(chosen), query * c + slot, len(chosen) * c)
+        return Neighbours(self.keys[chosen], self.real[chosen], arriving)
 
     def of_heads(self, heads: int) -> Edges:
         """Return the lists for every head; they are computed once."""
@@ -54,34 +60,39 @@ class Band:
         return self.edges[heads]
 
 
-def band(related: Tensor, c: int) -> Band:
-    """Return the lists of a symmetric relation (B, N, N) in which no node has more than c neighbours."""
-    B, N, _ = related.shape
-    degree = related.sum(-1).flatten()
-    row, key = related.flatten(0, 1).nonzero(as_tuple=True)
-    edge = row * c + torch.arange(len(row), device=row.device) - (degree.cumsum(0) - degree)[row]
-    turned = edge[
-        torch.argsort(row // N * N + key, stable=True)
-    ]  # for edge i → j, edge j → i: the relation is symmetric
-    keys, arriving = edge.new_zeros(B * N * c), edge.new_full((B * N * c,), N * c)
-    keys[edge], arriving[edge] = key, turned - row // N * (N * c)
-    real = torch.arange(c, device=row.device) < degree.unsqueeze(-1)
-    return Band(keys.view(B, N, c), real.view(B, N, c), arriving.view(B, N, c))
+def neighbours(related: Tensor, packing: Packing, c: int) -> Neighbours:
+    """Return the lists of a symmetric relation (B, N, N) of packed nodes, of which none has more than c neighbours."""
+    N, device = related.shape[1], related.device
+    total = int(packing.counts.sum())
+    cells = torch.arange(total, device=device) if packing.cells is None else packing.cells
+    place = torch.zeros(related.shape[0] * N, dtype=torch.long, device=device).index_copy_(
+        0, cells, torch.arange(total, device=device)
+    )
+    found = related.flatten(0, 1)[cells]
+    row, key = found.nonzero(as_tuple=True)
+    key = place[cells[row] // N * N + key]
+    degree = found.sum(1)
+    edge = row * c + torch.arange(len(row), device=device) - (degree.cumsum(0) - degree)[row]
+    turned = edge[torch.argsort(key * total + row, stable=True)]  # for i → j, j → i: the relation is symmetric
+    keys, arriving = edge.new_zeros(total * c), edge.new_full((total * c,), total * c)
+    keys[edge], arriving[edge] = key, turned
+    real = torch.arange(c, device=device) < degree.unsqueeze(1)
+    return Neighbours(keys.view(-1, c), real, arriving.view(-1, c))
 
 
-def _edges(lists: Band, heads: int) -> Edges:
-    (B, R, c), K, device = lists.keys.shape, lists.arriving.shape[1], lists.keys.device
-    sentence, head = torch.arange(B, device=device).view(B, 1, 1, 1), torch.arange(heads, device=device).unsqueeze(1)
+def _edges(lists: Neighbours, heads: int) -> Edges:
+    (R, c), device = lists.keys.shape, lists.keys.device
+    head = torch.arange(heads, device=device).unsqueeze(1)
 
-    def rows(node: Tensor, count: int) -> Tensor:
-        return ((sentence * count + node.unsqueeze(2)) * heads + head).view(-1, c).int()
+    def rows(node: Tensor) -> Tensor:
+        return (node.unsqueeze(1) * heads + head).flatten(0, 1).int()
 
     missing = lists.arriving == R * c
     arriving = lists.arriving.masked_fill(missing, 0)
-    queries, row = rows(arriving // c, R), torch.arange(B * R * heads, dtype=torch.int32, device=device)
-    slot, missing = (x.unsqueeze(2).expand(-1, -1, heads, -1).reshape(-1, c) for x in (arriving % c, missing))
+    queries, row = rows(arriving // c), torch.arange(R * heads, dtype=torch.int32, device=device)
+    slot, missing = (x.repeat_interleave(heads, 0) for x in (arriving % c, missing))
     edge = queries * c + slot.int()
-    return Edges(rows(lists.keys, K), row * c, row.repeat_interleave(c), queries, edge, missing)
+    return Edges(rows(lists.keys), row * c, row.repeat_interleave(c), queries, edge, missing)
 
 
 def _dots(edges: Edges, q: Tensor, k: Tensor) -> Tensor:
@@ -126,21 +137,14 @@ class _Mix(Function):
         return _dots(edges, grad, v), _mix(edges.queries, edges.by_key(weights), grad), None
 
 
-def _flat(x: Tensor) -> Tensor:
-    """Put the rows of all heads one after another: (B, h, n, dk) -> (B·n·h, dk)."""
-    return x.transpose(1, 2).reshape(-1, x.shape[-1])
-
-
 def dots(q: Tensor, k: Tensor, edges: Edges) -> Tensor:
-    """Return the scores of neighbours: q (B, h, R, dk), k (B, h, K, dk) -> (B, R, h, c)."""
-    B, h, R, _ = q.shape
-    return _Dots.apply(_flat(q), _flat(k), edges).view(B, R, h, -1)
+    """Return the scores of neighbours: q (R, h, dk), k (K, h, dk) -> (R, h, c)."""
+    return _Dots.apply(q.flatten(0, 1), k.flatten(0, 1), edges).unflatten(0, q.shape[:2])
 
 
 def mix(weights: Tensor, v: Tensor, edges: Edges) -> Tensor:
-    """Return the weighted sums of neighbours: weights (B, R, h, c), v (B, h, K, dk) -> (B, R, h, dk)."""
-    B, R, h, c = weights.shape
-    return _Mix.apply(weights.reshape(-1, c).to(v.dtype), _flat(v), edges).view(B, R, h, -1)
+    """Return the weighted sums of neighbours: weights (R, h, c), v (K, h, dk) -> (R, h, dk)."""
+    return _Mix.apply(weights.flatten(0, 1).to(v.dtype), v.flatten(0, 1), edges).unflatten(0, weights.shape[:2])
 
 
 class PhraseGraph(NamedTuple):
@@ -149,11 +153,10 @@ class PhraseGraph(NamedTuple):
     valid: Tensor  # (B, N) booleans: a node, not padding
     related: Tensor  # (B, R, N) booleans: A of Eq 6; the diagonal is true, padding is related to itself alone
     incidence: Tensor  # (B, m, n) numbers: 1 where a phrase holds a word, else 0
-    band: Band | None = None  # `related` as lists of neighbours, where these are faster (hypernode_fast)
 
     def first(self, rows: int) -> "PhraseGraph":
         """Return the graph of the first query rows."""
-        return self._replace(related=self.related[:, :rows], band=self.band and self.band.first(rows))
+        return self._replace(related=self.related[:, :rows])
 
 
 def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:

@@ -102,6 +102,11 @@ class RecurrentTranslator(nn.Module):
         """Return the scores (B, t, V) of the token after each token of target (B, t), which begins with BEGIN."""
         return self.project(self.advance(target, self.start(self.encode(source, lengths, members), lengths)))
 
+    def states(self, memory: Tensor, lengths: Tensor, target: Tensor, real: Tensor) -> Tensor:
+        """Return the states (r, d) of the tokens after the r real ones among target (B, t): memory (B, n, w), lengths (B), real
+        (B, t) booleans."""
+        return self.advance(target, self.start(memory, lengths))[real]
+
     def advance(self, target: Tensor, state: DecoderState) -> Tensor:
         """Return the states (B, t, d) of the next t target tokens (B, t), and update `state`.
 

@@ -30,6 +30,7 @@ from phrasemodels.layers.blocks import (
     normal_by_width,
     token_mask,
 )
+from phrasemodels.layers.packing import Packing
 
 
 def token_loss(
@@ -45,10 +46,10 @@ def token_loss(
     model: a `Translator` or a `RecurrentTranslator`; source (B, n) ids, lengths (B), members (B, m, k). Only the states of
     real tokens are projected to scores, so that padding costs nothing in the widest layer.
     """
-    memory = model.encode(source, lengths, members)
-    states, gold = model.advance(target[:, :-1], model.start(memory, lengths)), target[:, 1:]
+    memory, gold = model.encode(source, lengths, members), target[:, 1:]
     real = gold != PAD
-    return smoothed_cross_entropy(model.project(states[real]).float(), gold[real], smoothing)
+    states = model.states(memory, lengths, target[:, :-1], real)
+    return smoothed_cross_entropy(model.project(states).float(), gold[real], smoothing)
 
 
 def smoothed_cross_entropy(scores: Tensor, gold: Tensor, smoothing: float) -> Tensor:
@@ -266,6 +267,12 @@ class DecoderLayer(nn.Module):
         x = self.residuals[1](x, lambda y: self._from_source(y, *cross))
         return self.residuals[2](x, self.feed_forward)
 
+    def packed(self, x: Tensor, packing: Packing, memory: Tensor, sources: Packing) -> Tensor:
+        """Packed target tokens x (T, d) and source tokens memory (M, d) of the same sentences -> (T, d)."""
+        x = self.residuals[0](x, lambda y: self.itself.packed(y, packing, causal=True))
+        x = self.residuals[1](x, lambda y: self.source.packed_to(y, packing, memory, sources))
+        return self.residuals[2](x, self.feed_forward)
+
     def _from_source(self, x: Tensor, keys: Tensor, values: Tensor, valid: Tensor) -> Tensor:
         """Attend from x (B·w, t, d), w hypotheses of each sentence, to the source, keys and values (B, h, n, dk); return
         (B·w, t, d)."""
@@ -307,6 +314,15 @@ class Translator(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor, members: Tensor, target: Tensor) -> Tensor:
         """Return the scores (B, t, V) of the token after each token of target (B, t), which begins with BEGIN."""
         return self.project(self.advance(target, self.start(self.encode(source, lengths, members), lengths)))
+
+    def states(self, memory: Tensor, lengths: Tensor, target: Tensor, real: Tensor) -> Tensor:
+        """Return the states (r, d) of the tokens after the r real ones among target (B, t): memory (B, n, d), lengths (B), real
+        (B, t) booleans."""
+        sources, packing = Packing.of(lengths, memory.shape[1]), Packing(real)
+        memory, x = sources.pack(memory), packing.pack(self.embed_target(target))
+        for layer in self.decoder_layers:
+            x = layer.packed(x, packing, memory, sources)
+        return self.last(x)
 
     def advance(self, target: Tensor, cache: "DecoderCache") -> Tensor:
         """Return the states (B, t, d) of the next t target tokens (B, t), and extend the cache by them."""

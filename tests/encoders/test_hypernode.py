@@ -10,9 +10,7 @@ import torch
 from phrasemodels.encoders.hypernode import (
     HypernodeEncoder,
     HypernodeEncoderConfig,
-    row_for_hypernodes,
-    row_per_node,
-    run_layer,
+    Nodes,
     softmax_hadamard,
     softmax_within,
 )
@@ -131,14 +129,16 @@ def test_hypernodes_are_equal_after_phase_1_and_differ_after_phase_2():
     words, lengths, phrases = torch.randn(1, 6, D), torch.tensor([6]), members((6,), 3)
     graph = phrase_graph(phrases, lengths, 6)
     layer = encoder.layers[0]
-    nodes = torch.cat([words, words.new_zeros(1, phrases.shape[1], D)], 1)
-    first = layer.across(nodes, nodes, row_per_node(graph).keys)
-    one, shared = row_for_hypernodes(graph, nodes.dtype), nodes[:, :7]
-    torch.testing.assert_close(one.spread(layer.across(shared, shared, one.keys)), first)
+    states = torch.cat([words, words.new_zeros(1, phrases.shape[1], D)], 1)
+    first = layer.across(states, states, graph.valid[:, None, None, :])
     torch.testing.assert_close(first[:, 6:], first[:, 6:7].expand_as(first[:, 6:]))
-    second = layer(nodes, graph)
-    torch.testing.assert_close(run_layer(layer, nodes, graph, row_per_node(graph)), second)
-    torch.testing.assert_close(run_layer(layer, shared, graph, one), second)
+    nodes, packed, shared = Nodes(graph), states[0], states[0, :7]
+    one = nodes.shared()
+    torch.testing.assert_close(one.spread(layer.across.packed(shared, one.packing)), first[0])
+    second = layer(states, graph)
+    torch.testing.assert_close(layer.packed(packed, nodes, nodes.each, words_only=False), second[0])
+    torch.testing.assert_close(layer.packed(shared, nodes, one, words_only=False), second[0])
+    torch.testing.assert_close(layer.packed(shared, nodes, one, words_only=True), second[0, :6])
     assert torch.pdist(second[0, 6:]).min() > 1e-4
 
 

@@ -21,6 +21,7 @@ from phrasemodels.layers.ngrams import (
     residual_gate,
     states_and_cells,
 )
+from phrasemodels.layers.packing import Packing
 from phrasemodels.models.translation import TranslationConfig, token_loss
 from phrasemodels.structs.kernels import reference_only
 
@@ -167,7 +168,7 @@ def test_weights_and_inner_layers_drop_out_in_training_alone():
     layer = encoder.layers[0].train()
     with attention_probe(layer) as found:
         for _ in range(40):
-            layer(x, torch.ones(1, 1, 1, 7, dtype=torch.bool))
+            layer(x[0], Packing(torch.ones(1, 7, dtype=torch.bool)))
             weights, whole = found["attention"], expected["layers.0.attention"]
             kept = weights > 0
             torch.testing.assert_close(weights[kept], whole[kept] / 0.75)

@@ -44,7 +44,7 @@ INNER = {"inner_dropout": (1,)}
 # a configuration, and wrong values of each of its fields; None: an encoder or input, which checks itself
 WRONG = [
     (TRANSFORMER, STACK | INNER),
-    (HypernodeEncoderConfig(), STACK | {"longest": (1,)}),
+    (HypernodeEncoderConfig(), STACK | {"longest": (1,), "attention_dropout": (1,)}),
     (
         NgramEncoderConfig(),
         STACK | {"gram_sizes": ((), (2, 2), (0,) * 7 + (-1,)), "phrase_layers": ((), (0,), (1, 7))} | INNER,

@@ -1,14 +1,12 @@
 """Attention over lists of neighbours equals attention with all scores (paper 000, phase 2)."""
 
-import dataclasses
-
 import plain_000 as plain
 import pytest
 import torch
 
 from phrasemodels.encoders import hypernode
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig, softmax_hadamard, softmax_within
-from phrasemodels.layers.phrases import PhraseGraph, band, phrase_graph
+from phrasemodels.layers.phrases import neighbours, phrase_graph
 
 READINGS = pytest.mark.parametrize("attend", [softmax_within, softmax_hadamard], ids=["neg_inf", "hadamard"])
 TREE = (1, 3, 1, -1, 3, 7, 7, 4)  # the head of each word; word 3 is the root
@@ -32,9 +30,19 @@ def batch(phrases: list[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
     return lengths, members
 
 
-def dense_and_lists(graph: PhraseGraph) -> tuple[PhraseGraph, PhraseGraph]:
-    lists = band(graph.related, int(graph.related.sum(2).max()))
-    return graph._replace(band=None), graph._replace(band=lists)
+def nodes_with_lists(kind: str) -> hypernode.Nodes:
+    lengths, members = batch(PHRASES[kind])
+    nodes = hypernode.Nodes(phrase_graph(members, lengths, 9))
+    nodes.lists = neighbours(nodes.graph.related, nodes.packing, int(nodes.graph.related.sum(2).max()))
+    return nodes
+
+
+def over_lists(attend, nodes, q, k, v):
+    """Run the form of `attend` over lists on padded queries (B, R, h, dk), keys and values (B, N, h, dk)."""
+    all_rows = q.shape[1] == k.shape[1]
+    queries, lists = (nodes.packing, nodes.lists) if all_rows else (nodes.words, nodes.lists_of_words)
+    out = hypernode.LISTS[attend](queries.pack(q), nodes.packing.pack(k), nodes.packing.pack(v), lists, nodes.packing)
+    return queries.pad(out)
 
 
 @READINGS
@@ -42,17 +50,20 @@ def dense_and_lists(graph: PhraseGraph) -> tuple[PhraseGraph, PhraseGraph]:
 @pytest.mark.parametrize("kind", PHRASES)
 def test_lists_give_the_values_and_gradients_of_the_dense_form(kind, rows, attend):
     torch.manual_seed(0)
-    lengths, members = batch(PHRASES[kind])
-    graphs = dense_and_lists(phrase_graph(members, lengths, 9))
-    N = graphs[0].valid.shape[1]
+    nodes = nodes_with_lists(kind)
+    N = nodes.graph.valid.shape[1]
     R = N if rows == "all" else 9
+    real = nodes.graph.valid[:, :R, None, None]
     for scale, dtype, tolerance in ((1, torch.float32, 1e-6), (40, torch.float64, 1e-12)):
-        inputs = [torch.randn(3, 2, size, 4, dtype=dtype) * s for size, s in ((R, scale), (N, scale), (N, 1))]
-        weight = torch.randn(3, 2, R, 4, dtype=dtype)
+        inputs = [torch.randn(3, size, 2, 4, dtype=dtype) * s for size, s in ((R, scale), (N, scale), (N, 1))]
+        weight = torch.randn(3, R, 2, 4, dtype=dtype) * real
         results = []
-        for graph in graphs:
+        for run in (
+            lambda *x: attend(*(y.transpose(1, 2) for y in x), nodes.graph.first(R)).transpose(1, 2) * real,
+            lambda *x: over_lists(attend, nodes, *x),
+        ):
             leaves = [x.clone().requires_grad_() for x in inputs]
-            out = attend(*leaves, graph.first(R))
+            out = run(*leaves)
             results.append([out, *torch.autograd.grad((out * weight).sum(), leaves)])
         for dense, lists in zip(*results, strict=True):
             torch.testing.assert_close(lists, dense, rtol=tolerance, atol=tolerance)
@@ -61,12 +72,10 @@ def test_lists_give_the_values_and_gradients_of_the_dense_form(kind, rows, atten
 @READINGS
 def test_gradients_over_lists_equal_finite_differences(attend):
     torch.manual_seed(0)
-    lengths, members = batch(PHRASES["subtrees"])
-    graph = dense_and_lists(phrase_graph(members, lengths, 9))[1].first(9)
-    inputs = [
-        torch.randn(3, 1, size, 2, dtype=torch.float64, requires_grad=True) for size in (9, *graph.valid.shape[1:] * 2)
-    ]
-    assert torch.autograd.gradcheck(lambda *x: attend(*x, graph), inputs, fast_mode=True)
+    nodes = nodes_with_lists("subtrees")
+    N = nodes.graph.valid.shape[1]
+    inputs = [torch.randn(3, size, 1, 2, dtype=torch.float64, requires_grad=True) for size in (9, N, N)]
+    assert torch.autograd.gradcheck(lambda *x: over_lists(attend, nodes, *x), inputs, fast_mode=True)
 
 
 @READINGS
@@ -81,7 +90,7 @@ def test_encoder_gives_the_same_with_and_without_lists(monkeypatch, attend, trai
         encoder = config.build().train(training)
         words = torch.randn(3, 9, 32, requires_grad=True)
         lengths, members = batch(PHRASES["spans of 3"])
-        assert (hypernode.with_lists(phrase_graph(members, lengths, 9)).band is None) == (least > 0)
+        assert (hypernode.Nodes(phrase_graph(members, lengths, 9)).lists is None) == (least > 0)
         out = encoder(words, lengths, members)
         (out * weight).sum().backward()
         results.append([out, words.grad, *(p.grad for p in encoder.parameters())])
@@ -90,17 +99,14 @@ def test_encoder_gives_the_same_with_and_without_lists(monkeypatch, attend, trai
         torch.testing.assert_close(first, dense, rtol=1e-5, atol=1e-5)
 
 
-def test_lists_work_in_bfloat16_and_without_gradients():
+def test_the_encoder_runs_over_lists_in_bfloat16(monkeypatch):
+    monkeypatch.setattr(hypernode, "NODES_PER_NEIGHBOUR", 0)
     lengths, members = batch(PHRASES["edges"])
-    dense, lists = dense_and_lists(phrase_graph(members, lengths, 9))
-    with torch.inference_mode():
-        q = torch.randn(3, 2, dense.valid.shape[1], 8)
-        expected = softmax_within(q, q, q, dense)
-        torch.testing.assert_close(softmax_within(q, q, q, lists), expected)
-        half = q.bfloat16()
-        torch.testing.assert_close(softmax_within(half, half, half, lists).float(), expected, rtol=0.05, atol=0.05)
+    encoder = HypernodeEncoderConfig(d=16, heads=2, layers=2, d_ff=8, dropout=0.0, longest=3).build()
+    words = torch.randn(3, 9, 16)
+    expected = encoder(words, lengths, members)
     with torch.autocast("cpu"):
-        config = HypernodeEncoderConfig(d=16, heads=2, layers=1, d_ff=8, longest=3)
-        encoder = dataclasses.replace(config, dropout=0.0).build()
-        encoder(torch.randn(3, 9, 16), lengths, members).sum().backward()
+        found = encoder(words, lengths, members)
+    torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05)
+    found.sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in encoder.parameters() if p.grad is not None)

@@ -1,0 +1,149 @@
+"""Packed rows: the real tokens of a padded batch one after another, so that layers compute nothing for padding.
+
+Products, norms, dropout, feed-forward layers and losses run over packed rows (T, d). Attention alone needs sentences side by
+side: it pads them, on a processor in a few groups of adjacent sentences, each to its own longest one, since the cost of a
+sentence grows with the square of its length.
+
+Shapes: B sentences, n padded tokens of a sentence, T real tokens of all sentences, F features.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from phrasemodels.layers.blocks import token_mask
+
+GROUPS = 4  # of sentences, in which attention is padded on a processor
+LEAST_SAVED = 1 << 14  # pairs of tokens that the groups must save: each group costs some hundred microseconds
+
+
+class _Pack(Function):
+    """Rows of x (cells, ...) -> those of some cells; the gradient of each is that of the other."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cells: Tensor) -> Tensor:
+        ctx.count, ctx.cells = len(x), cells
+        return x.index_select(0, cells)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _Pad.apply(grad, ctx.cells, ctx.count), None
+
+
+class _Pad(Function):
+    """Rows x (T, ...) -> (count, ...) with x at some cells, each named once, and 0 elsewhere."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cells: Tensor, count: int) -> Tensor:
+        ctx.cells = cells
+        return x.new_zeros(count, *x.shape[1:]).index_copy_(0, cells, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _Pack.apply(grad, ctx.cells), None, None
+
+
+def pack_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Return some rows (r), each named once, of x (T, ...)."""
+    packed: Tensor = _Pack.apply(x, rows)
+    return packed
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some adjacent sentences of a batch, padded to the longest of them: b sentences of at most n tokens, t in all."""
+
+    tokens: int  # t
+    shape: tuple[int, int]  # b, n
+    cells: Tensor | None  # the places of the tokens among b · n; None: all are real
+    mask: Tensor | None  # (b, 1, 1, n) added to the scores of keys: -inf for padding; None: 0 for all
+    device: torch.device
+
+    @cached_property
+    def causal(self) -> Tensor:
+        """The mask (n, n) by which each token sees itself and the tokens before it, hence no padding."""
+        return torch.full(self.shape[1:] * 2, -torch.inf, device=self.device).triu(1)
+
+    def pad(self, x: Tensor) -> Tensor:
+        """x (t, ...) -> (b, n, ...), 0 for padding."""
+        whole = x if self.cells is None else _Pad.apply(x, self.cells, self.shape[0] * self.shape[1])
+        return whole.unflatten(0, self.shape)
+
+    def pack(self, x: Tensor) -> Tensor:
+        """x (b, n, ...) -> (t, ...)."""
+        flat = x.flatten(0, 1)
+        return flat if self.cells is None else _Pack.apply(flat, self.cells)
+
+
+class Packing:
+    """The real tokens of a padded batch, sentence by sentence.
+
+    real (B, n): booleans; padding may be anywhere. scores (T): numbers that are added to the scores of tokens as keys.
+    """
+
+    def __init__(self, real: Tensor, scores: Tensor | None = None) -> None:
+        cells = real.flatten().nonzero().squeeze(1)
+        self.shape = (real.shape[0], real.shape[1])
+        self.cells = None if len(cells) == real.numel() else cells
+        self.counts, self.scores = real.sum(1), scores
+        self._groups: dict[int, list[Group]] = {}
+
+    @classmethod
+    def of(cls, lengths: Tensor, n: int) -> "Packing":
+        """Return the packing of sentences of n padded tokens, whose first `lengths` (B) tokens are real."""
+        return cls(token_mask(lengths, n))
+
+    def pack(self, x: Tensor) -> Tensor:
+        """x (B, n, ...) -> the rows of real tokens (T, ...)."""
+        flat = x.flatten(0, 1)
+        return flat if self.cells is None else _Pack.apply(flat, self.cells)
+
+    def pad(self, x: Tensor) -> Tensor:
+        """x (T, ...) -> (B, n, ...), 0 for padding."""
+        return (x if self.cells is None else _Pad.apply(x, self.cells, self.shape[0] * self.shape[1])).unflatten(
+            0, self.shape
+        )
+
+    @cached_property
+    def sentences(self) -> Tensor:
+        """The sentence of each real token (T)."""
+        return torch.arange(len(self.counts), device=self.counts.device).repeat_interleave(self.counts)
+
+    @cached_property
+    def best_groups(self) -> int:
+        """Into how many groups attention over these tokens is divided."""
+        counts = self.counts
+        if counts.device.type != "cpu" or len(counts) < 2 * GROUPS:
+            return 1
+        whole = len(counts) * int(counts.max()) ** 2
+        divided = sum(len(part) * int(part.max()) ** 2 for part in counts.tensor_split(GROUPS))
+        return GROUPS if whole - divided > max(LEAST_SAVED, whole // 8) else 1
+
+    def groups(self, count: int) -> list[Group]:
+        """Return the sentences in so many groups. Two packings of the same sentences have the same sentences in a group."""
+        if count not in self._groups:
+            parts = self.counts.tensor_split(count)
+            scores = [None] * count if self.scores is None else self.scores.split([int(part.sum()) for part in parts])
+            self._groups[count] = [_group(*pair) for pair in zip(parts, scores, strict=True)]
+        return self._groups[count]
+
+
+def _group(counts: Tensor, scores: Tensor | None) -> Group:
+    """Return the group of sentences with so many tokens each, (b), whose scores as keys get others (t) added."""
+    n = int(counts.max()) if len(counts) else 0
+    real, tokens = token_mask(counts, n), int(counts.sum())
+    full = tokens == real.numel()
+    mask = None
+    if not full or scores is not None:
+        mask = torch.zeros(real.shape, dtype=None if scores is None else scores.dtype, device=real.device)
+        if scores is not None:
+            mask[real] = scores
+        # a sentence without tokens sees its padding, so that no row is empty
+        mask.masked_fill_(~token_mask(counts.clamp(min=1), n), -torch.inf)
+        mask = mask[:, None, None]
+    cells = None if full else real.flatten().nonzero().squeeze(1)
+    return Group(tokens, (len(counts), n), cells, mask, counts.device)
