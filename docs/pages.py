@@ -14,7 +14,10 @@ from typing import Any
 
 os.environ.setdefault("PHRASEMODELS_STORE", str(Path(__file__).parents[1] / "build" / "docs-store"))
 
-MARKS = {"reproduced": "=", "higher": "↑", "lower": "↓", "impossible": "✗", "not comparable": "≁", "not run": ""}
+MARKS = {
+    **{"reproduced": "=", "higher": "↑", "lower": "↓", "inconclusive": "?", "impossible": "✗", "not comparable": "≁"},
+    "not run": "",
+}
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -85,6 +88,7 @@ def wrong(paper: str) -> str:
 def summary() -> str:
     """Return how many printed numbers have each verdict, by paper."""
     from phrasemodels.flows.experiments.published import paper_name
+    from phrasemodels.flows.results.judged import headline
 
     _, rows = asked("select paper, verdict, count(*) from verdicts group by all")
     numbers = sorted({paper for paper, _, _ in rows})
@@ -98,7 +102,9 @@ def summary() -> str:
         for p in numbers
     ]
     total = [sum(line[place] for line in lines) for place in range(1, len(MARKS) + 2)]
-    return table(["paper", *MARKS, "all"], [*lines, ["**all**", *total]])
+    _, judged = asked("select kind, verdict from verdicts")
+    said = "\n".join(f"- {line}" for line in headline({"kind": kind, "verdict": verdict} for kind, verdict in judged))
+    return f"{table(['paper', *MARKS, 'all'], [*lines, ['**all**', *total]])}\n{said}\n"
 
 
 def code(*things: Any) -> str:

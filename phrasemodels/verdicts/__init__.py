@@ -6,13 +6,16 @@ Needs numpy and scipy alone.
 from phrasemodels.verdicts.judgement import Judged, Test, Verdict, judge, judge_table
 from phrasemodels.verdicts.printed import Printed, impossible, read_printed
 from phrasemodels.verdicts.readers import Observation, Scores, collected, read
+from phrasemodels.verdicts.rule import Judgement, PrintedValue, judge_runs
 from phrasemodels.verdicts.significance import Difference, SeedGroup, difference, holm, seed_group
 
 __all__ = [
     "Difference",
     "Judged",
+    "Judgement",
     "Observation",
     "Printed",
+    "PrintedValue",
     "Scores",
     "SeedGroup",
     "Test",
@@ -22,6 +25,7 @@ __all__ = [
     "holm",
     "impossible",
     "judge",
+    "judge_runs",
     "judge_table",
     "read",
     "read_printed",

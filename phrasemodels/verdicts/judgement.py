@@ -1,83 +1,67 @@
-"""The verdict on one printed number, by the values of one's own seeds.
-
-Judge the printed numbers of a paper by scores of one's own runs.
-"""
+"""The verdict on one printed number, by the values of one's own seeds; and on all numbers of a paper, by scores of one's own runs."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 
-import numpy as np
-
-from phrasemodels.verdicts.printed import COUNT, Printed, digits, half_unit, impossible, prints_as
+from phrasemodels.verdicts.printed import COUNT, Printed, impossible, prints_as
 from phrasemodels.verdicts.readers import Scores, ratio
+from phrasemodels.verdicts.rule import OUT_OF_REACH, PrintedValue, judge_runs, read_number, scale_of
 from phrasemodels.verdicts.significance import Array, Difference, SeedGroup, difference, few_seeds, holm, seed_group
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a published number: not run, not comparable, reproduced, higher or lower; and its reason."""
+    """The verdict on a published number: not run, not comparable, reproduced, higher, lower or inconclusive; and its reason.
+
+    further_seeds: of an inconclusive verdict, the least number of further seeds that would decide; None if there is none.
+    """
 
     verdict: str
     reason: str
+    further_seeds: int | None = None
 
 
-def judge(printed: str, ours: SeedGroup | Sequence[float] | None, reason_not: str = "", exact: bool = False) -> Verdict:
-    """Return the verdict on a number as it is printed (empty: the paper has none) by our seeds (None: there is no run).
+def judge(
+    printed: str,
+    ours: Sequence[float] | None,
+    reason_not: str = "",
+    exact: bool = False,
+    how: PrintedValue | None = None,
+) -> Verdict:
+    """Return the verdict on a number as it is printed (empty: the paper has none) by one value a seed (None: there is no run).
 
-    A printed number stands for every value that rounds to it, so half a unit of its last digit belongs to the interval.
-    ours: one value a seed, or their summary. reason_not: why the numbers cannot be compared, such as stand-in data or a smaller
-    size; empty if they can be. exact: the value does not vary by seed, like a count: one run is enough, and it has to print
-    the same. ValueError: `printed` is no finite number, or values of ours are given as a list that is empty or not finite.
+    reason_not: why the numbers cannot be compared, such as stand-in data or a smaller size; empty if they can be. exact: the
+    value does not vary by seed, like a count: one run is enough, and it has to print the same. how: how the printed number was
+    made; None: a percentage, or a share if it and our values are at most 1. A run that diverged has a value that is not finite.
+    ValueError: `printed` is no finite number, there is no value, or the number has neither a scale nor a margin.
     """
     if ours is None:
         return Verdict("not run", "no run of this experiment is in the store")
-    group = ours if isinstance(ours, SeedGroup) else _summary(ours)
     if not printed:
         return Verdict("not comparable", "; ".join(filter(None, ("the paper prints no such number", reason_not))))
-    published = _number(printed)
+    number = read_number(printed)
     if reason_not:
         return Verdict("not comparable", reason_not)
-    if exact and not group.deviation > 0:  # NaN of one run
-        return _exactly(printed, group.mean)
-    if group.warning:
-        return Verdict("not comparable", group.warning)
-    beyond = abs(published - group.mean) - group.half_width
-    if beyond <= half_unit(printed):
-        rounded = ", give or take half a unit of its last digit," if beyond > 0 else ""
-        ours_is = " ± ".join(f"{value:.{max(2, digits(printed))}f}" for value in (group.mean, group.half_width))
-        said = f"the published value{rounded} lies in our 95 % interval over {group.n} seeds, {ours_is}"
-        return Verdict("reproduced", said)
-    direction = "higher" if group.mean > published else "lower"
-    apart = f"{abs(group.mean - published):.{max(2, digits(printed))}f}"
-    return Verdict(direction, f"our mean is {apart} {direction} than the published value")
+    if not len(ours):
+        raise ValueError("the values of the seeds are missing: give one for each seed")
+    if exact:
+        if math.isfinite(ours[0]) and len({*ours}) == 1:
+            return _exactly(printed, ours[0])
+        how = PrintedValue("count")
+    if how is None:
+        usable = [abs(value) for value in ours if abs(value) < OUT_OF_REACH]
+        how = PrintedValue("share" if abs(number) <= 1 and max(usable, default=2) <= 1 else "percent")
+    found = judge_runs(printed, ours, how)
+    return Verdict(found.verdict, found.reason, found.further_seeds)
 
 
 def qualified(verdict: Verdict, caveat: str) -> Verdict:
     """Return a verdict on compared numbers with a caveat in its reason; other verdicts, or without a caveat, as they are."""
     if not caveat or verdict.verdict in ("not comparable", "not run"):
         return verdict
-    return Verdict(verdict.verdict, f"{verdict.reason}; but {caveat}")
-
-
-def _summary(values: Sequence[float]) -> SeedGroup:
-    """Return the summary of one value a seed. ValueError: there is none, or one is not finite."""
-    if not len(values) or not np.isfinite(values).all():
-        raise ValueError(f"the values of the seeds must be finite numbers, one for each seed, not {list(values)[:3]}")
-    return seed_group(values)
-
-
-def _number(printed: str) -> float:
-    """Return a printed number. ValueError: the text is no finite number."""
-    try:
-        value = Decimal(printed)
-    except InvalidOperation:
-        raise ValueError(f"{printed[:40]!r} is no printed number") from None
-    if not value.is_finite():
-        raise ValueError(f"{printed[:40]!r} is no finite number")
-    return float(printed)
+    return replace(verdict, reason=f"{verdict.reason}; but {caveat}")
 
 
 def _exactly(printed: str, value: float) -> Verdict:
@@ -174,12 +158,25 @@ def _judged(
         verdict = Verdict("impossible", said) if said else Verdict("not run", _not_run(one, scores))
         return Judged(one, verdict.verdict, verdict.reason, None, (), 0, None)
     values = tuple(factor * value for value in ours.values())
-    group = seed_group(values)
-    exact = one.arithmetic == COUNT
-    verdict = qualified(judge(one.digits, group, one.not_comparable, exact), "" if exact else _caveat(one, ours))
+    group, exact = seed_group(values), one.arithmetic == COUNT
+    verdict = qualified(_verdict(one, ours, values, factor, exact), "" if exact else _caveat(one, ours))
     if said:
         verdict = Verdict("impossible", said)
     return Judged(one, verdict.verdict, verdict.reason, group, values, len(ours.items), None)
+
+
+def _verdict(one: Printed, ours: Scores, values: Sequence[float], factor: float, exact: bool) -> Verdict:
+    """Return the verdict on a number; without a scale or a margin it is not comparable, and the others are judged all the same."""
+    scale = one.scale or ("percent" if factor > 1 or one.is_percent else "share" if ours.is_share else "")
+    scale = scale or (scale_of(one.metric, one.value) if one.value else "")
+    if one.value and not (exact or scale or one.margin or one.not_comparable):
+        why = f"it is not known how far values of {one.metric!r} may lie apart: give scale (percent, share, positive) or margin"
+        return Verdict("not comparable", why)
+    how = PrintedValue(
+        scale, one.margin, len(ours.items) if ours.is_share else 0, one.runs, one.best_of, one.deviation, one.bound,
+        one.lower_is_better,
+    )  # fmt: skip
+    return judge(one.digits, values, one.not_comparable, exact, how)
 
 
 def _factors(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> list[float]:

@@ -168,7 +168,10 @@ def _percent(k: int, n: int, printed: str, rounding: str) -> Decimal:
 
 
 NEEDED = ("paper", "table", "row", "dataset", "metric", "value")
-OPTIONAL = ("n", "runs", "arithmetic", "baseline", "our_row", "our_dataset", "our_metric", "not_comparable")
+OPTIONAL = (
+    *("n", "runs", "best_of", "deviation", "scale", "margin", "bound", "lower_is_better", "arithmetic", "baseline"),
+    *("our_row", "our_dataset", "our_metric", "not_comparable"),
+)
 MOST = 100_000  # printed numbers
 MOST_ITEMS = 10_000_000
 VALUE = re.compile(r"[-−]?\d{1,15}(\.\d{1,15})?\s?%?")
@@ -180,7 +183,9 @@ RELATIONS = ("mean of ", "sum of ", "difference of ", "f1 of ")
 class Printed:
     """A printed number and where it stands. value: its text, such as "47.1" or "87.1%".
 
-    n: the items that it is a share of; 0 if it is no share. runs: it is the mean of so many shares. arithmetic: how the paper's
+    n: the items that it is a share of; 0 if it is no share. runs: it is the mean of so many runs, the best of `best_of` runs (0: of
+    as many); deviation: printed standard deviation over them. scale: percent, share, positive or count; empty: by its metric.
+    margin: how far our mean may lie from it, in its unit; None: by the scale. bound: it is a bound, > or <. arithmetic: how the paper's
     numbers make it, such as "mean of A; B"; "count" if it does not vary by seed. baseline: the row that it is tested against.
     our_row, our_dataset, our_metric: names in our results, if they are others. not_comparable: why it cannot be compared with
     them, such as other data. ValueError: a value that is none of these.
@@ -193,7 +198,13 @@ class Printed:
     metric: str
     value: str
     n: int = 0
-    runs: int = 1
+    runs: int = 0
+    best_of: int = 0
+    deviation: float | None = None
+    scale: str = ""
+    margin: float | None = None
+    bound: str = ""
+    lower_is_better: bool = False
     arithmetic: str = ""
     baseline: str = ""
     our_row: str = ""
@@ -204,8 +215,18 @@ class Printed:
     def __post_init__(self) -> None:
         if self.value and not VALUE.fullmatch(self.value):
             raise ValueError(f"value {self.value[:40]!r} is no printed number, such as 47.1 or 87.1%")
-        if not (self.n >= 0 and self.runs >= 1 and self.n * self.runs <= MOST_ITEMS):
+        if not (self.n >= 0 and self.runs >= 0 and self.n * self.runs <= MOST_ITEMS):
             raise ValueError(f"n={self.n}, runs={self.runs}: must be positive, and n × runs at most {MOST_ITEMS}")
+        if self.best_of and self.best_of < max(1, self.runs):
+            raise ValueError(f"best_of={self.best_of}: the best {max(1, self.runs)} of fewer runs")
+        if self.scale not in ("", "percent", "share", "positive", "count"):
+            raise ValueError(f"scale {self.scale[:20]!r}: must be percent, share, positive or count, or empty")
+        if self.bound not in ("", ">", "<"):
+            raise ValueError(f"bound {self.bound[:20]!r}: must be > or <, or empty")
+        if self.margin is not None and not 0 < self.margin < math.inf:
+            raise ValueError(f"margin={self.margin}: must be a positive number")
+        if self.deviation is not None and not 0 <= self.deviation < math.inf:
+            raise ValueError(f"deviation={self.deviation}: must be a number from 0 on")
         if self.arithmetic not in ("", COUNT, "mean") and not self.arithmetic.startswith(RELATIONS):
             known = ", ".join((COUNT, "mean", *(f"{name}A; B" for name in RELATIONS)))
             raise ValueError(f"arithmetic {self.arithmetic[:40]!r}: must be {known}, or empty")
@@ -250,12 +271,20 @@ def read_printed(path: Path) -> list[Printed]:
 
 def _printed(row: Mapping[str, str]) -> Printed:
     fields: dict[str, Any] = dict(row)
-    for name, default in (("n", 0), ("runs", 1)):
+    for name in ("n", "runs", "best_of"):
         text = row.get(name, "")
         if text and not re.fullmatch(r"\d{1,9}", text):
             raise ValueError(f"{name}={text[:20]!r} is no whole number")
-        fields[name] = int(text) if text else default
-    return Printed(**fields)
+        fields[name] = int(text or 0)
+    for name in ("margin", "deviation"):
+        text = row.get(name, "")
+        if text and not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
+            raise ValueError(f"{name}={text[:20]!r} is no positive number")
+        fields[name] = float(text) if text else None
+    text = row.get("lower_is_better", "").lower()
+    if text not in ("", "yes", "no", "true", "false", "1", "0"):
+        raise ValueError(f"lower_is_better={text[:20]!r}: must be yes or no")
+    return Printed(**fields | {"lower_is_better": text in ("yes", "true", "1")})
 
 
 def impossible(one: Printed, others: Sequence[Printed]) -> str:
@@ -265,7 +294,7 @@ def impossible(one: Printed, others: Sequence[Printed]) -> str:
     """
     if not one.value:
         return ""
-    if one.n and (said := no_share(_as_percent(one), one.n * one.runs)):
+    if one.n and (said := no_share(_as_percent(one), one.n * max(1, one.runs))):
         runs = f" ({one.runs} runs of {one.n})" if one.runs > 1 else ""
         return said + (runs or "; a mean over runs could be: then give `runs`")
     if one.arithmetic in ("", COUNT):

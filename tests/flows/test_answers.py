@@ -83,7 +83,7 @@ def test_each_row_is_tested_against_the_first(session):
 
 def test_every_printed_number_has_a_verdict_and_a_reason(session):
     rows = verdicts(stored_results(session.store, {}))
-    assert len(rows) == 442
+    assert len(rows) == 470
     assert all(row["reason"] for row in rows)
     answered = {(row["table"], row["variant"]): row for row in rows if row["seeds"]}
     assert answered.keys() == {
@@ -172,7 +172,7 @@ def test_all_metrics_of_a_row_have_their_origin_and_a_lost_training_is_left_out(
 
 def test_the_page_of_all_papers_has_every_number_once_with_its_origin(session, pages):
     page = pages[1].read_text()
-    assert len(re.findall(r'<td class="n"[^>]* title=', page)) == 442
+    assert len(re.findall(r'<td class="n"[^>]* title=', page)) == 470
     links = set(re.findall(r'href="#(?!paper-)([^"]+)"', page))
     assert links <= set(re.findall(r' id="([^"]+)"', page)), "every number leads somewhere"
     assert {name.rpartition("/000/")[2] for name in links} >= {ROW.removeprefix("000/"), "table1/laptop/phrase-k2"}
@@ -339,7 +339,7 @@ def test_the_view_of_verdicts_is_the_command_and_has_the_key_of_other_views(sess
     lines = verdicts(all_results(session.store, session.record.tracker))
     expected = [(line["paper"], line["table"], line["verdict"], line["reason"]) for line in lines]
     assert ask("select paper, table_, verdict, reason from verdicts order by number") == expected
-    assert ask("select count(*) from verdicts natural join published where printed::double = value") == [(442,)]
+    assert ask("select count(*) from verdicts natural join published where printed::double = value") == [(470,)]
     ((joined, answered),) = ask(
         "select (select count(*) from verdicts join seeds using (experiment, metric)), count(*) from verdicts where metric is not null"
     )

@@ -4,13 +4,14 @@ import contextlib
 import io
 import json
 import re
+from collections import Counter
 
 import pytest
 import yaml
 from conftest import PROJECT
 
-from phrasemodels.flows.experiments.published import VERDICTS, papers
-from phrasemodels.flows.results.judged import summary
+from phrasemodels.flows.experiments.published import JUDGED, papers, published_results
+from phrasemodels.flows.results.impossible import CONTRADICTION
 from phrasemodels.flows.results.results import kept_results, kept_values
 from phrasemodels.flows.results.verdicts import EXACT, verdicts
 from phrasemodels.verdicts.significance import seed_group
@@ -96,8 +97,22 @@ def test_the_workflows_run_the_two_commands_and_what_the_makefile_has():
 
 def test_the_counts_of_verdicts_are_those_of_the_results():
     lines = verdicts(kept_results())
-    counts = summary(lines)
-    of = {verdict: sum(paper.get(verdict, 0) for paper in counts.values()) for verdict in VERDICTS}
-    said = {verdict: int(n) for n, verdict in re.findall(rf"\*\*(\d+)\*\*\s+are\s+({'|'.join(VERDICTS)})", README)}
-    assert said == of and sum(of.values()) == 442
-    assert f" {sum(line['kind'] == EXACT for line in lines)} were counted" in README
+    text = " ".join(README.split())
+    counted, trained = (
+        Counter(line["verdict"] for line in lines if line["verdict"] in JUDGED and (line["kind"] == EXACT) == exact)
+        for exact in (True, False)
+    )
+    others = Counter(line["verdict"] for line in lines)
+    assert (
+        f"**{counted['reproduced']}** are reproduced, {counted['higher']} are higher and {counted['lower']} lower"
+        in text
+    )
+    assert (
+        f"**{trained['reproduced']}** are reproduced, {trained['higher']} higher, {trained['lower']} lower, and "
+        f"{trained['inconclusive']} are inconclusive"
+    ) in text
+    for verdict in ("impossible", "not comparable", "not run"):
+        assert f"**{others[verdict]}** are {verdict}" in text, (verdict, others)
+    proved = sum(line["kind"].startswith(CONTRADICTION) for line in lines)
+    assert f"{proved} proved and {others['impossible'] - proved} under" in text
+    assert f"print {len(lines)} numbers" in text and len(lines) == len(published_results())

@@ -38,7 +38,7 @@ MODULES = {
     "flows/test_answers.py::test_each_row_is_tested_against_the_first "
     "flows/test_answers.py::test_every_printed_number_has_a_verdict_and_a_reason",
     "phrasemodels/verdicts/judgement.py": "tasks/test_scores.py "
-    "verdicts/test_judge.py::test_a_number_is_judged_by_its_digits_and_the_interval",
+    "verdicts/test_judge.py::test_a_number_is_judged_by_its_margin_and_the_interval",
     "phrasemodels/verdicts/significance.py": "verdicts/test_significance.py",
     "phrasemodels/tasks/train/checkpoints.py": "layers/test_weights.py "
     "tasks/test_train.py -k not (killed or workers or equal_seeds or pieces)",

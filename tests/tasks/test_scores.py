@@ -150,15 +150,15 @@ def test_a_row_is_tested_against_a_row_of_its_own_table() -> None:
         ("34.61", [34.0, 34.5, 35.0], "", "reproduced"),
         ("20.90", [34.0, 34.5, 35.0], "", "higher"),
         ("50.00", [34.0, 34.5, 35.0], "", "lower"),
-        ("34.61", [34.0, 35.0], "", "not comparable"),
+        ("34.61", [34.0, 35.0], "", "inconclusive"),
         ("34.61", [34.0, 34.5, 35.0], "other data", "not comparable"),
         ("47.1", [47.142] * 3, "", "reproduced"),
-        ("47.10", [47.142] * 3, "", "higher"),
-        ("47.1", [47.142], "", "not comparable"),
+        ("47.10", [47.142] * 3, "", "reproduced"),
+        ("47.1", [47.142], "", "inconclusive"),
     ],
 )
 def test_verdicts(printed: str, values: list[float], reason: str, verdict: str) -> None:
-    assert judge(printed, seed_group(values), reason).verdict == verdict
+    assert judge(printed, values, reason).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -175,17 +175,15 @@ def test_a_value_that_does_not_vary_needs_one_run_and_has_to_print_the_same(
     printed: str, value: float, verdict: str
 ) -> None:
     for runs in (1, 3):
-        assert judge(printed, seed_group([value] * runs), "", exact=True).verdict == verdict
-        assert judge(printed, seed_group([value] * runs), "other data", exact=True).verdict == "not comparable"
-    assert judge("9930", seed_group([9927]), "", exact=True).reason == "it is 9927, which is 3 lower than 9930"
-    assert judge(printed, seed_group([value, value + 9]), "", exact=True).verdict == "not comparable", "it does vary"
+        assert judge(printed, [value] * runs, "", exact=True).verdict == verdict
+        assert judge(printed, [value] * runs, "other data", exact=True).verdict == "not comparable"
+    assert judge("9930", [9927], "", exact=True).reason == "it is 9927, which is 3 lower than 9930"
+    assert judge(printed, [value, value + 9], "", exact=True).verdict == "inconclusive", "it does vary"
 
 
 @pytest.mark.parametrize(
     ("printed", "values", "exact", "reason"),
     [
-        ("20.9", [34.0, 34.5, 35.0], False, "our mean is 13.60 higher than the published value"),
-        ("50", [34.0, 34.5, 35.0], False, "our mean is 15.50 lower than the published value"),
         ("40", [40.0], True, "it is 40"),
         ("47.1", [47.142], True, "47.142, which prints as 47.1"),
         ("47.2", [47.151], True, "47.151, which prints as 47.2"),
@@ -203,7 +201,7 @@ def test_a_number_without_a_run_is_not_run() -> None:
 
 
 def test_every_cell_is_one_published_number_and_only_the_papers_own_setting_is_comparable() -> None:
-    assert len(published_results()) == 442
+    assert len(published_results()) == 470
     for experiment in experiments():
         assert all(answer.cell.published >= 0 for answer in experiment.answers if answer.cell)
         assert experiment.profile == "paper" or not experiment.comparable
@@ -303,7 +301,7 @@ def test_a_table_is_compared_with_the_paper_and_its_rows_with_each_other(tmp_pat
     assert (a["values"], a["seeds"], a["changed"]) == ({"accuracy": [25.0, 30.0, 30.0]}, [0, 1, 2], ["train.steps=7"])
     assert (a["signatures"], a["published"], c["published"]) == ({"accuracy": "a0"}, 27.5, None)
     assert a["intervals"]["accuracy"]["mean"] == pytest.approx(85 / 3)
-    assert [row["verdict"] for row in (a, b, c, d)] == ["reproduced", "higher", "not comparable", "not comparable"]
+    assert [row["verdict"] for row in (a, b, c, d)] == ["inconclusive", "higher", "not comparable", "not comparable"]
     assert b["reason"].endswith("; but of other data")
     assert d["reason"] == "a stand-in, not the paper's data; smaller" and d["stand_in"] and not a["stand_in"]
     assert a["against"] is d["against"] is e["against"] is None

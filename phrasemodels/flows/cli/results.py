@@ -93,8 +93,8 @@ def _counted(row: dict[str, Any]) -> dict[str, Any]:
 def print_glance(rows: list[dict[str, Any]]) -> None:
     """Print how many numbers have each verdict, by paper, and with which reasons."""
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.experiments.published import VERDICTS, paper_name
-    from phrasemodels.flows.results.judged import needed, reasons, summary
+    from phrasemodels.flows.experiments.published import JUDGED, VERDICTS, paper_name
+    from phrasemodels.flows.results.judged import headline, needed, reasons, summary
 
     counts = summary(rows)
     lines: list[dict[str, Any]] = [
@@ -105,7 +105,11 @@ def print_glance(rows: list[dict[str, Any]]) -> None:
         total = {name: sum(line[name] for line in lines) for name in (*VERDICTS, "all")}
         lines.append({"paper": "all", **total})
     print_rows(f"Verdicts on {len(rows)} printed numbers", ["paper", *VERDICTS, "all"], lines)
+    for line in headline(rows):
+        print(line)
     for verdict, found in reasons(rows).items():
+        if verdict in JUDGED:  # which the lines above say
+            continue
         print(f"{verdict}, {sum(found.values())}:")
         _print_counts(found)
     if open_ones := needed(rows):

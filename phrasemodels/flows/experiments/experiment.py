@@ -14,11 +14,12 @@ from phrasemodels import project
 from phrasemodels.data.store.store import Step
 from phrasemodels.flows.experiments.marks import Mark, caveat, marks_of, reason
 from phrasemodels.flows.experiments.names import CHANGE
-from phrasemodels.flows.experiments.published import PRINTED, published_results
+from phrasemodels.flows.experiments.published import PRINTED, printed_value, published_results
 from phrasemodels.tasks.prepare.corpora import leaks
 from phrasemodels.tasks.problems.counting import CountingRecipe
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
 from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.verdicts.rule import PrintedValue
 from phrasemodels.verdicts.significance import Statistic
 
 
@@ -44,15 +45,24 @@ class Cell:
         """The printed value as a number."""
         return float(self.printed)
 
-    @cached_property
+    @property
     def printed(self) -> str:
         """The value as it is printed: its digits are its precision. ValueError: no row of the file matches, or several do."""
+        return self._row["value"]
+
+    @property
+    def how(self) -> PrintedValue:
+        """How the value was made, as far as the paper says."""
+        return printed_value(self._row)
+
+    @cached_property
+    def _row(self) -> dict[str, str]:
         matching = [row for row in published_results() if all(row[n] == value for n, value in self.wanted.items())]
         if len(matching) != 1:
             paper = self.wanted.get("paper", "")
             file = project.beside(paper, PRINTED) if paper in project.parts("papers") else "data/published_results.csv"
             raise ValueError(f"{len(matching)} rows of {file or PRINTED} match {self.wanted}: one must")
-        return matching[0]["value"]
+        return matching[0]
 
 
 @dataclass(frozen=True)

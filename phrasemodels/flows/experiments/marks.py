@@ -35,7 +35,8 @@ STATED_FIRST = "other than published: "
 
 @dataclass(frozen=True)
 class Mark:
-    """One aspect of an experiment. agreeing: how many settings are as said. differing: each setting that is not, in words.
+    """One aspect of an experiment. agreeing: how many settings are as said; released: how many of these are said by the released
+    code alone. differing: each setting that is not, in words.
     open: what the paper leaves open, and what is done here. stated: what is known to be other than published, and is said
     beside each verdict."""
 
@@ -43,6 +44,7 @@ class Mark:
     differing: tuple[str, ...]
     open: tuple[str, ...]
     stated: tuple[str, ...] = ()
+    released: int = 0
 
     @property
     def given(self) -> bool:
@@ -114,7 +116,7 @@ def _mark(lines: Sequence[dict[str, str]], experiment: Any) -> Mark:
     last = {line["setting"] or line["value"]: line for line in lines}
     theirs = {line["setting"]: line for line in lines if line["by"] in THEIRS}
     elsewhere = "" if experiment.profile == PUBLISHED else "at the paper's size: "  # of which words are said
-    agreeing, differing = 0, []
+    agreeing, released, differing = 0, 0, []
     chosen: dict[str, list[str]] = {OURS: [], STATED: []}
     for line in last.values():
         ours = value_at(experiment, line["setting"]) if line["setting"] else line["value"]
@@ -131,7 +133,8 @@ def _mark(lines: Sequence[dict[str, str]], experiment: Any) -> Mark:
             chosen[line["by"]].append(size + f"{line['setting']} {ours}".strip() + f" ({source})")
         else:
             agreeing += 1
-    return Mark(agreeing, tuple(differing), tuple(chosen[OURS]), tuple(chosen[STATED]))
+            released += line["by"] == "code"
+    return Mark(agreeing, tuple(differing), tuple(chosen[OURS]), tuple(chosen[STATED]), released)
 
 
 def value_at(experiment: Any, place: str) -> str:

@@ -4,12 +4,14 @@ import csv
 import math
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from phrasemodels import project
+from phrasemodels.verdicts.printed import half_unit
+from phrasemodels.verdicts.rule import LARGEST_MARGIN, PrintedValue, scale_of
 
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric", "value", "stdev", "unit", "notes")
 NEEDED = ("table", "system", "metric", "value")
@@ -49,10 +51,23 @@ def _is_number(text: str) -> bool:
         return False
 
 
-VERDICTS = ("reproduced", "higher", "lower", "impossible", "not comparable", "not run")
+VERDICTS = ("reproduced", "higher", "lower", "inconclusive", "impossible", "not comparable", "not run")
 
 
-JUDGED = VERDICTS[:3]
+JUDGED = VERDICTS[:4]
+
+
+def printed_value(row: Mapping[str, str]) -> PrintedValue:
+    """Return how a printed number was made, by its row: unit, and standard deviation over runs.
+
+    Scores of percent and correlations have the margins of their scale; a relative speed is a ratio. A gain in percentage points may
+    be off by half of itself, by 2 points at most.
+    """
+    value, deviation = row["value"], float(row["stdev"]) if row["stdev"] else None
+    if row["unit"] == "percentage points":
+        return PrintedValue("", max(2 * half_unit(value), min(LARGEST_MARGIN, abs(float(value)) / 2)))
+    scale = "positive" if row["metric"].startswith("relative_") else scale_of(row["metric"], value, row["unit"])
+    return PrintedValue(scale, deviation=deviation)
 
 
 @dataclass(frozen=True)

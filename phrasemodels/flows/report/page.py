@@ -17,7 +17,7 @@ from phrasemodels import project
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import HasKey, Job, Step, Store, digest_of
 from phrasemodels.flows.experiments.catalogue import Table
-from phrasemodels.flows.experiments.published import papers
+from phrasemodels.flows.experiments.published import JUDGED, papers
 from phrasemodels.flows.report.table import (
     conclusion,
     counts_text,
@@ -28,7 +28,7 @@ from phrasemodels.flows.report.table import (
 )
 from phrasemodels.flows.report.templates import render, templates_digest
 from phrasemodels.flows.results.comparison import comparisons
-from phrasemodels.flows.results.judged import needed, reasons, summary
+from phrasemodels.flows.results.judged import headline, needed, reasons, summary
 from phrasemodels.flows.results.records import place_of
 from phrasemodels.flows.results.results import TRIALS, FinishedTable, Result, all_results
 from phrasemodels.flows.results.verdicts import DATA, verdicts
@@ -89,7 +89,10 @@ def drawn(finished: FinishedTable) -> Artifact:
     return finished.store.run(step)
 
 
-MARKS = {"reproduced": "=", "higher": "↑", "lower": "↓", "impossible": "✗", "not comparable": "≁", "not run": ""}
+MARKS = {
+    **{"reproduced": "=", "higher": "↑", "lower": "↓", "inconclusive": "?", "impossible": "✗", "not comparable": "≁"},
+    "not run": "",
+}
 
 
 def write_overview(store: Store, tracker: Tracker) -> Path:
@@ -108,7 +111,8 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
         total=len(rows),
         counts=(counts := summary(rows)),
         totals={verdict: sum(of.get(verdict, 0) for of in counts.values()) for verdict in MARKS},
-        reasons=reasons(rows),
+        headline=headline(rows),
+        reasons={verdict: found for verdict, found in reasons(rows).items() if verdict not in JUDGED},
         needed=needed(rows),
         marks=MARKS,
         pages=[_page(path) for path in sorted(folder.glob("*-table*.json"))],

@@ -1,14 +1,17 @@
 """The verdicts on all printed numbers, remembered while neither the store nor results/ change, and their counts."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from phrasemodels.data.store.remembered import contents, remembered
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.published import VERDICTS
+from phrasemodels.flows.experiments.published import JUDGED, VERDICTS
 from phrasemodels.flows.results.records import folders
 from phrasemodels.infra.tracking import Tracker
+
+WRONG_REPRODUCED, WRONG_DIFFERENT = 0.05, 0.06  # rates of the rule
 
 
 def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, Any]]:
@@ -47,6 +50,29 @@ def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
         of = counts.setdefault(row["paper"], {})
         of[row["verdict"]] = of.get(row["verdict"], 0) + 1
     return counts
+
+
+def headline(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Return in lines of words what was counted and what was trained, on which settings, with the chance of an error.
+
+    The rates are the largest that benchmarks/verdict_rule.py simulates.
+    """
+    counts = Counter((row["kind"], row["verdict"]) for row in rows if row["verdict"] in JUDGED)
+    lines = []
+    for kind in sorted({kind for kind, _ in counts}):
+        of = [f"{counts[kind, verdict]} {verdict}" for verdict in JUDGED if counts[kind, verdict]]
+        lines.append(f"{kind}: {', '.join(of)}")
+    trained: Counter[str] = Counter()
+    for (kind, verdict), n in counts.items():
+        trained[verdict] += n * kind.startswith("trained")
+    differ = trained["higher"] + trained["lower"]
+    if trained.total():
+        lines.append(
+            f"by chance, at most {math.ceil(WRONG_REPRODUCED * trained['reproduced'])} of the {trained['reproduced']} trained "
+            f"that are reproduced may be two margins off, and {math.ceil(WRONG_DIFFERENT * differ)} of the {differ} higher or "
+            "lower may be equal"
+        )
+    return lines
 
 
 def needed(rows: Iterable[dict[str, Any]]) -> dict[str, int]:

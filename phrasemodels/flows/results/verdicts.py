@@ -16,13 +16,14 @@ from phrasemodels.encoders.inputs import PretrainedConfig
 from phrasemodels.flows.experiments.catalogue import COUNTED, PROFILES, experiments
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
 from phrasemodels.flows.experiments.marks import NOT, STATED_FIRST, kind_of
-from phrasemodels.flows.experiments.published import JUDGED, published_results
-from phrasemodels.flows.results.impossible import AVERAGE, LISTED_AVERAGES, LITERATURE, Line, impossible, tasks_of
+from phrasemodels.flows.experiments.published import JUDGED, printed_value, published_results
+from phrasemodels.flows.results.impossible import AVERAGE, LITERATURE, Line, impossible, tasks_of
 from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.compare import reason_not
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.verdicts.judgement import judge, qualified
+from phrasemodels.verdicts.rule import PrintedValue
 from phrasemodels.verdicts.significance import seed_group
 
 
@@ -95,10 +96,13 @@ def derive(known: Derived, results: Sequence[Result]) -> dict[str, Any]:
     by_seed = [dict(zip(r.row["seeds"], own, strict=True)) for r, own in zip(pair, values, strict=True)]
     if not seeds:
         return {}
-    ours = seed_group([known.value(by_seed[0][seed], by_seed[1][seed]) for seed in seeds])
+    of_seeds = [known.value(by_seed[0][seed], by_seed[1][seed]) for seed in seeds]
+    ours = seed_group(of_seeds)
     stand_in = any(r.row["stand_in"] for r in pair)
     why = dict.fromkeys(r.experiment.reason_not(replace(r.answer, why_not="")) for r in pair)
-    verdict = judge(known.cell.printed, ours, reason_not(stand_in, "; ".join(filter(None, why))))
+    verdict = judge(
+        known.cell.printed, of_seeds, how=known.cell.how, reason_not=reason_not(stand_in, "; ".join(filter(None, why)))
+    )
     return {
         "ours": ours.mean,
         "half_width": None if ours.n < 2 else ours.half_width,
@@ -109,6 +113,7 @@ def derive(known: Derived, results: Sequence[Result]) -> dict[str, Any]:
         "title": pair[0].title,
         "experiment": pair[0].experiment.name,
         "runs": pair[0].runs,
+        "kind": _basis(pair[0].experiment),
     }
 
 
@@ -309,8 +314,8 @@ def _by_hand(part: Any) -> bool:
 
 
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric")
-TRAINED, EXACT = "over the seeds of a training", "counted, by the printed digits"  # kinds of judgement
-OTHERWISE = f"{TRAINED} that is other than published in what its reason says"
+EXACT = "counted"  # kinds of judgement: this, and on what settings the trainings rest
+AS_PUBLISHED, AS_RELEASED, RETUNED = "trained as published", "trained as released", "trained after re-tuning"
 
 
 def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]:
@@ -331,15 +336,44 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
     for place, kind, said in list(impossible(lines)):
         lines[place] |= {"verdict": "impossible", "kind": kind, "reason": said}
     for row, line in zip((r for r in known if not paper or r["paper"] == paper), lines, strict=True):
-        line["needs"] = "" if line["verdict"] in (*JUDGED, "impossible") else _needs(row)
-        del line["values"], line["caveat"]
-    for line in lines:
-        if line["verdict"] == "not comparable" and (line["paper"], line["metric"]) in LISTED_AVERAGES:
-            line["needs"] = line["needs"] or next((t["needs"] for t in tasks_of(line, lines) if t["needs"]), "")
+        line["needs"] = "" if line["verdict"] in (*JUDGED, "impossible") else _needs(row, line)
+        del line["values"], line["caveat"], line["basis"]
     return lines
 
 
-def _needs(row: dict[str, str]) -> str:
+NOBODY = "nobody can judge it"
+OTHERS_WORK = f"{NOBODY} here: it is of another work, whose own tables are the place to look"
+STANFORD = "trees by the Stanford parser 3.5.2 (GPL, nlp.stanford.edu, needs Java)"
+SENTEVAL = "SST-2 as SentEval reads it (its download script)"
+TRAININGS = "trainings at the paper's size"
+TASKS_7_8 = "trainings on tasks 7 and 8 of bAbI, some minutes of a core each"
+NEEDS = {  # what a number takes, by words of its reason
+    "not ours to run": OTHERS_WORK,
+    "true by construction": f"{NOBODY}: the model was built with it",
+    "its 34 relations": f"{NOBODY}: the paper names no number of relations",
+    "activations that": f"{NOBODY}: the paper does not say what it counts as memory",
+    "a speed of one P100": f"{NOBODY} elsewhere: it takes the authors' program on a P100 with 16 GB",
+    "cannot be reproduced: the public test set": f"{NOBODY}: the logical forms of MSParS's test set are not public",
+    f"{OTHER}: it is of": f"{NOBODY}: the logical forms of MSParS's training set are not public",
+    OTHER: TASKS_7_8,
+    "tasks were run": TASKS_7_8,
+    "describes the Penn Treebank": "the Penn Treebank (LDC99T42, a paid licence of the LDC), put in by hand; seconds of a core",
+    "describes SNLI's official": "SNLI's official training set (CC BY-SA 4.0, nlp.stanford.edu), put in by hand; seconds of a core",
+    "trees by Stanza": f"{STANFORD}: some 4 core hours",
+    "trees of the transfer tasks": f"{STANFORD}, and {TRAININGS}",
+    "70,042": f"{SENTEVAL}; seconds of a core",
+    "SST-2's classifiers": f"{SENTEVAL}, and {TRAININGS}",
+    "an average with SST5": f"{SENTEVAL}, and {TRAININGS}",
+}
+
+
+def _needs(row: dict[str, str], line: Line) -> str:
+    """Return what it takes to judge a printed number: trainings, data, programs, or that nobody can."""
+    trained = _trainings(row)
+    return trained or next((what for words, what in NEEDS.items() if words in line["reason"]), "")
+
+
+def _trainings(row: dict[str, str]) -> str:
     """Return what it takes to judge a printed number that a training can answer; empty if none can."""
     if derived := derived_from(row):
         both = " and ".join(dict.fromkeys(map(needs, compared(derived))))
@@ -353,27 +387,39 @@ def _line(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
     same = same_numbers(row)
     line: dict[str, Any] = {name: row[name] for name in COLUMNS}
     line |= {"printed": row["value"], "published": float(row["value"]), "stdev": row["stdev"], "notes": row["notes"]}
-    line |= {"ours": None, "half_width": None, "seeds": 0, "runs": [], "exact": False, "values": [], "caveat": ""}
-    line |= dict.fromkeys(("source", "title", "experiment", "measured"), "")
+    line |= {
+        "ours": None,
+        "half_width": None,
+        "seeds": 0,
+        "runs": [],
+        "exact": False,
+        "values": [],
+        "caveat": "",
+        "basis": "",
+    }
+    line |= dict.fromkeys(("source", "title", "experiment", "measured"), "") | {"further_seeds": None}
     best = max((r for r in results if answers(r.answer.cell, same)), key=lambda r: r.worth, default=None)
     if best is not None:
-        return line | _answered(row["value"], best)
+        return line | _answered(row, best)
     if (derived := derived_from(row)) and (made := derive(derived, results)):
-        return line | made | {"kind": TRAINED if made["verdict"] in JUDGED else made["reason"].partition("; of ")[0]}
+        return (
+            line | made | {"kind": made["kind"] if made["verdict"] in JUDGED else made["reason"].partition("; of ")[0]}
+        )
     verdict, reason, kind = not_run(row, same)
     return line | {"verdict": verdict, "reason": reason, "kind": kind}
 
 
-def _answered(printed: str, best: Result) -> dict[str, Any]:
+def _answered(row: Columns, best: Result) -> dict[str, Any]:
     """Return what a result says of a printed number; it is judged by the digits of that number."""
     metric, exact = best.row["metric"], best.answer.exact
     values = best.row["values"][metric]
     unlike = best.experiment.reason_not(best.answer) or best.row["reason_not"]  # by what is known of it today, or then
     why_not = reason_not(best.row["stand_in"], "; ".join(filter(None, (best.outdated, unlike))))
     caveat = best.answer.note if exact else best.experiment.caveat
-    verdict = qualified(judge(printed, seed_group(values), why_not, exact), caveat)
+    how = replace(printed_value(row), items=_items(best))
+    verdict = qualified(judge(row["value"], values, why_not, exact, how), caveat)
     judged = verdict.verdict in JUDGED
-    how = f" ({best.row['signatures'][metric]})" if exact and judged else ""
+    signature = f" ({best.row['signatures'][metric]})" if exact and judged else ""
     return {
         "ours": best.row["intervals"][metric]["mean"],
         "half_width": best.row["intervals"][metric]["half_width"],
@@ -387,9 +433,18 @@ def _answered(printed: str, best: Result) -> dict[str, Any]:
         "values": values,
         "caveat": caveat,
         "verdict": verdict.verdict,
-        "reason": verdict.reason + how,
-        "kind": (EXACT if exact else _trained(caveat)) if judged else kind_of(verdict.reason),
+        "reason": verdict.reason + signature,
+        "further_seeds": verdict.further_seeds,
+        "basis": _basis(best.experiment),
+        "kind": (EXACT if exact else _basis(best.experiment)) if judged else kind_of(verdict.reason),
     }
+
+
+def _items(best: Result) -> int:
+    """Return the items of a result's test set of which its metric is a share; 0 if it is another metric or not known."""
+    if best.answer.statistic is None or best.answer.statistic.column != "right":
+        return 0
+    return sum(int(part.get("rows", 0)) for part in best.row.get("test_set") or [])
 
 
 def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
@@ -400,10 +455,6 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
         return {"reason": f"{len(run)} of {len(tasks)} tasks were run; {given}"}
     ours = {"ours": fmean(task["ours"] for task in tasks), "seeds": min(task["seeds"] for task in tasks)}
     unlike = [task for task in tasks if task["verdict"] == "not comparable"]
-    if (line["paper"], line["metric"]) not in LISTED_AVERAGES:
-        kind = "other tasks are in the average, which are not listed"
-        mixed = f"; in ours, {len(unlike)} of {len(tasks)} tasks: {unlike[0]['reason']}" if unlike else ""
-        return ours | {"verdict": "not comparable", "reason": f"{given}; {kind}{mixed}", "kind": kind}
     if unlike:
         reason = unlike[0]["reason"]
         return ours | {
@@ -411,12 +462,16 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
             "reason": f"{len(unlike)} tasks: {reason}",
             "kind": unlike[0]["kind"],
         }
-    group = seed_group([fmean(values) for values in zip(*(task["values"] for task in tasks), strict=False)])
-    judged = qualified(judge(line["printed"], group, ""), tasks[0]["caveat"])
-    kind = _trained(tasks[0]["caveat"]) if judged.verdict in JUDGED else judged.reason
+    means = [fmean(values) for values in zip(*(task["values"] for task in tasks), strict=False)]
+    group = seed_group(means)
+    judged = qualified(judge(line["printed"], means, how=PrintedValue()), tasks[0]["caveat"])
+    kind = tasks[0]["basis"] if judged.verdict in JUDGED else judged.reason
     half = {"half_width": None if group.n < 2 else group.half_width}
     return ours | half | {"verdict": judged.verdict, "reason": judged.reason, "kind": kind}
 
 
-def _trained(caveat: str) -> str:
-    return OTHERWISE if caveat.startswith(STATED_FIRST) else TRAINED
+def _basis(experiment: Experiment) -> str:
+    """Return on what settings a training rests: published, released with the paper's code, or chosen anew and said so."""
+    if experiment.caveat.startswith(STATED_FIRST):
+        return RETUNED
+    return AS_RELEASED if any(mark.released for mark in experiment.marks.values()) else AS_PUBLISHED

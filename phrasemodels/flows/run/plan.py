@@ -72,6 +72,7 @@ class Plan:
                 experiment.changed,
                 answer.exact,
                 (answer.note if answer.exact else experiment.caveat) if answer.cell else "",
+                answer.cell.how if answer.cell else None,
             )
             for answer in experiment.answers
         ]

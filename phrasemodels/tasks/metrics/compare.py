@@ -13,6 +13,7 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job
 from phrasemodels.verdicts.judgement import judge, qualified
+from phrasemodels.verdicts.rule import PrintedValue
 from phrasemodels.verdicts.significance import (
     Array,
     Difference,
@@ -29,7 +30,7 @@ class RowSettings:
     """A row of a table: its experiment, the number as it is printed (empty: the paper has none), our metric for it, and why
     the two cannot be compared.
 
-    exact: as in `judge`. caveat: as in `qualified`. statistic: with one, the row is tested against its baseline.
+    exact, how: as in `judge`. caveat: as in `qualified`. statistic: with one, the row is tested against its baseline.
     baseline: an experiment; if it is not among the rows with the same metric and test set, the first of these. changed:
     overrides of the experiment that affect scores.
     """
@@ -45,6 +46,7 @@ class RowSettings:
     changed: tuple[str, ...] = ()
     exact: bool = False
     caveat: str = ""
+    how: PrintedValue | None = None
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,10 @@ def _row(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> di
             f"{row.experiment}: no score {row.metric!r}, the answer of its row; there are {', '.join(metrics)}"
         )
     stand_in = any(artifact.meta["stand_in"] for artifact in scores)
-    ours, reason = seed_group(values[row.metric]), reason_not(stand_in, row.reason_not)
+    reason = reason_not(stand_in, row.reason_not)
+    judged = judge(row.printed, values[row.metric], reason, row.exact, row.how)
     return {
-        **{name: value for name, value in vars(row).items() if name != "statistic"},
+        **{name: value for name, value in vars(row).items() if name not in ("statistic", "how")},
         "published": float(row.printed) if row.printed else None,
         "changed": list(row.changed),
         "seeds": list(seeds),
@@ -96,7 +99,7 @@ def _row(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> di
         "intervals": {name: finite(asdict(seed_group(value))) for name, value in values.items()},
         "signatures": {name: scores[0].meta["scores"][name]["signature"] for name in metrics},
         "stand_in": stand_in,
-        **asdict(qualified(judge(row.printed, ours, reason, row.exact), row.caveat)),
+        **asdict(qualified(judged, row.caveat)),
     }
 
 
