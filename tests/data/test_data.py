@@ -189,7 +189,9 @@ def test_an_epoch_holds_every_row_once_within_the_budget(
     batches = token_batches(data, budget, seed, epoch, arrange=arrange)
     assert sorted(np.concatenate(batches)) == list(range(len(data)))
     assert sorted(np.concatenate(in_order(data, budget))) == list(range(len(data)))
-    for rows in batches:
+    pieces = in_order(data, budget, batches[0], 2)
+    assert sorted(np.concatenate(pieces)) == sorted(batches[0]) and len(pieces) >= min(2, len(batches[0]))
+    for rows in batches + pieces:
         padded = len(rows) * (data.lengths[rows].max(0).sum())
         assert padded <= budget or len(rows) == 1
     again = token_batches(data, budget, seed, epoch, arrange=arrange)

@@ -100,18 +100,40 @@ def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(shared, undisturbed,
     assert not same(weights(tmp_path / "other"), undisturbed)
 
 
-def test_accumulated_gradients_are_those_of_the_whole_batch(shared, tmp_path):
+@pytest.mark.parametrize("cut", ["train.micro_batch_tokens=100", "train.accumulation_steps=3"])
+def test_an_update_does_not_depend_on_how_its_batch_was_cut(shared, tmp_path, cut):
     still = ("model.encoder.dropout=0", "train.steps=6", "train.evaluate_every=6", "train.optimiser=sgd")
-    for folder, more in (("whole", ()), ("parts", ("train.accumulation_steps=3",))):
-        run_training(training(shared, tmp_path / folder, *still, *more))
+    losses = []
+    for folder, more in (("whole", ()), ("parts", (cut,))):
+        run = training(shared, tmp_path / folder, *still, *more)
+        run_training(run)
+        (row,) = newest(tmp_path / folder, "key")[1]["progress"]["history"]
+        losses.append([row["loss"], row["dev_loss"]])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
     whole, parts = (weights(tmp_path / folder) for folder in ("whole", "parts"))
     for name, weight in whole.items():
         torch.testing.assert_close(parts[name], weight, rtol=1e-5, atol=1e-6)
 
 
-def test_the_number_of_micro_batches_is_in_no_key_and_has_its_earlier_name():
-    plain, parts = small(), small("train.pieces=3")
-    assert parts.train.accumulation_steps == 3
+def test_micro_batches_are_counted_as_one_update(shared, tmp_path):
+    trainer = Trainer(training(shared, tmp_path, "train.accumulation_steps=3"))
+    forward, counted = trainer.model.encode, torch.nn.Parameter(torch.zeros(()), requires_grad=False)
+    trainer.model.updates, seen = counted, []
+
+    def counting(*inputs):
+        counted.add_(1)
+        seen.append(int(counted))
+        return forward(*inputs)
+
+    trainer.model.encode = counting
+    for rows in (np.arange(9), np.arange(9, 18)):
+        trainer.update(rows)
+    assert seen == [1, 1, 1, 2, 2, 2]
+
+
+def test_how_a_batch_is_cut_is_in_no_key_and_has_its_earlier_name():
+    plain, parts = small(), small("train.pieces=3", "train.micro_batch_tokens=500")
+    assert parts.train.accumulation_steps == 3 and parts.train.micro_batch_tokens == 500
     assert plain.steps(0).trained.key == parts.steps(0).trained.key and plain.name == parts.name
 
 

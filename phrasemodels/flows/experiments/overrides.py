@@ -101,7 +101,10 @@ PARTS = ("recipe", "model", "train")  # of an experiment can be overridden; the 
 CORPUS = "recipe.corpus."
 EARLIER = {"train.pieces": "train.accumulation_steps"}  # earlier names of fields
 # change no score
-MACHINE = tuple(f"train.{name}" for name in ("workers", "threads", "gpus", "checkpoint_every", "accumulation_steps"))
+MACHINE = tuple(
+    f"train.{name}"
+    for name in ("workers", "threads", "gpus", "checkpoint_every", "micro_batch_tokens", "accumulation_steps")
+)
 
 
 def overridden(experiment: Experiment, *assignments: str) -> Experiment:

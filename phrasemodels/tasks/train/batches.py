@@ -164,9 +164,13 @@ def cut(
     return [*batches, order[first:]]
 
 
-def in_order(data: Examples, max_tokens: int) -> list[Rows]:
-    """Return batches for evaluation: every row once, similar lengths together, nothing shuffled."""
-    return cut(data, np.argsort(data.lengths.sum(1), kind="stable"), max_tokens)
+def in_order(data: Examples, max_tokens: int, rows: Rows | None = None, least: int = 1) -> list[Rows]:
+    """Return some rows (None: all) once each, in batches of at most `max_tokens` padded tokens: similar lengths together,
+    nothing shuffled. least: number of batches at least, while each has a row."""
+    rows = np.arange(len(data)) if rows is None else rows
+    ordered = rows[np.argsort(data.lengths[rows].sum(1), kind="stable")]
+    parts = np.array_split(ordered, max(1, min(least, len(rows))))
+    return [batch for part in parts for batch in cut(data, part, max_tokens)]
 
 
 def rows_of_worker(rows: Rows, rank: int, world: int) -> Rows:

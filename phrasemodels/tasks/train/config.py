@@ -18,6 +18,7 @@ from phrasemodels.tasks.train.batches import Arrange, by_length
 
 RHO, EPSILON = 0.95, 1e-8  # of TensorFlow, which the authors of DiSAN used; PyTorch's are 0.9 and 1e-6
 DECAY = 0.999  # of averages of weights: they span the last thousand updates
+MICRO_BATCH = 1 << 13  # padded tokens: about 3 GiB with six layers of 512 features on both sides
 OPTIONAL = ("batch_rows", "patience", "workers", "equal_sides")  # fields of TrainConfig that may be None
 
 Schedule = Callable[[int, int, int], float]
@@ -202,15 +203,24 @@ class TrainConfig:
     """GPUs of each worker; with a fraction several trainings share one."""
     equal_sides: int | None = None
     """Rows of a batch have equal lengths on so many sides, from the first, as programs without masks need it; None: any."""
+    micro_batch_tokens: int = field(default=MICRO_BATCH, compare=False)
+    """Padded tokens of all sides that go through the model at once, at most. A worker sorts its rows of a batch by length and
+    cuts them into such micro-batches, and sums up their gradients; dev is read in batches of this size. It bounds memory, and
+    is no part of keys, since the update is the same."""
     accumulation_steps: int = field(default=1, compare=False)
-    """Micro-batches into which a worker divides its rows of a batch; their gradients are summed, so memory is that of one.
-    No part of keys, since the update is the same."""
+    """Micro-batches of a batch at least. No part of keys."""
 
     def __post_init__(self) -> None:
         for name in OPTIONAL:
             object.__setattr__(self, name, getattr(self, name) or None)
         at_least(self, 1, "steps", "batch_tokens", "warmup", "evaluate_every", "checkpoint_every", "threads")
-        at_least(self, 1, "accumulation_steps", *(name for name in OPTIONAL if getattr(self, name) is not None))
+        at_least(
+            self,
+            1,
+            "accumulation_steps",
+            "micro_batch_tokens",
+            *(name for name in OPTIONAL if getattr(self, name) is not None),
+        )
         not_negative(self, "gpus")
         positive(self, "learning_rate", "epsilon")
         share(self, "smoothing")

@@ -221,8 +221,10 @@ class Trainer:
         config, worker, progress = self.config, self.worker, self.progress
         torch.manual_seed(stream(self.training.seed, "dropout", progress.step, worker.rank))
         own = rows_of_worker(rows, worker.rank, worker.world)
-        steps = max(1, min(config.accumulation_steps, len(own)))
-        micro_batches = [rows_of_worker(own, place, config.accumulation_steps) for place in range(steps)]
+        part = own if len(own) else rows[:1]  # a worker without rows takes part in the reduction with weight 0
+        micro_batches = in_order(self.data, config.micro_batch_tokens, part, config.accumulation_steps)
+        counters = [p for p in self.model.parameters() if not p.requires_grad and not p.dim()]
+        counts = [counter.clone() for counter in counters]
         # gradients are exchanged once, with the last micro-batch
         not_last = (
             self.parallel.no_sync if isinstance(self.parallel, nn.parallel.DistributedDataParallel) else nullcontext
@@ -234,11 +236,12 @@ class Trainer:
         # DDP averages gradients over workers; this scale makes them those of the mean over the global batch
         scale = worker.world / self.objective.count(self.data, rows)
         total = torch.zeros((), device=worker.device)
-        for place, micro_batch in enumerate(micro_batches):
-            part = micro_batch if len(micro_batch) else rows[:1]  # a worker without rows reduces with weight 0
-            with not_last() if place < steps - 1 else nullcontext():
+        for place, micro_batch in enumerate(micro_batches, 1):
+            for counter, count in zip(counters, counts, strict=True):
+                counter.data.copy_(count)  # models count updates in their forward pass, which micro-batches repeat
+            with nullcontext() if place == len(micro_batches) else not_last():
                 with self.precision():
-                    loss = self.parallel(self.data.batch(part).to(worker.device)) * float(len(own) > 0)
+                    loss = self.parallel(self.data.batch(micro_batch).to(worker.device)) * float(len(own) > 0)
                 (loss * scale).backward()
             total = total + loss.detach()
         if progress.step == 0 and math.isnan(total):
@@ -272,7 +275,7 @@ class Trainer:
     def dev_loss(self) -> float:
         """Return the objective's criterion over all batches of dev; each row is counted by one worker."""
         self.parallel.eval()
-        batches = in_order(self.dev, self.config.batch_tokens)
+        batches = in_order(self.dev, min(self.config.batch_tokens, self.config.micro_batch_tokens))
         own = batches[self.worker.rank :: self.worker.world]
         sums = []
         for rows in own or batches[:1]:  # a worker without a batch takes part in the reduction with weight 0
