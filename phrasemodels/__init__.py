@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any
 from phrasemodels.earlier_names import install
 
 if TYPE_CHECKING:
-    from phrasemodels.parsing.parser import Parser
+    from phrasemodels.inference.loaded import LoadedModel
+    from phrasemodels.parsing.parser import Parse, Parser
 
 install()  # modules may be imported by earlier names
-__all__ = ["Parser", "__version__", "encoders", "layers", "load", "models", "results", "structs"]
+__all__ = [
+    "LoadedModel", "Parse", "Parser", "__version__", "encoders", "layers", "load", "models", "results", "structs",
+]  # fmt: skip
+_CLASSES = {"LoadedModel": "inference.loaded", "Parse": "parsing.parser", "Parser": "parsing.parser"}  # they need torch
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name == "Parser":  # imported when it is asked for, as it needs torch
-        return importlib.import_module("phrasemodels.parsing.parser").Parser
+    if name in _CLASSES:  # imported when it is asked for
+        return getattr(importlib.import_module(f"phrasemodels.{_CLASSES[name]}"), name)
     if name in ("encoders", "layers", "models", "structs"):
         return importlib.import_module(f"phrasemodels.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

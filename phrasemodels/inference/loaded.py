@@ -3,38 +3,56 @@
 import dataclasses
 import functools
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
-from torch import nn
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
+from phrasemodels.hub import Pretrained, readme
 from phrasemodels.inference.problems import Predictor, predictor
 from phrasemodels.inference.text import Pieces
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.parsing.parser import Parser
-from phrasemodels.saved import DAMAGED, LIBRARY, check_header, finite, name_of, restored
+from phrasemodels.saved import DAMAGED, LIBRARY, check_header, describe, finite, name_of, restored
 
 MOST_TEXTS = 256  # answered at a time
+BPE, CARD, README, WEIGHTS = "bpe/bpe.json", "card.json", "README.md", "model/model.safetensors"  # in a folder
+MANIFEST = "manifest.json"  # of an artifact of the pipeline, in a folder that `phrasemodels export` wrote
+
+
+def model_readme(card: Mapping[str, Any], predictor: Predictor | None) -> str:
+    """Return README.md of an exported model."""
+    use = [f"print(model.predict({predictor.example}))"] if predictor else ["print(model.module)"]
+    loading = [
+        "from phrasemodels import LoadedModel",
+        "",
+        'model = LoadedModel.from_pretrained("FOLDER OR NAME")',
+        *use,
+    ]
+    return readme(card, "\n".join(loading), type(predictor).__name__.lower() if predictor else "module")
 
 
 @dataclass(frozen=True)
-class LoadedModel:
-    """A trained model for use.
+class LoadedModel(Pretrained):
+    """A trained model for use; or any module that a configuration of this library builds, to be saved.
 
     module: ready to predict. words: the entries of each vocabulary, by id. card: its training, corpus, scores and licences.
-    folder: where it was loaded from. predictor: how it answers; None if it was exported by an earlier version. parts: the
+    folder: where it was loaded from; None: from nowhere. predictor: how it answers; None: nothing says how. parts: the
     caller's classes and functions, by "module:name".
+
+    Example: `LoadedModel(encoder, config).save_pretrained("encoder")`, then `LoadedModel.from_pretrained("encoder").module`.
     """
 
     module: nn.Module
     config: Any
-    words: Mapping[str, Sequence[str]]
-    card: Mapping[str, Any]
-    folder: Path
+    words: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    card: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    folder: Path | None = None
     predictor: Predictor | None = None
     parts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -48,7 +66,7 @@ class LoadedModel:
         if isinstance(inputs, str):
             raise TypeError(f"one text: give a list, predict([{inputs[:20]!r}])")
         if self.predictor is None:
-            raise ValueError(f"{self.folder}: nothing says how this model answers; export it again")
+            raise ValueError(f"{self.folder or 'this model'}: nothing says how it answers; export it again")
         inputs = list(inputs)
         chunks = [inputs[first : first + MOST_TEXTS] for first in range(0, len(inputs), MOST_TEXTS)]
         return [answer for chunk in chunks for answer in self.predictor.predict(self, chunk)]
@@ -73,9 +91,42 @@ class LoadedModel:
     @functools.cached_property
     def pieces(self) -> Callable[[Sequence[str]], list[str]]:
         """From words to pieces of words. ValueError: the model reads whole words."""
-        if not (self.folder / "bpe" / "bpe.json").is_file():
-            raise ValueError(f"{self.folder}: this model reads whole words")
-        return Pieces(self.folder / "bpe" / "bpe.json")
+        if self.folder is None or not (self.folder / BPE).is_file():
+            raise ValueError(f"{self.folder or 'this model'}: there is no {BPE}: it reads whole words")
+        return Pieces(self.folder / BPE)
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Write the model to a folder that `phrasemodels.load` reads: configuration, weights, vocabularies, card.
+
+        What else is in the folder that it was loaded from is copied. ValueError: the folder is not empty, or a weight is not
+        finite.
+        """
+        to = Path(folder)
+        if to.exists() and any(to.iterdir()):
+            raise ValueError(f"{to} is not empty: name a new folder")
+        weights = finite({name: p.detach().cpu().contiguous() for name, p in self.module.named_parameters()})
+        parts: dict[str, Path] = {}
+        if self.folder is not None:
+            shutil.copytree(self.folder, to, dirs_exist_ok=True)
+            parts = {path.name: path for path in self.folder.iterdir() if path.is_dir()}
+            if not _same(weights, load_file(to / WEIGHTS)):  # trained further: the manifests vouch for other weights
+                for manifest in to.glob(f"*/{MANIFEST}"):
+                    manifest.unlink()
+        for name in ("model", "vocabulary"):
+            (to / name).mkdir(parents=True, exist_ok=True)
+        save_file(weights, to / WEIGHTS)
+        (to / WEIGHTS).chmod(0o644)  # safetensors writes for the user alone
+        for side, entries in self.words.items():
+            (to / "vocabulary" / f"{side}.txt").write_text("".join(f"{word}\n" for word in entries), encoding="utf-8")
+        (to / CARD).write_text(json.dumps(dict(self.card), indent=1, ensure_ascii=False), encoding="utf-8")
+        (to / README).write_text(model_readme(self.card, self.predictor), encoding="utf-8")
+        said = describe(self.config, parts, self.predictor.described() if self.predictor else None)
+        (to / LIBRARY).write_text(json.dumps(said, indent=1), encoding="utf-8")
+        return to
+
+    @classmethod
+    def _from_folder(cls, folder: Path, *parts: Any) -> "LoadedModel":
+        return load_folder(folder, *parts)
 
     @functools.cached_property
     def english(self) -> Any:
@@ -83,7 +134,11 @@ class LoadedModel:
         return Parser.load()
 
 
-def load_folder(folder: str | Path, *parts: Any) -> Any:
+def _same(weights: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> bool:
+    return weights.keys() == others.keys() and all(torch.equal(weights[name], others[name]) for name in weights)
+
+
+def load_folder(folder: str | Path, *parts: Any) -> LoadedModel:
     """Load an exported model. parts: one's own classes and functions that its configuration names. ValueError: it is none,
     or damaged."""
     place = Path(folder)
@@ -93,7 +148,7 @@ def load_folder(folder: str | Path, *parts: Any) -> Any:
         about = json.loads((place / LIBRARY).read_text(encoding="utf-8"))
         own = {name_of(part): part for part in parts}
         config = restored(about["config"], place, own)
-        weights = place / "model" / "model.safetensors"
+        weights = place / WEIGHTS
         check_header(config.build, weights)
         module: nn.Module = config.build()
         _fill(module, weights)
@@ -101,7 +156,7 @@ def load_folder(folder: str | Path, *parts: Any) -> Any:
             path.stem: path.read_text(encoding="utf-8").split("\n")[:-1]
             for path in sorted((place / "vocabulary").glob("*.txt"))
         }
-        card = json.loads((place / "card.json").read_text(encoding="utf-8"))
+        card = json.loads((place / CARD).read_text(encoding="utf-8"))
         how = predictor(about["predictor"]) if "predictor" in about else None
         return LoadedModel(module.eval(), config, words, card, place, how, own)
     except DAMAGED as error:

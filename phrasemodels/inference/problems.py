@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -45,6 +45,8 @@ class Loaded(Protocol):
     @property
     def module(self) -> Any: ...
     @property
+    def config(self) -> Any: ...
+    @property
     def words(self) -> Mapping[str, Sequence[str]]: ...
     @property
     def card(self) -> Mapping[str, Any]: ...
@@ -61,7 +63,10 @@ class Loaded(Protocol):
 
 @dataclass(frozen=True)
 class Predictor(ABC):
-    """How the model of a problem answers. `predict` of each problem says what it takes and what it gives."""
+    """How the model of a problem answers. `predict` of each problem says what it takes and what it gives; example: questions, as
+    code."""
+
+    example: ClassVar[str] = '["the red house sleeps"]'
 
     @abstractmethod
     def predict(self, model: Loaded, inputs: Sequence[Any]) -> list[Any]:
@@ -253,7 +258,7 @@ class Parsing(Predictor):
     def parser(self, model: Loaded) -> Parser:
         """Return the `Parser` of the model."""
         decode = Jointly(self.weight) if self.decode == "Jointly" else DECODERS[self.decode]
-        return Parser(model.module, model.words, decode, card=model.card)
+        return Parser(model.module, model.words, decode, card=model.card, config=model.config)
 
 
 Pair = str | Sequence[str]
@@ -310,6 +315,8 @@ class _Structured(Predictor):
 class Entailment(_Structured):
     """Pairs of sentences to labels, by the vectors of both."""
 
+    example: ClassVar = '[("a man sleeps", "a person sleeps")]'
+
     @torch.inference_mode()
     def probabilities(self, model: Loaded, inputs: Sequence[Pair]) -> np.ndarray[Any, Any]:
         """Return the probability of each label (rows, labels)."""
@@ -338,6 +345,8 @@ class Decomposition(Predictor):
     tokeniser: str = "lower_case"
     outside: int = 0
     batch_tokens: int = 4096
+
+    example: ClassVar = '[("a man sleeps", "a person sleeps")]'
 
     @torch.inference_mode()
     def predict(self, model: Loaded, inputs: Sequence[Pair]) -> list[str]:
@@ -379,6 +388,8 @@ class Answering(Predictor):
     slots: int = 25
     most: int = 20
     batch_tokens: int = 8192
+
+    example: ClassVar = '["Mary went home. Where is Mary?"]'
 
     @torch.inference_mode()
     def predict(self, model: Loaded, inputs: Sequence[Story]) -> list[str]:

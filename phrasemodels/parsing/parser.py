@@ -24,10 +24,11 @@ from phrasemodels.data.formats.conllu import BOTH_TAGS, analysed_again, predicte
 from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets, restore, unescape
 from phrasemodels.encoders.inputs import ParserInput
+from phrasemodels.hub import Pretrained, readme
 from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.fused_parser import fused
-from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees, separately
-from phrasemodels.parsing.saved import ENGLISH, load
+from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees, ParserConfig, separately
+from phrasemodels.parsing.saved import ENGLISH, Saved, load, save
 from phrasemodels.parsing.words import INSIDE, Sentences, Word, sentences, spaced, undivided
 from phrasemodels.structs.calls import waiting
 
@@ -255,13 +256,13 @@ class Names:
         )
 
 
-class Parser:
+class Parser(Pretrained):
     """A trained parser. Parses do not depend on the batch that a sentence is in.
 
     model, entries: a model, whose weights are read when the parser is made, and its vocabularies by side; of a model that is
-    in training a copy is taken. decode: how trees
-    are found. divide: words into pieces of a pretrained encoder. limits: of memory. card: what users should know. split:
-    text into sentences and words. Its attribute `trained` is the given model; `model` is the same one in fewer operations.
+    in training a copy is taken. decode: how trees are found. divide: words into pieces of a pretrained encoder. limits: of
+    memory. card: what users should know. split: text into sentences and words. config: of the model, for `save_pretrained`.
+    Its attribute `trained` is the given model; `model` is the same one in fewer operations.
     """
 
     def __init__(
@@ -273,12 +274,14 @@ class Parser:
         limits: Limits | None = None,
         card: Mapping[str, Any] | None = None,
         split: Sentences = sentences,
+        config: ParserConfig | None = None,
     ) -> None:
         training = any(module.training for module in model.modules())
         evaluated = copy.deepcopy(model).eval() if training else model
         self.trained, self.model, self.ids = model, fused(evaluated), Ids(entries)
         self.names = Names(entries["labels"], entries["relations"], entries["tags"])
         self.decode, self.divide = decode or Jointly(), divide
+        self.entries, self.config = entries, config
         self.limits, self.card, self.split = limits or Limits(), card or {}, split
         self.device = next(model.parameters()).device
 
@@ -290,7 +293,31 @@ class Parser:
     def load(cls, folder: str | Path = ENGLISH, limits: Limits | None = None) -> "Parser":
         """Load a saved parser; by default the English one of this package. ValueError: it cannot be read."""
         saved = load(Path(folder))
-        return cls(saved.model, saved.entries, saved.decode, limits=limits, card=saved.card, split=saved.split)
+        return cls(
+            *(saved.model, saved.entries, saved.decode),
+            limits=limits,
+            card=saved.card,
+            split=saved.split,
+            config=saved.config,
+        )
+
+    def save_pretrained(self, folder: str | Path, precision: torch.dtype = torch.float32) -> Path:
+        """Write the parser to a folder that `load` and `from_pretrained` read; float16 halves it, and rounds what was trained.
+
+        ValueError: a part of its configuration cannot be saved, or it was not made from a saved parser.
+        """
+        if self.config is None:
+            raise ValueError("this parser was made from a model alone: pass its configuration, Parser(..., config=...)")
+        saved = Saved(self.trained, self.config, self.entries, self.decode, self.card, self.split)
+        to = save(saved, Path(folder), precision)
+        loading = 'from phrasemodels import Parser\n\nparser = Parser.from_pretrained("FOLDER OR NAME")\n'
+        use = 'print(parser.parse("The red house doesn\'t sleep.")[0])'
+        (to / "README.md").write_text(readme(self.card, loading + use, "parsing"), encoding="utf-8")
+        return to
+
+    @classmethod
+    def _from_folder(cls, folder: Path, *parts: Any) -> "Parser":
+        return cls.load(folder)
 
     def parse(self, text: str, split: Sentences | None = None) -> list[Parse]:
         """Return the parses of the sentences of a text. split: how it is divided, if otherwise than `self.split` does."""
@@ -312,6 +339,14 @@ class Parser:
             parses = self._parsed([[word.form for word in own] for one in divided for own in one])
             for text, one in zip(chunk, divided, strict=True):
                 yield [_placed(next(parses), text, own) for own in one]
+
+    def predict(self, inputs: Iterable[str | Sequence[str]]) -> list[Parse]:
+        """Return the parse of each input, which is one sentence: a text, or a list of tokens."""
+        if isinstance(inputs, str):
+            raise TypeError(f"one text: give a list of texts, or parse({inputs[:20]!r})")
+        given, split = list(inputs), undivided(self.split)
+        words = [[word.form for own in split(one) for word in own] if isinstance(one, str) else one for one in given]
+        return list(self.parse_tokens(words))
 
     def parse_lines(self, lines: Iterable[str], batch: int = 256) -> Iterator[Parse]:
         """Yield the parse of each line, which is one sentence; an empty line gets an empty parse."""

@@ -103,6 +103,11 @@ class Paper:
         return f"{', '.join(first)} and {last}" if first else last
 
     @property
+    def citation(self) -> str:
+        """Authors, title, venue and link on one line."""
+        return f"{self.by}: {self.title}. {self.venue}. {self.url}"
+
+    @property
     def bibtex(self) -> str:
         """The entry of a bibliography."""
         fields = {

@@ -6,6 +6,7 @@ Weights are safetensors, and a saved configuration only names classes and functi
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -26,8 +27,10 @@ from phrasemodels.flows.experiments.catalogue import experiment as find_experime
 from phrasemodels.flows.experiments.catalogue import experiments, resolved
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import divided
+from phrasemodels.flows.experiments.published import papers
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.flows.results.results import TRAININGS
+from phrasemodels.inference.loaded import README, model_readme
 from phrasemodels.inference.text import too_long
 from phrasemodels.models.ctranslate2 import check_plain, write_ctranslate2
 from phrasemodels.saved import LIBRARY, check_header, describe
@@ -36,6 +39,7 @@ from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.recipe import PARTS
 from phrasemodels.tasks.problems.translation import TranslationRecipe
 from phrasemodels.tasks.train.checkpoints import load_trained
+from phrasemodels.verdicts.significance import seed_group
 
 if TYPE_CHECKING:
     from phrasemodels.data.download.manifest import Sources
@@ -83,7 +87,8 @@ DAMAGED = (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError
 @dataclass(frozen=True)
 class Model:
     """A trained model: its experiment, with the model configuration that it was trained with; seed, weights, vocabulary and
-    byte-pair encoding; and its corpus, which may be another than the experiment's."""
+    byte-pair encoding; its corpus, which may be another than the experiment's; and scores on the test set by metric: value,
+    mean and half_width over all seeds of this setting, their number, and how."""
 
     experiment: Experiment
     seed: int
@@ -92,6 +97,7 @@ class Model:
     bpe: Artifact | None = None
     corpus: str = "unknown"
     folder: Path | None = dataclasses.field(default=None, compare=False)  # of an exported model
+    scores: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
     @property
     def name(self) -> str:
@@ -203,8 +209,10 @@ class Model:
             for name, artifact in self.artifacts.items():
                 shutil.copytree(artifact.path, new / name)
             write_durably(new / CARD, json.dumps(self.card(), indent=1))
+            predictor = self.experiment.recipe.predictor(self.vocabulary)
+            write_durably(new / README, model_readme(self.card(), predictor))
             parts = {name: artifact.path for name, artifact in self.artifacts.items()}
-            how = found.described() if (found := self.experiment.recipe.predictor(self.vocabulary)) else None
+            how = predictor.described() if predictor else None
             write_durably(new / LIBRARY, json.dumps(describe(self.configured, parts, how), indent=1))
             for write in also:
                 write(self, new)
@@ -214,11 +222,14 @@ class Model:
         return to
 
     def card(self) -> dict[str, Any]:
-        """Return what users should know of the model: training, corpus, licences."""
+        """Return what users should know of the model: training, corpus, scores, licences, and the paper that it is of."""
         meta = self.weights.meta
         known = {"experiment": self.name, "seed": self.seed, "corpus": self.corpus, "weights": self.weights.key}
         training = {name: meta[name] for name in ("parameters", "dev_loss", "steps", "train_seconds")}
-        return {**known, **training, **{name: meta[name] for name in ("licences", "redistributable", "stand_in")}}
+        terms = {name: meta[name] for name in ("licences", "redistributable", "stand_in")}
+        paper = papers().get(self.experiment.paper)
+        cited = {"name": paper.name, "citation": paper.citation, "bibtex": paper.bibtex} if paper else None
+        return {**known, **training, **terms, "scores": self.scores, **({"paper": cited} if cited else {})}
 
     @property
     def configured(self) -> Any:
@@ -248,7 +259,8 @@ def load(folder: Path) -> Model:
         raise ValueError(f"{folder}: not an exported model, or damaged; export it again with `phrasemodels export`")
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-        model = dataclasses.replace(_model(weights, vocabulary, bpe, str(card["corpus"])), folder=folder)
+        model = _model(weights, vocabulary, bpe, str(card["corpus"]))
+        model = dataclasses.replace(model, folder=folder, scores=card.get("scores", {}))
         model.check()
         return model
     except ValueError as error:
@@ -340,7 +352,34 @@ def stored(lineage: Lineage, trained: Artifact) -> Model:
     key = trained.manifest["parts"]["inputs"].get("vocabulary", "")
     if (vocabulary := lineage.artifacts.get(key)) is None:
         raise ValueError(f"{trained.manifest['label']}: its vocabulary {key} is no longer in the store; train it again")
-    return _model(trained, vocabulary, lineage.made_by(vocabulary, "learn_bpe"), _corpus(lineage, trained))
+    model = _model(trained, vocabulary, lineage.made_by(vocabulary, "learn_bpe"), _corpus(lineage, trained))
+    return dataclasses.replace(model, scores=_scores(lineage, trained))
+
+
+def _scores(lineage: Lineage, trained: Artifact) -> dict[str, Any]:
+    """Return the scores of a training, with mean and interval over all seeds of its setting that are scored in the store."""
+    alike = named(lineage).get(str(trained.about["experiment"]), [])
+    groups = [_scored(lineage, one) for one in alike if setting(one) == setting(trained)]
+    found: dict[str, Any] = {}
+    for name, score in _scored(lineage, trained).items():
+        seeds = seed_group([of[name]["value"] for of in groups if name in of])
+        how = {
+            "mean": seeds.mean,
+            "half_width": None if math.isnan(seeds.half_width) else seeds.half_width,
+            "seeds": seeds.n,
+            "how": score["signature"],
+        }
+        found[name] = {"value": score["value"], **how}
+    return found
+
+
+def _scored(lineage: Lineage, trained: Artifact) -> dict[str, Any]:
+    """Return the scores of a training by metric; empty if it has none."""
+    for predicted in lineage.made_from.get(trained.key, []):
+        for scored in lineage.made_from.get(predicted.key, []):
+            if "scores" in scored.meta and scored.about == predicted.about == trained.about:
+                return dict(scored.meta["scores"])
+    return {}
 
 
 def _corpus(lineage: Lineage, trained: Artifact) -> str:

@@ -1,0 +1,176 @@
+"""Models are saved, loaded and uploaded by the methods that users of the Hugging Face Hub know; the hub is at 127.0.0.1."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from loopback_hub import Hub, serving
+
+import phrasemodels
+from phrasemodels import LoadedModel, Parser
+from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
+from phrasemodels.encoders.psan import PsanConfig
+from phrasemodels.inference.problems import Translation
+from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.saved import LIBRARY
+
+SENTENCE = "The red house doesn't sleep."
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with serving() as served:
+        yield served
+
+
+def tiny(**card: object) -> LoadedModel:
+    """Return a translator of three words that says how it answers."""
+    torch.manual_seed(0)
+    config = TranslationConfig(HypernodeEncoderConfig(8, 2, 1, 8, longest=2), 7, 7, 1, 8)
+    entries = ["<pad>", "<unk>", "<s>", "</s>", "red", "house", "sleeps"]
+    how = Translation("spaces", "en", "adjacent", 2, True, "en", search={"beam": 2})
+    return LoadedModel(config.build().eval(), config, {"source": entries, "target": entries}, card, predictor=how)
+
+
+def test_a_model_made_in_memory_is_saved_and_loaded(tmp_path: Path) -> None:
+    model = tiny(name="tiny")
+    again = LoadedModel.from_pretrained(model.save_pretrained(tmp_path / "a"))
+    assert (
+        again.predict(["red house", "sleeps"]) == model.predict(["red house", "sleeps"])
+        and again.card["name"] == "tiny"
+    )
+    with pytest.raises(ValueError, match="is not empty: name a new folder"):
+        model.save_pretrained(tmp_path / "a")
+
+
+def test_an_encoder_alone_is_saved_with_its_configuration(tmp_path: Path) -> None:
+    config = PsanConfig(d=8, levels=2, dropout=0.0)
+    encoder = config.build().eval()
+    again = LoadedModel.from_pretrained(LoadedModel(encoder, config).save_pretrained(tmp_path / "encoder"))
+    inputs = torch.randn(1, 3, 8), torch.tensor([3]), torch.zeros(1, 2, 3, dtype=torch.long)
+    assert again.config == config and torch.equal(again.module(*inputs), encoder(*inputs))
+    with pytest.raises(ValueError, match="nothing says how it answers"):
+        again.predict(["a"])
+
+
+def test_weights_that_were_trained_further_are_saved_without_the_manifests_of_the_others(tmp_path: Path) -> None:
+    tiny().save_pretrained(tmp_path / "a")
+    (tmp_path / "a" / "model" / "manifest.json").write_text("{}")
+    model = phrasemodels.load(tmp_path / "a")
+    assert (model.save_pretrained(tmp_path / "b") / "model" / "manifest.json").is_file()
+    with torch.no_grad():
+        next(model.module.parameters()).add_(1)
+    assert not (model.save_pretrained(tmp_path / "c") / "model" / "manifest.json").exists()
+    changed = phrasemodels.load(tmp_path / "c").module.parameters()
+    assert torch.equal(next(changed), next(model.module.parameters()))
+    with torch.no_grad():
+        next(model.module.parameters())[0] = float("nan")
+    with pytest.raises(ValueError, match="are not finite"):
+        model.save_pretrained(tmp_path / "d")
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_model_travels_over_a_hub(hub: Hub, tmp_path: Path) -> None:
+    model = tiny(licences=["CC0-1.0"], redistributable=True)
+    assert model.push_to_hub("user/tiny", endpoint=hub.url, token="hf_secret").startswith(
+        f"{hub.url}/user/tiny/commit/"
+    )
+    assert "Bearer hf_secret" in hub.tokens
+    assert {
+        "library.json",
+        "card.json",
+        "README.md",
+        "model/model.safetensors",
+        "vocabulary/source.txt",
+    } <= hub.repositories["user/tiny"].keys()
+    hub.repositories["user/tiny"]["evil.py"] = b"raise SystemExit"
+    again = LoadedModel.from_pretrained("user/tiny", endpoint=hub.url, cache_dir=tmp_path / "cache")
+    assert again.predict(["red house sleeps"]) == model.predict(["red house sleeps"])
+    assert again.folder is not None and not list(again.folder.rglob("*.py")), "no code is downloaded"
+
+
+def test_a_parser_travels_over_a_hub(hub: Hub, tmp_path: Path) -> None:
+    parser = Parser.load()
+    parser.push_to_hub("user/english", endpoint=hub.url, token="hf_x")
+    (found,) = Parser.from_pretrained("user/english", endpoint=hub.url, cache_dir=tmp_path / "cache").parse(SENTENCE)
+    (expected,) = parser.parse(SENTENCE)
+    assert found == expected
+
+
+def test_a_model_whose_data_may_not_be_passed_on_needs_a_private_repository(hub: Hub) -> None:
+    model = tiny(licences=["LDC"], redistributable=False)
+    with pytest.raises(ValueError, match=r"licences: LDC\): push_to_hub\('user/tiny', private=True\)"):
+        model.push_to_hub("user/tiny", endpoint=hub.url, token="hf_x")
+    model.push_to_hub("user/tiny", endpoint=hub.url, token="hf_x", private=True)
+    assert hub.private == {"user/tiny": True}
+    hub.private["user/tiny"] = False
+    with pytest.raises(ValueError, match="user/tiny is public: make it private"):
+        model.push_to_hub("user/tiny", endpoint=hub.url, token="hf_x", private=True)
+
+
+def test_a_repository_that_is_not_there_or_holds_another_model_is_one_line(hub: Hub, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="not here"):
+        LoadedModel.from_pretrained("user/none", endpoint=hub.url, cache_dir=tmp_path)
+    hub.repositories["user/other"] = {"config.json": b"{}"}
+    with pytest.raises(ValueError, match=f"there is no {LIBRARY}"):
+        LoadedModel.from_pretrained("user/other", endpoint=hub.url, cache_dir=tmp_path)
+
+
+WITHOUT = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in "huggingface_hub pyarrow duckdb ray prefect mlflow pydantic scipy typer tokenizers".split():
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Block())
+from phrasemodels import LoadedModel, load
+print(load(sys.argv[1]).predict(["red house"]))
+try:
+    LoadedModel.from_pretrained("user/model")
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_a_folder_is_loaded_and_answers_without_any_other_library(tmp_path: Path) -> None:
+    model = tiny()
+    folder = model.save_pretrained(tmp_path / "a")
+    done = subprocess.run([sys.executable, "-c", WITHOUT, str(folder)], capture_output=True, text=True)
+    answers, said = done.stdout.splitlines()
+    assert answers == str(model.predict(["red house"])), done.stderr
+    assert said == "names on a hub need huggingface_hub: pip install huggingface_hub, or give a folder"
+
+
+def test_what_a_folder_says_of_its_answers_is_checked(tmp_path: Path) -> None:
+    folder = tiny().save_pretrained(tmp_path / "a")
+    about = json.loads((folder / LIBRARY).read_text())
+    for wrong in (
+        {"problem": "os:system"},
+        {"problem": "Translation", "tokeniser": "x", "evil": 1},
+        {},
+        [],
+        "x",
+        {"problem": ["Translation"]},
+    ):
+        (folder / LIBRARY).write_text(json.dumps(about | {"predictor": wrong}))
+        with pytest.raises(ValueError, match="this model cannot be read"):
+            phrasemodels.load(folder)
+
+
+def test_a_tokeniser_of_ones_own_is_passed(tmp_path: Path) -> None:
+    model = tiny()
+    name = f"{reversed_words.__module__}:{reversed_words.__qualname__}"
+    own = dataclasses.replace(model, predictor=dataclasses.replace(model.predictor, tokeniser=name))
+    folder = own.save_pretrained(tmp_path / "own")
+    with pytest.raises(ValueError, match=r"its tokeniser .* is not of this library; pass the function"):
+        phrasemodels.load(folder).predict(["red house"])
+    assert phrasemodels.load(folder, reversed_words).predict(["house red"]) == model.predict(["red house"])
+
+
+def reversed_words(text: str, language: str) -> list[str]:
+    return text.split()[::-1]
