@@ -22,7 +22,7 @@ from numba import njit
 
 from phrasemodels.structs import chain, eisner, joint, spans
 from phrasemodels.structs.kernels import decode
-from phrasemodels.structs.margin import margin
+from phrasemodels.structs.spans import margin
 
 Run = Callable[[], object]
 Peers = dict[str, types.ModuleType]

@@ -215,7 +215,7 @@ def attend_within(u: Tensor, w: Tensor, p: Tensor, bounds: Tensor) -> Tensor:
     u, w, p (N, d): the term of each word in its own logits, its term in the logits of other words, and its value. bounds
     (P + 1) from `boundaries`.
     """
-    if kernels.usable(None, u, w, p) and u.dtype == torch.float32:
+    if kernels.can_run_kernel(u, w, p) and u.dtype == torch.float32:
         return AttendWithin.apply(attend_blocks, u, w, p, bounds)
     return attend_blocks(u, w, p, bounds)
 

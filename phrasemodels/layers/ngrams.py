@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from phrasemodels.layers.attention import Attend, MultiHeadAttention, softmax_attention
 from phrasemodels.layers.packing import Packing
-from phrasemodels.structs.kernels import over_batch, usable
+from phrasemodels.structs.kernels import can_run_kernel, over_batch
 from phrasemodels.structs.kernels.compilation import COMPILE
 from phrasemodels.structs.kernels.exp32 import exp32
 
@@ -245,7 +245,7 @@ def bilstm_over_windows(
     states (L, R, w); size s; input_weights, recurrent (2, 4w, w); bias (2, 4w); gates i, f, g, o. The first direction
     reads from left to right.
     """
-    if states.dtype == torch.float32 and usable(None, states, input_weights, recurrent, bias):
+    if states.dtype == torch.float32 and can_run_kernel(states, input_weights, recurrent, bias):
         return BiLSTMOverWindows.apply(states, size, input_weights, recurrent, bias)
     return reference(states, size, input_weights, recurrent, bias)
 

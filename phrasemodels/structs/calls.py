@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -35,49 +35,60 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-# By module, as "chain": a function from a type to calls that use all kernels of the module, on the smallest scores.
-FirstCalls = Callable[[torch.dtype], Mapping[str, Callable[[], Any]]]
-FIRST_CALLS: dict[str, FirstCalls] = {}
+FIRST_CALLS: dict[str, list[tuple[Any, tuple[tuple[int, ...], ...]]]] = {}  # by module: functions, and shapes of scores
+MODULES = (
+    "chain",
+    "semimarkov",
+    "alignment",
+    "pcfg",
+    "eisner",
+    "nonprojective",
+    "spans",
+    "joint",
+)  # that register themselves
 EXACT = {torch.float32}, {torch.float64}  # types of scores that are computed as they are
 _waits = threading.local()
 
 
-def with_kernel_fallback(function: Function) -> Function:
-    """Return the function for public use; `torch.compile` calls it between two compiled graphs, instead of tracing its loops.
+def with_kernel_fallback(function: Callable[..., Any], module: str, scores: tuple[Tensor, ...], lengths: Tensor) -> Any:
+    """Return function(scores, lengths), with scores of one type, at least float32; by the torch path while kernels of the module are
+    being compiled. Results have the type that torch promotes the scores to."""
+    types = {s.dtype for s in scores}
+    if types not in EXACT:
+        wanted = common_type(types)
+        some = tuple(s.to(at_least_float32(wanted)) for s in scores)
+        result = with_kernel_fallback(function, module, some, lengths)
+        return tuple(to_type(x, wanted) for x in result) if isinstance(result, tuple) else to_type(result, wanted)
+    if getattr(_waits, "on", False) or os.environ.get("STRUCTS_KERNELS") == "wait":
+        return function(scores, lengths)
+    if module not in _compilations or not _compilations[module].runs():
+        try:
+            with may_be_missing():
+                return function(scores, lengths)
+        except MissingKernelError:
+            if not _start(module):
+                return function(scores, lengths)
+    with kernels.reference_only():
+        return function(scores, lengths)
+
+
+def refuse_tracing() -> None:
+    """RuntimeError: the call is being traced, where compiled kernels would leave constants."""
+    if torch.jit.is_tracing() or torch.compiler.is_exporting():  # type: ignore[attr-defined]
+        raise RuntimeError(
+            "structs: torch.jit.trace and torch.export cannot follow compiled kernels; export what computes the scores"
+        )
+
+
+def not_traced(function: Function) -> Function:
+    """Return the function, which `torch.compile` now calls between two compiled graphs, instead of tracing its loops.
 
     This is `torch.compiler.disable`, without the second that the import of the compiler takes.
     """
-    module = function.__module__.rpartition(".")[2]
-
-    @functools.wraps(function)
-    def call(*args: Any, **kw: Any) -> Any:
-        types = {x.dtype for x in (*args, *kw.values()) if isinstance(x, Tensor) and x.is_floating_point()}
-        if types in EXACT:
-            return run(args, kw)
-        wanted = common_type(types)
-        change = functools.partial(to_type, dtype=at_least_float32(wanted))
-        result = run(tuple(map(change, args)), {name: change(x) for name, x in kw.items()})
-        return tuple(to_type(x, wanted) for x in result) if isinstance(result, tuple) else to_type(result, wanted)
-
-    def run(args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
-        if getattr(_waits, "on", False) or os.environ.get("STRUCTS_KERNELS") == "wait":
-            return function(*args, **kw)
-        if module not in _compilations or not _compilations[module].runs():
-            try:
-                with may_be_missing():
-                    return function(*args, **kw)
-            except MissingKernelError:
-                if not _start(module):
-                    return function(*args, **kw)
-        with kernels.reference_only():
-            return function(*args, **kw)
-
     skip = eval_frame._FrameAction.SKIP
-    public: Any = call
-    for code in (function.__code__, public.__code__, run.__code__):
-        eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, skip))
-    public._torchdynamo_disable = True
-    return public
+    eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return function
 
 
 def common_type(types: set[torch.dtype]) -> torch.dtype:
@@ -202,20 +213,39 @@ def compile_module(module: str) -> None:
     run_first_calls(module)
 
 
-def registers_kernels(first_calls: FirstCalls) -> FirstCalls:
-    """Register the first calls of the module that defines them, as those that compile its kernels."""
-    FIRST_CALLS[first_calls.__module__.rpartition(".")[2]] = first_calls
-    return first_calls
+def register(module: str, functions: Any, *shapes: tuple[int, ...]) -> None:
+    """Register first calls of a module, on scores of the smallest shapes, which compile its kernels: all operations of a structure, or one
+    function."""
+    FIRST_CALLS.setdefault(module, []).append((functions, shapes))
+
+
+OPERATIONS = ("log_partition", "expected_parts", "entropy", "argmax", "topk", "sample")
 
 
 def run_first_calls(module: str, on_progress: Callable[[str, float], None] = lambda name, seconds: None) -> None:
-    """Compile the kernels of a module for float32 and float64, or load them from the cache, by its first calls."""
+    """Compile the kernels of a module for float32 and float64, or load them from the cache."""
     with waiting(), torch.inference_mode(False), torch.enable_grad():
         for dtype in (torch.float32, torch.float64):
-            for name, run in FIRST_CALLS[module](dtype).items():
-                start = time.perf_counter()
-                result = run()
-                values = [x for x in (result if isinstance(result, tuple) else (result,)) if x.requires_grad]
-                if values:
-                    sum(x.sum() for x in values).backward()
-                on_progress(f"{module}.{name}, {str(dtype).removeprefix('torch.')}", time.perf_counter() - start)
+            for functions, shapes in FIRST_CALLS[module]:
+                scores = [torch.zeros(shape, dtype=dtype).requires_grad_() for shape in shapes]
+                for name in [x for x in OPERATIONS if hasattr(functions, x)] or [functions.__name__]:
+                    start, options = time.perf_counter(), {"k": 1} if name in ("topk", "sample") else {}
+                    result = getattr(functions, name, functions)(*scores, **options)
+                    values = [x for x in (result if isinstance(result, tuple) else (result,)) if x.requires_grad]
+                    if values:
+                        sum(x.sum() for x in values).backward()
+                    on_progress(f"{module}.{name}, {str(dtype).removeprefix('torch.')}", time.perf_counter() - start)
+
+
+def warm(on_progress: Callable[[str, float], None] = lambda name, seconds: None) -> float:
+    """Compile every kernel of structured inference for float32 and float64, or load it from the cache on disk; return seconds.
+
+    The cache lies in the folders of the kernels, or where NUMBA_CACHE_DIR says. Then no first call compiles anything, in
+    this and in later processes. on_progress(function, seconds) is called after each function.
+    """
+    begin = time.perf_counter()
+    for name in MODULES:
+        importlib.import_module(f"phrasemodels.structs.{name}")
+    for module in FIRST_CALLS:
+        run_first_calls(module, on_progress)
+    return time.perf_counter() - begin

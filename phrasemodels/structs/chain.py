@@ -3,195 +3,239 @@
 Shapes: B sequences, T positions, C tags. Arguments of every function:
     unary     (B, T, C) scores of tags
     pairwise  (C, C) scores of transitions [from, to], the same at all positions, or (B, T-1, C, C)
-    lengths   (B,) integers in 0..T, a tensor or a list; None: all are T
+    lengths   (B,) integers in 0..T, a tensor or a list, or a mask (B, T); None: all are T
 
-A score of -inf forbids a tag or a transition. If a score of a sequence is NaN or +inf, its log Z, marginals and gradients
-are NaN, and its tags are undefined. Scores in the padding are not read. Add the scores of a start or an end to the first or
-last unary scores.
-An empty sequence has one structure, the empty one: log Z, entropy and score are 0.
-Time and memory of the reference are O(B·T·C²). ValueError: wrong shapes or lengths.
+A score of -inf forbids a tag or a transition. If a score of a sequence is NaN or +inf, its log Z, marginals and gradients are NaN,
+and its tags are undefined. Scores in the padding are not read. Add the scores of a start or an end to the first or last unary
+scores, or take `crf.CRF`. An empty sequence has one structure, the empty one: log Z, entropy and score are 0; if all are forbidden,
+log Z and scores are -inf and tags -1. Time is O(B·T·C²), and so is the memory of the torch path. ValueError: wrong shapes or lengths.
+
+`HigherOrder(m)` has the functions over tags whose transitions depend on the m tags before: transitions (C, ..., C) with m + 1
+dimensions [oldest, ..., newest], or (B, T-m, C, ..., C) by the position of the oldest, in place of pairwise; time is O(B·T·Cᵐ⁺¹).
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import registers_kernels, with_kernel_fallback
+from phrasemodels.structs import calls, inference
 from phrasemodels.structs.inference import Lengths
-from phrasemodels.structs.kernels import chain as kernel
-from phrasemodels.structs.kernels import entropies, gpu, kbest, sampling, viterbi
+from phrasemodels.structs.kernels.chain import BestTags, NarrowChain
+from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
+from phrasemodels.structs.kernels.gpu import ChainPrograms
+from phrasemodels.structs.kernels.simd import COMPILE
 from phrasemodels.structs.semiring import Log
+from phrasemodels.structs.structure import ENGINE, Integers, Numbered, Scores, Sizes, Structure
 
 
-@with_kernel_fallback
-def log_partition(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return log Z, (B,)."""
-    inside, scores = _prepare(unary, pairwise, lengths)
-    if kernels.usable(inside.lengths, unary, pairwise):
-        reference = partial(log_partition, lengths=lengths)
-        return kernel.LogPartition.apply(reference, unary, pairwise, inside.lengths)
-    if _by_triton(inside, unary, pairwise):
-        reference = partial(log_partition, lengths=lengths)
-        return gpu.ChainLogPartition.apply(reference, unary, pairwise, inside.lengths)
-    return inference.log_partition(inside, *scores)
+@njit(**COMPILE)
+def _rule(T: Any, C: Any, order: Any, unary: Any, pairwise: Any, step: Any, nodes: Any, runs: Any, ends: Any) -> Any:
+    """Node 1 + (t · C^m) + state: the beginnings that end at t with the last m tags, or all if there are fewer."""
+    v = r = 0
+    most = C**order
+    for t in range(T):
+        states = C ** min(t + 1, order)
+        for state in range(states):
+            v = add_node(nodes, v, 1 + t * most + state, unary + t * C + state % C, r)
+            before = 1 + (t - 1) * most
+            if t == 0:
+                r = add_run(runs, r, 0, 0, 0, 0, NONE, 0, 1)
+            elif t < order:
+                r = add_run(runs, r, before + state // C, 0, 0, 0, NONE, 0, 1)
+            else:  # over the oldest of m + 1 tags
+                r = add_run(
+                    runs, r, before + state // C, most // C, 0, 0, pairwise + (t - order) * step + state, most, C
+                )
+        ends[t + 1] = v
+    nodes[v, FIRST] = r
+    return v
 
 
-@with_kernel_fallback
-def marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return p(z_t = c), (B, T, C); 0 in the padding."""
-    inside, scores = _prepare(unary, pairwise, lengths)
-    if kernels.usable(inside.lengths, unary, pairwise):
-        return kernel.Marginals.apply(partial(marginals, lengths=lengths), unary, pairwise, inside.lengths)
-    if _by_triton(inside, unary, pairwise):
-        return gpu.ChainMarginals.apply(partial(marginals, lengths=lengths), unary, pairwise, inside.lengths, False)
-    return inference.marginals(inside, *scores)[0]
+class HigherOrder(Structure):
+    """The functions over sequences of tags whose transitions depend on the `order` tags before."""
+
+    rule, visible, event = _rule, 1, 1
+
+    def __init__(self, order: int):
+        if order < 1:
+            raise ValueError(f"order={order}: must be at least 1")
+        self.order = order
+        self.dims, self.common = (3, order + 3), (0, order + 1)
+
+    def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
+        if len(scores) != 2 or scores[0].dim() != 3 or scores[0].shape[2] < 1:
+            raise ValueError(f"unary must be (B, T, C) with at least one tag, then pairwise, not {_shapes(scores)}")
+        (B, T, C), pairwise = scores[0].shape, scores[1]
+        transitions = (C,) * (self.order + 1)
+        each = (B, max(T - self.order, 0), *transitions)
+        if pairwise.shape not in (transitions, each):
+            raise ValueError(f"pairwise must be {transitions} or {each}, not {tuple(pairwise.shape)}")
+        return inference.check_lengths(lengths, B, T, scores[0].device)[:, None]
+
+    def sizes(self, numbered: Numbered) -> Sizes:
+        _, T, C = numbered.scores[0].shape
+        states = C**self.order
+        step = C ** (self.order + 1) if numbered.by_position[1] else 0
+        return Sizes((T, C, self.order, *numbered.offsets, step), 1 + T * states, T * states, T * states, T, T, T + 1)
+
+    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+        _, C, order = sizes.arguments[:3]
+        n, goals = lengths[:, 0], np.zeros((len(lengths), 7), np.int64)
+        goals[:, 0] = np.where(n > 0, 1 + (n - 1) * C**order, 0)
+        goals[:, 1], goals[:, 4], goals[:, 6] = n > 0, NONE, np.where(n > 0, C ** np.minimum(n, order), 1)
+        return goals
+
+    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+        inside = torch.arange(scores[0].shape[1], device=lengths.device) < lengths
+        every = torch.ones((), dtype=torch.bool, device=lengths.device)
+        pairs = inside[:, self.order :][(..., *(None for _ in range(self.order + 1)))]
+        return inside[..., None], pairs if scores[1].dim() == self.dims[1] else every
+
+    def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
+        C, T = scores[0].shape[2], scores[0].shape[1]
+        tags = parts.new_full((*parts.shape[:2], T + 1), NONE)  # the last takes what is none
+        return tags.scatter(2, torch.where(parts >= 0, parts // C, T), parts % C)[..., :T]
+
+    def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        inside = torch.arange(rows.shape[-1], device=rows.device) < lengths
+        tags = torch.where(inside, rows, NONE)
+        return score_tags(scores[0], scores[1], tags, self.order).masked_fill((inside & (tags < 0)).any(-1), -torch.inf)
+
+    def _minimum_risk(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the tags with most expected right tags, each by its own marginal."""
+        p, tags = self._expected_parts(scores, lengths, (0,))[0].max(-1)
+        expected = p.sum(1)
+        impossible = (expected == 0) & (lengths[:, 0] > 0)
+        outside = (torch.arange(tags.shape[1], device=tags.device) >= lengths) | impossible[:, None]
+        return expected.masked_fill(impossible, -torch.inf), tags.masked_fill(outside, NONE)
 
 
-@with_kernel_fallback
-def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return p(z_t = c, z_t+1 = d), (B, T-1, C, C); 0 in the padding."""
-    inside, scores = _prepare(unary, pairwise, lengths)
-    if unary.shape[1] > 1 and kernels.usable(inside.lengths, unary, pairwise):
-        return kernel.PairMarginals.apply(partial(pair_marginals, lengths=lengths), unary, pairwise, inside.lengths)
-    if _by_triton(inside, unary, pairwise):
-        reference = partial(pair_marginals, lengths=lengths)
-        return gpu.ChainMarginals.apply(reference, unary, pairwise, inside.lengths, True)
-    return inference.marginals(inside, *scores)[1]
+class LinearChains(HigherOrder):
+    """The functions over sequences of tags with transitions between neighbours."""
 
+    kernels = NarrowChain(), BestTags(), ChainPrograms(), ENGINE
 
-@with_kernel_fallback
-def argmax(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-    """Return the score (B,), differentiable, and the tags (B, T) of a best sequence; tags are -1 in the padding."""
-    inside, scores = _prepare(unary, pairwise, lengths)
-    found = viterbi.argmax(unary, pairwise, inside.lengths) if kernels.usable(inside.lengths, unary, pairwise) else None
-    if found is not None:
-        return kernels.with_gradient(found[0], partial(score_tags, tags=found[1]), unary, pairwise), found[1]
-    best, (parts, pairs) = inference.argmax(inside, *scores)
-    score = _selected(scores[0], parts).sum((1, 2)) + _selected(scores[1], pairs).sum((1, 2, 3))
-    return torch.where(best > -torch.inf, score, best), _tags(parts)
+    def __init__(self) -> None:
+        super().__init__(1)
 
-
-@with_kernel_fallback
-def topk(unary: Tensor, pairwise: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-    """Return the scores (k, B), differentiable, and the tags (k, B, T) of the k best sequences, best first.
-
-    Where there are fewer sequences that are not forbidden, the other scores are -inf and their tags -1. Time is
-    O(B·T·C²·k) at most; scores on a GPU are copied to the CPU.
-    """
-    lengths = _prepare(unary, pairwise, lengths)[0].lengths
-    best, tags = kernels.on_cpu(kbest.chains, unary, pairwise, lengths, k)
-    best, tags = best.to(unary), tags.to(unary.device)
-    return kernels.with_gradient(best, partial(score_tags, tags=tags), unary, pairwise), tags
-
-
-@with_kernel_fallback
-def sample(
-    unary: Tensor, pairwise: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None
-) -> Tensor:
-    """Return the tags of k independent samples, (k, B, T); -1 in the padding."""
-    inside, scores = _prepare(unary, pairwise, lengths)
-    if kernels.usable(inside.lengths, unary, pairwise):
-        draws = torch.rand((k, *unary.shape[:2]), generator=generator, dtype=torch.float64)
-        return sampling.tags(unary, pairwise, inside.lengths, draws)
-    inside = _InsidePass(inside.lengths.repeat(k))
-    return _tags(inference.sample(inside, *scores, k=k, generator=generator)[0])
-
-
-@with_kernel_fallback
-def entropy(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return −Σ p log p over all sequences, in nats, (B,)."""
-    inside, scores = _prepare(unary, pairwise, lengths)
-    if kernels.usable(inside.lengths, unary, pairwise):
-        return entropies.Entropy.apply(partial(entropy, lengths=lengths), unary, pairwise, inside.lengths)
-    return inference.entropy(inside, *scores)
-
-
-def minimum_risk(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-    """Return the expected number (B,) of right tags, and the tags (B, T) with most of them, each by its own marginal."""
-    p, tags = marginals(unary, pairwise, lengths).max(-1)
-    lengths = _prepare(unary, pairwise, lengths)[0].lengths
-    impossible = (p.sum(1) == 0) & (lengths > 0)
-    outside = (torch.arange(unary.shape[1], device=unary.device) >= lengths[:, None]) | impossible[:, None]
-    return p.sum(1).masked_fill(impossible, -torch.inf), tags.masked_fill(outside, -1)
-
-
-def total(semiring: Log, unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return ⊕ over all sequences of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
-    inside, scores = _prepare(unary, pairwise, lengths)
-    return semiring.lower(inside(semiring, *scores))
-
-
-def score_tags(unary: Tensor, pairwise: Tensor, tags: Tensor) -> Tensor:
-    """Return the sum of the scores of tags (..., B, T), (..., B); a tag of -1 adds nothing."""
-    B, T, _ = unary.shape
-    known = tags.clamp(min=0)
-    sequence = torch.arange(B, device=unary.device)[:, None]
-    at = torch.arange(T, device=unary.device)
-    single = torch.where(tags >= 0, unary[sequence, at, known], 0).sum(-1)
-    pair = known[..., :-1], known[..., 1:]
-    chosen = pairwise[pair] if pairwise.dim() == 2 else pairwise[(sequence, at[:-1], *pair)]
-    return single + torch.where(tags[..., 1:] >= 0, chosen, 0).sum(-1)
-
-
-def _by_triton(inside: "_InsidePass", unary: Tensor, pairwise: Tensor) -> bool:
-    return unary.shape[2] <= gpu.MOST and gpu.usable(inside.lengths, unary, pairwise)
-
-
-class _InsidePass:
-    """The inside pass, a forward recursion: α_t(d) = unary_t(d) ⊗ ⊕_c α_t-1(c) ⊗ pairwise_t-1(c, d)."""
-
-    def __init__(self, lengths: Tensor):
-        self.lengths = lengths
-
-    def __call__(self, semiring: Log, unary: Tensor, pairwise: Tensor) -> Tensor:
+    def inside(self, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
+        """α_t(d) = unary_t(d) ⊗ ⊕_c α_t-1(c) ⊗ pairwise_t-1(c, d)."""
         # scores in the padding are replaced, not multiplied by 0: they may be NaN
-        inside = torch.arange(unary.shape[1], device=unary.device) < self.lengths[:, None]
-        unary = semiring.lift(torch.where(inside[:, :, None], unary, 0))
-        pairwise = semiring.lift(torch.where(inside[:, 1:, None, None], pairwise, 0))
+        unary, pairwise = (
+            semiring.lift(torch.where(m, s, 0)) for m, s in zip(self.read(scores, lengths), scores, strict=True)
+        )
         if unary.shape[2] == 0:
             return unary.sum((2, 3))  # one structure, the empty one
         alpha = unary[:, :, 0]
         for t in range(1, unary.shape[2]):
             step = semiring.sum(alpha[..., None] + pairwise[:, :, t - 1], -2) + unary[:, :, t]
-            alpha = torch.where(inside[None, :, t, None], step, alpha)
+            alpha = torch.where((t < lengths)[None], step, alpha)
         total = semiring.sum(alpha, -1)
-        return torch.where(self.lengths == 0, semiring.one_like(total), total)
+        return torch.where(lengths[:, 0] == 0, semiring.one_like(total), total)
+
+    @calls.not_traced
+    def marginals(self, *scores: Any, lengths: Lengths = None) -> Any:
+        return self._call("_marginals_of_tags", scores, lengths)
+
+    def _marginals_of_tags(self, scores: Scores, lengths: Tensor) -> Tensor:
+        return self._expected_parts(scores, lengths, (0,))[0]
+
+    def _pair_marginals(self, scores: Scores, lengths: Tensor) -> Tensor:
+        unary, pairwise = scores
+        (B, T, C), each = unary.shape, pairwise
+        if pairwise.dim() == 2:
+            each = pairwise.expand(B, max(T - 1, 0), C, C)
+        return self._expected_parts((unary, each), lengths, (1,))[0]
+
+    def _expanded(self, scores: Scores) -> Scores:
+        unary, pairwise = scores
+        B, T, C = unary.shape
+        return unary, pairwise.expand(B, max(T - 1, 0), C, C)
 
 
-def _prepare(unary: Tensor, pairwise: Tensor, lengths: Lengths) -> tuple[_InsidePass, tuple[Tensor, Tensor]]:
-    if unary.dim() != 3:
-        raise ValueError(f"unary must be (B, T, C), not {tuple(unary.shape)}")
-    B, T, C = unary.shape
-    if C < 1:
-        raise ValueError("unary must be (B, T, C) with at least one tag")
-    pairs = max(T - 1, 0)
-    if pairwise.shape not in ((C, C), (B, pairs, C, C)):
-        raise ValueError(f"pairwise must be {(C, C)} or {(B, pairs, C, C)}, not {tuple(pairwise.shape)}")
-    lengths = inference.check_lengths(lengths, B, T, unary.device)
-    return _InsidePass(lengths), (unary, pairwise.expand(B, pairs, C, C))
+TAGS = LinearChains()
 
 
-def _selected(scores: Tensor, parts: Tensor) -> Tensor:
-    # not a product: 0 · -inf is NaN at forbidden parts
-    return torch.where(parts > 0, scores, 0)
+@calls.not_traced
+def log_partition(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return log Z, (B,)."""
+    return TAGS.log_partition(unary, pairwise, lengths=lengths)
 
 
-def _tags(parts: Tensor) -> Tensor:
-    return torch.where(parts.sum(-1) > 0, parts.argmax(-1), -1)
+@calls.not_traced
+def marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return p(z_t = c), (B, T, C); 0 in the padding."""
+    return TAGS.marginals(unary, pairwise, lengths=lengths)
 
 
-@registers_kernels
-def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
-    unary, pairs = torch.zeros(1, 2, 2, dtype=dtype).requires_grad_(), torch.zeros(2, 2, dtype=dtype).requires_grad_()
-    functions = (log_partition, marginals, pair_marginals, entropy, argmax)
-    calls = {function.__name__: partial(function, unary, pairs) for function in functions}
-    wide = torch.tensor(
-        [[[0.0, 1e3]]], dtype=dtype
-    ).requires_grad_()  # other kernels than those of scores that spread little
-    for function in (log_partition, marginals):
-        calls[f"{function.__name__} of a wide spread"] = partial(function, wide, pairs)
-    return calls | {"sample": partial(sample, unary, pairs, 1), "topk": partial(topk, unary, pairs, 1)}
+@calls.not_traced
+def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return p(z_t = c, z_t+1 = d), (B, T-1, C, C); 0 in the padding."""
+    return TAGS._call("_pair_marginals", (unary, pairwise), lengths)
+
+
+@calls.not_traced
+def argmax(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+    """Return the score (B,), differentiable, and the tags (B, T) of a best sequence; tags are -1 in the padding."""
+    return TAGS.argmax(unary, pairwise, lengths=lengths)
+
+
+@calls.not_traced
+def topk(unary: Tensor, pairwise: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+    """Return the scores (k, B), differentiable, and the tags (k, B, T) of the k best sequences, best first.
+
+    Where there are fewer sequences that are not forbidden, the other scores are -inf and their tags -1. Time is O(B·T·C²·k) at most.
+    """
+    return TAGS.topk(unary, pairwise, k=k, lengths=lengths)
+
+
+@calls.not_traced
+def sample(
+    unary: Tensor, pairwise: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None
+) -> Tensor:
+    """Return the tags of k independent samples, (k, B, T); -1 in the padding."""
+    return TAGS.sample(unary, pairwise, k=k, lengths=lengths, generator=generator)
+
+
+@calls.not_traced
+def entropy(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return −Σ p log p over all sequences, in nats, (B,)."""
+    return TAGS.entropy(unary, pairwise, lengths=lengths)
+
+
+@calls.not_traced
+def minimum_risk(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+    """Return the expected number (B,) of right tags, and the tags (B, T) with most of them, each by its own marginal."""
+    return TAGS.minimum_risk(unary, pairwise, lengths=lengths)
+
+
+@calls.not_traced
+def total(semiring: Log, unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return ⊕ over all sequences of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
+    return TAGS.total(semiring, unary, pairwise, lengths=lengths)
+
+
+def score_tags(unary: Tensor, pairwise: Tensor, tags: Tensor, order: int = 1) -> Tensor:
+    """Return the sum of the scores of tags (..., B, T), (..., B); a tag of -1 adds nothing. order: of `HigherOrder`."""
+    B, T, _ = unary.shape
+    known = tags.clamp(min=0)
+    sequence = torch.arange(B, device=unary.device)[:, None]
+    at = torch.arange(T, device=unary.device)
+    single = torch.where(tags >= 0, unary[sequence, at, known], 0).sum(-1)
+    steps = max(T - order, 0)
+    each = tuple(known[..., i : i + steps] for i in range(order + 1))
+    chosen = pairwise[each] if pairwise.dim() == order + 1 else pairwise[(sequence, at[:steps], *each)]
+    return single + torch.where(tags[..., order:] >= 0, chosen, 0).sum(-1)
+
+
+def _shapes(scores: Sequence[Tensor]) -> str:
+    return " and ".join(str(tuple(s.shape)) for s in scores)
+
+
+calls.register("chain", TAGS, (1, 2, 4), (4, 4))
+calls.register("chain", marginals, (1, 2, 4), (4, 4))
+calls.register("chain", TAGS, (1, 2, 4), (1, 1, 4, 4))

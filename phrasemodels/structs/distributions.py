@@ -20,8 +20,8 @@ from torch.distributions import Distribution, constraints, register_kl
 
 from phrasemodels.structs import alignment, chain, eisner, joint, nonprojective, pcfg, spans
 from phrasemodels.structs.calls import at_least_float32, common_type
-from phrasemodels.structs.eisner import Projective, score_heads
-from phrasemodels.structs.inference import Lengths, check_lengths, in_float64
+from phrasemodels.structs.eisner import Projective
+from phrasemodels.structs.inference import Lengths, in_float64
 from phrasemodels.structs.nonprojective import NonProjective
 from phrasemodels.structs.semimarkov import segmentations
 
@@ -146,8 +146,7 @@ class Structured(Distribution):
 
     def parts(self) -> tuple[Tensor, ...]:
         """Return the expected number of times that each score is in a structure, one tensor for each score tensor."""
-        p = self.marginals
-        return p if isinstance(p, tuple) else (p,)
+        return tuple(p.to(self.dtype) for p in self.functions.expected_parts(*self.scores, lengths=self.lengths))
 
     def expected_score(self, scores: tuple[Tensor, ...]) -> Tensor:
         """Return the expectation under this distribution of the score (B,) by other scores of the same shapes."""
@@ -164,18 +163,7 @@ class LinearChain(Structured):
     """Tags by a linear-chain CRF: unary (B, T, C), pairwise (C, C) or (B, T-1, C, C), lengths (B,), as in `chain`."""
 
     def __init__(self, unary: Tensor, pairwise: Tensor, lengths: Lengths = None):
-        super().__init__(chain, (unary, pairwise), lengths)
-
-    def _score(self, value: Tensor) -> Tensor:
-        unary, pairwise = self.scores
-        lengths = check_lengths(self.lengths, unary.shape[0], unary.shape[1], unary.device)
-        inside = torch.arange(unary.shape[1], device=unary.device) < lengths[:, None]
-        tags = torch.where(inside, value, -1)
-        return chain.score_tags(unary, pairwise, tags).masked_fill((inside & (tags < 0)).any(-1), -torch.inf)
-
-    def parts(self) -> tuple[Tensor, ...]:
-        unary, pairwise = self.scores
-        return self.marginals, chain.pair_marginals(unary, pairwise, self.lengths).to(self.dtype)
+        super().__init__(chain.TAGS, (unary, pairwise), lengths)
 
 
 class HiddenMarkov(LinearChain):
@@ -203,29 +191,15 @@ class DependencyTree(Structured):
     def __init__(self, arcs: Tensor, lengths: Lengths = None, trees: Projective | NonProjective = eisner.multi_root):
         super().__init__(trees, (arcs,), lengths)
 
-    def _score(self, value: Tensor) -> Tensor:
-        (arcs,) = self.scores
-        lengths = check_lengths(self.lengths, len(arcs), arcs.shape[1] - 1, arcs.device)
-        at = torch.arange(arcs.shape[1], device=arcs.device)
-        word = (at > 0) & (at <= lengths[:, None])
-        heads = torch.where(word, value, -1)
-        return score_heads(arcs, heads).masked_fill((word & (heads < 0)).any(-1), -torch.inf)
-
 
 class LabelledSpans(Structured):
     """Labelled binary trees: labels (B, n, n, L), lengths (B,), as in `spans`; events are cells (2n-1, 3)."""
 
     def __init__(self, labels: Tensor, lengths: Lengths = None):
-        super().__init__(spans, (labels,), lengths)
+        super().__init__(spans.TREES, (labels,), lengths)
 
     def event(self) -> Size:
         return Size((max(2 * self.scores[0].shape[1] - 1, 0), 3))
-
-    def _score(self, value: Tensor) -> Tensor:
-        (labels,) = self.scores
-        lengths = check_lengths(self.lengths, labels.shape[0], labels.shape[1], labels.device)
-        missing = (value[..., 0] >= 0).sum(-1) < 2 * lengths - 1
-        return spans.score_cells(labels, value).masked_fill(missing, -torch.inf)
 
 
 class JointTree(Structured):
@@ -294,7 +268,7 @@ def _shared() -> dict[str, Any]:
     }
     paths = {f"alignment.{name}": of for name, of in vars(alignment).items() if isinstance(of, alignment.Alignment)}
     others = {"joint": joint.trees, "segmentations": segmentations, "pcfg": pcfg.trees}
-    return {"chain": chain, "spans": spans, **roots, **paths, **others}
+    return {"chain": chain.TAGS, "spans": spans.TREES, **roots, **paths, **others}
 
 
 def _comparable(p: Structured, q: Structured) -> tuple[Structured, Structured]:

@@ -3,167 +3,123 @@
 Shapes: B sentences, n words. Arguments of every function:
     arcs     (B, n+1, n+1): arcs[b, h, m] is the score of word h as the head of word m; position 0 is the root.
              The diagonal and arcs into the root are not read.
-    lengths  (B,) numbers of words, without the root, in 0..n, a tensor or a list; None: all are n
+    lengths  (B,) numbers of words, without the root, in 0..n, a tensor or a list, or a mask (B, n); None: all are n
 
-A score of -inf forbids an arc. If a score of a sentence is NaN or +inf, its log Z, marginals and gradients are NaN, and its
-trees are undefined.
-A sentence without words has one tree, the empty one, with the score 0.
-Scores in the padding are not read. Time and memory of the reference are O(B·n³). ValueError: wrong
+A structure is the heads (B, n+1) of words, -1 at the root and in the padding. A score of -inf forbids an arc. If a score of a sentence
+is NaN or +inf, its log Z, marginals and gradients are NaN, and its trees are undefined. A sentence without words has one tree, the empty
+one, with the score 0. Scores in the padding are not read. Time is O(B·n³), and so is the memory of the torch path. ValueError: wrong
 shapes or lengths.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import registers_kernels, with_kernel_fallback
-from phrasemodels.structs.charts import Chart
+from phrasemodels.structs import calls, inference
 from phrasemodels.structs.inference import Lengths
-from phrasemodels.structs.kernels import eisner as kernel
-from phrasemodels.structs.kernels import gpu, kbest, projective, sampling
-from phrasemodels.structs.semiring import Log
+from phrasemodels.structs.kernels.decode import BestProjective
+from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
+from phrasemodels.structs.kernels.gpu import EisnerPrograms
+from phrasemodels.structs.kernels.simd import COMPILE
+from phrasemodels.structs.kernels.trees import ProjectiveTrees
+from phrasemodels.structs.semiring import Chart, Log
+from phrasemodels.structs.structure import ENGINE, Integers, Numbered, Scores, Sizes, Structure
 
-# (lengths (B,), d) → (B,) booleans: whether words 1..d may form a complete span of the root
-RootRule = Callable[[Tensor, int], Tensor]
+
+@njit(**COMPILE)
+def _rule(N: Any, one_root: Any, nodes: Any, runs: Any, ends: Any) -> Any:
+    """Nodes of the positions i..j begin at 1 + 5 (i · N + j): complete spans with the head i or j, incomplete ones with the head i or j,
+    and the part that both incomplete ones share."""
+    v = r = 0
+    row, column = 5 * N, 5
+    for j in range(N):
+        for kind in range(2):
+            v = add_node(nodes, v, 1 + j * row + j * column + kind, NONE, r)
+            r = add_run(runs, r, 0, 0, 0, 0, NONE, 0, 1)
+        for i in range(j - 1, -1, -1):
+            here, below, own = 1 + i * row + j * column, 1 + i * row + i * column, 1 + (i + 1) * row + j * column
+            splits = (
+                1 if one_root and i == 0 else j - i
+            )  # the root has no complete span that another arc of it could follow
+            v = add_node(nodes, v, here + 4, NONE, r)
+            r = add_run(runs, r, below, column, own + 1, row, NONE, 0, splits)
+            v = add_node(nodes, v, here + 2, i * N + j, r)
+            r = add_run(runs, r, here + 4, 0, 0, 0, NONE, 0, 1)
+            if i > 0:
+                v = add_node(nodes, v, here + 3, j * N + i, r)
+                r = add_run(runs, r, here + 4, 0, 0, 0, NONE, 0, 1)
+                v = add_node(nodes, v, here + 1, NONE, r)
+                r = add_run(runs, r, below + 1, column, here + 3, row, NONE, 0, j - i)
+            v = add_node(nodes, v, here, NONE, r)
+            r = add_run(runs, r, below + column + 2, column, own, row, NONE, 0, j - i)
+        ends[j] = v
+    nodes[v, FIRST] = r
+    return v
 
 
-class Projective:
-    """The functions over projective trees, for one rule about the number of the root's arcs."""
+def arcs_read(arcs: Tensor, lengths: Tensor) -> Tensor:
+    """Return which arcs (B, n+1, n+1) are those of a tree, by lengths (B, 1)."""
+    at = torch.arange(arcs.shape[1], device=lengths.device)
+    word = at <= lengths
+    return word[:, :, None] & (word & (at > 0))[:, None] & (at[:, None] != at)
 
-    def __init__(self, root_rule: RootRule):
-        self._root_rule = root_rule
-        self._one_root = root_rule is _exactly_one
 
-    @with_kernel_fallback
-    def log_partition(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-        """Return log Z, (B,)."""
-        inside = self._inside(arcs, lengths)
-        if kernels.usable(inside.lengths, arcs):
-            reference = partial(self.log_partition, lengths=lengths)
-            return kernel.LogPartition.apply(reference, arcs, inside.lengths, self._one_root)
-        if gpu.usable(inside.lengths, arcs):
-            reference = partial(self.log_partition, lengths=lengths)
-            return gpu.EisnerLogPartition.apply(reference, arcs, inside.lengths, self._one_root)
-        return inference.log_partition(inside, arcs)
+class Trees(Structure):
+    """What projective and other dependency trees share."""
 
-    @with_kernel_fallback
-    def marginals(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-        """Return p(h is the head of m), (B, n+1, n+1); 0 on the diagonal, into the root and in the padding."""
-        inside = self._inside(arcs, lengths)
-        if kernels.usable(inside.lengths, arcs):
-            reference = partial(self.marginals, lengths=lengths)
-            return kernel.Marginals.apply(reference, arcs, inside.lengths, self._one_root)
-        if gpu.usable(inside.lengths, arcs):
-            reference = partial(self.marginals, lengths=lengths)
-            return gpu.EisnerMarginals.apply(reference, arcs, inside.lengths, self._one_root)
-        return inference.marginals(inside, arcs)[0]
+    dims, common, event = (3,), (0,), 1
 
-    @with_kernel_fallback
-    def argmax(self, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-        """Return the score (B,), differentiable, and the heads (B, n+1) of a best tree; -1 at the root and in the padding."""
-        inside = self._inside(arcs, lengths)
-        found = (
-            projective.argmax(arcs, inside.lengths, self._one_root) if kernels.usable(inside.lengths, arcs) else None
-        )
-        if found is not None:
-            return kernels.with_gradient(found[0], partial(score_heads, heads=found[1]), arcs), found[1]
-        best, (parts,) = inference.argmax(inside, arcs)
-        heads = _heads(parts)
-        return torch.where(best > -torch.inf, score_heads(arcs, heads), best), heads
+    def __init__(self, one_root: bool):
+        self.one_root = one_root
 
-    @with_kernel_fallback
-    def topk(self, arcs: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-        """Return the scores (k, B), differentiable, and the heads (k, B, n+1) of the k best trees, best first.
-
-        Where there are fewer trees that are not forbidden, the other scores are -inf and their heads -1. Scores on a GPU are
-        copied to the CPU.
-        """
-        lengths = self._inside(arcs, lengths).lengths
-        best, heads = kernels.on_cpu(kbest.trees, arcs, lengths, self._one_root, k)
-        best, heads = best.to(arcs), heads.to(arcs.device)
-        return kernels.with_gradient(best, partial(score_heads, heads=heads), arcs), heads
-
-    @with_kernel_fallback
-    def sample(self, arcs: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None) -> Tensor:
-        """Return the heads of k independent samples, (k, B, n+1), as in `argmax`."""
-        inside = self._inside(arcs, lengths)
-        if kernels.usable(inside.lengths, arcs):
-            draws = torch.rand((k, arcs.shape[0], 2 * arcs.shape[1]), generator=generator, dtype=torch.float64)
-            return sampling.heads(arcs, inside.lengths, self._one_root, draws)
-        inside.lengths = inside.lengths.repeat(k)
-        return _heads(inference.sample(inside, arcs, k=k, generator=generator)[0])
-
-    def minimum_risk(self, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-        """Return the expected number (B,) of right arcs, and the heads (B, n+1) of the tree with most of them."""
-        return self.argmax(torch.where(arcs == -torch.inf, arcs, self.marginals(arcs, lengths)), lengths)
-
-    @with_kernel_fallback
-    def entropy(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-        """Return −Σ p log p over all trees, in nats, (B,)."""
-        inside = self._inside(arcs, lengths)
-        if kernels.usable(inside.lengths, arcs):
-            reference = partial(self.entropy, lengths=lengths)
-            return kernel.Entropy.apply(reference, arcs, inside.lengths, self._one_root)
-        return inference.entropy(inside, arcs)
-
-    def total(self, semiring: Log, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-        """Return ⊕ over all trees of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
-        return semiring.lower(self._inside(arcs, lengths)(semiring, arcs))
-
-    def _inside(self, arcs: Tensor, lengths: Lengths) -> "_InsidePass":
-        if arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 1:
+    def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
+        arcs = scores[0]
+        if len(scores) != 1 or arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 1:
             raise ValueError(f"arcs must be (B, n+1, n+1) with the root at 0, not {tuple(arcs.shape)}")
-        lengths = inference.check_lengths(lengths, arcs.shape[0], arcs.shape[1] - 1, arcs.device)
-        return _InsidePass(lengths, self._root_rule)
+        return inference.check_lengths(lengths, arcs.shape[0], arcs.shape[1] - 1, arcs.device)[:, None]
+
+    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+        return (arcs_read(scores[0], lengths),)
+
+    def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        at = torch.arange(rows.shape[-1], device=rows.device)
+        word = (at > 0) & (at <= lengths)
+        heads = torch.where(word, rows, NONE)
+        return score_heads(scores[0], heads).masked_fill((word & (heads < 0)).any(-1), -torch.inf)
 
 
-def _any_number(lengths: Tensor, d: int) -> Tensor:
-    return torch.ones_like(lengths, dtype=torch.bool)
+class Projective(Trees):
+    """The functions over projective trees, for any number of root arcs or one."""
 
+    kernels = BestProjective(), EisnerPrograms(), ProjectiveTrees(), ENGINE
+    rule = _rule
 
-def _exactly_one(lengths: Tensor, d: int) -> Tensor:
-    # with words left after d, the root would need a second arc
-    return lengths == d
+    def sizes(self, numbered: Numbered) -> Sizes:
+        N = numbered.scores[0].shape[1]
+        rows = 5 * N * (N - 1) // 2 + 2 * N
+        return Sizes((N, self.one_root), 1 + 5 * N * N, rows, rows, N - 1, N - 1, 3 * N)
 
+    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+        goals = np.zeros((len(lengths), 7), np.int64)
+        goals[:, 0], goals[:, 4], goals[:, 6] = 1 + 5 * lengths[:, 0], NONE, 1
+        return goals
 
-multi_root = Projective(_any_number)
-"""Trees with any number of arcs from the root."""
-single_root = Projective(_exactly_one)
-"""Trees with one arc from the root."""
+    def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
+        N = scores[0].shape[1]
+        heads = parts.new_full((*parts.shape[:2], N + 1), NONE)  # the last takes what is none
+        return heads.scatter(2, torch.where(parts >= 0, parts % N, N), parts // N)[..., :N]
 
+    def inside(self, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
+        """The inside pass over complete spans C and incomplete spans I, to the right (head i) and to the left (head j).
 
-def score_heads(arcs: Tensor, heads: Tensor) -> Tensor:
-    """Return the sum of the scores of the arcs from heads (..., B, n+1), (..., B); a head of -1 adds 0."""
-    B, N, _ = arcs.shape
-    sentence = torch.arange(B, device=arcs.device)[:, None]
-    chosen = arcs[sentence, heads.clamp(min=0), torch.arange(N, device=arcs.device)]
-    return torch.where(heads >= 0, chosen, 0).sum(-1)
-
-
-def _heads(parts: Tensor) -> Tensor:
-    return torch.where(parts.sum(-2) > 0, parts.argmax(-2), -1)
-
-
-class _InsidePass:
-    """The inside pass over complete spans C and incomplete spans I, to the right (head i) and to the left (head j).
-
-    I→(i,j) = arcs(i,j) ⊗ ⊕_k C→(i,k) ⊗ C←(k+1,j)      C→(i,j) = ⊕_k I→(i,k) ⊗ C→(k,j)
-    I←(i,j) = arcs(j,i) ⊗ ⊕_k C→(i,k) ⊗ C←(k+1,j)      C←(i,j) = ⊕_k C←(i,k) ⊗ I←(k,j)
-    """
-
-    def __init__(self, lengths: Tensor, root_rule: RootRule):
-        self.lengths = lengths
-        self.root_rule = root_rule
-
-    def __call__(self, semiring: Log, arcs: Tensor) -> Tensor:
-        N = arcs.shape[1]
-        word = torch.arange(N, device=arcs.device) <= self.lengths[:, None]
-        dependent = word & (torch.arange(N, device=arcs.device) > 0)
-        arcs = semiring.lift(torch.where(word[:, :, None] & dependent[:, None, :], arcs, 0))
+        I→(i,j) = arcs(i,j) ⊗ ⊕_k C→(i,k) ⊗ C←(k+1,j)      C→(i,j) = ⊕_k I→(i,k) ⊗ C→(k,j)
+        I←(i,j) = arcs(j,i) ⊗ ⊕_k C→(i,k) ⊗ C←(k+1,j)      C←(i,j) = ⊕_k C←(i,k) ⊗ I←(k,j)
+        """
+        N = scores[0].shape[1]
+        arcs = semiring.lift(torch.where(arcs_read(scores[0], lengths), scores[0], 0))
         if N == 1:
             return arcs.sum((2, 3))  # one tree, the empty one; no arc is read
         one = torch.zeros_like(arcs[:, :, :, 0])
@@ -180,19 +136,26 @@ class _InsidePass:
                 open_left.append(to_left)
             new_right = semiring.sum(open_right.prefixes(m) + right.suffixes(m), -1)
             left.append(semiring.sum(left.prefixes(m) + open_left.suffixes(m), -1))
-            right.append(self._end_root(semiring, new_right, d))
-        sentence = torch.arange(len(self.lengths), device=arcs.device)
-        return right.from_left[:, sentence, 0, self.lengths]
-
-    def _end_root(self, semiring: Log, right: Tensor, d: int) -> Tensor:
-        forbidden = ~self.root_rule(self.lengths, d)
-        first = torch.arange(right.shape[2], device=right.device) == 0
-        return torch.where(forbidden[:, None] & first, semiring.zero_like(right), right)
+            if self.one_root:  # with words left after d, the root would need a second arc
+                ended = (lengths != d) & (torch.arange(m, device=arcs.device) == 0)
+                new_right = torch.where(ended, semiring.zero_like(new_right), new_right)
+            right.append(new_right)
+        sentence = torch.arange(len(lengths), device=arcs.device)
+        return right.from_left[:, sentence, 0, lengths[:, 0]]
 
 
-@registers_kernels
-def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
-    arcs = torch.zeros(1, 3, 3, dtype=dtype).requires_grad_()
-    whole = ("log_partition", "marginals", "entropy", "argmax")
-    calls = {name: partial(getattr(multi_root, name), arcs) for name in whole}
-    return calls | {name: partial(getattr(multi_root, name), arcs, 1) for name in ("sample", "topk")}
+multi_root = Projective(one_root=False)
+"""Trees with any number of arcs from the root."""
+single_root = Projective(one_root=True)
+"""Trees with one arc from the root."""
+
+
+def score_heads(arcs: Tensor, heads: Tensor) -> Tensor:
+    """Return the sum of the scores of the arcs from heads (..., B, n+1), (..., B); a head of -1 adds 0."""
+    B, N, _ = arcs.shape
+    sentence = torch.arange(B, device=arcs.device)[:, None]
+    chosen = arcs[sentence, heads.clamp(min=0), torch.arange(N, device=arcs.device)]
+    return torch.where(heads >= 0, chosen, 0).sum(-1)
+
+
+calls.register("eisner", multi_root, (1, 3, 3))

@@ -13,7 +13,9 @@ from torch import Tensor
 from phrasemodels.structs.semiring import Entropy, Log, Max, Sample
 
 InsidePass = Callable[..., Tensor]
-Lengths = Tensor | Sequence[int] | None  # (B,) numbers of positions or words
+Lengths = (
+    Tensor | Sequence[int] | None
+)  # (B,) numbers of positions or words, or a mask (B, n) that is true inside of sentences
 
 
 def log_partition(inside: InsidePass, *scores: Tensor) -> Tensor:
@@ -98,7 +100,8 @@ def _transformed_gradient(inside: InsidePass, semiring: Log, scores: tuple[Tenso
 
 
 def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.device) -> Tensor:
-    """Return lengths (batch,) as int64 on the device; None: all are `longest`. ValueError: a length is not in 0..longest.
+    """Return lengths (batch,) as int64 on the device; None: all are `longest`. ValueError: a length is not in 0..longest, or a mask has
+    gaps.
 
     The lengths that are a batch of a transform of `torch.func` are not checked.
     """
@@ -108,6 +111,16 @@ def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.devi
             return torch.full((batch,), longest, dtype=torch.int64, device=device)
     with torch.inference_mode(False):
         lengths = torch.as_tensor(lengths)
+        if (
+            lengths.dtype == torch.bool
+            and lengths.shape == (batch, longest)
+            and (longest != batch or lengths.dim() == 2)
+        ):
+            mask, lengths = lengths, lengths.sum(1)
+            if not transformed() and (mask != (torch.arange(longest, device=mask.device) < lengths[:, None])).any():
+                raise ValueError(
+                    "lengths: a mask must be true from the first word of a sentence to its last, and false behind it"
+                )
         integers = not lengths.is_floating_point() and lengths.dtype != torch.bool
         if lengths.shape != (batch,) or (batch and not integers):  # an empty list has no type
             raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}")

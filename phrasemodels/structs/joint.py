@@ -4,7 +4,7 @@ paper 004).
 Shapes: B sentences, n words, L labels. Arguments of every function:
     labels   (B, n, n, L): score of words i..j, both included, with the label; only i ≤ j is read; label 0 is empty
     arcs     (B, n+1, n+1): arcs[b, h, m] is the score of position h as the head of m; 0 is the root, words are 1..n
-    lengths  (B,) integers in 0..n, a tensor or a list; None: all are n
+    lengths  (B,) integers in 0..n, a tensor or a list, or a mask (B, n); None: all are n
 
 A merge joins a span headed by h and an adjacent span headed by m by the arc h → m; h heads the merged span. The span of h
 and single words may have the empty label, the span of m and the whole sentence may not. The root's arc goes to the head of
@@ -15,140 +15,160 @@ A sentence without words has one tree, the empty one, with the score 0.
 Scores in the padding are not read. ValueError: wrong shapes or lengths.
 
 Merging through W(span, h) = ⊕_m V(span, m) ⊗ arcs(h, m), the hook of Eisner and Satta (1999), takes O(n⁴) time, not O(n⁵).
-The reference takes O(n⁴) memory too.
+The torch path takes O(n⁴) memory too.
+
+The functions return cells and heads; the methods of `trees` return both as rows (B, 3n-1, 5): (i, j, label, -1, -1) for a cell,
+(-1, -1, -1, h, m) for an arc.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import registers_kernels, with_kernel_fallback
-from phrasemodels.structs.charts import Chart
-from phrasemodels.structs.derivations import Derivations, Problem
-from phrasemodels.structs.eisner import score_heads
+from phrasemodels.structs import calls, inference, kernels
+from phrasemodels.structs.eisner import arcs_read, score_heads
 from phrasemodels.structs.inference import Lengths
-from phrasemodels.structs.joint_graph import graph
-from phrasemodels.structs.kernels import decode
-from phrasemodels.structs.semiring import Log
-from phrasemodels.structs.spans import preorder, score_cells
+from phrasemodels.structs.kernels.decode import best_joint
+from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
+from phrasemodels.structs.kernels.simd import COMPILE
+from phrasemodels.structs.semiring import Chart, Log
+from phrasemodels.structs.spans import cells_of, score_cells, spans_read
+from phrasemodels.structs.structure import Integers, Numbered, Scores, Sizes, Structure
 
 
-@with_kernel_fallback
-def log_partition(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return log Z, (B,)."""
-    lengths = _check(labels, arcs, lengths)
-    if kernels.usable(lengths, labels, arcs):
-        return _problem(labels, arcs, lengths).log_partition()
-    return inference.log_partition(_InsidePass(lengths), labels, arcs)
+@njit(**COMPILE)
+def _rule(n: Any, L: Any, labels: Any, arcs: Any, nodes: Any, runs: Any, ends: Any) -> Any:
+    """Nodes of the words i..j begin at 1 + (i · n + j) (4n + 2): for each head h, the hook W, the body with any label U and with a full one
+    V, and the body; then any label of the span, and any full one."""
+    v = r = 0
+    width = 4 * n + 2
+    row, column = n * width, width
+    for j in range(n):
+        for k in range(j):  # the hooks of the head j, of spans before it
+            for i in range(k + 1):
+                here = 1 + i * row + k * column
+                v = add_node(nodes, v, here + j, NONE, r)
+                r = add_run(runs, r, here + 2 * n + i, 1, 0, 0, arcs + (j + 1) * (n + 1) + i + 1, 1, k - i + 1)
+        for i in range(j, -1, -1):
+            here, below, right = 1 + i * row + j * column, 1 + i * row + i * column, 1 + (i + 1) * row + j * column
+            label = labels + (i * n + j) * L
+            v = add_node(nodes, v, here + 4 * n, NONE, r)
+            r = add_run(runs, r, 0, 0, 0, 0, label, 1, L)
+            v = add_node(nodes, v, here + 4 * n + 1, NONE, r)
+            r = add_run(runs, r, 0, 0, 0, 0, label + 1, 1, L - 1)
+            for h in range(i, j + 1):
+                v = add_node(nodes, v, here + 3 * n + h, NONE, r)
+                if i == j:
+                    r = add_run(runs, r, 0, 0, 0, 0, NONE, 0, 1)
+                if h < j:  # the head is in the left half
+                    r = add_run(
+                        runs,
+                        r,
+                        below + (h - i) * column + n + h,
+                        column,
+                        right + (h - i) * row + h,
+                        row,
+                        NONE,
+                        0,
+                        j - h,
+                    )
+                if h > i:
+                    r = add_run(runs, r, below + h, column, right + n + h, row, NONE, 0, h - i)
+                v = add_node(nodes, v, here + n + h, NONE, r)
+                r = add_run(runs, r, here + 3 * n + h, 0, here + 4 * n, 0, NONE, 0, 1)
+                v = add_node(nodes, v, here + 2 * n + h, NONE, r)  # a single word may have the empty label
+                r = add_run(runs, r, here + 3 * n + h, 0, here + 4 * n + (1 if i < j else 0), 0, NONE, 0, 1)
+            for h in range(i):
+                v = add_node(nodes, v, here + h, NONE, r)
+                r = add_run(runs, r, here + 2 * n + i, 1, 0, 0, arcs + (h + 1) * (n + 1) + i + 1, 1, j - i + 1)
+        ends[j + 1] = v
+    nodes[v, FIRST] = r
+    return v
 
 
-@with_kernel_fallback
-def marginals(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-    """Return p(labelled span), (B, n, n, L), and p(arc), (B, n+1, n+1)."""
-    lengths = _check(labels, arcs, lengths)
-    if kernels.usable(lengths, labels, arcs):
-        spans, heads = _problem(labels, arcs, lengths).marginals()
-    else:
-        spans, heads = inference.marginals(_InsidePass(lengths), labels, arcs)
-    return spans, heads
+class JointTrees(Structure):
+    """The functions over joint trees as rows (B, 3n-1, 5)."""
 
+    rule, dims, common, visible = _rule, (4, 3), (0, 0), 2
 
-@with_kernel_fallback
-def argmax(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the score (B,), differentiable, of a best tree, its cells (B, 2n-1, 3) as in `spans.argmax`, and its heads
-    (B, n+1) as in `eisner`."""
-    lengths = _check(labels, arcs, lengths)
-    if kernels.usable(lengths, labels, arcs):
-        best, cells, heads = decode.joint(labels, arcs, lengths)
-    else:
-        best, parts = inference.argmax(_InsidePass(lengths), labels, arcs)
-        cells, heads = _trees(*parts)
-    score = score_cells(labels, cells) + score_heads(arcs, heads)
-    return torch.where(best > -torch.inf, score, best.to(score)), cells, heads
+    def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
+        labels = scores[0]
+        if labels.dim() != 4 or labels.shape[1] != labels.shape[2] or labels.shape[3] < 2:
+            raise ValueError(f"labels must be (B, n, n, L) with the empty label and L > 1, not {tuple(labels.shape)}")
+        B, n = labels.shape[:2]
+        if len(scores) != 2 or scores[1].shape != (B, n + 1, n + 1):
+            raise ValueError(
+                f"arcs must be {(B, n + 1, n + 1)} with the root at 0, not {[tuple(s.shape) for s in scores[1:]]}"
+            )
+        return inference.check_lengths(lengths, B, n, labels.device)[:, None]
 
+    def sizes(self, numbered: Numbered) -> Sizes:
+        _, n, _, L = numbered.scores[0].shape
+        spans, heads = n * (n + 1) // 2, n * (n + 1) * (n + 2) // 6
+        nodes = 2 * spans + 3 * heads + n * spans
+        return Sizes(
+            (n, L, *numbered.offsets), 1 + n * n * (4 * n + 2), nodes, nodes + heads, n, max(3 * n - 1, 0), 8 * n
+        )
 
-@with_kernel_fallback
-def topk(labels: Tensor, arcs: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the scores (k, B), differentiable, the cells (k, B, 2n-1, 3) and the heads (k, B, n+1) of the k best trees.
+    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+        n, m, goals = sizes.arguments[0], lengths[:, 0], np.zeros((len(lengths), 7), np.int64)
+        there = m > 0  # over the heads of the sentence
+        goals[:, 0] = np.where(there, 1 + (m - 1) * (4 * n + 2) + 2 * n, 0)
+        goals[:, 1] = goals[:, 5] = there
+        goals[:, 4], goals[:, 6] = np.where(there, sizes.arguments[3] + 1, NONE), np.where(there, m, 1)
+        return goals
 
-    The best is first. Where there are fewer trees that are not forbidden, the other scores are -inf, their cells and heads
-    -1. Scores on a GPU are copied to the CPU.
-    """
-    scores, rows = _problem(labels, arcs, lengths).topk(k)
-    return scores, *_read(rows)
+    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+        return spans_read(scores[0].shape[1], lengths)[..., None], arcs_read(scores[1], lengths)
 
+    def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
+        labels, N = scores[0], scores[1].shape[1]
+        first = labels.shape[1] ** 2 * labels.shape[3]
+        cells = torch.nn.functional.pad(cells_of(labels, torch.where(parts < first, parts, NONE)), (0, 2), value=NONE)
+        arcs = torch.where(parts >= first, parts - first, N * N).sort(-1).values[..., None]
+        rows = torch.where(arcs < N * N, torch.cat([arcs // N, arcs % N], -1), NONE)
+        rows = torch.nn.functional.pad(rows, (3, 0), value=NONE)
+        both = torch.cat([cells, rows], 2)
+        order = (both < 0).all(-1).long().sort(stable=True, dim=2).indices[..., : parts.shape[2]]
+        return both.gather(2, order[..., None].expand(*order.shape, 5))
 
-@with_kernel_fallback
-def sample(
-    labels: Tensor, arcs: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return the cells (k, B, 2n-1, 3) and heads (k, B, n+1) of k independent samples. Scores on a GPU are copied to the CPU."""
-    return _read(_problem(labels, arcs, lengths).sample(k, generator))
+    def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        return self.score_trees(scores, *split(rows), lengths)
 
+    def score_trees(self, scores: Scores, cells: Tensor, heads: Tensor, lengths: Tensor) -> Tensor:
+        """Return the sums (..., B) of the scores of cells (..., B, 2n-1, 3) and heads (..., B, n+1); -inf where one is missing."""
+        missing = ((cells[..., 0] >= 0).sum(-1) < 2 * lengths[:, 0] - 1) | ((heads >= 0).sum(-1) < lengths[:, 0])
+        return (score_cells(scores[0], cells) + score_heads(scores[1], heads)).masked_fill(missing, -torch.inf)
 
-@with_kernel_fallback
-def entropy(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return −Σ p log p over all trees, in nats, (B,)."""
-    lengths = _check(labels, arcs, lengths)
-    if kernels.usable(lengths, labels, arcs):
-        return _problem(labels, arcs, lengths).entropy()
-    return inference.entropy(_InsidePass(lengths), labels, arcs)
+    def _argmax_trees(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the score (B,), differentiable, the cells (B, 2n-1, 3) and the heads (B, n+1) of a best tree."""
+        if not kernels.can_run_kernel(*scores):
+            best, rows = self._argmax(scores, lengths)
+            return best, *split(rows)
+        best, cells, heads = best_joint(scores[0], scores[1], lengths[:, 0])
+        return (
+            kernels.with_gradient(best, lambda *some: self.score_trees(some, cells, heads, lengths), *scores),
+            cells,
+            heads,
+        )
 
+    def _minimum_risk_trees(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        p = self._expected_parts(scores, lengths)
+        return self._argmax_trees(
+            tuple(torch.where(s == -torch.inf, s, x) for s, x in zip(scores, p, strict=True)), lengths
+        )
 
-def _problem(labels: Tensor, arcs: Tensor, lengths: Lengths) -> Problem:
-    lengths = _check(labels, arcs, lengths)
-    return Problem(graph(*labels.shape[2:]), (labels, arcs), lengths[:, None])
+    def inside(self, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
+        """B(i,j,h) = ⊕_k U(i,k,h) ⊗ W(k+1,j,h) ⊕ W(i,k,h) ⊗ U(k+1,j,h) over words i..j headed by h.
 
-
-class JointTrees(Derivations):
-    """The functions over joint trees as rows (B, 3n-1, 5): (i, j, label, -1, -1) for a cell, (-1, -1, -1, h, m) for an arc."""
-
-    def problem(self, labels: Tensor, arcs: Tensor, *, lengths: Lengths = None) -> Problem:  # type: ignore[override]
-        return _problem(labels, arcs, lengths)
-
-
-trees = JointTrees()
-
-
-def _read(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cells (k, B, 2n-1, 3) and heads (k, B, n+1) from rows (k, B, 3n-1, 5)."""
-    n = (rows.shape[2] + 1) // 3
-    place = (rows[..., 2] < 0).long().argsort(stable=True, dim=-1)[..., : max(2 * n - 1, 0), None]
-    heads = rows.new_full((*rows.shape[:2], n + 2), -1)  # the last takes the rows of cells
-    at = torch.where(rows[..., 4] >= 0, rows[..., 4], n + 1)
-    return rows[..., :3].gather(2, place.expand(*place.shape[:3], 3)), heads.scatter_(2, at, rows[..., 3])[..., :-1]
-
-
-@with_kernel_fallback
-def minimum_risk(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the expected number (B,) of right cells and arcs, and the cells (B, 2n-1, 3) and heads (B, n+1) of the tree with
-    most of them."""
-    expected, rows = _problem(labels, arcs, lengths).minimum_risk()
-    cells, heads = _read(rows[None])
-    return expected, cells[0], heads[0]
-
-
-def total(semiring: Log, labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return ⊕ over all trees of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
-    return semiring.lower(_InsidePass(_check(labels, arcs, lengths))(semiring, labels, arcs))
-
-
-class _InsidePass:
-    """The inside pass B(i,j,h) = ⊕_k U(i,k,h) ⊗ W(k+1,j,h) ⊕ W(i,k,h) ⊗ U(k+1,j,h) over words i..j headed by h.
-
-    U = B ⊗ any label, V = B ⊗ any label but the empty one, W is the hook.
-    """
-
-    def __init__(self, lengths: Tensor):
-        self.lengths = lengths
-
-    def __call__(self, semiring: Log, labels: Tensor, arcs: Tensor) -> Tensor:
+        U = B ⊗ any label, V = B ⊗ any label but the empty one, W is the hook.
+        """
+        (labels, arcs), lengths = scores, lengths[:, 0]
         n = labels.shape[1]
-        word = torch.arange(n, device=labels.device) < self.lengths[:, None]
+        word = torch.arange(n, device=labels.device) < lengths[:, None]
         read = word[:, None, :] & torch.ones(n, n, dtype=torch.bool, device=labels.device).triu()
         labels = semiring.lift(torch.where(read[..., None], labels, 0))
         real, any_label = semiring.sum(labels[..., 1:], -1), semiring.sum(labels, -1)
@@ -171,31 +191,84 @@ class _InsidePass:
             U.append(body + any_label.diagonal(d, 2, 3)[..., None])
             W.append(_hook(semiring, V, between))
             tops.append(V[:, :, 0])
-        sentence = torch.arange(len(self.lengths), device=labels.device)
-        top = torch.stack(tops, 2)[:, sentence, (self.lengths - 1).clamp(min=0)]
+        sentence = torch.arange(len(lengths), device=labels.device)
+        top = torch.stack(tops, 2)[:, sentence, (lengths - 1).clamp(min=0)]
         total = semiring.sum(top + root, -1)
-        return torch.where(self.lengths == 0, semiring.one_like(total), total)
+        return torch.where(lengths == 0, semiring.one_like(total), total)
 
 
 def _hook(semiring: Log, V: Tensor, between: Tensor) -> Tensor:
     return semiring.sum(V[..., None, :] + between[:, :, None], -1)
 
 
-def _trees(spans: Tensor, arcs: Tensor) -> tuple[Tensor, Tensor]:
-    return preorder(spans), torch.where(arcs.sum(-2) > 0, arcs.argmax(-2), -1)
+def split(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cells (..., 2n-1, 3) and heads (..., n+1) from rows (..., 3n-1, 5)."""
+    n = (rows.shape[-2] + 1) // 3
+    place = (rows[..., 2] < 0).long().sort(stable=True, dim=-1).indices[..., : max(2 * n - 1, 0), None]
+    heads = rows.new_full((*rows.shape[:-2], n + 2), NONE)  # the last takes the rows of cells
+    at = torch.where(rows[..., 4] >= 0, rows[..., 4], n + 1)
+    cells = rows[..., :3].gather(-2, place.expand(*place.shape[:-1], 3))
+    return cells, heads.scatter(-1, at, rows[..., 3])[..., :-1]
 
 
-def _check(labels: Tensor, arcs: Tensor, lengths: Lengths) -> Tensor:
-    if labels.dim() != 4 or labels.shape[1] != labels.shape[2] or labels.shape[3] < 2:
-        raise ValueError(f"labels must be (B, n, n, L) with the empty label and L > 1, not {tuple(labels.shape)}")
-    B, n = labels.shape[:2]
-    if arcs.shape != (B, n + 1, n + 1):
-        raise ValueError(f"arcs must be {(B, n + 1, n + 1)} with the root at 0, not {tuple(arcs.shape)}")
-    return inference.check_lengths(lengths, B, n, labels.device)
+trees = JointTrees()
 
 
-@registers_kernels
-def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
-    scores = torch.zeros(1, 2, 2, 2, dtype=dtype).requires_grad_(), torch.zeros(1, 3, 3, dtype=dtype).requires_grad_()
-    calls = {function.__name__: partial(function, *scores) for function in (argmax, marginals)}
-    return calls | {function.__name__: partial(function, *scores, k=1) for function in (topk, sample)}
+@calls.not_traced
+def log_partition(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return log Z, (B,)."""
+    return trees.log_partition(labels, arcs, lengths=lengths)
+
+
+@calls.not_traced
+def marginals(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
+    """Return p(labelled span), (B, n, n, L), and p(arc), (B, n+1, n+1)."""
+    return trees.marginals(labels, arcs, lengths=lengths)
+
+
+@calls.not_traced
+def argmax(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the score (B,), differentiable, of a best tree, its cells (B, 2n-1, 3) as in `spans.argmax`, and its heads
+    (B, n+1) as in `eisner`."""
+    return trees._call("_argmax_trees", (labels, arcs), lengths)
+
+
+@calls.not_traced
+def topk(labels: Tensor, arcs: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the scores (k, B), differentiable, the cells (k, B, 2n-1, 3) and the heads (k, B, n+1) of the k best trees.
+
+    The best is first. Where there are fewer trees that are not forbidden, the other scores are -inf, their cells and heads -1.
+    """
+    scores, rows = trees.topk(labels, arcs, k=k, lengths=lengths)
+    return scores, *split(rows)
+
+
+@calls.not_traced
+def sample(
+    labels: Tensor, arcs: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the cells (k, B, 2n-1, 3) and heads (k, B, n+1) of k independent samples."""
+    return split(trees.sample(labels, arcs, k=k, lengths=lengths, generator=generator))
+
+
+@calls.not_traced
+def entropy(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return −Σ p log p over all trees, in nats, (B,)."""
+    return trees.entropy(labels, arcs, lengths=lengths)
+
+
+@calls.not_traced
+def minimum_risk(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the expected number (B,) of right cells and arcs, and the cells (B, 2n-1, 3) and heads (B, n+1) of the tree with
+    most of them."""
+    return trees._call("_minimum_risk_trees", (labels, arcs), lengths)
+
+
+@calls.not_traced
+def total(semiring: Log, labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
+    """Return ⊕ over all trees of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
+    return trees.total(semiring, labels, arcs, lengths=lengths)
+
+
+calls.register("joint", trees, (1, 2, 2, 2), (1, 3, 3))
+calls.register("joint", argmax, (1, 2, 2, 2), (1, 3, 3))

@@ -1,6 +1,6 @@
 """Dependency trees whose arcs may cross, with any number of root arcs (`multi_root`) or one (`single_root`).
 
-Arguments and results are those of `eisner`: arcs (B, n+1, n+1) with the score of word h as the head of word m at [h, m] and the
+Arguments and structures are those of `eisner`: arcs (B, n+1, n+1) with the score of word h as the head of word m at [h, m] and the
 root at 0, and lengths (B,). Time is O(B·n³).
 
 log Z is the logarithm of the determinant of Tutte's matrix-tree theorem (Koo et al. 2007; Smith and Smith 2007). The
@@ -17,122 +17,61 @@ MAP is by Chu and Liu (1965) and Edmonds (1967), the k best trees by dividing wh
 elimination: see `kernels.arborescences`.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import registers_kernels, with_kernel_fallback
-from phrasemodels.structs.eisner import score_heads
-from phrasemodels.structs.inference import Lengths
-from phrasemodels.structs.kernels import arborescences, edmonds
-from phrasemodels.structs.semiring import logsumexp
+from phrasemodels.structs import calls, inference, kernels
+from phrasemodels.structs.eisner import Trees
+from phrasemodels.structs.kernels.arborescences import Arborescences
+from phrasemodels.structs.semiring import Log, logsumexp
+from phrasemodels.structs.structure import Scores
 
 
-class NonProjective:
-    """The functions over all dependency trees, for any number of root arcs or one."""
+class NonProjective(Trees):
+    """The functions over all dependency trees, for any number of root arcs or one. They have no `total`.
 
-    def __init__(self, one_root: bool):
-        self._one_root = one_root
+    `argmax`, `topk` and `sample` compute on the CPU, wherever the scores are; `topk` takes O(B·k·n⁴) time.
+    """
 
-    @with_kernel_fallback
-    def log_partition(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-        """Return log Z, (B,)."""
-        lengths = _check(arcs, lengths)
-        if kernels.usable(lengths, arcs):
-            reference = partial(self.log_partition, lengths=lengths)
-            return arborescences.LogPartition.apply(reference, arcs, lengths, self._one_root)
-        if arcs.shape[1] == 1:
-            return torch.where(_read(arcs, lengths), arcs, 0).sum((1, 2))  # one tree, the empty one
-        total = _eliminate(*_weights(arcs, lengths), lengths, self._one_root)
-        total = torch.where(lengths == 0, 0, total)
-        return total.masked_fill(total == -torch.inf, -torch.inf)  # no gradient to the factors of an impossible product
+    kernels = (Arborescences(),)
 
-    @with_kernel_fallback
-    def marginals(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-        """Return p(h is the head of m), (B, n+1, n+1); 0 on the diagonal, into the root and in the padding."""
-        lengths = _check(arcs, lengths)
-        if kernels.usable(lengths, arcs):
-            reference = partial(self.marginals, lengths=lengths)
-            return arborescences.Marginals.apply(reference, arcs, lengths, self._one_root)
-        if inference.transformed():
-            return torch.func.grad(lambda a: self.log_partition(a, lengths).sum())(arcs)
-        keep = torch.is_grad_enabled() and arcs.requires_grad
-        with torch.inference_mode(False), torch.enable_grad(), kernels.reference_only():
-            leaf = arcs if keep else arcs.detach().clone().requires_grad_()
-            total = self.log_partition(leaf, lengths).sum()
-            return torch.autograd.grad(total, leaf, create_graph=keep)[0]
+    def inside(self, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
+        """Return log Z, (1, B); only the semiring of logarithms has the division that elimination needs."""
+        if type(semiring) is not Log:
+            raise NotImplementedError("trees whose arcs may cross: only log Z has an inside pass")
+        (read,) = self.read(scores, lengths)
+        if scores[0].shape[1] == 1:
+            return torch.where(read, scores[0], 0).sum((1, 2))[None]  # one tree, the empty one
+        arcs = torch.where(read, scores[0], -torch.inf)
+        total = _eliminate(arcs[:, 0, 1:], arcs[:, 1:, 1:], lengths[:, 0], self.one_root)
+        return torch.where(lengths[:, 0] == 0, 0, total)[None]
 
-    @with_kernel_fallback
-    def argmax(self, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-        """Return the score (B,), differentiable, and the heads (B, n+1) of a best tree; -1 at the root and in the padding.
-
-        If every tree is forbidden, or a score is NaN or +inf, the score is -inf or NaN and all heads are -1. Scores on a GPU
-        are copied to the CPU.
-        """
-        lengths = _check(arcs, lengths)
-        best, heads = kernels.on_cpu(edmonds.best, arcs, lengths, self._one_root)
-        best, heads = best.to(arcs), heads.to(arcs.device)
-        return kernels.with_gradient(best, partial(score_heads, heads=heads), arcs), heads
-
-    @with_kernel_fallback
-    def topk(self, arcs: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-        """Return the scores (k, B), differentiable, and the heads (k, B, n+1) of the k best trees, best first, in O(B·k·n⁴) time.
-
-        Where there are fewer trees that are not forbidden, the other scores are -inf and their heads -1. Scores on a GPU are
-        copied to the CPU.
-        """
-        lengths = _check(arcs, lengths)
-        best, heads = kernels.on_cpu(edmonds.k_best, arcs, lengths, self._one_root, k)
-        best, heads = best.to(arcs), heads.to(arcs.device)
-        return kernels.with_gradient(best, partial(score_heads, heads=heads), arcs), heads
-
-    @with_kernel_fallback
-    def sample(self, arcs: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None) -> Tensor:
-        """Return the heads of k independent samples, (k, B, n+1), as in `argmax`. Scores on a GPU are copied to the CPU."""
-        lengths = _check(arcs, lengths)
-        draws = torch.rand((k, *arcs.shape), generator=generator, dtype=torch.float64, device=arcs.device)
-        return kernels.on_cpu(arborescences.sample, arcs, lengths, self._one_root, draws).to(arcs.device)
-
-    def minimum_risk(self, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-        """Return the expected number (B,) of right arcs, and the heads (B, n+1) of the tree with most of them."""
-        return self.argmax(torch.where(arcs == -torch.inf, arcs, self.marginals(arcs, lengths)), lengths)
-
-    @with_kernel_fallback
-    def entropy(self, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-        """Return −Σ p log p over all trees, in nats, (B,), as log Z − E[score]."""
-        lengths, (exact,) = _check(arcs, lengths), inference.in_float64((arcs,))
-        p, log_z = self.marginals(exact, lengths), self.log_partition(exact, lengths)
-        allowed = _read(exact, lengths) & (exact != -torch.inf)
-        expected = (p * torch.where(allowed, exact, 0)).sum((1, 2))
+    def _entropy(self, scores: Scores, lengths: Tensor) -> Tensor:
+        exact = inference.in_float64(scores)
+        (p,), log_z = self._expected_parts(exact, lengths), self._log_partition(exact, lengths)
+        allowed = self.read(exact, lengths)[0] & (exact[0] != -torch.inf)
+        expected = (p * torch.where(allowed, exact[0], 0)).sum((1, 2))
         none = log_z == -torch.inf
-        return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(arcs.dtype)
+        return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(scores[0].dtype)
+
+    def _best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        best, heads = kernels.on_cpu(lambda arcs, n: self.kernels[0].topk(self, (arcs,), n, k), *scores, lengths)
+        return best.to(scores[0]), heads.to(scores[0].device)
+
+    def _argmax(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        best, heads = kernels.on_cpu(lambda arcs, n: self.kernels[0].best(self, (arcs,), n), *scores, lengths)
+        best, heads = best.to(scores[0]), heads.to(scores[0].device)
+        return self._rescored(best, scores, heads, lengths), heads
+
+    def _sample(self, scores: Scores, lengths: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
+        (arcs,) = scores
+        draws = torch.rand((k, *arcs.shape), generator=generator, dtype=torch.float64, device=arcs.device)
+        heads = kernels.on_cpu(lambda *x: self.kernels[0].draw(self, (x[0],), x[1], x[2]), arcs, lengths, draws)
+        return heads.to(arcs.device)
 
 
 multi_root = NonProjective(one_root=False)
 single_root = NonProjective(one_root=True)
-
-
-def _check(arcs: Tensor, lengths: Lengths) -> Tensor:
-    if arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 1:
-        raise ValueError(f"arcs must be (B, n+1, n+1) with the root at 0, not {tuple(arcs.shape)}")
-    return inference.check_lengths(lengths, arcs.shape[0], arcs.shape[1] - 1, arcs.device)
-
-
-def _read(arcs: Tensor, lengths: Tensor) -> Tensor:
-    """Return whether an arc (B, n+1, n+1) is that of a tree."""
-    at = torch.arange(arcs.shape[1], device=arcs.device)
-    word = at <= lengths[:, None]
-    return word[:, :, None] & (word & (at > 0))[:, None] & (at[:, None] != at)
-
-
-def _weights(arcs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log weights of arcs from the root (B, n), and between words (B, n, n); -inf for those of no tree."""
-    read = torch.where(_read(arcs, lengths), arcs, -torch.inf)
-    return read[:, 0, 1:], read[:, 1:, 1:]
 
 
 def _eliminate(root: Tensor, words: Tensor, lengths: Tensor, one_root: bool) -> Tensor:
@@ -164,9 +103,4 @@ def _eliminate(root: Tensor, words: Tensor, lengths: Tensor, one_root: bool) -> 
     return total + logsumexp(root, 1)
 
 
-@registers_kernels
-def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
-    arcs = torch.zeros(1, 3, 3, dtype=dtype).requires_grad_()
-    whole = ("log_partition", "marginals", "entropy", "argmax")
-    calls = {name: partial(getattr(multi_root, name), arcs) for name in whole}
-    return calls | {name: partial(getattr(multi_root, name), arcs, 1) for name in ("sample", "topk")}
+calls.register("nonprojective", multi_root, (1, 3, 3))

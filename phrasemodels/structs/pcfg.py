@@ -5,7 +5,7 @@ function of `trees`:
     terms    (B, n, P) scores of preterminals over words
     rules    (N, S, S) or (B, N, S, S) scores of A → B C at [A, B, C]
     roots    (N,) or (B, N) scores of the symbol of the sentence
-    lengths  (B,) integers in 0..n, a tensor or a list; None: all are n
+    lengths  (B,) integers in 0..n, a tensor or a list, or a mask (B, n); None: all are n
 
 With log probabilities log Z is the log likelihood of the sentences. Every word has a preterminal and every longer span a
 nonterminal, so a sentence of one word has no tree, and log Z = -inf. A structure is cells (i, j, symbol) of words i..j, in
@@ -13,63 +13,177 @@ pre-order: (B, 2n-1, 3), -1 after the last. A sentence without words has one tre
 NaN and +inf make results NaN or undefined. Terms in the padding are not read. Time is O(B·(n³S² + n²NS²)).
 """
 
-from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import torch
+from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs import inference
-from phrasemodels.structs.derivations import Derivations, Problem
-from phrasemodels.structs.graphs import Edges, Graph, grid
+from phrasemodels.structs import calls, inference
 from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
+from phrasemodels.structs.kernels.simd import COMPILE
+from phrasemodels.structs.structure import Integers, Numbered, Scores, Sizes, Structure
 
 
-@lru_cache(maxsize=16)
-def _graph(n: int, N: int, P: int) -> Graph:
-    """Nodes by right end j and width: pairs of symbols of the halves of a span, its symbols, and the whole sentence."""
-    S = N + P
-    width = S * S + S + 1
+@njit(**COMPILE)
+def _rule(n: Any, N: Any, P: Any, cells: Any, terms: Any, rules: Any, nodes: Any, runs: Any, ends: Any) -> Any:
+    """Nodes of the words i..j begin at 1 + (i · n + j) · (S² + S): pairs of symbols of both halves, then symbols; cells: the first
+    score of a symbol over a span, (n, n, S), or NONE."""
+    S, v, r = N + P, 0, 0
+    width = S * S + S
+    row, column = n * width, width
+    for j in range(n):
+        for p in range(P):
+            word = 1 + j * row + j * column + S * S + N + p
+            v = add_node(nodes, v, word, cells + (j * n + j) * S + N + p if cells >= 0 else NONE, r)
+            r = add_run(runs, r, 0, 0, 0, 0, terms + j * P + p, 0, 1)
+        for i in range(j - 1, -1, -1):
+            here = 1 + i * row + j * column
+            for b in range(S):
+                for c in range(
+                    S
+                ):  # over the last word k of the left half: one word has a preterminal, more have a nonterminal
+                    first, last = (i if b >= N else i + 1), (i if b >= N else j - 1)
+                    if c >= N:
+                        first = max(first, j - 1)
+                    else:
+                        last = min(last, j - 2)
+                    v = add_node(nodes, v, here + b * S + c, NONE, r)
+                    if first <= last:
+                        left, right = (
+                            1 + i * row + first * column + S * S + b,
+                            1 + (first + 1) * row + j * column + S * S + c,
+                        )
+                        r = add_run(runs, r, left, column, right, row, NONE, 0, last - first + 1)
+            for a in range(N):
+                v = add_node(nodes, v, here + S * S + a, cells + (i * n + j) * S + a if cells >= 0 else NONE, r)
+                r = add_run(runs, r, here, 1, 0, 0, rules + a * S * S, 1, S * S)
+        ends[j + 1] = v
+    nodes[v, FIRST] = r
+    return v
 
-    def node(i: np.ndarray, j: np.ndarray, number: np.ndarray | int) -> np.ndarray:
-        return (j * n + j - i) * width + number
 
-    j, p = np.meshgrid(range(n), range(P), indexing="ij")
-    words = Edges(node(j, j, S * S + N + p), part=j * P + p, size=j + 1, row=(j, j, N + p))
+class _Parses(Structure):
+    """What both classes below share: scores are terms, rules and roots behind `skip` others."""
 
-    def parts_of_a_span(i, k, j, b, c):  # type: ignore[no-untyped-def]
-        return (i <= k) & (k < j) & ((b >= N) == (i == k)) & ((c >= N) == (k + 1 == j))
+    rule, skip = _rule, 0
 
-    i, k, j, b, c = grid(n, n, n, S, S, where=parts_of_a_span)
-    halves = Edges(node(i, j, b * S + c), node(i, k, S * S + b), node(k + 1, j, S * S + c))
-    i, j, b, c = np.unique(np.stack([i, j, b, c]), axis=1)
-    a = np.arange(N)[:, None]
-    rule = n * P + (a * S + b) * S + c
-    row = np.broadcast_arrays(i, j, a)
-    spans = Edges(
-        node(i, j, S * S + a), node(i, j, b * S + c), part=rule, size=j + 1, row=tuple(np.asarray(x) for x in row)
-    )
-    last, a = np.meshgrid(range(1, n), range(N), indexing="ij")
-    first = n * P + N * S * S
-    root = Edges(node(0 * last, last, S * S + S), node(0 * last, last, S * S + a), part=first + a, size=last + 1)
-    goals = np.append([-1], node(np.zeros(n, int), np.arange(n), S * S + S))
-    return Graph.of([words, halves, spans, root], goals, first + N, 2 * n - 1, 4 * n, (1, -1, 1))
-
-
-class Grammar(Derivations):
-    """The functions over the trees of a grammar."""
-
-    def problem(self, terms: Tensor, rules: Tensor, roots: Tensor, *, lengths: Lengths = None) -> Problem:  # type: ignore[override]
-        if terms.dim() != 3:
-            raise ValueError(f"terms must be (B, n, P), not {tuple(terms.shape)}")
+    def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
+        if len(scores) != 3 + self.skip or scores[self.skip].dim() != 3:
+            raise ValueError(f"terms must be (B, n, P), then rules and roots, not {[tuple(s.shape) for s in scores]}")
+        terms, rules, roots = scores[self.skip :]
         (B, n, P), N = terms.shape, roots.shape[-1]
         S = N + P
         if rules.shape not in ((N, S, S), (B, N, S, S)) or roots.shape not in ((N,), (B, N)):
             raise ValueError(
                 f"rules and roots must be {(N, S, S)} and {(N,)}, or for each sentence, not {tuple(rules.shape)} and {tuple(roots.shape)}"
             )
-        lengths = inference.check_lengths(lengths, B, n, terms.device)
-        scores = terms, rules.expand(B, N, S, S), roots.expand(B, N)
-        return Problem(_graph(n, N, P), scores, lengths[:, None])
+        return inference.check_lengths(lengths, B, n, terms.device)[:, None]
+
+    def sizes(self, numbered: Numbered) -> Sizes:
+        terms, _, roots = numbered.scores[self.skip :]
+        (_, n, P), N = terms.shape, roots.shape[-1]
+        S, spans = N + P, n * (n - 1) // 2
+        offsets = numbered.offsets if self.skip else [NONE, *numbered.offsets]
+        arguments = (n, N, P, *offsets[:3])
+        runs = n * P + spans * (S * S + N)
+        return Sizes(arguments, 1 + n * n * (S * S + S), runs, runs, n, max(2 * n - 1, 0), 3 * n)
+
+    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+        _, N, P = sizes.arguments[:3]
+        S, m, goals = N + P, lengths[:, 0], np.zeros((len(lengths), 7), np.int64)
+        tree = m > 1  # a sentence of one word has none
+        goals[:, 0] = np.where(tree, 1 + (m - 1) * (S * S + S) + S * S, 0)
+        goals[:, 1] = goals[:, 5] = tree
+        goals[:, 4] = np.where(tree, numbered.offsets[-1], NONE)
+        goals[:, 6] = np.where(tree, N, m == 0)
+        return goals
+
+    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+        word = torch.arange(scores[self.skip].shape[1], device=lengths.device) < lengths
+        several = lengths > 1
+        rules, roots = scores[self.skip + 1 :]
+        each = several[..., None, None] if rules.dim() == 4 else several.new_ones(())
+        return word[..., None], each, several if roots.dim() == 2 else several.new_ones(())
+
+    def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
+        n, S = scores[0].shape[1], scores[0].shape[3]
+        i, j, symbol = parts // (n * S), parts // S % n, parts % S
+        order = torch.where(parts >= 0, i * n + n - 1 - j, n * n).sort(stable=True, dim=-1).indices
+        cells = torch.where(parts[..., None] >= 0, torch.stack([i, j, symbol], -1), NONE)
+        return cells.gather(2, order[..., None].expand(*order.shape, 3))
+
+    def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        terms, rules, roots = scores[self.skip :]
+        B, N = len(terms), roots.shape[-1]
+        sentence = torch.arange(B, device=terms.device)[:, None]
+        i, j, symbol = rows.clamp(min=0).unbind(-1)
+        there = rows[..., 0] >= 0
+        word, inner = there & (i == j), there & (i < j)
+        at = torch.arange(rows.shape[-2], device=rows.device)
+        left = (
+            (at + 1).clamp(max=max(rows.shape[-2] - 1, 0)).expand(symbol.shape)
+        )  # the row behind a cell is its left half
+        middle = j.gather(-1, left)
+        right = torch.where(inner, left + 2 * (middle - i) + 1, 0).clamp(0, max(rows.shape[-2] - 1, 0))
+        head = torch.where(inner, symbol, 0)
+        chosen = head, symbol.gather(-1, left), symbol.gather(-1, right)
+        by_rule = rules[chosen] if rules.dim() == 3 else rules[(sentence, *chosen)]
+        single = terms[sentence, i, (symbol - N).clamp(0, max(terms.shape[2] - 1, 0))]
+        total = torch.where(word, single, torch.where(inner, by_rule, 0)).sum(-1)
+        if rows.shape[-2]:
+            top = torch.where(inner[..., 0], symbol[..., 0], 0)
+            total = total + torch.where(
+                inner[..., 0], roots[top] if roots.dim() == 1 else roots[sentence[:, 0], top], 0
+            )
+        return total.masked_fill((there.sum(-1) < 2 * lengths[:, 0] - 1) | (lengths[:, 0] == 1), -torch.inf)
 
 
-trees = Grammar()
+class _Cells(_Parses):
+    """The functions over parses with scores of symbols over spans (B, n, n, S), in front of the others: the parts of a structure."""
+
+    dims, common, skip = (4, 3, 4, 2), (0, 0, 3, 1), 1
+
+    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+        n = scores[0].shape[1]
+        word = torch.arange(n, device=lengths.device) < lengths
+        spans = word[:, None] & torch.ones(n, n, dtype=torch.bool, device=lengths.device).triu()
+        return spans[..., None], *super().read(scores, lengths)
+
+    def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        i, j, symbol = rows.clamp(min=0).unbind(-1)
+        sentence = torch.arange(len(scores[0]), device=rows.device)[:, None]
+        cells = torch.where(rows[..., 0] >= 0, scores[0][sentence, i, j, symbol], 0).sum(-1)
+        return super().total_score(scores, rows, lengths) + cells
+
+
+class Grammar(_Parses):
+    """The functions over the trees of a grammar."""
+
+    dims, common = (3, 4, 2), (0, 3, 1)
+
+    def _best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        return _CELLS._best(_with_cells(scores), lengths, k)
+
+    def _argmax(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        best, rows = self._topk(scores, lengths, 1)
+        return best[0], rows[0]
+
+    def _sample(self, scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
+        return _CELLS._sample(_with_cells(scores), lengths, k, generator)
+
+    def _minimum_risk(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return _CELLS._minimum_risk(_with_cells(scores), lengths)
+
+
+def _with_cells(scores: Scores) -> Scores:
+    (B, n, P), N = scores[0].shape, scores[2].shape[-1]
+    return scores[0].new_zeros(B, n, n, N + P), *scores
+
+
+trees, _CELLS = Grammar(), _Cells()
+
+
+calls.register("pcfg", trees, (1, 2, 2), (1, 3, 3), (1,))

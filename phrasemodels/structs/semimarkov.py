@@ -3,75 +3,101 @@
 Shapes: B sequences, T positions, K the longest segment, C labels. Arguments of every function of `segmentations`:
     segments  (B, T, K, C): score of the segment of k+1 positions from t on with the label c at [t, k, c]
     pairwise  (C, C) scores of transitions [from, to] between segments, or (B, T-1, C, C), by the last position of the first
-    lengths   (B,) integers in 0..T, a tensor or a list; None: all are T
+    lengths   (B,) integers in 0..T, a tensor or a list, or a mask (B, T); None: all are T
 
 A structure is rows (t, t + k, label) of segments from left to right, both ends included: (B, T, 3), -1 after the last. A score
 of -inf forbids a segment or a transition. If a score of a sequence is NaN or +inf, its results are NaN or undefined. Segments
 that would end in the padding are not read. Time is O(B·T·(K·C + C²)).
 """
 
-from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs import inference
-from phrasemodels.structs.derivations import Derivations, Problem
-from phrasemodels.structs.graphs import Edges, Graph, grid
+from phrasemodels.structs import calls, inference
 from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
+from phrasemodels.structs.kernels.simd import COMPILE
+from phrasemodels.structs.structure import Integers, Numbered, Scores, Sizes, Structure
 
 
-@lru_cache(maxsize=32)
-def _graph(T: int, K: int, C: int, shared: bool) -> Graph:
-    """Nodes at position t: a last label c (2C+1)·t + c, the whole (2C+1)·t + C, a next label d (2C+1)·t + C + 1 + d."""
-    width = 2 * C + 1
-    t, k, c = grid(T, K, C, where=lambda t, k, c: (t + k < T) & (c >= 0))
-    end = t + k + 1
-    before = np.where(t > 0, width * t + C + 1 + c, -1)
-    segments = Edges(width * end + c, before, part=(t * K + k) * C + c, size=end, row=(t, end - 1, c))
-    at, one, other = np.meshgrid(range(1, T), range(C), range(C), indexing="ij")
-    place = 0 if shared else at - 1
-    pairs = T * K * C + (place * C + one) * C + other
-    transitions = Edges(width * at + C + 1 + other, width * at + one, part=pairs, size=at + 1)
-    last, label = np.meshgrid(range(1, T + 1), range(C), indexing="ij")
-    whole = Edges(width * last + C, width * last + label)
-    goals = np.append([-1], width * np.arange(1, T + 1) + C)
-    scores = T * K * C + (1 if shared else max(T - 1, 0)) * C * C
-    return Graph.of([segments, transitions, whole], goals, scores, T, 2 * T + 1, (1, 1, 1))
+@njit(**COMPILE)
+def _rule(T: Any, K: Any, C: Any, segments: Any, pairwise: Any, step: Any, nodes: Any, runs: Any, ends: Any) -> Any:
+    """Nodes 1 + 2 C t + c: a segment with the label c may begin at t; 1 + 2 C t + C + c: one has ended there."""
+    v = r = 0
+    for t in range(T + 1):
+        here = 1 + 2 * C * t
+        for c in range(C if t > 0 else 0):  # over the lengths of the last segment
+            v = add_node(nodes, v, here + C + c, NONE, r)
+            part = segments + (t - 1) * K * C + c
+            r = add_run(runs, r, here - 2 * C + c, -2 * C, 0, 0, part, (1 - K) * C, min(K, t))
+        ends[t] = v
+        for c in range(C if t < T else 0):  # over the label before
+            v = add_node(nodes, v, here + c, NONE, r)
+            if t == 0:
+                r = add_run(runs, r, 0, 0, 0, 0, NONE, 0, 1)
+            else:
+                r = add_run(runs, r, here + C, 1, 0, 0, pairwise + (t - 1) * step + c, C, C)
+    nodes[v, FIRST] = r
+    return v
 
 
-class SemiMarkov(Derivations):
+class SemiMarkov(Structure):
     """The functions over segmentations."""
 
-    def problem(self, segments: Tensor, pairwise: Tensor, *, lengths: Lengths = None) -> Problem:  # type: ignore[override]
-        if segments.dim() != 4:
-            raise ValueError(f"segments must be (B, T, K, C), not {tuple(segments.shape)}")
-        B, T, K, C = segments.shape
-        pairs = max(T - 1, 0)
-        if pairwise.shape not in ((C, C), (B, pairs, C, C)):
-            raise ValueError(f"pairwise must be {(C, C)} or {(B, pairs, C, C)}, not {tuple(pairwise.shape)}")
-        each = pairwise.expand(B, C, C) if pairwise.dim() == 2 else pairwise
-        lengths = inference.check_lengths(lengths, B, T, segments.device)
-        return Problem(_graph(T, K, C, pairwise.dim() == 2), (segments, each), lengths[:, None])
+    rule, dims, common = _rule, (4, 4), (0, 2)
 
-    def score(  # type: ignore[override]
-        self, segments: Tensor, pairwise: Tensor, *, rows: Tensor, lengths: Lengths = None
-    ) -> Tensor:
-        """Return the scores (..., B) of segmentations (..., B, T, 3)."""
+    def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
+        if len(scores) != 2 or scores[0].dim() != 4:
+            raise ValueError(f"segments must be (B, T, K, C), then pairwise, not {[tuple(s.shape) for s in scores]}")
+        (B, T, _, C), pairwise = scores[0].shape, scores[1]
+        if pairwise.shape not in ((C, C), (B, max(T - 1, 0), C, C)):
+            raise ValueError(f"pairwise must be {(C, C)} or {(B, max(T - 1, 0), C, C)}, not {tuple(pairwise.shape)}")
+        return inference.check_lengths(lengths, B, T, scores[0].device)[:, None]
+
+    def sizes(self, numbered: Numbered) -> Sizes:
+        _, T, K, C = numbered.scores[0].shape
+        step = C * C if numbered.by_position[1] else 0
+        rows = 2 * C * (T + 1)
+        return Sizes((T, K, C, *numbered.offsets, step), 1 + rows, rows, rows, T, T, 2 * T + 1)
+
+    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+        n, C, goals = lengths[:, 0], sizes.arguments[2], np.zeros((len(lengths), 7), np.int64)
+        goals[:, 0], goals[:, 1] = np.where(n > 0, 1 + 2 * C * n + C, 0), n > 0
+        goals[:, 4], goals[:, 6] = NONE, np.where(n > 0, C, 1)
+        return goals
+
+    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+        _, T, K, _ = scores[0].shape
+        t, k = torch.arange(T, device=lengths.device), torch.arange(K, device=lengths.device)
+        inside = t[:, None] + k < lengths[..., None]
+        pairs = (t < lengths)[:, 1:, None, None] if scores[1].dim() == 4 else inside.new_ones(())
+        return inside[..., None], pairs
+
+    def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
+        K, C = scores[0].shape[2:]
+        parts = torch.where(parts >= 0, parts, scores[0][0].numel() if len(scores[0]) else 0).sort(-1).values
+        begin, length, label = parts // (K * C), parts // C % K, parts % C
+        inside = begin < scores[0].shape[1]
+        return torch.where(inside[..., None], torch.stack([begin, begin + length, label], -1), NONE)
+
+    def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        segments, pairwise = scores
         sentence = torch.arange(len(segments), device=segments.device)[:, None]
         begin, end, label = rows.clamp(min=0).unbind(-1)
-        single = torch.where(rows[..., 0] >= 0, segments[sentence, begin, end - begin, label], 0).sum(-1)
+        there = rows[..., 0] >= 0
+        single = torch.where(there, segments[sentence, begin, end - begin, label], 0).sum(-1)
         pair = label[..., :-1], label[..., 1:]
-        chosen = (
-            pairwise[pair]
-            if pairwise.dim() == 2
-            else pairwise[(sentence, end[..., :-1].clamp(max=pairwise.shape[1] - 1), *pair)]
-        )
-        words = inference.check_lengths(lengths, segments.shape[0], segments.shape[1], segments.device)
-        missing = torch.where(rows[..., 0] >= 0, end + 1 - begin, 0).sum(-1) < words
-        total = single + torch.where(rows[..., 1:, 0] >= 0, chosen, 0).sum(-1)
-        return total.masked_fill(missing, -torch.inf)
+        last = end[..., :-1].clamp(max=max(pairwise.shape[1] - 1, 0))
+        chosen = pairwise[pair] if pairwise.dim() == 2 else pairwise[(sentence, last, *pair)]
+        missing = torch.where(there, end + 1 - begin, 0).sum(-1) < lengths[:, 0]
+        return (single + torch.where(there[..., 1:], chosen, 0).sum(-1)).masked_fill(missing, -torch.inf)
 
 
 segmentations = SemiMarkov()
+
+
+calls.register("semimarkov", segmentations, (1, 2, 2, 2), (2, 2))

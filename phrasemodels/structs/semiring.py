@@ -115,3 +115,31 @@ class _SampleSum(torch.autograd.Function):
         reached = upto > draw.unsqueeze(ctx.dim) * upto.select(ctx.dim, -1).unsqueeze(ctx.dim)
         chosen = reached & (reached.cumsum(ctx.dim) == 1)
         return chosen * grad.unsqueeze(ctx.dim), None, None
+
+
+class Chart:
+    """A chart of spans that grows by one width at a time, and is never written in place, so that autograd can follow it.
+
+    It has the cells of spans [i, i+d] for d = d₀, d₀+1, ... A diagonal (S, B, n-d, ...) has the cells of one width, by i. S is the
+    size of the semiring, B the batch, n the number of words.
+    """
+
+    def __init__(self, diagonal: Tensor):
+        self.from_left = diagonal.unsqueeze(3)  # (S, B, i, d, ...), by left end i
+        self.from_right = diagonal.unsqueeze(
+            3
+        )  # (S, B, j, d, ...), by right end j, counted from that of the first cell
+
+    def append(self, diagonal: Tensor) -> None:
+        """Add the diagonal of the next width."""
+        m = diagonal.shape[2]
+        self.from_left = torch.cat([self.from_left[:, :, :m], diagonal.unsqueeze(3)], 3)
+        self.from_right = torch.cat([self.from_right[:, :, 1:], diagonal.unsqueeze(3)], 3)
+
+    def prefixes(self, m: int) -> Tensor:
+        """Return the cells of the first m left ends, narrowest first, (S, B, m, widths, ...)."""
+        return self.from_left[:, :, :m]
+
+    def suffixes(self, m: int) -> Tensor:
+        """Return the cells of the last m right ends, widest first, (S, B, m, widths, ...)."""
+        return self.from_right[:, :, -m:].flip(3)

@@ -2,103 +2,170 @@
 
 Shapes: B sentences, n words, L labels. Arguments of every function:
     labels   (B, n, n, L): score of words i..j, both included, as a constituent with the label; only i ≤ j is read
-    lengths  (B,) integers in 0..n, a tensor or a list; None: all are n
+    lengths  (B,) integers in 0..n, a tensor or a list, or a mask (B, n); None: all are n
 
-The score of a tree is the sum over its labelled spans. A label whose scores are all 0 is an empty label: its spans can be
-left out, so that trees are n-ary. A score of -inf forbids a labelled span. If a score of a sentence is NaN or +inf, its log
-Z is NaN, and so are its marginals and gradients, all or some; its trees are undefined.
-A sentence without words has one tree, the empty one, with the score 0.
-Scores in the padding are not read. Time and memory of the
-reference are O(B·(n³ + n²L)). ValueError: wrong shapes or lengths.
+A structure is cells (i, j, label) in pre-order, (B, 2n-1, 3), -1 after the last; its score is the sum over its labelled spans. A
+label whose scores are all 0 is an empty label: its spans can be left out, so that trees are n-ary. A score of -inf forbids a labelled
+span. If a score of a sentence is NaN or +inf, its log Z is NaN, and so are its marginals and gradients, all or some; its trees are
+undefined. A sentence without words has one tree, the empty one, with the score 0. Scores in the padding are not read. Time is
+O(B·(n³ + n²L)), and so is the memory of the torch path. ValueError: wrong shapes or lengths.
+
+`margin` is the structured hinge loss (Taskar et al. 2004; Stern et al. 2017), whose gradient costs no pass over memory.
 """
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs import inference, kernels
-from phrasemodels.structs.calls import registers_kernels, with_kernel_fallback
-from phrasemodels.structs.charts import Chart
-from phrasemodels.structs.derivations import Problem
-from phrasemodels.structs.graphs import NONE, Edges, Graph, grid
+from phrasemodels.structs import calls, inference, kernels
 from phrasemodels.structs.inference import Lengths
-from phrasemodels.structs.kernels import decode
-from phrasemodels.structs.kernels import labels as label_kernels
-from phrasemodels.structs.semiring import Log
+from phrasemodels.structs.kernels.decode import BestSpans, best_spans
+from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
+from phrasemodels.structs.kernels.labels import SpanLabels
+from phrasemodels.structs.kernels.simd import COMPILE
+from phrasemodels.structs.semiring import Chart, Log
+from phrasemodels.structs.structure import ENGINE, Integers, Numbered, Scores, Sizes, Structure
 
 
-@with_kernel_fallback
+@njit(**COMPILE)
+def _rule(n: Any, L: Any, labels: Any, nodes: Any, runs: Any, ends: Any) -> Any:
+    """Nodes of the words i..j are 1 + 2 (i · n + j): its two halves, and 1 more: with a label."""
+    v = r = 0
+    for j in range(n):
+        for i in range(j, -1, -1):
+            here, below, own = 1 + 2 * (i * n + j), 1 + 2 * (i * n + i), 1 + 2 * ((i + 1) * n + j)
+            if i < j:
+                v = add_node(nodes, v, here, NONE, r)
+                r = add_run(runs, r, below + 1, 2, own + 1, 2 * n, NONE, 0, j - i)
+            v = add_node(nodes, v, here + 1, NONE, r)
+            r = add_run(runs, r, here if i < j else 0, 0, 0, 0, labels + (i * n + j) * L, 1, L)
+        ends[j + 1] = v
+    nodes[v, FIRST] = r
+    return v
+
+
+class Spans(Structure):
+    """The functions over labelled binary trees."""
+
+    kernels = BestSpans(), SpanLabels(), ENGINE
+    rule, dims, common = _rule, (4,), (0,)
+
+    def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
+        labels = scores[0]
+        if len(scores) != 1 or labels.dim() != 4 or labels.shape[1] != labels.shape[2]:
+            raise ValueError(f"labels must be (B, n, n, L), not {tuple(labels.shape)}")
+        return inference.check_lengths(lengths, labels.shape[0], labels.shape[1], labels.device)[:, None]
+
+    def sizes(self, numbered: Numbered) -> Sizes:
+        _, n, _, L = numbered.scores[0].shape
+        return Sizes((n, L, 0), 1 + 2 * n * n, n * n, n * n, n, max(2 * n - 1, 0), 3 * n)
+
+    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+        n, goals = lengths[:, 0], np.zeros((len(lengths), 7), np.int64)
+        goals[:, 0], goals[:, 4], goals[:, 6] = np.where(n > 0, 2 * n, 0), NONE, 1
+        return goals
+
+    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+        return (spans_read(scores[0].shape[1], lengths)[..., None],)
+
+    def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
+        return cells_of(scores[0], parts)
+
+    def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        missing = (rows[..., 0] >= 0).sum(-1) < 2 * lengths[:, 0] - 1
+        return score_cells(scores[0], rows).masked_fill(missing, -torch.inf)
+
+    def inside(self, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
+        """β(i, j) = scores(i, j) ⊗ ⊕_k β(i, k) ⊗ β(k+1, j), with scores(i, j) = ⊕_label labels(i, j)."""
+        n = scores[0].shape[1]
+        read = spans_read(n, lengths)[..., None]
+        spans = semiring.sum(semiring.lift(torch.where(read, scores[0], 0)), -1)
+        if n == 0:
+            return spans.sum((2, 3))  # one tree, the empty one
+        chart = Chart(spans.diagonal(0, 2, 3))
+        for d in range(1, n):
+            split = semiring.sum(chart.prefixes(n - d) + chart.suffixes(n - d), -1)
+            chart.append(split + spans.diagonal(d, 2, 3))
+        sentence = torch.arange(spans.shape[1], device=spans.device)
+        total = chart.from_left[:, sentence, 0, (lengths[:, 0] - 1).clamp(min=0)]
+        return torch.where(lengths[:, 0] == 0, semiring.one_like(total), total)
+
+
+def spans_read(n: int, lengths: Tensor) -> Tensor:
+    """Return which spans (B, n, n) are those of a tree, by lengths (B, 1)."""
+    word = torch.arange(n, device=lengths.device) < lengths
+    return word[:, None] & torch.ones(n, n, dtype=torch.bool, device=lengths.device).triu()
+
+
+def cells_of(labels: Tensor, parts: Tensor) -> Tensor:
+    """Return the cells (k, B, R, 3), in pre-order, of the numbers (k, B, R) of labelled spans; -1 after the last."""
+    n, L = labels.shape[1], labels.shape[3]
+    i, j, label = parts // (n * L) if n else parts, parts // L % max(n, 1), parts % L
+    order = torch.where(parts >= 0, i * n + n - 1 - j, n * n).sort(stable=True, dim=-1).indices
+    cells = torch.where(parts[..., None] >= 0, torch.stack([i, j, label], -1), NONE)
+    return cells.gather(2, order[..., None].expand(*order.shape, 3))
+
+
+TREES = Spans()
+
+
+@calls.not_traced
 def log_partition(labels: Tensor, lengths: Lengths = None) -> Tensor:
     """Return log Z, (B,)."""
-    lengths = _check(labels, lengths)
-    if not kernels.usable(lengths, labels):
-        return inference.log_partition(_InsidePass(lengths), labels)
-    reference = partial(log_partition, lengths=lengths)
-    return label_kernels.LogPartition.apply(reference, labels, lengths)
+    return TREES.log_partition(labels, lengths=lengths)
 
 
-@with_kernel_fallback
+@calls.not_traced
 def marginals(labels: Tensor, lengths: Lengths = None) -> Tensor:
     """Return p(words i..j are a constituent with the label), (B, n, n, L)."""
-    lengths = _check(labels, lengths)
-    if not kernels.usable(lengths, labels):
-        return inference.marginals(_InsidePass(lengths), labels)[0]
-    return label_kernels.Marginals.apply(partial(marginals, lengths=lengths), labels, lengths)
+    return TREES.marginals(labels, lengths=lengths)
 
 
-@with_kernel_fallback
+@calls.not_traced
 def argmax(labels: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return the score (B,), differentiable, and the cells (B, 2n-1, 3) of a best tree.
 
     A cell is (i, j, label). Cells are in pre-order, and -1 after the last cell of a sentence. A model that scores only
     the chosen cells again trains with O(n) instead of O(n²) label scores.
     """
-    lengths = _check(labels, lengths)
-    if kernels.usable(lengths, labels):
-        best, cells = decode.spans(labels, lengths)
-    else:
-        best, (parts,) = inference.argmax(_InsidePass(lengths), labels)
-        cells = preorder(parts)
-    return torch.where(best > -torch.inf, score_cells(labels, cells), best.to(labels)), cells
+    return TREES.argmax(labels, lengths=lengths)
 
 
-@with_kernel_fallback
+@calls.not_traced
 def topk(labels: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return the scores (k, B), differentiable, and the cells (k, B, 2n-1, 3) of the k best trees, best first.
 
-    Where there are fewer trees that are not forbidden, the other scores are -inf and their cells -1. Scores on a GPU are
-    copied to the CPU.
+    Where there are fewer trees that are not forbidden, the other scores are -inf and their cells -1.
     """
-    return _problem(labels, lengths).topk(k)
+    return TREES.topk(labels, k=k, lengths=lengths)
 
 
-@with_kernel_fallback
+@calls.not_traced
 def sample(labels: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None) -> Tensor:
-    """Return the cells of k independent samples, (k, B, 2n-1, 3), as in `argmax`. Scores on a GPU are copied to the CPU."""
-    return _problem(labels, lengths).sample(k, generator)
+    """Return the cells of k independent samples, (k, B, 2n-1, 3), as in `argmax`."""
+    return TREES.sample(labels, k=k, lengths=lengths, generator=generator)
 
 
-@with_kernel_fallback
+@calls.not_traced
 def entropy(labels: Tensor, lengths: Lengths = None) -> Tensor:
     """Return −Σ p log p over all trees, in nats, (B,)."""
-    lengths = _check(labels, lengths)
-    if not kernels.usable(lengths, labels):
-        return inference.entropy(_InsidePass(lengths), labels)
-    return label_kernels.Entropy.apply(partial(entropy, lengths=lengths), labels, lengths)
+    return TREES.entropy(labels, lengths=lengths)
 
 
+@calls.not_traced
 def minimum_risk(labels: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
     """Return the expected number (B,) of right cells, and the cells (B, 2n-1, 3) of the tree with most of them."""
-    return argmax(torch.where(labels == -torch.inf, labels, marginals(labels, lengths)), lengths)
+    return TREES.minimum_risk(labels, lengths=lengths)
 
 
+@calls.not_traced
 def total(semiring: Log, labels: Tensor, lengths: Lengths = None) -> Tensor:
     """Return ⊕ over all trees of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
-    return semiring.lower(_InsidePass(_check(labels, lengths))(semiring, labels))
+    return TREES.total(semiring, labels, lengths=lengths)
 
 
 def score_cells(labels: Tensor, cells: Tensor) -> Tensor:
@@ -110,68 +177,76 @@ def score_cells(labels: Tensor, cells: Tensor) -> Tensor:
     return torch.where(cells[..., 0] >= 0, chosen, 0).sum(-1)
 
 
-def preorder(parts: Tensor) -> Tensor:
-    """Return the cells (B, 2n-1, 3), in pre-order and padded with -1, of trees given as parts (B, n, n, L) of 0 or 1."""
-    B, n = parts.shape[:2]
-    chosen, at = parts.sum(-1) > 0, torch.arange(n, device=parts.device)
-    place = (at[:, None] * n + (n - 1 - at)).expand(B, n, n)  # by left end, then the widest span first
-    first = torch.where(chosen, place, n * n).flatten(1).sort(1)
-    row, cell = first.values[:, : 2 * n - 1] < n * n, first.indices[:, : 2 * n - 1]
-    label = parts.argmax(-1).flatten(1).gather(1, cell)
-    return torch.where(row[..., None], torch.stack([cell // max(n, 1), cell % max(n, 1), label], -1), -1)
+@calls.not_traced
+def margin(labels: Tensor, gold: Tensor, lengths: Lengths = None, cost: float = 1.0) -> Tensor:
+    """Return the structured hinge loss (B,): the most of a tree's score + cost · its wrong cells, minus the score of `gold`.
+
+    labels (B, n, n, L), and gold: the cells (B, R, 3) of the right trees, one label for a span at most. The gradient is memory that the
+    system gives as 0, of which only the cells of two trees are written.
+    """
+    sizes = gold.new_tensor(labels.shape[1:])
+    if gold.dim() != 3 or gold.shape[::2] != (len(labels), 3) or ((gold < -1) | (gold >= sizes)).any():
+        raise ValueError(f"gold must be cells (B, R, 3): spans and labels inside {tuple(labels.shape[1:])}, or -1")
+    calls.refuse_tracing()
+    checked = TREES.check(labels, lengths=lengths)
+    return calls.with_kernel_fallback(partial(_margin, gold=gold, cost=cost), "spans", (labels,), checked)
 
 
-class _InsidePass:
-    """The inside pass β(i, j) = scores(i, j) ⊗ ⊕_k β(i, k) ⊗ β(k+1, j), with scores(i, j) = ⊕_label labels(i, j)."""
-
-    def __init__(self, lengths: Tensor):
-        self.lengths = lengths
-
-    def __call__(self, semiring: Log, labels: Tensor) -> Tensor:
-        n = labels.shape[1]
-        word = torch.arange(n, device=labels.device) < self.lengths[:, None]
-        read = word[:, None, :] & torch.ones(n, n, dtype=torch.bool, device=labels.device).triu()
-        spans = semiring.sum(semiring.lift(torch.where(read[..., None], labels, 0)), -1)
-        if n == 0:
-            return spans.sum((2, 3))  # one tree, the empty one
-        chart = Chart(spans.diagonal(0, 2, 3))
-        for d in range(1, n):
-            split = semiring.sum(chart.prefixes(n - d) + chart.suffixes(n - d), -1)
-            chart.append(split + spans.diagonal(d, 2, 3))
-        sentence = torch.arange(spans.shape[1], device=spans.device)
-        total = chart.from_left[:, sentence, 0, (self.lengths - 1).clamp(min=0)]
-        return torch.where(self.lengths == 0, semiring.one_like(total), total)
+def _margin(scores: Scores, lengths: Tensor, gold: Tensor, cost: float) -> Tensor:
+    (labels,), right = scores, _positions(scores[0], gold)
+    if kernels.can_run_kernel(labels):
+        best = _positions(labels, best_spans(labels, lengths[:, 0], gold, cost)[1])
+    else:
+        lowered = labels.detach() - cost * _indicators(labels, right)
+        best = _positions(labels, TREES.argmax(lowered, lengths=lengths[:, 0])[1])
+    return _Difference.apply(labels, best, right) + cost * _wrong(best, right).to(labels.dtype)
 
 
-@lru_cache(maxsize=32)
-def _graph(n: int, L: int) -> Graph:
-    """Nodes by right end j and width: the halves of a span, and the labelled span."""
-    i, k, j = grid(n, n, n, where=lambda i, k, j: (i <= k) & (k < j))
-    halves = Edges(_node(n, i, j), _node(n, i, k) + 1, _node(n, k + 1, j) + 1)
-    i, j, label = grid(n, n, L, where=lambda i, j, label: (i <= j) & (label >= 0))
-    inside = np.where(i < j, _node(n, i, j), NONE)
-    labelled = Edges(_node(n, i, j) + 1, inside, part=(i * n + j) * L + label, size=j + 1, row=(i, j, label))
-    goals = np.append([NONE], _node(n, np.zeros(n, int), np.arange(n)) + 1)
-    return Graph.of([halves, labelled], goals, n * n * L, max(2 * n - 1, 0), 3 * n, (1, -1, 1))
+def _positions(labels: Tensor, cells: Tensor) -> Tensor:
+    """Return the positions (B, 2n-1) of cells in the memory of the labels, -1 for none."""
+    B, n, _, L = labels.shape
+    i, j, label = cells.unbind(-1)
+    sentence = torch.arange(B, device=cells.device)[:, None]
+    return torch.where(i >= 0, ((sentence * n + i) * n + j) * L + label, -1)
 
 
-def _node(n: int, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    return 2 * (j * n + j - i)
+def _scores(labels: Tensor, at: Tensor) -> Tensor:
+    """Return the sums (B,) of the labels at positions (B, 2n-1)."""
+    return torch.where(at >= 0, labels.reshape(-1)[at.clamp(min=0)], 0).sum(1)
 
 
-def _problem(labels: Tensor, lengths: Lengths) -> Problem:
-    lengths = _check(labels, lengths)
-    return Problem(_graph(*labels.shape[2:]), (labels,), lengths[:, None])
+def _indicators(labels: Tensor, at: Tensor) -> Tensor:
+    flat = labels.new_zeros(labels.numel())
+    flat[at[at >= 0]] = 1
+    return flat.view(labels.shape)
 
 
-def _check(labels: Tensor, lengths: Lengths) -> Tensor:
-    if labels.dim() != 4 or labels.shape[1] != labels.shape[2]:
-        raise ValueError(f"labels must be (B, n, n, L), not {tuple(labels.shape)}")
-    return inference.check_lengths(lengths, labels.shape[0], labels.shape[1], labels.device)
+def _wrong(found: Tensor, right: Tensor) -> Tensor:
+    """Return the numbers (B,) of positions that are not among the right ones."""
+    same = (found[:, :, None] == right[:, None]).any(2)
+    return ((found >= 0) & ~same).sum(1)
 
 
-@registers_kernels
-def _first_calls(dtype: torch.dtype) -> Mapping[str, Callable[[], Any]]:
-    labels = torch.zeros(1, 2, 2, 2, dtype=dtype).requires_grad_()
-    calls = {function.__name__: partial(function, labels) for function in (log_partition, marginals, argmax)}
-    return calls | {function.__name__: partial(function, labels, k=1) for function in (topk, sample)}
+class _Difference(torch.autograd.Function):
+    """(labels, best positions, right positions) → the score of the best minus that of the right ones, (B,)."""
+
+    @staticmethod
+    def forward(ctx: Any, labels: Tensor, best: Tensor, right: Tensor) -> Tensor:
+        ctx.save_for_backward(labels, best, right)
+        return _scores(labels, best) - _scores(labels, right)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:
+        labels, best, right = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            both = lambda x: _scores(x, best) - _scores(x, right)  # noqa: E731
+            return kernels.reference_vjp(both, [labels], grad)[0], None, None
+        # np.zeros, unlike torch.zeros, leaves pages of zeros to the system until they are written
+        out = torch.from_numpy(np.zeros(labels.numel(), kernels.numbers(labels[:0]).dtype))
+        for at, sign in ((best, 1), (right, -1)):
+            out.index_add_(0, at.clamp(min=0).flatten(), torch.where(at >= 0, sign * grad[:, None], 0).flatten())
+        return out.view(labels.shape), None, None
+
+
+calls.register("spans", TREES, (1, 2, 2, 2))
+calls.register("spans", lambda labels: margin(labels, torch.zeros(1, 1, 3, dtype=torch.int64)), (1, 2, 2, 2))

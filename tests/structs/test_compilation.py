@@ -37,7 +37,7 @@ def test_a_kernel_is_recompiled_if_a_kernel_of_another_file_that_it_calls_change
     (log_z, once, twice), first = run()
     assert log_z == once != twice
     assert run() == ([log_z, once, twice], first), "unchanged kernels are compiled again"
-    edited = copy / "phrasemodels/structs/kernels/sequences.py"
+    edited = copy / "phrasemodels/structs/kernels/scaled.py"
     edited.write_text(edited.read_text().replace(ONCE, TWICE))
     (log_z, *_), second = run()
     assert log_z == twice

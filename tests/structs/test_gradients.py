@@ -164,7 +164,7 @@ def test_float32_stays_float32(name):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: chain.marginals(torch.zeros(2, 3), torch.zeros(3, 3)), "unary must be"),
+        (lambda: chain.marginals(torch.zeros(3), torch.zeros(3, 3)), "unary must be"),
         (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(3, 3)), "pairwise must be"),
         (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(4, 4), torch.tensor([1, 4])), "must be in 0..3"),
         (lambda: chain.marginals(torch.zeros(2, 3, 4), torch.zeros(4, 4), torch.tensor([1])), "2 integers"),

@@ -16,8 +16,8 @@ from torch import Tensor
 from phrasemodels.structs import alignment, chain, eisner, joint, nonprojective, pcfg, spans
 from phrasemodels.structs.distributions import DependencyTree, HiddenMarkov, LinearChain
 from phrasemodels.structs.kernels import reference_only
-from phrasemodels.structs.margin import margin
 from phrasemodels.structs.semimarkov import segmentations
+from phrasemodels.structs.spans import margin
 
 F64 = torch.float64
 EMPTY = {name: [[0, 0], [1, 1]] if name in ("warping", "ctc") else [0, 1] for name in SMALL}

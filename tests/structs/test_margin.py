@@ -7,7 +7,7 @@ from test_gradients import scores_of
 
 from phrasemodels.structs import spans
 from phrasemodels.structs.kernels import reference_only
-from phrasemodels.structs.margin import margin
+from phrasemodels.structs.spans import margin
 
 
 @pytest.mark.parametrize("path", ["kernels", "reference"])

@@ -1,7 +1,7 @@
 """Compiled CPU kernels, which compute what the reference computes, for CPU tensors of float32 and float64, but faster.
 
-Users do not call them: `chain`, `eisner`, `spans` and `joint` choose them, unless `reference_only()` forbids it for tests
-and comparisons. Charts of sums are float64 for scores of either type; `scaled` says why they are exact at any spread.
+Users do not call them: each `structure.Structure` names those that serve it, unless `reference_only()` forbids them for tests and
+comparisons. Sums are float64 for scores of either type; `scaled` says why they are exact at any spread.
 """
 
 import os
@@ -44,17 +44,15 @@ def reference_only() -> AbstractContextManager[None]:
     return only()
 
 
-def usable(lengths: Tensor | None, *scores: Tensor) -> bool:
-    """Return whether the kernels take these scores: on the CPU, all float32 or all float64, not empty, all lengths above 0, and
-    not in a transform of `torch.func`."""
+def can_run_kernel(*scores: Tensor) -> bool:
+    """Return whether the kernels take these scores: on the CPU, all float32 or all float64, not empty, and not in a transform of
+    `torch.func`."""
     dtype = scores[0].dtype
     return (
-        allowed("numba")
-        and not transformed()
-        and dtype in (torch.float32, torch.float64)
+        dtype in (torch.float32, torch.float64)
         and all(s.device.type == "cpu" and s.dtype == dtype and s.numel() > 0 for s in scores)
-        and not torch.compiler.is_compiling()
-        and (lengths is None or bool(lengths.numpy().all()))
+        and allowed("numba")
+        and not transformed()
     )
 
 
@@ -133,7 +131,9 @@ def _threads() -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
-def reference_vjp(function: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor) -> list[Tensor | None]:
+def reference_vjp(
+    function: Callable[..., Any], inputs: Sequence[Tensor], grad: Tensor | tuple[Tensor, ...]
+) -> list[Tensor | None]:
     """Return vᵀJ of a reference function, differentiable again: the backward pass of kernels under create_graph=True."""
     wanted = [x for x in inputs if x.requires_grad]
     with torch.enable_grad(), reference_only():

@@ -1,28 +1,181 @@
 # mypy: disallow-untyped-defs=False
-"""All dependency trees on the CPU: log Z, marginals and exact samples, by `elimination`.
+"""All dependency trees on the CPU: log Z and marginals by elimination, exact samples, the best and the k best trees.
+
+Words are eliminated as `nonprojective` describes, in log space. What is kept of the elimination of a word v are the log weights
+before it and its sum s_v. Backward, the derivative A' of log Z in w' becomes that in w, by a(h, m) = w(h, v) w(v, m) / s_v
+/ w'(h, m), the probability that an arc h → m of the smaller graph is a path over v:
+
+    A(h, m) = A'(h, m) (1 − a(h, m))        A(v, m) = Σ_h A'(h, m) a(h, m)
+    A(h, v) = Σ_m A'(h, m) a(h, m) + (1 − Σ_hm A'(h, m) a(h, m)) w(h, v) / s_v
+
+log Z and marginals are computed with plain numbers instead of logarithms if weights are within e^300 of each other.
 
 A sample goes backward through the eliminations: each arc of the tree over the smaller graph is a path over v with the
 probability a. The children of v are then known; its head is one of those words that still hang on the root, or the root, by
 the weights w(h, v). Nothing depends on the spread of scores, unlike the time of the random walks of Wilson (1996).
 
+Best trees are found by contraction (Chu and Liu 1965; Edmonds 1967) in O(n³) time and float64; the k best by dividing the set of all
+trees but the best ones (Murty 1968; Camerini et al. 1980). A forbidden arc costs more than all allowed arcs can differ, and so does each
+root arc if there may be only one, so that the tree has as few of them as possible.
+
 Shapes: B sentences, N positions, the root at 0. A history of one sentence is (N, N, N): graphs before each elimination.
 """
+
+import heapq
 
 import numpy as np
 import torch
 from numba import njit
-from torch import Tensor
 
-from phrasemodels.structs.kernels import numbers, over_batch, reference_vjp
-from phrasemodels.structs.kernels.elimination import (
-    eliminate,
-    eliminate_plain,
-    make_plain,
-    marginals_of,
-    marginals_plain,
-    read_graph,
-)
+from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch
 from phrasemodels.structs.kernels.simd import COMPILE
+
+
+@njit(**COMPILE)
+def _log_add(x, y):
+    if x < y:
+        x, y = y, x
+    return x if y == -np.inf else x + np.log1p(np.exp(y - x))
+
+
+@njit(**COMPILE)
+def read_graph(scores, N, w):
+    """Copy the log weights of arcs to w (N, N), -inf for those of no tree; return whether none is NaN or +inf."""
+    known = True
+    for h in range(N):
+        for m in range(N):
+            w[h, m] = scores[h, m] if m > 0 and h != m else -np.inf
+            known &= w[h, m] < np.inf
+    return known
+
+
+@njit(**COMPILE)
+def _head_sum(w, left, v, least):
+    """Return log Σ_h w(h, v) over the positions ≥ least that are left."""
+    top, total = -np.inf, 0.0
+    for h in range(least, len(left)):
+        if left[h]:
+            top = max(top, w[h, v])
+    if top == -np.inf:
+        return top
+    for h in range(least, len(left)):
+        if left[h]:
+            total += np.exp(w[h, v] - top)
+    return np.log(total) + top
+
+
+@njit(**COMPILE)
+def eliminate(N, one_root, graphs, order, sums):
+    """Eliminate all words but one from graphs[0]; fill the graphs after each, the order (N-1,) of words and their sums; return
+    log Z. The last of `order` is the word that is left, with the sum of its root arc."""
+    least, total = 1 if one_root else 0, 0.0
+    left = np.ones(N, np.bool_)
+    for step in range(N - 2):
+        w, v, s = graphs[step], 0, -np.inf
+        for m in range(1, N):
+            if left[m]:
+                v, s = m, _head_sum(w, left, m, least)
+                if s > -np.inf:
+                    break
+        if s == -np.inf:
+            return s
+        order[step], sums[step] = v, s
+        total += s
+        left[v] = False
+        after = graphs[step + 1]
+        for h in range(N):
+            for m in range(1, N):
+                if left[h] and left[m]:
+                    after[h, m] = _log_add(w[h, m], w[h, v] + w[v, m] - s) if h != m else -np.inf
+    for m in range(1, N):
+        if left[m]:
+            order[N - 2], sums[N - 2] = m, graphs[N - 2, 0, m]
+    return total + sums[N - 2]
+
+
+@njit(**COMPILE)
+def marginals_of(N, one_root, graphs, order, sums, p):
+    """Write p(arc) to p (≥ N, ≥ N), which is 0 before."""
+    left = np.zeros(N, np.bool_)
+    left[0] = left[order[N - 2]] = True
+    p[0, order[N - 2]] = 1.0
+    for step in range(N - 3, -1, -1):
+        w, after, v, s = graphs[step], graphs[step + 1], order[step], sums[step]
+        over = 0.0
+        for h in range(N):
+            for m in range(1, N):
+                if left[h] and left[m] and p[h, m] > 0.0:
+                    x = p[h, m] * np.exp(w[h, v] + w[v, m] - s - after[h, m])
+                    p[h, m] *= np.exp(w[h, m] - after[h, m])
+                    p[h, v] += x
+                    p[v, m] += x
+                    over += x
+        for h in range(1 if one_root else 0, N):
+            if left[h]:
+                p[h, v] = max(p[h, v] + (1.0 - over) * np.exp(w[h, v] - s), 0.0)
+        left[v] = True
+
+
+@njit(**COMPILE)
+def make_plain(N, graph, tops):
+    """Replace log weights (N, N) by weights divided by the largest of their column, whose logs go to tops; return whether all
+    weights are above e^-300 or 0. Then no product of two can vanish, as elimination never makes a weight smaller."""
+    low = 0.0
+    for m in range(1, N):
+        tops[m] = graph[:N, m].max()
+        if tops[m] == -np.inf:
+            return False
+        for h in range(N):
+            if graph[h, m] > -np.inf:
+                low = min(low, graph[h, m] - tops[m])
+    if low < -300.0:
+        return False
+    for h in range(N):
+        for m in range(1, N):
+            graph[h, m] = np.exp(graph[h, m] - tops[m])
+        graph[h, 0] = 0.0
+    return True
+
+
+@njit(**COMPILE)
+def eliminate_plain(N, one_root, graphs, sums):
+    """Eliminate the words N-1, N-2, ..., 2 as `eliminate` does, in plain numbers; return log Z, or NaN if a sum is 0."""
+    total = 0.0
+    for v in range(N - 1, 1, -1):
+        w, after, s = graphs[N - 1 - v], graphs[N - v], 0.0
+        for h in range(1 if one_root else 0, v):
+            s += w[h, v]
+        if s < 1e-290:
+            return np.nan
+        sums[v] = s
+        total += np.log(s)
+        for h in range(v):
+            share = w[h, v] / s
+            for m in range(v):
+                after[h, m] = w[h, m] + share * w[v, m]
+            after[h, h] = 0.0
+    return total + np.log(graphs[N - 2, 0, 1])
+
+
+@njit(**COMPILE)
+def marginals_plain(N, one_root, graphs, sums, p):
+    """Write p(arc) to p (≥ N, ≥ N), which is 0 before, after `eliminate_plain`."""
+    p[0, 1] = 1.0
+    for v in range(2, N):
+        w, after, over = graphs[N - 1 - v], graphs[N - v], 0.0
+        for h in range(v):
+            share, x = w[h, v] / sums[v], 0.0
+            for m in range(1, v):
+                if p[h, m] > 0.0:
+                    each = p[h, m] / after[h, m]
+                    part = each * share * w[v, m]
+                    p[h, m] = each * w[h, m]
+                    p[v, m] += part
+                    x += part
+            p[h, v] = x
+            over += x
+        for h in range(1 if one_root else 0, v):
+            p[h, v] = max(p[h, v] + (1.0 - over) * w[h, v] / sums[v], 0.0)
 
 
 @njit(**COMPILE)
@@ -33,6 +186,9 @@ def _passes(first, step, scores, lengths, one_root, log_z, p):
     order, sums, tops = np.empty(longest, np.int64), np.empty(longest), np.empty(longest)
     for b in range(first, len(lengths), step):
         N = lengths[b] + 1
+        if N == 1:
+            log_z[b] = 0.0
+            continue
         if not read_graph(scores[b], N, graphs[0]):
             log_z[b] = np.nan
             for h in range(N if p.size > 0 else 0):
@@ -112,46 +268,200 @@ def _samples(first, step, scores, lengths, one_root, draws, heads):
                 _tree(N, one_root, graphs, order, draws[k, b], left, weight, heads[k, b])
 
 
-def passes(arcs: Tensor, lengths: Tensor, one_root: bool, wanted: bool) -> tuple[Tensor, Tensor]:
-    """Return log Z (B,) and marginals (B, N, N), which are empty unless `wanted`."""
-    log_z, p = np.empty(len(arcs)), np.zeros(arcs.shape if wanted else (0, 0, 0))
-    over_batch(_passes, len(arcs), numbers(arcs), lengths.numpy(), one_root, log_z, p)
-    return torch.from_numpy(log_z).to(arcs.dtype), torch.from_numpy(p).to(arcs.dtype)
+@njit(**COMPILE)
+def _costs(scores, N, one_root, s):
+    """Copy the scores to s (N, N), where forbidden arcs and, with `one_root`, root arcs are lowered; return whether no score
+    is NaN or +inf. Arcs of no tree are -inf."""
+    low, high = np.inf, -np.inf
+    for h in range(N):
+        for m in range(1, N):
+            x = scores[h, m]
+            if h != m and not x < np.inf:
+                return False
+            if h != m and x > -np.inf:
+                low, high = min(low, x), max(high, x)
+    spread = N * (max(high - low, 0.0) + 1.0)
+    floor = low - 2.0 * N * spread if high > -np.inf else 0.0
+    for h in range(N):
+        for m in range(N):
+            x = np.float64(scores[h, m])
+            s[h, m] = -np.inf if m == 0 or h == m else (max(x, floor) - (spread if one_root and h == 0 else 0.0))
+    return True
 
 
-def sample(arcs: Tensor, lengths: Tensor, one_root: bool, draws: Tensor) -> Tensor:
-    """Return the heads (k, B, N) of `nonprojective.sample` from uniform numbers draws (k, B, N, N), float64."""
-    heads = np.full(draws.shape[:3], -1)
-    over_batch(_samples, len(arcs), numbers(arcs), lengths.numpy(), one_root, draws.numpy(), heads)
-    return torch.from_numpy(heads)
+@njit(**COMPILE)
+def _cycle(N, active, best, seen):
+    """Return a node of a cycle of best heads, or -1."""
+    seen[:N] = 0
+    for start in range(1, N):
+        v, mark = start, start + 1
+        while active[start] and v > 0 and seen[v] == 0:
+            seen[v] = mark
+            v = best[v]
+        if active[start] and v > 0 and seen[v] == mark:
+            return v
+    return -1
 
 
-class LogPartition(torch.autograd.Function):
-    """(reference, arcs, lengths, whether the root has one arc) → log Z."""
+@njit(**COMPILE)
+def _contract(N, c, s, best, active, inside, heads_of, words_of):
+    """Contract the cycle of c into the node c: heads_of, words_of (N, N) are the arcs of words that each arc stands for."""
+    for u in range(N):
+        if not active[u] or inside[u]:
+            continue
+        from_u, to_u, x, y = c, c, -np.inf, -np.inf
+        for v in range(1, N):
+            if inside[v]:
+                gain = s[u, v] - s[best[v], v]
+                if gain > x or (from_u == c and v == c):
+                    x, from_u = gain, v
+                if s[v, u] > y or (to_u == c and v == c):
+                    y, to_u = s[v, u], v
+        heads_of[u, c], words_of[u, c] = heads_of[u, from_u], words_of[u, from_u]
+        heads_of[c, u], words_of[c, u] = heads_of[to_u, u], words_of[to_u, u]
+        s[u, c], s[c, u] = x, y
 
-    @staticmethod
-    def forward(ctx, reference, arcs, lengths, one_root):
-        ctx.reference = reference
-        ctx.save_for_backward(arcs)
-        log_z, ctx.marginals = passes(arcs, lengths, one_root, ctx.needs_input_grad[1])
-        return log_z
 
-    @staticmethod
-    def backward(ctx, grad):
-        if torch.is_grad_enabled():
-            return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None, None
-        return None, ctx.marginals * grad[:, None, None], None, None
+@njit(**COMPILE)
+def _best_tree(N, s, heads):
+    """Write the heads of a best tree by s (N, N), which is overwritten."""
+    active, inside, best = np.ones(N, np.bool_), np.zeros(N, np.bool_), np.zeros(N, np.int64)
+    seen, node = np.zeros(N, np.int64), np.arange(N)  # node: the contracted node that holds a word
+    heads_of, words_of = np.empty((N, N), np.int64), np.empty((N, N), np.int64)
+    nodes, arcs, tops, levels = np.empty((N, N), np.int64), np.full((N, N, 2), -1), np.empty(N, np.int64), 0
+    for u in range(N):
+        heads_of[u], words_of[:, u] = u, u
+    while True:
+        for m in range(1, N):
+            if active[m]:
+                best[m] = -1
+                for h in range(N):
+                    if active[h] and h != m and (best[m] < 0 or s[h, m] > s[best[m], m]):
+                        best[m] = h
+        c = _cycle(N, active, best, seen)
+        if c < 0:
+            break
+        nodes[levels], tops[levels], inside[:], v = node, c, False, c
+        while not inside[v]:
+            inside[v] = True
+            arcs[levels, v, 0], arcs[levels, v, 1] = heads_of[best[v], v], words_of[best[v], v]
+            v = best[v]
+        _contract(N, c, s, best, active, inside, heads_of, words_of)
+        for v in range(N):
+            active[v] &= v == c or not inside[v]
+            if inside[node[v]]:
+                node[v] = c
+        levels += 1
+    entered = np.zeros(N, np.int64)  # the word of a node that its arc goes to
+    for m in range(1, N):
+        if active[m]:
+            entered[m] = words_of[best[m], m]
+            heads[entered[m]] = heads_of[best[m], m]
+    for level in range(levels - 1, -1, -1):
+        word = entered[tops[level]]
+        for v in range(1, N):
+            if arcs[level, v, 0] >= 0:
+                entered[v] = arcs[level, v, 1]
+                if v != nodes[level, word]:
+                    heads[entered[v]] = arcs[level, v, 0]
+        entered[nodes[level, word]] = word
 
 
-class Marginals(torch.autograd.Function):
-    """(reference, arcs, lengths, whether the root has one arc) → p(arc); the reference computes its derivatives."""
+@njit(**COMPILE)
+def _solve(scores, N, one_root, s, heads):
+    """Write the heads of a best tree; return its score, NaN if a score is NaN or +inf, -inf if every tree is forbidden."""
+    if not _costs(scores, N, one_root, s):
+        return np.nan
+    _best_tree(N, s, heads)
+    score, roots = 0.0, 0
+    for m in range(1, N):
+        score += scores[heads[m], m]
+        roots += heads[m] == 0
+    return -np.inf if one_root and roots > 1 else score
 
-    @staticmethod
-    def forward(ctx, reference, arcs, lengths, one_root):
-        ctx.reference = reference
-        ctx.save_for_backward(arcs)
-        return passes(arcs, lengths, one_root, True)[1]
 
-    @staticmethod
-    def backward(ctx, grad):
-        return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None, None
+@njit(**COMPILE)
+def _best(first, step, scores, lengths, one_root, score, heads):
+    for b in range(first, len(lengths), step):
+        N = lengths[b] + 1
+        score[b] = _solve(scores[b], N, one_root, np.empty((N, N)), heads[b])
+        if not score[b] > -np.inf:
+            heads[b] = -1
+
+
+@njit(**COMPILE)
+def _allow(scores, N, given, m, banned, allowed):
+    """Copy the scores to `allowed`, -inf for other heads of the words before m than the given ones, and for the banned ones of m."""
+    allowed[:] = scores[:N, :N]
+    for word in range(1, m):
+        for h in range(N):
+            if h != given[word]:
+                allowed[h, word] = -np.inf
+    for h in range(N):
+        if banned[h]:
+            allowed[h, m] = -np.inf
+
+
+@njit(**COMPILE)
+def _k_best(first, step, scores, lengths, one_root, k, score, heads):
+    longest = scores.shape[1]
+    for b in range(first, len(lengths), step):
+        N = lengths[b] + 1
+        s, allowed = np.empty((N, N)), np.empty((N, N))
+        found = np.full((1 + k * N, longest), -1, np.int64)  # best trees of sets of trees, which have no tree in common
+        word, banned = np.ones(len(found), np.int64), np.zeros((len(found), N), np.bool_)  # the set: see `_allow`
+        top = _solve(scores[b], N, one_root, s, found[0])
+        if top != top:
+            score[:, b] = np.nan
+        size, waiting = 1, [(-top, 0)]
+        for rank in range(k):
+            if len(waiting) == 0 or not waiting[0][0] < np.inf:
+                break
+            lowest, one = heapq.heappop(waiting)
+            score[rank, b], heads[rank, b] = -lowest, found[one]
+            for m in range(word[one], N):  # the set without its best tree is split by the first word with another head
+                if m == word[one]:
+                    banned[size] = banned[one]
+                banned[size, found[one, m]] = True
+                _allow(scores[b], N, found[one], m, banned[size], allowed)
+                value = _solve(allowed, N, one_root, s, found[size])
+                if value > -np.inf:
+                    word[size] = m
+                    heapq.heappush(waiting, (-value, size))
+                    size += 1
+                else:
+                    found[size], banned[size] = -1, False
+
+
+class Arborescences:
+    """Serves trees whose arcs may cross; see `structure.Implementation`. The torch path computes derivatives of marginals."""
+
+    def takes(self, structure, scores):
+        return can_run_kernel(*scores)
+
+    def passes(self, structure, scores, lengths, scale, which, each):
+        (arcs,), by = scores, np.empty(0) if scale is None else scale.double().numpy()
+        log_z, p = np.empty(len(arcs)), np.zeros(arcs.shape if len(by) else (0, 0, 0))
+        over_batch(_passes, len(arcs), numbers(arcs), lengths[:, 0].numpy(), structure.one_root, log_z, p)
+        p *= by[:, None, None] if len(by) else 1
+        found = (torch.from_numpy(p).to(arcs.dtype),) if which and len(by) else ()
+        return torch.from_numpy(log_z).to(arcs.dtype), found
+
+    def best(self, structure, scores, lengths):
+        (arcs,) = scores
+        score, heads = np.empty(len(arcs)), np.full(arcs.shape[:2], -1)
+        over_batch(_best, len(arcs), numbers(arcs), lengths[:, 0].numpy(), structure.one_root, score, heads)
+        return torch.from_numpy(score).to(arcs.dtype), torch.from_numpy(heads)
+
+    def topk(self, structure, scores, lengths, k):
+        (arcs,) = scores
+        B, N, _ = arcs.shape
+        score, heads = np.full((k, B), -np.inf), np.full((k, B, N), -1)
+        over_batch(_k_best, B, numbers(arcs), lengths[:, 0].numpy(), structure.one_root, k, score, heads)
+        return torch.from_numpy(score).to(arcs.dtype), torch.from_numpy(heads)
+
+    def draw(self, structure, scores, lengths, draws):
+        """Return the heads (k, B, N) of samples from uniform numbers draws (k, B, N, N), float64."""
+        (arcs,), heads = scores, np.full(draws.shape[:3], -1)
+        over_batch(_samples, len(arcs), numbers(arcs), lengths[:, 0].numpy(), structure.one_root, draws.numpy(), heads)
+        return torch.from_numpy(heads)

@@ -1,235 +1,444 @@
 # mypy: disallow-untyped-defs=False
-"""Linear chains on the CPU: batches in blocks of LANES sequences, or by `rescaled_chain`, as autograd functions.
+"""Linear chains on the CPU: forward-backward over scores that spread little, its gradients, and best sequences. Vectors hold tags.
 
-The backward pass of the marginals repeats the forward recursion, a fifth of the work, so that nothing needs to be saved.
-Shapes: B sequences, T positions, C tags; S = T − 1 pairwise scores per sequence, or 1 if all positions share them.
+Weights are plain numbers, and each forward row is divided by its sum c_t (Rabiner 1989). With w = exp pairwise and x = exp unary,
+both up to factors whose logarithms are added to log Z,
+
+    f_t(k) = x_t(k) Σ_j f_t-1(j) w_t-1(j, k) / c_t             y_t(k) = x_t(k) b_t(k) / c_t
+    b_t-1(j) = Σ_k w_t-1(j, k) y_t(k),  b of the last is 1     log Z = Σ_t log c_t
+    p(z_t = k) = f_t(k) b_t(k)                                 p(z_t-1 = j, z_t = k) = f_t-1(j) w_t-1(j, k) y_t(k)
+
+Two numbers of a row of f or b differ by a factor of exp(range of unary + range of pairwise scores) at most, however long a
+sequence is. Where that is ≤ exp WIDEST, nothing overflows or vanishes, and all is exact up to the rounding of float64; the
+engine is for the rest. The batch decides, with its padding; the two agree to the last digits.
+
+Gradients to marginals are covariances. With g centred at each position, a = f E[Σ_v≤t g_v | z_t] and r = b E[Σ_v>t g_v | z_t],
+
+    a_t = f_t g_t + x_t / c_t Σ_j a_t-1(j) w_t-1(j, ·)         u_t = x_t / c_t (r_t + b_t g_t),  r_t-1 = Σ_k w_t-1(·, k) u_t(k)
+    gradient to unary_t(k): a_t b_t + f_t r_t                  to pairwise_t-1(j, k): w_t-1(j, k) (a_t-1(j) y_t(k) + f_t-1(j) u_t(k))
+
+Best sequences (Viterbi 1967): only best scores are kept; the best predecessor is found again along the best sequence. Sums have the type
+of the scores and the order of the torch path, and the first of equal tags is taken, so that the tags are those of the torch path.
+
+Shapes: B sequences, T positions, C tags; S pairwise scores of each of P sequences, or 1. Rows have `width` places, C rounded up to
+vectors; `stride` is from the w of one position to that of the next, 0 if all share it.
 """
 
 import numpy as np
 import torch
 from numba import njit
-from torch import Tensor
 
-from phrasemodels.structs.kernels import (
-    numbers,
-    over_batch,
-    reference_vjp,
-    rescaled_chain,
-    rescaled_covariances,
-    scratch,
-    sequences,
-)
-from phrasemodels.structs.kernels.simd import COMPILE, LANES
+from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch, scratch
+from phrasemodels.structs.kernels.scaled import exponential, ratio
+from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, added, larger, load, number, spread, store
+
+WIDEST = 200.0
 
 
-@njit(**COMPILE)
-def open_block(w, block, again, order, unary, pairwise, lengths):
-    """Copy the scores of a block, padded with 0 to its longest sequence, to the workspace w; return its layout.
+@njit(**INLINE)
+def _exponentials(scores, rows, C, width, to):
+    """Write exp(score − top), with the top of each row, of scores (rows, C) to `to` (rows, width), and 0 behind them; return the sum
+    of the tops."""
+    tops = 0.0
+    for row in range(rows):
+        top = number(scores, row * C)
+        for c in range(1, C):
+            top = max(top, number(scores, row * C + c))
+        tops += top
+        for c in range(C):
+            to[row * width + c] = np.float64(number(scores, row * C + c)) - top
+        for c in range(C, width):
+            to[row * width + c] = -np.inf
+    for at in range(0, rows * width, LANES):
+        m, e = exponential(load(to, at))
+        store(to, at, m * ratio(e))
+    return tops
 
-    again: w holds the pairwise scores of another block, which stay if all sequences share them.
-    """
-    B, _, C = unary.shape
-    P, S = pairwise.shape[:2]
-    count = min(LANES, B - block)
-    T = lengths[order[block + count - 1]]
-    at = sequences.layout(T, C, max(1, min(S, T - 1)))
-    for lane in range(LANES):
-        b = order[block + min(lane, count - 1)]
-        n = lengths[b] if lane < count else 0
-        w[at.lengths + lane] = n
-        for t in range(T):
-            for c in range(C):
-                w[at.unary + (t * C + c) * 2 * LANES + lane] = unary[b, t, c] if t < n else 0.0
-        if P > 1 or S > 1 or not again:
-            for t in range(at.S):
-                for j in range(C):
-                    for k in range(C):
-                        x = pairwise[b if P > 1 else 0, t, j, k] if S == 1 or t + 1 < n else 0.0
-                        w[at.pairwise + ((t * C + j) * C + k) * 2 * LANES + lane] = x
-    sequences.exponentials(w, at.unary, at.a)
-    if P > 1 or S > 1 or not again:
-        sequences.exponentials(w, at.pairwise, at.pair_grads)
-    return at
+
+@njit(**INLINE)
+def product(x, at, matrix, begin, C, width, out, to):
+    """Write Σ_j x(j) matrix(j, ·) to `width` places of `out` from `to` on: x (C,) from `at` on, matrix (C, width) from `begin` on."""
+    for k in range(0, width, LANES):
+        one, other = spread(0.0), spread(0.0)
+        for j in range(0, C - 1, 2):
+            one += load(matrix, begin + j * width + k) * number(x, at + j)
+            other += load(matrix, begin + (j + 1) * width + k) * number(x, at + j + 1)
+        if C % 2:
+            one += load(matrix, begin + (C - 1) * width + k) * number(x, at + C - 1)
+        store(out, to + k, one + other)
 
 
 @njit(**COMPILE)
-def close_block(w, block, order, x, T, C, out):
-    """Copy x (T, C) from the workspace to the rows of the block in out (B, T, C), with 0 in the padding."""
-    for lane in range(min(LANES, len(out) - block)):
-        b = order[block + lane]
-        for t in range(out.shape[1]):
-            for c in range(C):
-                out[b, t, c] = w[x + (t * C + c) * LANES + lane] if t < T else 0.0
+def weights(pairwise, C, width, w, turned):
+    """Write exp(pairwise − top), with the top of each position, of pairwise scores (S, C, C) to w and, with tags exchanged, to
+    `turned`; return the sum of the tops."""
+    tops = 0.0
+    for s in range(len(pairwise)):
+        top = pairwise[s].max()
+        tops += top
+        for j in range(C):
+            for k in range(width):
+                w[(s * C + j) * width + k] = np.float64(pairwise[s, j, k]) - top if k < C else -np.inf
+    for at in range(0, len(pairwise) * C * width, LANES):
+        m, e = exponential(load(w, at))
+        store(w, at, m * ratio(e))
+    for s in range(len(pairwise)):
+        for k in range(C):
+            for j in range(width):
+                turned[(s * C + k) * width + j] = w[(s * C + j) * width + k] if j < C else 0.0
+    return tops
 
 
 @njit(**COMPILE)
-def _marginals(first, step, work, order, unary, pairwise, lengths, log_z, out):
-    """Compute log Z (B,), and marginals (B, T, C) unless `out` is empty."""
-    w, z = work[first], np.empty(LANES)
-    for block in range(first * LANES, len(order), step * LANES):
-        at = open_block(w, block, block > first * LANES, order, unary, pairwise, lengths)
-        sequences.forward(w, at, z, False)
-        for lane in range(min(LANES, len(order) - block)):
-            log_z[order[block + lane]] = z[lane]
-        if out.size > 0:
-            sequences.marginals(w, at)
-            close_block(w, block, order, at.p, at.T, at.C, out)
+def forward(unary, n, stride, C, width, w, x, f, c):
+    """Compute x and f (T, width) and c (T,) of a sequence of n positions; return log Z without the tops of pairwise scores."""
+    z, factor = _exponentials(unary, n, C, width, x), 1.0
+    for t in range(n):
+        row = t * width
+        if t > 0:
+            product(f, row - width, w, (t - 1) * stride, C, width, f, row)
+        total = spread(0.0)
+        for k in range(row, row + width, LANES):
+            each = load(x, k) * load(f, k) if t > 0 else load(x, k)
+            total += each
+            store(f, k, each)
+        c[t] = added(total)
+        share = 1.0 / c[t]
+        for k in range(row, row + width, LANES):
+            store(f, k, load(f, k) * share)
+        factor *= c[t]
+        if not 1e-100 < factor < 1e100:  # one logarithm for many positions; c is above exp(−2 WIDEST), 1e-174
+            z, factor = z + np.log(factor), 1.0
+    return z + np.log(factor)
 
 
 @njit(**COMPILE)
-def _covariance(first, step, work, order, unary, pairwise, lengths, grad, centre, out, pairs_out):
-    """Compute the gradients to unary (B, T, C) and to pairwise: (B, S, C · C), or their sums per block (blocks, S, C · C).
-
-    grad (B, T, C): the gradient to the marginals; or, without `centre`, a factor of the marginals.
-    """
-    w, z, B = work[first], np.empty(LANES), len(order)
-    for block in range(first * LANES, B, step * LANES):
-        at = open_block(w, block, block > first * LANES, order, unary, pairwise, lengths)
-        T, C = at.T, at.C
-        for lane in range(LANES):
-            b = order[min(block + lane, B - 1)]
-            n = w[at.lengths + lane]
-            for t in range(T):
-                for c in range(C):
-                    w[at.g + (t * C + c) * LANES + lane] = grad[b, t, c] if t < n else 0.0
-        for i in range(at.pair_grads, at.unary):
-            w[i] = 0.0
-        sequences.forward(w, at, z, centre)
-        if not centre:
-            for i in range(T * C * LANES):
-                w[at.e + i], w[at.g + i] = w[at.g + i], 0.0
-        sequences.covariance(w, at, centre)
-        close_block(w, block, order, at.e, T, C, out)
-        if len(pairs_out) == B:
-            close_block(w, block, order, at.pair_grads, min(at.S, T - 1), C * C, pairs_out)
+def _pairs(t, stride, C, width, w, x, f, scale, shared, pairs):
+    """Add scale · p(z_t-1 = j, z_t = k) at [t-1, j, k] of pairs (T-1, C, C); or scale · f_t-1(j) y_t(k), with y in place of x, at
+    [j, k] of pairs (C, width) if all positions share the scores."""
+    row = t * width
+    for j in range(C):
+        share = scale * f[row - width + j]
+        if shared:
+            for k in range(0, width, LANES):
+                at = j * width + k
+                store(pairs, at, load(pairs, at) + load(x, row + k) * share)
         else:
-            for i in range(C * C):
-                total = 0.0
-                for lane in range(LANES):
-                    total += w[at.pair_grads + i * LANES + lane]
-                pairs_out[block // LANES, 0, i] = total
+            before = (t - 1) * stride + j * width
+            for k in range(C):
+                pairs[((t - 1) * C + j) * C + k] = share * w[before + k] * x[row + k]
 
 
-class Batch:
+@njit(**COMPILE)
+def _backward(n, stride, C, width, w, turned, x, f, c, scale, shared, out, pairs):
+    """Write scale · p(z_t = k) to out (T, C), and see `_pairs` unless pairs is empty. y takes the place of x, p that of f."""
+    last, b = (n - 1) * width, np.empty(width)
+    for k in range(last, last + width, LANES):
+        store(x, k, load(x, k) / c[n - 1])
+    for t in range(n - 1, 0, -1):
+        if pairs.size > 0:
+            _pairs(t, stride, C, width, w, x, f, scale, shared, pairs)
+        product(x, t * width, turned, (t - 1) * stride, C, width, b, 0)
+        row, share = (t - 1) * width, 1.0 / c[t - 1]
+        for j in range(0, width, LANES):
+            each = load(b, j)
+            store(x, row + j, load(x, row + j) * each * share)
+            store(f, row + j, load(f, row + j) * each)
+    for t in range(n):
+        for k in range(C):
+            out[t, k] = scale * f[t * width + k]
+
+
+@njit(**COMPILE)
+def _run(first, step, unary, pairwise, shared, lengths, scale, log_z, out, pairs):
+    """Compute log Z (B,), and unless `out` (B, T, C) is empty, which was 0 before, the marginals times `scale` (B,); and unless it
+    is empty, pairs, one row for each of the B sequences, or for each block of LANES if all share their scores: see `_pairs`."""
+    B, T, C = unary.shape
+    S, width = max(1, pairwise.shape[1]), -(-C // LANES) * LANES
+    stride = C * width if S > 1 else 0
+    x, f, c = np.empty(T * width), np.empty(T * width), np.empty(T)
+    w, turned = np.empty(S * C * width), np.empty(S * C * width)
+    tops, none, ready = 0.0, np.empty(0), False
+    for block in range(first * LANES, B, step * LANES):
+        for b in range(block, min(block + LANES, B)):
+            n = lengths[b]
+            if n == 0:
+                log_z[b] = 0.0
+                continue
+            if not shared:
+                tops = weights(pairwise[b, : n - 1], C, width, w, turned)
+            elif not ready:
+                tops, ready = weights(pairwise[0], C, width, w, turned), True
+            log_z[b] = forward(unary[b], n, stride, C, width, w, x, f, c) + tops * (n - 1 if shared else 1)
+            if out.size > 0:
+                row = block // LANES if shared else b
+                own = pairs[row] if pairs.size > 0 else none
+                _backward(n, stride, C, width, w, turned, x, f, c, scale[b], shared, out[b], own)
+
+
+@njit(**COMPILE)
+def _centre(n, stride, C, width, turned, x, f, c, b, u, grad, a):
+    """Write g (T, width) to a: grad (T, C) without its mean at each position, so that Σ_k p g is 0. x becomes x / c; b is filled,
+    and u is workspace."""
+    for t in range(n - 1, -1, -1):
+        row, share, mean = t * width, 1.0 / c[t], 0.0
+        for k in range(C):
+            x[row + k] *= share
+            if t == n - 1:
+                b[row + k] = 1.0
+            mean += f[row + k] * b[row + k] * grad[t, k]
+        for k in range(width):
+            a[row + k] = (grad[t, k] - mean) if k < C else 0.0
+            u[row + k] = x[row + k] * b[row + k]
+        if t > 0:
+            product(u, row, turned, (t - 1) * stride, C, width, b, row - width)
+
+
+@njit(**COMPILE)
+def _sums_before(n, stride, C, width, w, x, f, b, a, u, r):
+    """Replace g in a by a, and write b g to u; r (width,) is workspace."""
+    for t in range(n):
+        row = t * width
+        if t > 0:
+            product(a, row - width, w, (t - 1) * stride, C, width, r, 0)
+        for k in range(0, width, LANES):
+            g, before = load(a, row + k), load(r, k) * load(x, row + k) if t > 0 else spread(0.0)
+            store(u, row + k, load(b, row + k) * g)
+            store(a, row + k, load(f, row + k) * g + before)
+
+
+@njit(**COMPILE)
+def _pair_covariances(t, stride, C, width, w, a, y, f, u, shared, pairs):
+    """Add the gradients to the pairwise scores between t-1 and t to `pairs`, as `pairs_of` takes them."""
+    row = t * width
+    for j in range(C):
+        one, other = a[row - width + j], f[row - width + j]
+        if shared:
+            for k in range(0, width, LANES):
+                at = j * width + k
+                store(pairs, at, load(pairs, at) + load(y, row + k) * one + load(u, row + k) * other)
+        else:
+            before = (t - 1) * stride + j * width
+            for k in range(C):
+                pairs[((t - 1) * C + j) * C + k] = w[before + k] * (one * y[row + k] + other * u[row + k])
+
+
+@njit(**COMPILE)
+def _covariance(n, stride, C, width, w, turned, x, f, b, a, u, r, shared, out, pairs):
+    """Write Cov[Σ_t g_t(z_t), z_t = k] to out (T, C), and those of pairs to `pairs`, after `_centre` and `_sums_before`. y takes the
+    place of b."""
+    for k in range(width):
+        r[k] = 0.0
+    for t in range(n - 1, -1, -1):
+        row = t * width
+        for k in range(C):
+            out[t, k] = a[row + k] * b[row + k] + f[row + k] * r[k]
+        for k in range(0, width, LANES):
+            share = load(x, row + k)
+            store(u, row + k, share * (load(r, k) + load(u, row + k)))
+            store(b, row + k, share * load(b, row + k))
+        if t > 0:
+            _pair_covariances(t, stride, C, width, w, a, b, f, u, shared, pairs)
+            product(u, row, turned, (t - 1) * stride, C, width, r, 0)
+
+
+@njit(**COMPILE)
+def _covariances(first, step, unary, pairwise, shared, lengths, grad, out, pairs):
+    """Compute the gradients to unary, out (B, T, C), and to pairwise scores: pairs, see `_run`. Both were 0 before."""
+    B, T, C = unary.shape
+    S, width = max(1, pairwise.shape[1]), -(-C // LANES) * LANES
+    stride = C * width if S > 1 else 0
+    x, f, a, u = np.empty(T * width), np.empty(T * width), np.empty(T * width), np.empty(T * width)
+    b = np.zeros(T * width)
+    c, r, ready = np.empty(T), np.empty(width), False
+    w, turned = np.empty(S * C * width), np.empty(S * C * width)
+    for block in range(first * LANES, B, step * LANES):
+        for s in range(block, min(block + LANES, B)):
+            n = lengths[s]
+            if n == 0:
+                continue
+            if not shared:
+                weights(pairwise[s, : n - 1], C, width, w, turned)
+            elif not ready:
+                weights(pairwise[0], C, width, w, turned)
+                ready = True
+            forward(unary[s], n, stride, C, width, w, x, f, c)
+            _centre(n, stride, C, width, turned, x, f, c, b, u, grad[s], a)
+            _sums_before(n, stride, C, width, w, x, f, b, a, u, r)
+            own = pairs[block // LANES if shared else s]
+            _covariance(n, stride, C, width, w, turned, x, f, b, a, u, r, shared, out[s], own)
+
+
+@njit(**INLINE)
+def _width(x):
+    """Return the number of elements of x that `load` reads."""
+    return 32 // x.itemsize
+
+
+@njit(**COMPILE)
+def _row(C):
+    """Return C rounded up to a multiple of 16, so that a row of states has whole vectors."""
+    return -(-C // 16) * 16
+
+
+@njit(**COMPILE)
+def _copy(pairwise, w, C):
+    """Copy pairwise scores (C, C) to w as rows of whole vectors; return whether none is NaN or +inf.
+
+    What is between the rows is never read as a state.
+    """
+    W, known = _row(C), True
+    for j in range(C):
+        for k in range(C):
+            known &= pairwise[j, k] < np.inf
+            w[j * W + k] = pairwise[j, k]
+    return known
+
+
+@njit(**INLINE)
+def _step(w, before, here, C):
+    """Add max_j best(j) + pairwise(j, k) to the unary scores from `here` on, for all k; before: position of the best."""
+    W, width = _row(C), _width(w)
+    for k in range(0, C, width):
+        top = spread(number(w, before)) + load(w, k)
+        for j in range(1, C):
+            top = larger(spread(number(w, before + j)) + load(w, j * W + k), top)
+        store(w, here + k, top + load(w, here + k))
+
+
+@njit(**COMPILE)
+def _fill(w, unary, pairwise, n, C):
+    """Write the best score of a beginning that ends in a state to w (n, row), which follows the pairwise scores;
+    return whether no score is NaN or +inf."""
+    W, known = _row(C), True
+    best = C * W
+    for t in range(n):
+        here = best + t * W
+        for c in range(C):
+            known &= unary[t, c] < np.inf
+            w[here + c] = unary[t, c]
+        if t > 0:
+            if len(pairwise) > 1:
+                known &= _copy(pairwise[t - 1], w, C)
+            _step(w, here - W, here, C)
+    return known
+
+
+@njit(**COMPILE)
+def _follow(w, unary, pairwise, n, C, tags):
+    """Write the tags of the best sequence from its last to its first; return its score."""
+    W = _row(C)
+    best = C * W
+    last = best + (n - 1) * W
+    state = 0
+    for c in range(1, C):
+        if w[last + c] > w[last + state]:
+            state = c
+    tags[n - 1] = state
+    score = np.float64(unary[n - 1, state])
+    for t in range(n - 2, -1, -1):
+        here, pairs = best + t * W, pairwise[t if len(pairwise) > 1 else 0]
+        top, before = w[here] + pairs[0, state], 0
+        for c in range(1, C):
+            x = w[here + c] + pairs[c, state]
+            if x > top:
+                top, before = x, c
+        score += np.float64(pairs[before, state]) + np.float64(unary[t, before])
+        state = before
+        tags[t] = state
+    return score
+
+
+@njit(**COMPILE)
+def _viterbi(first, step, work, unary, pairwise, lengths, score, tags):
+    B, _, C = unary.shape
+    w, shared = work[first], True
+    for b in range(first, B, step):
+        n, pairs = lengths[b], pairwise[b if len(pairwise) > 1 else 0]
+        if len(pairs) == 1 and (len(pairwise) > 1 or b == first):
+            shared = _copy(pairs[0], w, C)
+        score[b] = 0.0
+        if n == 0:
+            continue
+        if not _fill(w, unary[b], pairs, n, C) or not (shared or n == 1):
+            score[b] = np.nan
+            continue
+        score[b] = _follow(w, unary[b], pairs, n, C, tags[b])
+        if score[b] == -np.inf:
+            tags[b] = -1
+
+
+class NarrowChain:
+    """Serves log Z, marginals and their gradients of chains whose scores spread little, and the best sequences of all; see
+    `structure.Implementation`."""
+
+    def takes(self, structure, scores):
+        return can_run_kernel(*scores) and spreads_little(*scores)
+
+    def passes(self, structure, scores, lengths, scale, which, each):
+        batch, wanted = _Batch(scores, lengths), scale is not None
+        paired = wanted and 1 in which
+        if paired and each and batch.shared:  # kernels add up what sequences share
+            return structure.kernels[-1].passes(structure, scores, lengths, scale, which, each)
+        by = np.ones(batch.B) if scale is None else scale.double().numpy()
+        out = np.zeros(batch.unary.shape if wanted else (0, 0, 0), batch.unary.dtype)
+        log_z, pairs = np.empty(batch.B), batch.pairs(paired)
+        over_batch(_run, batch.blocks, *batch.scores, batch.lengths, by, log_z, out, pairs)
+        found = {0: torch.from_numpy(out), 1: batch.tensor(pairs) if paired else None}
+        return torch.from_numpy(log_z).to(scores[0].dtype), tuple(found[i] for i in which) if wanted else ()
+
+    def covariances(self, structure, scores, lengths, grads, scale=None):
+        if grads[0] is None or grads[1] is not None or scale is not None:
+            return structure.kernels[-1].covariances(structure, scores, lengths, grads, scale)
+        batch = _Batch(scores, lengths)
+        out, pairs = np.zeros_like(batch.unary), batch.pairs(True)
+        over_batch(_covariances, batch.blocks, *batch.scores, batch.lengths, numbers(grads[0]), out, pairs)
+        return torch.from_numpy(out), batch.tensor(pairs)
+
+
+class _Batch:
     """Scores in the form that the kernels take."""
 
-    def __init__(self, unary: Tensor, pairwise: Tensor, lengths: Tensor):
+    def __init__(self, scores, lengths):
+        unary, pairwise = scores
+        self.pairwise, self.shared = pairwise, pairwise.dim() == 2
+        self.unary, pairs = numbers(unary), numbers(pairwise[None, None] if self.shared else pairwise)
+        self.scores, self.lengths = (self.unary, pairs, self.shared), lengths[:, 0].numpy()
         self.B, self.T, self.C = unary.shape
-        self.shared = pairwise.dim() == 2
-        self.dtype = unary.dtype
-        pairs = pairwise[None, None] if self.shared else pairwise
-        self.scores = numbers(unary), numbers(pairs), lengths.numpy()
-        # sorted by length, because a block takes as many steps as its longest sequence
-        self.order = np.argsort(self.scores[2], kind="stable")
-        self.blocks = -(-self.B // LANES)
-        self.narrow = rescaled_chain.applies(*self.scores[:2])
-        self.unknown = None if self.narrow else self._unknown()
+        self.blocks, self.width = -(-self.B // LANES), -(-self.C // LANES) * LANES
 
-    def _unknown(self) -> np.ndarray | None:
-        """Return the positions (B, T) of sequences with a score that is NaN or +inf, for which kernels give finite numbers;
-        None if there are none."""
-        unary, pairwise, lengths = self.scores
-        if unary.max() < np.inf and pairwise.max() < np.inf:  # false if a score is NaN
-            return None
-        inside = np.arange(self.T) < lengths[:, None]
-        known = (unary < np.inf).all(2) | ~inside
-        pairs = (pairwise < np.inf).all((2, 3)) | ~inside[:, 1:]
-        return inside & ~(known.all(1, keepdims=True) & pairs.all(1, keepdims=True))
+    def pairs(self, wanted):
+        """Return memory for what `_pairs` and `_pair_covariances` write, 0."""
+        shape = (self.blocks, self.C * self.width) if self.shared else (self.B, max(self.T - 1, 0) * self.C**2)
+        return np.zeros(shape if wanted else (0, 0))
 
-    def run(self, kernel, *arguments, more: int = 0):
-        """Run a kernel over the blocks, with `more` lanes of workspace behind the layout."""
-        T, C, S = self.T, self.C, self.scores[1].shape[1]
-        work = scratch(self.blocks, sequences.layout(T, C, S).size + more * LANES)
-        over_batch(kernel, self.blocks, work, self.order, *self.scores, *arguments)
-
-    def empty(self, *shape: int) -> np.ndarray:
-        """Return an array of the scores' type."""
-        return np.empty(shape, self.scores[0].dtype)
-
-    def marginals(self, wanted: bool = True) -> tuple[Tensor, Tensor]:
-        """Return log Z (B,) and marginals (B, T, C), which are empty unless `wanted`."""
-        if self.narrow:
-            log_z, out, _ = rescaled_chain.marginals(self.scores, self.shared, np.ones(self.B), wanted, False)
-            return torch.from_numpy(log_z).to(self.dtype), torch.from_numpy(out)
-        log_z, out = np.empty(self.B), self.empty(*((self.B, self.T, self.C) if wanted else (0, 0, 0)))
-        self.run(_marginals, log_z, out)
-        if self.unknown is not None:
-            log_z[self.unknown[:, 0]] = np.nan
-            out[self.unknown if wanted else ()] = np.nan
-        return torch.from_numpy(log_z).to(self.dtype), torch.from_numpy(out)
-
-    def gradients(self, grad: Tensor, centre: bool) -> tuple[Tensor, Tensor]:
-        """Return the gradients to unary and pairwise; grad and centre as in `_covariance`."""
-        if self.narrow:
-            if centre:
-                out, pairs = rescaled_covariances.covariances(self.scores, self.shared, numbers(grad))
-            else:
-                scale = grad[:, 0, 0].double().numpy()
-                _, out, pairs = rescaled_chain.marginals(self.scores, self.shared, scale, True, True)
-            return torch.from_numpy(out), torch.from_numpy(pairs).to(self.dtype)
-        S = self.scores[1].shape[1]
-        out = self.empty(self.B, self.T, self.C)
-        pairs = np.empty((self.blocks if self.shared else self.B, S, self.C**2))  # float64, as blocks are summed
-        self.run(_covariance, numbers(grad), centre, out, pairs)
-        pairs = pairs.sum(0) if self.shared else pairs
-        if self.unknown is not None:
-            out[self.unknown] = np.nan
-            following = self.unknown[:, 1:]
-            pairs[following.any() if self.shared else following] = np.nan
-        shape = self.scores[1].shape[-2:] if self.shared else self.scores[1].shape
-        return torch.from_numpy(out), torch.from_numpy(pairs.reshape(shape)).to(self.dtype)
+    def tensor(self, pairs):
+        """Return what they wrote in the shape and type of the pairwise scores."""
+        if self.shared:
+            weights = np.exp(self.scores[1][0, 0].astype(np.float64) - self.scores[1].max())
+            pairs = pairs.sum(0).reshape(self.C, -1)[:, : self.C] * weights
+        return torch.from_numpy(pairs).to(self.pairwise.dtype).view(self.pairwise.shape)
 
 
-def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Tensor) -> Tensor:
-    """Return p(z_t = c, z_t+1 = d), (B, T-1, C, C)."""
-    B, T, C = unary.shape
-    each = pairwise.expand(B, T - 1, C, C)
-    return Batch(unary, each, lengths).gradients(unary.new_ones(B, T, C), centre=False)[1]
+def spreads_little(unary, pairwise):
+    """Return whether weights are within exp WIDEST of each other, and vectors of tags are faster than those of sequences."""
+    if unary.shape[2] < LANES < 2 * len(unary):
+        return False
+    ranges = sum(float(x.max()) - float(x.min()) for x in map(numbers, (unary, pairwise)) if x.size)
+    return ranges <= WIDEST  # false if a score is NaN or infinite
 
 
-class LogPartition(torch.autograd.Function):
-    """(reference, unary, pairwise, lengths) → log Z."""
+class BestTags:
+    """Serves `best` of chains; see `structure.Implementation`."""
 
-    @staticmethod
-    def forward(ctx, reference, unary, pairwise, lengths):
-        ctx.reference, ctx.lengths = reference, lengths
-        ctx.save_for_backward(unary, pairwise)
-        return Batch(unary, pairwise, lengths).marginals(wanted=False)[0]
+    def takes(self, structure, scores):
+        return can_run_kernel(*scores)
 
-    @staticmethod
-    def backward(ctx, grad):
-        if torch.is_grad_enabled():
-            return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        unary, pairwise = ctx.saved_tensors
-        factor = grad[:, None, None].expand(unary.shape)
-        return None, *Batch(unary, pairwise, ctx.lengths).gradients(factor, centre=False), None
-
-
-class Marginals(torch.autograd.Function):
-    """(reference, unary, pairwise, lengths) → p(z_t = c)."""
-
-    @staticmethod
-    def forward(ctx, reference, unary, pairwise, lengths):
-        ctx.reference, ctx.lengths = reference, lengths
-        ctx.save_for_backward(unary, pairwise)
-        return Batch(unary, pairwise, lengths).marginals()[1]
-
-    @staticmethod
-    def backward(ctx, grad):
-        if torch.is_grad_enabled():
-            return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        return None, *Batch(*ctx.saved_tensors, ctx.lengths).gradients(grad, centre=True), None
-
-
-class PairMarginals(torch.autograd.Function):
-    """(reference, unary, pairwise, lengths) → p(z_t = c, z_t+1 = d); the reference computes its derivatives."""
-
-    @staticmethod
-    def forward(ctx, reference, unary, pairwise, lengths):
-        ctx.reference = reference
-        ctx.save_for_backward(unary, pairwise)
-        return pair_marginals(unary, pairwise, lengths)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
+    def best(self, structure, scores, lengths):
+        unary, pairwise = scores
+        B, T, C = unary.shape
+        x, pairs = numbers(unary), numbers(pairwise[None, None] if pairwise.dim() == 2 else pairwise)
+        score, tags = np.empty(B, x.dtype), np.full((B, T), -1)
+        work = scratch(B, (C + T) * _row.py_func(C)).view(x.dtype)
+        over_batch(_viterbi, B, work, x, pairs, lengths[:, 0].numpy(), score, tags)
+        return torch.from_numpy(score), torch.from_numpy(tags)

@@ -1,16 +1,127 @@
 # mypy: disallow-untyped-defs=False
-"""Best trees on the CPU. Charts hold best scores only; splits and labels are recomputed along the best tree.
+"""Best trees on the CPU: labelled spans, projective dependencies, and both jointly. Charts hold best scores only; splits and labels are
+found again along the best tree.
 
-Shapes: B sentences, n words of a sentence, N = max n, L labels. Arrays are read as flat memory, from a position on.
+Charts of a projective tree of N positions, the root at 0, are rows (N, W) of best scores by left end i, one after the other in a flat
+workspace w: complete spans with head i (RIGHT) or j (LEFT), and incomplete ones (OPEN_RIGHT, OPEN_LEFT). Vectors hold the right ends of
+spans, so that one sentence fills them too. A row is filled from those below it: as soon as a cell [i, k] is known, it is added to the
+whole row k, and the sums are kept where they are larger. Sums have the type of the scores and the order of the torch path, and the first
+of equal splits is taken, so that the heads are those of the torch path.
+
+Shapes: B sentences, n words of a sentence, N = max n (of heads N − 1), L labels. Arrays are read as flat memory, from a position on.
 """
 
 import numpy as np
 import torch
 from numba import njit
-from torch import Tensor
 
-from phrasemodels.structs.kernels import over_batch, scratch
+from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch, scratch
 from phrasemodels.structs.kernels.simd import COMPILE, INLINE, highest, larger, load, number, spread, store
+
+RIGHT, LEFT, OPEN_RIGHT, OPEN_LEFT, MEET = range(
+    5
+)  # MEET is one row: the part that both incomplete spans of i, j share
+
+
+@njit(**COMPILE)
+def _row(N):
+    """Return N rounded up to a multiple of 8, so that a row has whole vectors."""
+    return -(-N // 8) * 8
+
+
+@njit(**INLINE)
+def _push(w, x, other, to, first, N):
+    """Set w[to + j] = max(w[to + j], x + w[other + j]) for j = first..N-1, and some j before, where w[other + j] is -inf."""
+    width = 32 // w.itemsize
+    add = spread(x)
+    for j in range(first // width * width, N, width):
+        store(w, to + j, larger(add + load(w, other + j), load(w, to + j)))
+
+
+@njit(**COMPILE)
+def _fill_heads(w, arcs, N, one_root):
+    """Fill the charts from arcs (≥ N, ≥ N); return whether none is NaN or +inf."""
+    W, known = _row(N), True
+    M = N * W
+    for x in range((4 * N + 1) * W):
+        w[x] = -np.inf
+    meet = MEET * M
+    for i in range(N - 1, -1, -1):
+        right, left, left_open = i * W, LEFT * M + i * W, OPEN_LEFT * M + i * W
+        w[right + i] = w[left + i] = 0.0
+        for j in range(N):
+            w[meet + j] = -np.inf
+        for k in range(i, N):
+            if k > i:
+                known &= arcs[i, k] < np.inf
+                w[OPEN_RIGHT * M + i * W + k] = w[meet + k] + arcs[i, k]
+                _push(w, w[OPEN_RIGHT * M + i * W + k], k * W, right, k, N)
+                if i > 0:
+                    known &= arcs[k, i] < np.inf
+                    w[left_open + k] = w[meet + k] + arcs[k, i]
+                    w[left + k] = max(w[left + k], w[left_open + k])
+                    _push(w, w[left + k], OPEN_LEFT * M + k * W, left, k + 1, N)
+                elif one_root and k + 1 < N:
+                    w[right + k] = -np.inf  # the root would need a second arc
+            if k + 1 < N:
+                _push(w, w[right + k], LEFT * M + (k + 1) * W, meet, k + 1, N)
+    return known
+
+
+@njit(**COMPILE)
+def _first_split(w, left, right, n, W):
+    """Return the first k of n with the largest w[left + k] + w[right + k · W]."""
+    top, best = w[left] + w[right], 0
+    for k in range(1, n):
+        x = w[left + k] + w[right + k * W]
+        if x > top:
+            top, best = x, k
+    return best
+
+
+@njit(**COMPILE)
+def _follow_heads(w, N, todo, heads):
+    """Write the heads of the best tree; todo (≥ 2N, 3) holds cells: kind, i, j."""
+    W = _row(N)
+    M = N * W
+    todo[0, 0], todo[0, 1], todo[0, 2], size = RIGHT, 0, N - 1, 1
+    while size > 0:
+        size -= 1
+        kind, i, j = todo[size]
+        if i == j:
+            continue
+        row, n = i * W, j - i
+        if kind == RIGHT:
+            k = i + 1 + _first_split(w, OPEN_RIGHT * M + row + i + 1, (i + 1) * W + j, n, W)
+            one, other, at = OPEN_RIGHT, RIGHT, k
+        elif kind == LEFT:
+            k = i + _first_split(w, LEFT * M + row + i, OPEN_LEFT * M + row + j, n, W)
+            one, other, at = LEFT, OPEN_LEFT, k
+        else:
+            heads[j if kind == OPEN_RIGHT else i] = i if kind == OPEN_RIGHT else j
+            k = i + _first_split(w, row + i, LEFT * M + row + W + j, n, W)
+            one, other, at = RIGHT, LEFT, k + 1
+        todo[size, 0], todo[size, 1], todo[size, 2] = one, i, k
+        todo[size + 1, 0], todo[size + 1, 1], todo[size + 1, 2] = other, at, j
+        size += 2
+
+
+@njit(**COMPILE)
+def _trees(first, step, work, arcs, lengths, one_root, score, heads):
+    w = work[first]
+    todo = np.empty((2 * arcs.shape[1] + 2, 3), np.int64)
+    for b in range(first, len(lengths), step):
+        N = lengths[b] + 1
+        if not _fill_heads(w, arcs[b], N, one_root):
+            score[b] = np.nan
+            continue
+        total = 0.0
+        _follow_heads(w, N, todo, heads[b])
+        for m in range(1, N):
+            total += arcs[b, heads[b, m], m]
+        score[b] = total
+        if w[N - 1] == -np.inf:
+            score[b], heads[b] = -np.inf, -1
 
 
 @njit(**INLINE)
@@ -109,6 +220,9 @@ def _spans(first, step, labels, lengths, gold, cost, score, cells):
     right = np.full((N, N), -1)  # the label of each span that costs
     for b in range(first, len(lengths), step):
         n = lengths[b]
+        score[b] = 0.0
+        if n == 0:
+            continue
         best, best_t = np.empty((n, n)), np.empty((n, n))
         _fill_spans(labels[b], n, gold[b], right, cost, best, best_t)
         score[b] = best[0, n - 1]
@@ -129,14 +243,14 @@ def _spans(first, step, labels, lengths, gold, cost, score, cells):
                 right[gold[b, row, 0], gold[b, row, 1]] = -1
 
 
-def spans(labels: Tensor, lengths: Tensor, gold: Tensor | None = None, cost: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Return the score (B,) and cells (B, 2N-1, 3) of `spans.argmax`: labels (B, N, N, L), lengths (B,). The cells of gold
-    (B, R, 3) have their scores less the cost."""
+def best_spans(labels, lengths, gold=None, cost=0.0):
+    """Return the score (B,) and cells (B, 2N-1, 3) of best trees: labels (B, N, N, L), lengths (B,). The cells of gold (B, R, 3) have
+    their scores less the cost."""
     B, n, _, _ = labels.shape
-    score, cells = np.empty(B), np.full((B, 2 * n - 1, 3), -1)
-    right = np.empty((B, 0, 3), np.int64) if gold is None else np.ascontiguousarray(gold.numpy())
-    over_batch(_spans, B, labels.detach().contiguous().numpy(), lengths.numpy(), right, float(cost), score, cells)
-    return torch.from_numpy(score), torch.from_numpy(cells)
+    score, cells = np.empty(B), np.full((B, max(2 * n - 1, 0), 3), -1)
+    right = np.empty((B, 0, 3), np.int64) if gold is None else numbers(gold)
+    over_batch(_spans, B, numbers(labels), lengths.numpy(), right, float(cost), score, cells)
+    return torch.from_numpy(score).to(labels.dtype), torch.from_numpy(cells)
 
 
 @njit(**INLINE)
@@ -239,6 +353,9 @@ def _follow(labels, arcs_t, free, body, hooks, todo, cells, heads):
 def _joint(first, step, work, labels, arcs, lengths, score, cells, heads):
     for b in range(first, len(lengths), step):
         n = lengths[b]
+        score[b] = 0.0
+        if n == 0:
+            continue
         H = _heads(n)
         real, free = np.empty((n, n), labels.dtype), np.empty((n, n), labels.dtype)
         _label_scores(labels[b], real, free)
@@ -266,15 +383,39 @@ def _heads(n):
     return -(-n // 16) * 16
 
 
-def joint(labels: Tensor, arcs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the score (B,), cells (B, 2N-1, 3) and heads (B, N+1) of `joint.argmax`: labels (B, N, N, L), arcs (B, N+1, N+1),
-    lengths (B,)."""
+def best_joint(labels, arcs, lengths):
+    """Return the score (B,), cells (B, 2N-1, 3) and heads (B, N+1) of best trees: labels (B, N, N, L), arcs (B, N+1, N+1), lengths (B,)."""
     B, n, _, _ = labels.shape
-    score, cells, heads = np.empty(B), np.full((B, 2 * n - 1, 3), -1), np.full((B, n + 1), -1)
-    scores = labels.detach().contiguous().numpy(), arcs.detach().contiguous().numpy()
-    size = (
-        2 * n * (n + 1) * _heads.py_func(n) * scores[0].itemsize // 8
-    )  # in float64, of charts in the type of the scores
-    work = scratch(B, size).view(scores[0].dtype)
-    over_batch(_joint, B, work, *scores, lengths.numpy(), score, cells, heads)
-    return torch.from_numpy(score), torch.from_numpy(cells), torch.from_numpy(heads)
+    score, cells, heads = np.empty(B), np.full((B, max(2 * n - 1, 0), 3), -1), np.full((B, n + 1), -1)
+    x, y = numbers(labels), numbers(arcs)
+    size = 2 * n * (n + 1) * _heads.py_func(n) * x.itemsize // 8  # in float64, of charts in the type of the scores
+    work = scratch(B, size).view(x.dtype)
+    over_batch(_joint, B, work, x, y, lengths.numpy(), score, cells, heads)
+    return torch.from_numpy(score).to(labels.dtype), torch.from_numpy(cells), torch.from_numpy(heads)
+
+
+class Best:
+    """Serves `best` on the CPU; see `structure.Implementation`."""
+
+    def takes(self, structure, scores):
+        return can_run_kernel(*scores)
+
+
+class BestProjective(Best):
+    """Best projective trees."""
+
+    def best(self, structure, scores, lengths):
+        (arcs,) = scores
+        B, N, _ = arcs.shape
+        x = numbers(arcs)
+        score, heads = np.empty(B, x.dtype), np.full((B, N), -1)
+        work = scratch(B, (4 * N + 1) * _row.py_func(N)).view(x.dtype)
+        over_batch(_trees, B, work, x, lengths[:, 0].numpy(), structure.one_root, score, heads)
+        return torch.from_numpy(score), torch.from_numpy(heads)
+
+
+class BestSpans(Best):
+    """Best labelled spans."""
+
+    def best(self, structure, scores, lengths):
+        return best_spans(*scores, lengths[:, 0])

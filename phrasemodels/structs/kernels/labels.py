@@ -1,20 +1,17 @@
 # mypy: disallow-untyped-defs=False
-"""Labelled spans on the CPU: sums over the labels of each span, then the passes of `binary` over spans, as autograd functions.
+"""Labelled spans on the CPU: sums over the labels of each span, with vectors of labels, then the passes of `trees` over the spans alone.
 
-p(label) below is that of a label given its span. With a gradient g to the marginals, those to the scores of spans are
+p(label) below is the probability of a label given its span. With a gradient g to the marginals, the gradients to the scores of spans are
 h = Cov[Σ_label p g, span], and the gradient to a label is p(label) (h + p(span) (g − Σ_label p g)).
 Shapes: B sentences, N words, L labels.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numba import njit
 from numba.extending import overload
-from torch import Tensor
 
-from phrasemodels.structs.kernels import binary, numbers, over_batch, reference_vjp
+from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch
 from phrasemodels.structs.kernels.exp32 import exp32
 from phrasemodels.structs.kernels.scaled import exponential, ratio
 from phrasemodels.structs.kernels.simd import (
@@ -31,6 +28,7 @@ from phrasemodels.structs.kernels.simd import (
     store,
     unknown,
 )  # fmt: skip
+from phrasemodels.structs.kernels.trees import span_passes
 
 
 def _exp(x):
@@ -91,7 +89,7 @@ def _share(first, step, labels, lengths, tops, p, scale, out):
 
 @njit(**COMPILE)
 def _means(first, step, labels, lengths, tops, grad, means):
-    """Compute Σ exp(score − top) grad of the labels of each span."""
+    """Compute Σ exp(score − top) grad of the labels of each span; with score − top in place of an empty grad."""
     _, N, _, L = labels.shape
     width = LANES * 8 // labels.itemsize
     for b in range(first, len(labels), step):
@@ -102,7 +100,9 @@ def _means(first, step, labels, lengths, tops, grad, means):
                     total = spread(labels.dtype.type(0))
                     for k in range(0, L, width):
                         begin = at + min(k, L - width)
-                        total += last(_exp(load(labels, begin) - top) * load(grad, begin), L - k)
+                        x = load(labels, begin) - top
+                        by = load(grad, begin) if grad.size > 0 else larger(x, spread(labels.dtype.type(-1e30)))
+                        total += last(_exp(x) * by, L - k)
                     means[b, i, j] = added(total)
 
 
@@ -123,7 +123,7 @@ def _changes(first, step, labels, lengths, tops, p, change, grad, means, out):
                         store(out, begin, _exp(load(labels, begin) - top) * each)
 
 
-def _wide(labels: Tensor, more: float = -np.inf) -> np.ndarray:
+def _wide(labels, more=-np.inf):
     """Return the labels, and `more` behind them if they would not fill a vector."""
     x = numbers(labels)
     width, L = LANES * 8 // x.itemsize, x.shape[-1]
@@ -134,119 +134,69 @@ def _wide(labels: Tensor, more: float = -np.inf) -> np.ndarray:
     return wide
 
 
-def weigh(labels: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `top` and `total`, (B, N, N), float64: the weight of a span, Σ exp of its labels, is total · exp(top). Where there is no
-    span, they are 0 and 1."""
-    x = _wide(labels)
-    tops, totals = np.zeros(x.shape[:3]), np.ones(x.shape[:3])
-    over_batch(_weigh, len(x), x, lengths.numpy(), tops, totals)
-    return torch.from_numpy(tops), torch.from_numpy(totals)
+class SpanLabels:
+    """Serves log Z, marginals, their gradients and entropies of labelled spans; see `structure.Implementation`."""
+
+    def takes(self, structure, scores):
+        return can_run_kernel(*scores)
+
+    def log_partition(self, structure, scores, lengths, wanted):
+        """Return log Z (B,), and unless it is not wanted, a function that returns its gradient from that to log Z."""
+        weighed = _Weighed(scores[0], lengths)
+        log_z, p = weighed.passes(wanted)
+        return log_z.to(scores[0].dtype), lambda grad: (weighed.share(p / weighed.totals, grad),)
+
+    def passes(self, structure, scores, lengths, scale, which, each):
+        log_z, gradient = self.log_partition(structure, scores, lengths, scale is not None)
+        return log_z, () if scale is None else gradient(scale)
+
+    def covariances(self, structure, scores, lengths, grads, scale=None):
+        weighed, given = _Weighed(scores[0], lengths), _wide(grads[0], 0.0)
+        x, totals, out = weighed.x, weighed.totals, np.zeros_like(weighed.x)
+        mean = weighed.means(given)
+        p, change = weighed.passes(True)[1] / totals, weighed.passes(True, mean)[1] / totals
+        over_batch(_changes, len(x), x, weighed.lengths, weighed.tops, p, change, given, mean, out)
+        if scale is not None:
+            out *= scale.to(grads[0].dtype).numpy()[:, None, None, None]
+        return (weighed.narrow(out),)
+
+    def entropy(self, structure, scores, lengths):
+        """Return log Z − E[score], with E[score] = Σ p(span) (top + E[label of the span − top])."""
+        weighed = _Weighed(scores[0], lengths)
+        log_z, p = weighed.passes(True)
+        mean = weighed.means(np.empty((0, 0, 0, 0), weighed.x.dtype))
+        expected = np.where(p == 0, 0, p * (np.where(p == 0, 0, weighed.tops) + mean)).sum((1, 2))
+        none = log_z.numpy() == -np.inf
+        value = np.where(none, 0, np.maximum(np.where(none, 0, log_z.numpy()) - expected, 0))
+        return torch.from_numpy(value).to(scores[0].dtype)
 
 
-def share(labels: Tensor, lengths: Tensor, tops: Tensor, p: Tensor, scale: Tensor | None = None) -> Tensor:
-    """Return p · exp(score − top) for the labels of each span, (B, N, N, L), in their type, times the `scale` of the sentence, (B,);
-    0 where there is no span."""
-    x = _wide(labels)
-    by = np.ones(len(x), x.dtype) if scale is None else numbers(scale)
-    out = np.zeros(x.shape, x.dtype)
-    over_batch(_share, len(x), x, lengths.numpy(), tops.numpy(), p.numpy(), by, out)
-    return torch.from_numpy(np.ascontiguousarray(out[..., : labels.shape[-1]]))
+class _Weighed:
+    """The sums over the labels of each span: the weight of a span, Σ exp of its labels, is total · exp(top), (B, N, N), float64; 1 · exp 0
+    where there is no span."""
 
+    def __init__(self, labels, lengths):
+        self.labels, self.x, self.lengths = labels, _wide(labels), lengths[:, 0].numpy()
+        self.tops, self.totals = np.zeros(self.x.shape[:3]), np.ones(self.x.shape[:3])
+        over_batch(_weigh, len(self.x), self.x, self.lengths, self.tops, self.totals)
 
-class LogPartition(torch.autograd.Function):
-    """(reference, labels, lengths) → log Z."""
+    def passes(self, wanted, grad=None):
+        """Return log Z (B,), and the marginals of spans or their gradient; see `span_passes`."""
+        log_z, out = span_passes(self.tops, self.totals, self.lengths, wanted, grad)
+        return torch.from_numpy(log_z), out
 
-    @staticmethod
-    def forward(ctx, reference, labels, lengths):
-        ctx.reference, ctx.lengths, wanted = reference, lengths, ctx.needs_input_grad[1]
-        ctx.save_for_backward(labels)
-        ctx.tops, totals = weigh(labels, lengths)
-        log_z, p = binary.passes(ctx.tops, totals, lengths, wanted)
-        ctx.p = p.div_(totals) if wanted else p
-        return log_z.to(labels.dtype)
+    def means(self, given):
+        """Return E[given | span], (B, N, N), for numbers (B, N, N, L), or of label − top if they are empty."""
+        means = np.zeros(self.x.shape[:3])
+        over_batch(_means, len(means), self.x, self.lengths, self.tops, given, means)
+        return means / self.totals
 
-    @staticmethod
-    def backward(ctx, grad):
-        if torch.is_grad_enabled():
-            return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        return None, share(*ctx.saved_tensors, ctx.lengths, ctx.tops, ctx.p, grad), None
+    def share(self, p, scale):
+        """Return scale · p · exp(score − top) for the labels of each span, in their type; 0 where there is no span."""
+        out = np.zeros_like(self.x)
+        over_batch(_share, len(out), self.x, self.lengths, self.tops, p, scale.to(self.labels.dtype).numpy(), out)
+        return self.narrow(out)
 
-
-class Marginals(torch.autograd.Function):
-    """(reference, labels, lengths) → p(labelled span)."""
-
-    @staticmethod
-    def forward(ctx, reference, labels, lengths):
-        ctx.reference, ctx.lengths = reference, lengths
-        ctx.save_for_backward(labels)
-        tops, totals = weigh(labels, lengths)
-        _, p = binary.passes(tops, totals, lengths, True)
-        return share(labels, lengths, tops, p.div_(totals))
-
-    @staticmethod
-    def backward(ctx, grad):
-        if torch.is_grad_enabled():
-            return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        (labels,), lengths = ctx.saved_tensors, ctx.lengths
-        tops, totals = weigh(labels, lengths)
-        x, given, words = _wide(labels), _wide(grad.contiguous(), 0.0), lengths.numpy()
-        means, out = np.zeros(x.shape[:3]), np.zeros(x.shape, x.dtype)
-        over_batch(_means, len(x), x, words, tops.numpy(), given, means)
-        mean = torch.from_numpy(means).div_(totals)
-        _, p = binary.passes(tops, totals, lengths, True)
-        _, change = binary.passes(tops, totals, lengths, True, mean)
-        p, change = p.div_(totals).numpy(), change.div_(totals).numpy()
-        over_batch(_changes, len(x), x, words, tops.numpy(), p, change, given, means, out)
-        return None, torch.from_numpy(np.ascontiguousarray(out[..., : labels.shape[-1]])), None
-
-
-class _Expected(NamedTuple):
-    """Of each span (B, N, N), in float64: `top` and `total` of `weigh`, the expectation of label − top, and p(span); of each label
-    (B, N, N, L), in the type of the labels: p(label | span), and label − top, 0 if it is forbidden; and log Z (B,)."""
-
-    tops: Tensor
-    totals: Tensor
-    above: Tensor
-    spans: Tensor
-    given: Tensor
-    each: Tensor
-    log_z: Tensor
-
-    @property
-    def scores(self) -> Tensor:
-        """The expected score of the label of each span, 0 for impossible spans."""
-        return torch.where(self.spans == 0, 0, self.tops + self.above)
-
-
-def _expected(labels: Tensor, lengths: Tensor) -> _Expected:
-    tops, totals = weigh(labels, lengths)
-    log_z, spans = binary.passes(tops, totals, lengths, True)
-    given = share(labels, lengths, tops, 1 / totals)
-    each = torch.where(given == 0, 0, labels - tops.to(labels.dtype)[..., None])
-    return _Expected(tops, totals, (given * each).sum(-1).double(), spans, given, each, log_z)
-
-
-class Entropy(torch.autograd.Function):
-    """(reference, labels, lengths) → −Σ p log p = log Z − E[score], with E[score] = Σ p(span) (top + E[label − top]).
-
-    Its gradient is minus the covariance of the score and each labelled span.
-    """
-
-    @staticmethod
-    def forward(ctx, reference, labels, lengths):
-        ctx.reference, ctx.lengths = reference, lengths
-        ctx.save_for_backward(labels)
-        found = _expected(labels, lengths)
-        none = found.log_z == -torch.inf
-        value = found.log_z.masked_fill(none, 0) - (found.spans * found.scores).sum((1, 2))
-        return value.masked_fill_(none, 0).to(labels.dtype)
-
-    @staticmethod
-    def backward(ctx, grad):
-        if torch.is_grad_enabled():
-            return None, *reference_vjp(ctx.reference, ctx.saved_tensors, grad), None
-        found = _expected(*ctx.saved_tensors, ctx.lengths)
-        _, change = binary.passes(found.tops, found.totals, ctx.lengths, True, found.scores)
-        spans, change, above = (x.to(grad.dtype)[..., None] for x in (found.spans, change, found.scores - found.tops))
-        out = found.given.mul_(change + spans * (found.each - above)).mul_(-grad[:, None, None, None])
-        return None, out.masked_fill_((found.log_z == -torch.inf)[:, None, None, None], 0), None
+    def narrow(self, out):
+        """Return numbers of labels without those that fill a vector."""
+        return torch.from_numpy(np.ascontiguousarray(out[..., : self.labels.shape[-1]]))

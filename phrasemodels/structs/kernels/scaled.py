@@ -18,11 +18,26 @@ Zero is 2^FORBIDDEN, which is less than any product of other weights, so that it
 """
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import int64, njit, types
+from numba.extending import intrinsic
 
-from phrasemodels.structs.kernels.simd import INLINE, exponent, mantissa, maximum, minimum, power, spread
+from phrasemodels.structs.kernels.simd import (
+    COMPILE,
+    INLINE,
+    LANES,
+    exponent,
+    load,
+    mantissa,
+    maximum,
+    minimum,
+    power,
+    spread,
+    store,
+)
 
 FORBIDDEN = -1e15
+WEIGHT = 2 * LANES  # m and e of a vector of weights, one after the other in a workspace
 LN2 = 0.6931471805599453
 
 
@@ -45,6 +60,15 @@ def exponential(x):
     p = p * r + 0.5
     p = p * r + 1.0
     return p * r + 1.0, e
+
+
+@njit(**COMPILE)
+def exponentials(w, begin, end):
+    """Replace scores, stored in place of m, by their weights."""
+    for at in range(begin, end, WEIGHT):
+        m, e = exponential(load(w, at))
+        store(w, at, m)
+        store(w, at + LANES, e)
 
 
 @njit(**INLINE)
@@ -70,3 +94,19 @@ def possible(e):
 def logarithm(m, e):
     """Return log (m · 2^e) of one lane, -inf for zero."""
     return np.log(m) + e * LN2 if possible(e) else -np.inf
+
+
+@intrinsic
+def _double(context, bits):
+    """Return the float64 of these bits."""
+
+    def generate(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), generate
+
+
+@njit(**INLINE)
+def power_of_two(e):
+    """Return 2^e for an integer e ≤ 1023, and 0 for e ≤ -1023."""
+    return _double(int64(max(e, -1023.0) + 1023.0) << 52)

@@ -1,0 +1,609 @@
+# mypy: disallow-untyped-defs=False
+"""Inside, outside and covariance passes, the k best and samples, over the derivations of any rule.
+
+A rule is a table of nodes and runs (Klein and Manning 2001; Huang 2008). A node is an item of a dynamic program. A run is `count`
+ways to make it, edges, from two smaller nodes each and a score, whose numbers go up by constant steps; so a table has O(1) rows for
+a sum over split points. A derivation chooses an edge for its goal, then for each of the edge's tails. Its weight is the product of
+the weights of its edges and of its nodes' own scores.
+
+    nodes  (rows, 3)  the number of a node, its own score or NONE, its first run; tails come before heads. The last row: the end
+    runs   (·, 7)     left tail and its step, right tail and its step, score and its step, count; tail 0 is the empty derivation
+    goals  (B, 7)     the run of each sentence whose edges make whole structures
+    rows   (B,)       the number of rows that a sentence needs
+
+Scores of a sentence are numbered 0..P-1, those that all sentences share P..P+Q-1. LANES sentences are one vector, whose weights are
+those of `scaled`; all arrays are parts of one flat workspace w, w[0] is that of node 0. q is the posterior of an edge given its node:
+
+    p(edge) = p(v) q,   p(tail) gains p(edge)
+    e(v) = g(own) + Σ q (g + e(left) + e(right)),   the expectation of Σ g inside v, with the gradient g to the marginals
+    d(v) = p(v) E[Σ g outside v | v];  inside of v's own score d = d(v) + p(v) g(own):
+    d(left) gains q d + p(edge) (g + e(right)), d(right) likewise
+    gradient of an edge's score = q d + p(edge) (g + e(left) + e(right) − E[Σ g]), of an own score = d(v) + p(v) (e(v) − E[Σ g])
+
+which are covariances: no pass takes a difference of large numbers.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from phrasemodels.structs.kernels import over_batch, scratch
+from phrasemodels.structs.kernels.scaled import (
+    FORBIDDEN,
+    WEIGHT,
+    exponentials,
+    logarithm,
+    normal,
+    possible,
+    power_of_two,
+    ratio,
+)
+from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, above, highest, load, maximum, spread, store
+
+NONE = -1
+NUMBER, OWN, FIRST = range(3)
+LEFT, LEFT_STEP, RIGHT, RIGHT_STEP, PART, PART_STEP, COUNT = range(7)
+NEGLIGIBLE = 1e-120  # a probability; products of smaller ones would be subnormal, for which processors are slow
+
+
+class Table(NamedTuple):
+    """A rule for the sizes of one batch: nodes and runs as above, the number of rows, and the largest number of a node plus 1."""
+
+    nodes: np.ndarray
+    runs: np.ndarray
+    rows: int
+    numbers: int
+
+
+class Batch(NamedTuple):
+    """Scores (B, P), float64 and below +inf, shared scores (Q,), goals (B, 7) and rows (B,)."""
+
+    scores: np.ndarray
+    shared: np.ndarray
+    goals: np.ndarray
+    rows: np.ndarray
+
+
+@njit(**INLINE)
+def add_node(nodes, row, number, own, run):
+    """Write a row of `nodes`; return the next row."""
+    nodes[row, NUMBER], nodes[row, OWN], nodes[row, FIRST] = number, own, run
+    return row + 1
+
+
+@njit(**INLINE)
+def add_run(runs, row, left, left_step, right, right_step, part, part_step, count):
+    """Write a row of `runs`; return the next row."""
+    runs[row, LEFT], runs[row, LEFT_STEP], runs[row, RIGHT], runs[row, RIGHT_STEP] = left, left_step, right, right_step
+    runs[row, PART], runs[row, PART_STEP], runs[row, COUNT] = part, part_step, count
+    return row + 1
+
+
+@njit(**INLINE)
+def _fields(runs, run, at):
+    """Return the fields of a run as positions in the workspace, whose scores begin at `at`; NONE for the score that is none."""
+    part = runs[run, PART]
+    return (
+        runs[run, LEFT] * WEIGHT, runs[run, LEFT_STEP] * WEIGHT, runs[run, RIGHT] * WEIGHT, runs[run, RIGHT_STEP] * WEIGHT,
+        at + part * WEIGHT if part >= 0 else NONE, runs[run, PART_STEP] * WEIGHT, runs[run, COUNT],
+    )  # fmt: skip
+
+
+@njit(**INLINE)
+def _power(w, left, right, part):
+    e = load(w, left + LANES) + load(w, right + LANES)
+    return e + load(w, part + LANES) if part >= 0 else e
+
+
+@njit(**INLINE)
+def _mass(w, left, right, part, power):
+    """Return the weight of an edge divided by 2^power."""
+    m, e = load(w, left) * load(w, right), load(w, left + LANES) + load(w, right + LANES)
+    return m * load(w, part) * ratio(e + load(w, part + LANES) - power) if part >= 0 else m * ratio(e - power)
+
+
+@njit(**INLINE)
+def _gain(w, at, x):
+    store(w, at, load(w, at) + x)
+
+
+@njit(**COMPILE)
+def _open(w, at, block, order, batch):
+    """Copy the weights of the scores of a block to the workspace; those of shared scores with the first block of a workspace."""
+    B, P = batch.scores.shape
+    for lane in range(LANES):
+        b = order[min(block + lane, B - 1)]
+        for i in range(P):
+            w[at + i * WEIGHT + lane] = batch.scores[b, i]
+    exponentials(w, at, at + P * WEIGHT)
+
+
+@njit(**COMPILE)
+def _open_shared(w, at, shared):
+    for i in range(len(shared)):
+        store(w, at + i * WEIGHT, spread(shared[i]))
+    exponentials(w, at, at + len(shared) * WEIGHT)
+
+
+@njit(**COMPILE)
+def _inside(w, at, rows, nodes, runs):
+    """Fill the weights of the nodes of the first rows."""
+    store(w, 0, spread(1.0))
+    store(w, LANES, spread(0.0))
+    for v in range(rows):
+        begin, end, own = nodes[v, FIRST], nodes[v + 1, FIRST], nodes[v, OWN]
+        m, top = spread(1.0), spread(FORBIDDEN)  # of a node that no edge makes
+        if end == begin + 1 and runs[begin, COUNT] == 1:
+            left, _, right, _, part, _, _ = _fields(runs, begin, at)
+            m, top = load(w, left) * load(w, right), _power(w, left, right, part)
+            if part >= 0:
+                m = m * load(w, part)
+        elif end > begin:
+            top = spread(8 * FORBIDDEN)
+            for run in range(begin, end):
+                left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at)
+                if part >= 0:
+                    for k in range(count):
+                        top = maximum(top, _power(w, left + k * to_left, right + k * to_right, part + k * to_part))
+                else:
+                    for k in range(count):
+                        top = maximum(top, _power(w, left + k * to_left, right + k * to_right, NONE))
+            m = spread(0.0)
+            for run in range(begin, end):
+                left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at)
+                if part >= 0:
+                    for k in range(count):
+                        m += _mass(w, left + k * to_left, right + k * to_right, part + k * to_part, top)
+                else:
+                    for k in range(count):
+                        m += _mass(w, left + k * to_left, right + k * to_right, NONE, top)
+        if own >= 0:
+            m, top = m * load(w, at + own * WEIGHT), top + load(w, at + own * WEIGHT + LANES)
+        m, top = normal(m, top)
+        here = nodes[v, NUMBER] * WEIGHT
+        store(w, here, m)
+        store(w, here + LANES, top)
+
+
+@njit(**COMPILE)
+def _goal(w, at, goal, lane):
+    """Return the weight m · 2^e of all structures of one lane: the sum over a goal's run."""
+    left, to_left, _, _, part, to_part, count = _fields(goal, 0, at)
+    top, total = 8 * FORBIDDEN, 0.0
+    for k in range(count):
+        e = w[left + k * to_left + LANES + lane]
+        top = max(top, e + w[part + k * to_part + LANES + lane] if part >= 0 else e)
+    for k in range(count):
+        total += _goal_mass(w, left + k * to_left, part + k * to_part if part >= 0 else NONE, lane, top)
+    return total, top
+
+
+@njit(**COMPILE)
+def _goal_mass(w, left, part, lane, top):
+    m, e = w[left + lane], w[left + LANES + lane]
+    if part >= 0:
+        m, e = m * w[part + lane], e + w[part + LANES + lane]
+    return m * power_of_two(e - top)
+
+
+@njit(**COMPILE)
+def _outside(w, at, rows, nodes, runs, p, parts):
+    """Add the probabilities of scores to `parts`; p of the tails of goals is there before, that of all other nodes 0."""
+    for v in range(rows - 1, -1, -1):
+        here, own = nodes[v, NUMBER] * WEIGHT, nodes[v, OWN]
+        mine = above(load(w, p + here // 2), NEGLIGIBLE)
+        if highest(mine) == 0.0:
+            continue
+        share, power = mine / load(w, here), load(w, here + LANES)
+        if own >= 0:
+            _gain(w, parts + own * LANES, mine)
+            share, power = share * load(w, at + own * WEIGHT), power - load(w, at + own * WEIGHT + LANES)
+        for run in range(nodes[v, FIRST], nodes[v + 1, FIRST]):
+            left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at)
+            first = parts + (part - at) // 2
+            if right == 0 and to_right == 0 and part >= 0:
+                for k in range(count):
+                    x = share * _mass(w, left + k * to_left, 0, part + k * to_part, power)
+                    _gain(w, p + (left + k * to_left) // 2, x)
+                    _gain(w, first + k * to_part // 2, x)
+                continue
+            for k in range(count):
+                one, other = left + k * to_left, right + k * to_right
+                if part >= 0:
+                    x = share * _mass(w, one, other, part + k * to_part, power)
+                    _gain(w, first + k * to_part // 2, x)
+                else:
+                    x = share * _mass(w, one, other, NONE, power)
+                _gain(w, p + one // 2, x)
+                _gain(w, p + other // 2, x)
+
+
+@njit(**COMPILE)
+def _expectations(w, at, rows, nodes, runs, e, g):
+    """Fill e of the nodes of the first rows."""
+    store(w, e, spread(0.0))
+    for v in range(rows):
+        here, own, total = nodes[v, NUMBER] * WEIGHT, nodes[v, OWN], spread(0.0)
+        share, power = 1.0 / load(w, here), load(w, here + LANES)
+        if own >= 0:
+            share, power = share * load(w, at + own * WEIGHT), power - load(w, at + own * WEIGHT + LANES)
+        for run in range(nodes[v, FIRST], nodes[v + 1, FIRST]):
+            left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at)
+            first = g + (part - at) // 2
+            for k in range(count):
+                one, other = left + k * to_left, right + k * to_right
+                both = load(w, e + one // 2) + load(w, e + other // 2)
+                if part >= 0:
+                    both += load(w, first + k * to_part // 2)
+                    total += _mass(w, one, other, part + k * to_part, power) * both
+                else:
+                    total += _mass(w, one, other, NONE, power) * both
+        total = total * share
+        if own >= 0:
+            total += load(w, g + own * LANES)
+        store(w, e + here // 2, total)
+
+
+@njit(**COMPILE)
+def _covariances(w, at, rows, nodes, runs, p, d, e, g, mean, parts):
+    """Add the gradients to scores to `parts`, from e and E[Σ g]; p and d of the tails of goals are there before."""
+    middle = load(w, mean)
+    for v in range(rows - 1, -1, -1):
+        here, own = nodes[v, NUMBER] * WEIGHT, nodes[v, OWN]
+        mine, out = above(load(w, p + here // 2), NEGLIGIBLE), load(w, d + here // 2)
+        if highest(mine) == 0.0:
+            continue
+        share, power = 1.0 / load(w, here), load(w, here + LANES)
+        if own >= 0:
+            _gain(w, parts + own * LANES, out + mine * (load(w, e + here // 2) - middle))
+            out += mine * load(w, g + own * LANES)
+            share, power = share * load(w, at + own * WEIGHT), power - load(w, at + own * WEIGHT + LANES)
+        mine, out = mine * share, out * share
+        for run in range(nodes[v, FIRST], nodes[v + 1, FIRST]):
+            left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at)
+            first = (part - at) // 2
+            for k in range(count):
+                one, other = left + k * to_left, right + k * to_right
+                a, b, own_g = load(w, e + one // 2), load(w, e + other // 2), spread(0.0)
+                if part >= 0:
+                    q, own_g = _mass(w, one, other, part + k * to_part, power), load(w, g + first + k * to_part // 2)
+                else:
+                    q = _mass(w, one, other, NONE, power)
+                x, y = mine * q, out * q
+                _gain(w, p + one // 2, x)
+                _gain(w, p + other // 2, x)
+                _gain(w, d + one // 2, y + x * (own_g + b))
+                _gain(w, d + other // 2, y + x * (own_g + a))
+                if part >= 0:
+                    _gain(w, parts + first + k * to_part // 2, y + x * (own_g + a + b - middle))
+
+
+@njit(**COMPILE)
+def _begin(w, at, goal, lane, p, d, e, g, mean, parts, covariance):
+    """Begin the outside pass, or with `covariance` that of gradients, with the tails of a goal of one lane."""
+    total, top = _goal(w, at, goal, lane)
+    if not possible(top):
+        return
+    left, to_left, _, _, part, to_part, count = _fields(goal, 0, at)
+    for turn in range(2 if covariance else 1):  # E[Σ g], then what needs it
+        for k in range(count):
+            score = part + k * to_part if part >= 0 else NONE
+            q = _goal_mass(w, left + k * to_left, score, lane, top) / total
+            tail, scored = (left + k * to_left) // 2 + lane, (score - at) // 2 + lane
+            inner = w[e + tail] if covariance else 0.0
+            own = w[g + scored] if covariance and part >= 0 else 0.0
+            if covariance and turn == 0:
+                w[mean + lane] += q * (inner + own)
+                continue
+            w[p + tail] += q
+            if covariance:
+                w[d + tail] += q * own
+            if part >= 0:
+                w[parts + scored] += q * (own + inner - w[mean + lane]) if covariance else q
+
+
+@njit(**COMPILE)
+def _passes(first, step, work, order, table, batch, scale, grad, shared_grad, each, log_z, mean, out, shared_out):
+    """Compute log Z (B,); unless `scale` (B,) is empty, scale · p of all scores, or with `grad` (B, P) and `shared_grad` (1 or B, Q)
+    their gradient; and E[Σ score] unless `mean` is empty. Shared scores get their sums (threads, Q), or with `each` (B, Q)."""
+    w, (B, P), Q, V = work[first], batch.scores.shape, len(batch.shared), table.numbers
+    at, wanted, covariance = V * WEIGHT, len(scale) > 0, grad.size + shared_grad.size > 0
+    p, S = at + (P + Q) * WEIGHT, (P + Q) * LANES
+    parts = p + V * LANES
+    d, e = parts + S, parts + S + V * LANES
+    g = e + V * LANES
+    middle = g + S
+    _open_shared(w, at + P * WEIGHT, batch.shared)
+    for block in range(first * LANES, B, step * LANES):
+        count, rows = min(LANES, B - block), 0
+        for lane in range(count):
+            rows = max(rows, batch.rows[order[block + lane]])
+        _open(w, at, block, order, batch)
+        _inside(w, at, rows, table.nodes, table.runs)
+        for lane in range(count):
+            b = order[block + lane]
+            total, top = _goal(w, at, batch.goals[b : b + 1], lane)
+            log_z[b] = logarithm(total, top)
+        if not wanted:
+            continue
+        w[parts : parts + S] = 0.0
+        for v in range(rows + 1):
+            here = table.nodes[v, NUMBER] * LANES if v < rows else 0
+            store(w, p + here, spread(0.0))
+            if covariance:
+                store(w, d + here, spread(0.0))
+        if covariance:
+            store(w, middle, spread(0.0))
+            for lane in range(LANES):
+                b = order[min(block + lane, B - 1)]
+                for i in range(P):
+                    w[g + i * LANES + lane] = grad[b, i] if grad.size > 0 else 0.0
+                for i in range(Q):
+                    row = min(b, len(shared_grad) - 1)
+                    w[g + (P + i) * LANES + lane] = shared_grad[row, i] if shared_grad.size > 0 else 0.0
+            _expectations(w, at, rows, table.nodes, table.runs, e, g)
+        for lane in range(count):
+            b = order[block + lane]
+            _begin(w, at, batch.goals[b : b + 1], lane, p, d, e, g, middle, parts, covariance)
+        if covariance:
+            _covariances(w, at, rows, table.nodes, table.runs, p, d, e, g, middle, parts)
+        else:
+            _outside(w, at, rows, table.nodes, table.runs, p, parts)
+        for lane in range(count):
+            b = order[block + lane]
+            for i in range(P if out.size > 0 else 0):
+                out[b, i] = scale[b] * w[parts + i * LANES + lane]
+            for i in range(Q if shared_out.size > 0 else 0):
+                shared_out[b if each else first, i] += scale[b] * w[parts + (P + i) * LANES + lane]
+            if len(mean) > 0:
+                mean[b] = 0.0
+                for i in range(P + Q):
+                    x = w[parts + i * LANES + lane]
+                    if x > 0.0:
+                        mean[b] += x * (batch.scores[b, i] if i < P else batch.shared[i - P])
+
+
+NOTHING = np.empty(0)
+
+
+def passes(table, batch, scale=NOTHING, grad=None, shared_grad=None, wanted=(True, True), each=False, means=False):
+    """Return log Z (B,), E[score] (B,) if `means`, and unless `scale` (B,) is empty, scale · p of the scores (B, P) and of the shared ones
+    (Q,), or with `each` (B, Q); with the gradients `grad` (B, P) and `shared_grad` (1 or B, Q) to marginals, the gradients to the scores.
+    wanted: which of both are computed; the other is empty."""
+    (B, P), Q = batch.scores.shape, len(batch.shared)
+    blocks, order = (
+        -(-B // LANES),
+        np.argsort(batch.rows, kind="stable"),
+    )  # a block takes the rows of its longest sentence
+    own, shared = (bool(len(scale)) and one for one in wanted)
+    log_z, mean, out = np.empty(B), np.empty(B if means else 0), np.empty((B, P) if own else (0, 0))
+    work = scratch(blocks, table.numbers * (WEIGHT + 3 * LANES) + (P + Q) * (WEIGHT + 2 * LANES) + LANES)
+    shared_out = np.zeros((B if each else len(work), Q) if shared else (0, 0))
+    none = np.empty((0, 0))
+    given = (none if x is None else np.ascontiguousarray(x, np.float64) for x in (grad, shared_grad))
+    over_batch(_passes, blocks, work, order, table, batch, scale, *given, each, log_z, mean, out, shared_out)
+    return log_z, mean, out, shared_out if each else shared_out.sum(0)
+
+
+@njit(**COMPILE)
+def _rows_of(table):
+    """Return the row of each node, by its number."""
+    rows = np.zeros(table.numbers, np.int64)
+    for v in range(table.rows):
+        rows[table.nodes[v, NUMBER]] = v
+    return rows
+
+
+@njit(**INLINE)
+def _score(batch, b, part):
+    P = batch.scores.shape[1]
+    return 0.0 if part < 0 else batch.scores[b, part] if part < P else batch.shared[part - P]
+
+
+@njit(**INLINE)
+def _insert(best, origins, begin, k, x, origin):
+    """Insert x into the list of k from `begin` on, before the first smaller one; the last one, which is smaller, is dropped."""
+    at = begin + k - 1
+    while at > begin and best[at - 1] < x:
+        best[at], origins[at] = best[at - 1], origins[at - 1]
+        at -= 1
+    best[at], origins[at] = x, origin
+
+
+@njit(**COMPILE)
+def _merge(runs, run, width, batch, b, k, best, origins, begin):
+    """Insert the derivations by the edges of a run into the list from `begin` on (Huang and Chiang 2005); an origin is
+    ((run · width + edge) · k + rank on the left) · k + rank on the right."""
+    part, last = runs[run, PART], begin + k - 1
+    for edge in range(runs[run, COUNT]):
+        left = (runs[run, LEFT] + edge * runs[run, LEFT_STEP]) * k
+        right = (runs[run, RIGHT] + edge * runs[run, RIGHT_STEP]) * k
+        own = _score(batch, b, part + edge * runs[run, PART_STEP]) if part >= 0 else 0.0
+        for i in range(k):
+            if not best[left + i] + best[right] + own > best[last]:
+                break
+            for j in range(k // (i + 1)):  # (i + 1) (j + 1) - 1 sums are better
+                x = best[left + i] + best[right + j] + own
+                if not x > best[last]:
+                    break
+                _insert(best, origins, begin, k, x, ((run * width + edge) * k + i) * k + j)
+
+
+@njit(**COMPILE)
+def _best_edge(runs, run, width, batch, b, best, origins, here):
+    """Do what `_merge` does for k = 1."""
+    part, top, origin = runs[run, PART], best[here], origins[here]
+    left, right = runs[run, LEFT], runs[run, RIGHT]
+    for edge in range(runs[run, COUNT]):
+        x = best[left + edge * runs[run, LEFT_STEP]] + best[right + edge * runs[run, RIGHT_STEP]]
+        if part >= 0:
+            x += _score(batch, b, part + edge * runs[run, PART_STEP])
+        if x > top:
+            top, origin = x, run * width + edge
+    best[here], origins[here] = top, origin
+
+
+@njit(**COMPILE)
+def _best_lists(table, batch, b, k, width, best, origins):
+    """Fill the lists of all nodes that a sentence needs, and that of its goal behind them."""
+    nodes, runs, goal = table.nodes, table.runs, table.numbers * k
+    best[:k] = -np.inf
+    best[0] = 0.0
+    for v in range(batch.rows[b]):
+        begin = nodes[v, NUMBER] * k
+        best[begin : begin + k] = -np.inf
+        for run in range(nodes[v, FIRST], nodes[v + 1, FIRST]):
+            if k == 1:
+                _best_edge(runs, run, width, batch, b, best, origins, begin)
+            else:
+                _merge(runs, run, width, batch, b, k, best, origins, begin)
+        own = _score(batch, b, nodes[v, OWN])
+        for rank in range(begin, begin + k):
+            best[rank] += own
+    best[goal : goal + k] = -np.inf
+    _merge(batch.goals[b : b + 1], 0, width, batch, b, k, best, origins, goal)
+
+
+@njit(**INLINE)
+def _part(runs, run, edge):
+    """Return the score of an edge, NONE if it has none."""
+    return runs[run, PART] + edge * runs[run, PART_STEP] if runs[run, PART] >= 0 else NONE
+
+
+@njit(**INLINE)
+def _choose(part, visible, chosen, r, b, used):
+    """Write a score that a derivation uses, if it is one of the first `visible`; return how many are written."""
+    if 0 <= part < visible and used < chosen.shape[2]:
+        chosen[r, b, used] = part
+        return used + 1
+    return used
+
+
+@njit(**COMPILE)
+def _topk(first, step, table, batch, rows_of, width, visible, score, chosen):
+    runs, nodes, k = table.runs, table.nodes, len(score)
+    best, origins = np.empty((table.numbers + 1) * k), np.zeros((table.numbers + 1) * k, np.int64)
+    todo = np.empty((2 * table.rows + 2, 2), np.int64)
+    for b in range(first, len(batch.rows), step):
+        _best_lists(table, batch, b, k, width, best, origins)
+        for r in range(k):
+            score[r, b], used, size = best[table.numbers * k + r], 0, 0
+            if score[r, b] > -np.inf:
+                origin = origins[table.numbers * k + r]
+                edge, size = origin // k // k, 1
+                used = _choose(_part(batch.goals, b, edge), visible, chosen, r, b, used)
+                todo[0, 0], todo[0, 1] = batch.goals[b, LEFT] + edge * batch.goals[b, LEFT_STEP], origin // k % k
+            while size > 0:
+                size -= 1
+                number, rank = todo[size]
+                if number == 0:
+                    continue
+                origin = origins[number * k + rank]
+                run, edge = origin // k // k // width, origin // k // k % width
+                used = _choose(nodes[rows_of[number], OWN], visible, chosen, r, b, used)
+                used = _choose(_part(runs, run, edge), visible, chosen, r, b, used)
+                todo[size, 0], todo[size, 1] = runs[run, RIGHT] + edge * runs[run, RIGHT_STEP], origin % k
+                todo[size + 1, 0], todo[size + 1, 1] = runs[run, LEFT] + edge * runs[run, LEFT_STEP], origin // k % k
+                size += 2
+
+
+def topk(table, batch, k, visible, most):
+    """Return the scores (k, B) of the k best derivations, and those of the first `visible` scores that each uses, in pre-order, (k, B,
+    most); NONE after the last."""
+    B, used = len(batch.rows), table.nodes[table.rows, FIRST]  # the table is longer than that
+    width = int(table.runs[:used, COUNT].max(initial=0)) + 1
+    score, chosen = np.empty((k, B)), np.full((k, B, most), NONE)
+    over_batch(_topk, B, table, batch, _rows_of(table), width, visible, score, chosen)
+    return score, chosen
+
+
+@njit(**INLINE)
+def _edge_mass(w, at, left, right, part, lane, power):
+    """Return the weight of an edge of one lane divided by 2^power."""
+    m, e = w[left + lane] * w[right + lane], w[left + LANES + lane] + w[right + LANES + lane] - power
+    if part >= 0:
+        m, e = m * w[part + lane], e + w[part + LANES + lane]
+    return m * power_of_two(e)
+
+
+@njit(**COMPILE)
+def _draw(w, at, runs, begin, end, lane, power, least):
+    """Return the run and the edge at which the sum of weights divided by 2^power exceeds `least`, else the last that is possible."""
+    total, run_found, edge_found = 0.0, begin, 0
+    for run in range(begin, end):
+        left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at)
+        for edge in range(count):
+            score = part + edge * to_part if part >= 0 else NONE
+            x = _edge_mass(w, at, left + edge * to_left, right + edge * to_right, score, lane, power)
+            if x > 0.0:
+                total, run_found, edge_found = total + x, run, edge
+                if total > least:
+                    return run_found, edge_found
+    return run_found, edge_found
+
+
+@njit(**COMPILE)
+def _samples(first, step, work, order, table, batch, rows_of, draws, visible, chosen):
+    w, B, P, V = work[first], len(batch.rows), batch.scores.shape[1], table.numbers
+    nodes, runs, at = table.nodes, table.runs, V * WEIGHT
+    todo = np.empty(table.rows + 2, np.int64)
+    _open_shared(w, at + P * WEIGHT, batch.shared)
+    for block in range(first * LANES, B, step * LANES):
+        rows = 0
+        for lane in range(min(LANES, B - block)):
+            rows = max(rows, batch.rows[order[block + lane]])
+        _open(w, at, block, order, batch)
+        _inside(w, at, rows, nodes, runs)
+        for lane in range(min(LANES, B - block)):
+            b = order[block + lane]
+            goal = batch.goals[b : b + 1]
+            total, top = _goal(w, at, goal, lane)
+            for s in range(len(draws) if possible(top) else 0):
+                _, edge = _draw(w, at, goal, 0, 1, lane, top, draws[s, b, 0] * total)
+                todo[0], size, drawn = goal[0, LEFT] + edge * goal[0, LEFT_STEP], 1, 1
+                used = _choose(_part(goal, 0, edge), visible, chosen, s, b, 0)
+                while size > 0:
+                    size -= 1
+                    number = todo[size]
+                    if number == 0:
+                        continue
+                    v = rows_of[number]
+                    begin, end, own = nodes[v, FIRST], nodes[v + 1, FIRST], nodes[v, OWN]
+                    run, edge = begin, 0
+                    if end > begin + 1 or runs[begin, COUNT] > 1:
+                        m, e = w[number * WEIGHT + lane], w[number * WEIGHT + LANES + lane]
+                        if own >= 0:
+                            m, e = m / w[at + own * WEIGHT + lane], e - w[at + own * WEIGHT + LANES + lane]
+                        run, edge = _draw(w, at, runs, begin, end, lane, e, m * draws[s, b, drawn])
+                        drawn += 1
+                    used = _choose(own, visible, chosen, s, b, used)
+                    used = _choose(_part(runs, run, edge), visible, chosen, s, b, used)
+                    todo[size] = runs[run, RIGHT] + edge * runs[run, RIGHT_STEP]
+                    todo[size + 1] = runs[run, LEFT] + edge * runs[run, LEFT_STEP]
+                    size += 2
+
+
+def samples(table, batch, draws, visible, most):
+    """Return the scores that samples use as `topk`, (k, B, most), from uniform numbers draws (k, B, choices of a derivation)."""
+    B = len(batch.rows)
+    blocks, chosen = -(-B // LANES), np.full((len(draws), B, most), NONE)
+    work = scratch(blocks, (table.numbers + batch.scores.shape[1] + len(batch.shared)) * WEIGHT)
+    order = np.argsort(batch.rows, kind="stable")
+    over_batch(_samples, blocks, work, order, table, batch, _rows_of(table), draws, visible, chosen)
+    return chosen
+
+
+@njit(**COMPILE)
+def depths(table):
+    """Return for each row the most nodes between it and the empty derivation."""
+    found, by_number = np.zeros(table.rows, np.int64), np.zeros(table.numbers, np.int64)
+    for v in range(table.rows):
+        deepest = 0
+        for run in range(table.nodes[v, FIRST], table.nodes[v + 1, FIRST]):
+            for edge in range(table.runs[run, COUNT]):
+                left = table.runs[run, LEFT] + edge * table.runs[run, LEFT_STEP]
+                right = table.runs[run, RIGHT] + edge * table.runs[run, RIGHT_STEP]
+                deepest = max(deepest, by_number[left], by_number[right])
+        found[v] = by_number[table.nodes[v, NUMBER]] = deepest + 1
+    return found

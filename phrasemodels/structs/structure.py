@@ -1,0 +1,680 @@
+"""Structures that are the derivations of a rule, with every operation over them.
+
+A structure is a compiled function that writes the nodes and runs of `kernels.engine`, and what the first methods of `Structure` say:
+`semimarkov` is a whole one in 60 lines. It then has all operations, on the CPU by the engine, elsewhere by an inside pass in torch.
+`kernels` of a class is the table of implementations: the first that has an operation and takes the scores serves the call.
+
+Shapes: B sentences, A axes of length, P scores of a sentence and Q that all sentences share, R the most parts of a structure.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from itertools import takewhile
+from math import prod
+from threading import local
+from types import FunctionType
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from phrasemodels.structs import calls, inference, kernels
+from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs.kernels import engine
+from phrasemodels.structs.kernels.engine import NONE, Table
+from phrasemodels.structs.semiring import Log
+
+Scores = tuple[Tensor, ...]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Sizes(NamedTuple):
+    """The table of a rule for one batch: the rule's arguments, and bounds on what it writes."""
+
+    arguments: tuple[Any, ...]
+    numbers: int  # the largest number of a node plus 1
+    nodes: int  # rows of nodes
+    runs: int  # rows of runs
+    longest: int  # the longest length of the first axis
+    parts: int  # R
+    choices: int  # of a derivation between several edges
+
+
+class Numbered:
+    """The scores of a batch, numbered as the engine does: those of each sentence, then those that all sentences share."""
+
+    def __init__(self, structure: "Structure", scores: Scores):
+        self.scores = scores
+        self.shared = [s.dim() == dim for s, dim in zip(scores, structure.common, strict=False)]
+        self.by_position = [s.dim() == dim for s, dim in zip(scores, structure.dims, strict=False)]
+        self.sizes = [prod(s.shape[0 if one else 1 :]) for s, one in zip(scores, self.shared, strict=True)]
+        self.offsets, place = [0] * len(scores), 0
+        for i in sorted(range(len(scores)), key=self.shared.__getitem__):
+            self.offsets[i], place = place, place + self.sizes[i]
+        self.P = sum(size for size, one in zip(self.sizes, self.shared, strict=True) if not one)
+
+    def flat(self, values: Sequence[Tensor | None], shared: bool) -> Floats:
+        """Return numbers in the shapes of the scores, 0 in place of None, as (rows, P) or (rows, Q), float64."""
+        chosen = [i for i, one in enumerate(self.shared) if one == shared]
+        given = {i: kernels.numbers(x).reshape(-1, self.sizes[i]) for i in chosen if (x := values[i]) is not None}
+        rows = max(map(len, given.values()), default=1) if shared else len(self.scores[0])
+        each = [np.broadcast_to(given.get(i, 0), (rows, self.sizes[i])) for i in chosen]
+        if len(each) == 1:
+            return np.ascontiguousarray(each[0], np.float64)
+        return np.concatenate(each, 1, dtype=np.float64) if each else np.empty((rows, 0))
+
+    def tensors(self, own: NDArray[Any], shared: NDArray[Any], which: Sequence[int]) -> Scores:
+        """Return numbers (B, P) and (Q,), or (B, Q), as tensors in the shapes of the scores."""
+        found = []
+        for i in which:
+            offset = self.offsets[i] - (self.P if self.shared[i] else 0)
+            x = (shared if self.shared[i] else own)[..., offset : offset + self.sizes[i]]
+            shape = (len(x), *self.scores[i].shape) if self.shared[i] and x.ndim > 1 else self.scores[i].shape
+            found.append(torch.from_numpy(np.ascontiguousarray(x)).to(self.scores[i].dtype).view(shape))
+        return tuple(found)
+
+
+class Implementation(Protocol):
+    """Serves some operations of structures in place of the torch path: those that a class has of
+
+    passes(structure, scores, lengths, scale, which, each)
+        log Z (B,), and unless scale (B,) is None the marginals of the scores `which` times scale, summed for shared ones unless `each`
+    covariances(structure, scores, lengths, grads, scale)
+        the gradients to the scores times scale (B,), with the gradients `grads` to the marginals, or None
+    log_partition(structure, scores, lengths, wanted)
+        log Z (B,), and a function from its gradient (B,) to those of the scores, if `wanted`; in place of `passes` for `LogPartition`
+    entropy(structure, scores, lengths)
+        entropies (B,)
+    best(structure, scores, lengths), topk(structure, scores, lengths, k)
+        scores (B,) and structures (B, ...) or scores (k, B) and structures (k, B, ...), -1 where there is none
+    sample(structure, scores, lengths, k, generator)
+        structures (k, B, ...), -1 where there is none
+    """
+
+    def takes(self, structure: "Structure", scores: Scores) -> bool:
+        """Return whether it takes these scores."""
+        return kernels.can_run_kernel(*scores)
+
+
+class _Run:
+    """The arguments of the engine for a batch. A score that is NaN or +inf is 0 in it, and the sentence gets NaN at the end."""
+
+    def __init__(self, structure: "Structure", scores: Scores, lengths: Tensor):
+        self.structure, self.scores, self.lengths = structure, scores, lengths
+        self.numbered = Numbered(structure, scores)
+        self.sizes, self.table, ends = structure.table(self.numbered)
+        words = lengths.numpy()
+        own, shared = self.numbered.flat(scores, False), self.numbered.flat(scores, True)[0]
+        self.unknown: NDArray[np.bool_] | None = None
+        if not (own.max(initial=0) < np.inf and shared.max(initial=0) < np.inf):  # false if a score is NaN
+            wrong, lost = ~(own < np.inf), ~(shared < np.inf)
+            self.unknown = (wrong & self.read()).any(1) | (lost.any() & (words[:, 0] > 1))
+            own, shared = np.where(wrong, 0, own), np.where(lost, 0, shared)
+        self.batch = engine.Batch(own, shared, structure.goals(self.sizes, self.numbered, words), ends[words[:, 0]])
+        self.visible = sum(self.numbered.sizes[: structure.visible])
+
+    def read(self) -> NDArray[np.bool_]:
+        """Return whether a sentence reads each of its own scores, (B, P)."""
+        masks = zip(self.structure.read(self.scores, self.lengths), self.scores, self.numbered.shared, strict=True)
+        return np.concatenate([m.expand(s.shape).reshape(len(s), -1).numpy() for m, s, one in masks if not one], 1)
+
+    def finish(self, *rows: Floats, own: Floats | None = None, shared: Floats | None = None) -> None:
+        """Write NaN for the sentences whose results are unknown: to their rows (B, ...), to the results `own` (B, P) that they read,
+        and to all of what sentences share, (Q,), or their rows of (B, Q)."""
+        if self.unknown is None:
+            return
+        for x in rows:
+            x[self.unknown] = np.nan
+        if own is not None and own.size:
+            own[self.unknown[:, None] & self.read()] = np.nan
+        if shared is not None and shared.size:
+            shared[self.unknown if shared.ndim > 1 else self.unknown.any()] = np.nan
+
+
+class Engine(Implementation):
+    """Every operation, by the rule of a structure."""
+
+    def passes(self, structure: "Structure", scores: Scores, lengths: Tensor, scale: Tensor | None, which: Sequence[int],
+               each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
+        run = _Run(structure, scores, lengths)
+        wanted = tuple(any(run.numbered.shared[i] == one for i in which) for one in (False, True))
+        by = engine.NOTHING if scale is None else scale.double().numpy()
+        log_z, _, own, shared = engine.passes(run.table, run.batch, by, wanted=wanted, each=each)
+        run.finish(log_z, own=own, shared=shared)
+        found = () if scale is None else run.numbered.tensors(own, shared, which)
+        return torch.from_numpy(log_z).to(scores[0].dtype), found
+
+    def covariances(self, structure: "Structure", scores: Scores, lengths: Tensor, grads: Sequence[Tensor | None],
+                    scale: Tensor | None = None) -> Scores:  # fmt: skip
+        run = _Run(structure, scores, lengths)
+        masks = structure.read(scores, lengths)
+        given = [x if x is None or one else torch.where(mask, x, 0)
+                 for x, mask, one in zip(grads, masks, run.numbered.shared, strict=True)]  # fmt: skip
+        own, shared = (run.numbered.flat(given, one) for one in (False, True))
+        by = np.ones(len(lengths)) if scale is None else scale.double().numpy()
+        _, _, own, shared = engine.passes(run.table, run.batch, by, own, shared)
+        run.finish(own=own, shared=shared)
+        return run.numbered.tensors(own, shared, range(len(scores)))
+
+    @calls.not_traced
+    def entropy(self, structure: "Structure", scores: Scores, lengths: Tensor) -> Tensor:
+        run = _Run(structure, scores, lengths)
+        log_z, mean, _, _ = engine.passes(run.table, run.batch, np.ones(len(lengths)), means=True)
+        value = np.where(
+            log_z == -np.inf, 0, np.maximum(log_z - mean, 0)
+        )  # the difference of almost equal numbers may be below 0
+        run.finish(value)
+        return torch.from_numpy(value).to(scores[0].dtype)
+
+    @calls.not_traced
+    def topk(self, structure: "Structure", scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        run = _Run(structure, scores, lengths)
+        best, parts = engine.topk(run.table, run.batch, k, run.visible, run.sizes.parts)
+        run.finish(best.T)
+        return torch.from_numpy(best).to(scores[0].dtype), structure.rows(scores, torch.from_numpy(parts), lengths)
+
+    @calls.not_traced
+    def sample(self, structure: "Structure", scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
+        run = _Run(structure, scores, lengths)
+        draws = torch.rand((k, len(lengths), run.sizes.choices + 1), generator=generator, dtype=torch.float64)
+        parts = engine.samples(run.table, run.batch, draws.numpy(), run.visible, run.sizes.parts)
+        return structure.rows(scores, torch.from_numpy(parts), lengths)
+
+
+class LogPartition(torch.autograd.Function):
+    """(structure, implementation, lengths, *scores) → log Z (B,). The marginals are computed with it, as they share most of the work."""
+
+    @staticmethod
+    def forward(ctx: Any, structure: "Structure", kernel: Any, lengths: Tensor, *scores: Tensor) -> Tensor:
+        ctx.call = structure, kernel, lengths
+        ctx.save_for_backward(*scores)
+        which = [i for i, needed in enumerate(ctx.needs_input_grad[3:]) if needed]
+        if hasattr(kernel, "log_partition"):
+            log_z, ctx.gradient = kernel.log_partition(structure, scores, lengths, bool(which))
+            return log_z
+        one = torch.ones(len(lengths), dtype=torch.float64, device=lengths.device)
+        log_z, parts = kernel.passes(structure, scores, lengths, one if which else None, which, False)
+        ctx.parts = dict(zip(which, parts, strict=True))
+        return log_z
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        (structure, kernel, lengths), scores = ctx.call, ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return (
+                None,
+                None,
+                None,
+                *kernels.reference_vjp(lambda *some: structure._log_partition(some, lengths), scores, grad),
+            )
+        if hasattr(kernel, "log_partition"):
+            return None, None, None, *ctx.gradient(grad)
+        parts = ctx.parts
+        shared = [i for i in parts if scores[i].dim() == structure.common[i]]
+        if shared and not (grad == grad[:1]).all():  # each sentence has a weight of its own in their sums
+            parts = dict(
+                zip(parts, kernel.passes(structure, scores, lengths, grad, list(parts), False)[1], strict=True)
+            )
+        else:
+            parts = {i: p * (grad[:1].sum() if i in shared else _column(grad, p)) for i, p in parts.items()}
+        return None, None, None, *(parts.get(i) for i in range(len(scores)))
+
+
+class Marginals(torch.autograd.Function):
+    """(structure, implementation, lengths, which scores, *scores) → their marginals, also of shared ones for each sentence."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, structure: "Structure", kernel: Any, lengths: Tensor, which: Sequence[int], *scores: Tensor
+    ) -> Scores:
+        ctx.call = structure, lengths, which
+        ctx.save_for_backward(*scores)
+        ctx.set_materialize_grads(False)
+        one = torch.ones(len(lengths), dtype=torch.float64, device=lengths.device)
+        return kernel.passes(structure, scores, lengths, one, which, True)[1]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        (structure, lengths, which), scores = ctx.call, ctx.saved_tensors
+        if all(grad is None for grad in grads):
+            return None, None, None, None, *(None for _ in scores)
+        kernel = structure.kernel("covariances", scores)
+        if torch.is_grad_enabled() or kernel is None:
+            some = {i: x for i, x in zip(which, grads, strict=True) if x is not None}
+            reference = lambda *s: structure._expected_parts(s, lengths, list(some))  # noqa: E731
+            return None, None, None, None, *kernels.reference_vjp(reference, scores, tuple(some.values()))
+        given: list[Tensor | None] = [None] * len(scores)
+        for i, grad in zip(which, grads, strict=True):
+            given[i] = grad
+        return None, None, None, None, *kernel.covariances(structure, scores, lengths, given)
+
+
+class Entropy(torch.autograd.Function):
+    """(structure, implementation, lengths, *scores) → entropies (B,). Their gradient is minus the covariance of score and part."""
+
+    @staticmethod
+    def forward(ctx: Any, structure: "Structure", kernel: Any, lengths: Tensor, *scores: Tensor) -> Tensor:
+        ctx.call = structure, lengths
+        ctx.save_for_backward(*scores)
+        return kernel.entropy(structure, scores, lengths)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        (structure, lengths), scores = ctx.call, ctx.saved_tensors
+        kernel = structure.kernel("covariances", scores)
+        if torch.is_grad_enabled() or kernel is None:
+            return (
+                None,
+                None,
+                None,
+                *kernels.reference_vjp(lambda *some: structure._entropy(some, lengths), scores, grad),
+            )
+        given = [kernels.possible_scores(s) for s in scores]
+        return None, None, None, *kernel.covariances(structure, scores, lengths, given, -grad)
+
+
+def _column(x: Tensor, like: Tensor) -> Tensor:
+    """Return x (B,) with as many dimensions as a tensor (B, ...)."""
+    return x.view(-1, *(1 for _ in like.shape[1:]))
+
+
+_buffers = local()
+
+
+def _buffer(name: str, rows: int, columns: int) -> Integers:
+    """Return memory (≥ rows, columns) that this thread uses again, as fresh pages take longer than most rules."""
+    found = getattr(_buffers, name, None)
+    if found is None or len(found) < rows:
+        found = np.empty((rows, columns), np.int64)
+        if rows * columns <= kernels.LARGEST_SCRATCH:
+            setattr(_buffers, name, found)
+    return found
+
+
+ENGINE = Engine()
+
+
+class Structure:
+    """The functions over one kind of structures. A class defines the first part of the attributes and methods.
+
+    Every function takes the scores, then `lengths`: a tensor, a list, or a mask (B, n) that is true inside of sentences; None: all are
+    full. Scores may have any number of batch dimensions in place of B, also none; results have the same.
+    """
+
+    kernels: ClassVar[tuple[Implementation, ...]] = (ENGINE,)
+    dims: tuple[
+        int, ...
+    ]  # dimensions of the scores, if each sentence, and where there are some each position, has its own
+    common: tuple[int, ...]  # their dimensions if all sentences share them; 0 if they cannot
+    rule: ClassVar[
+        Any
+    ]  # (*arguments, nodes, runs, ends): writes nodes, runs, and the rows that each length needs; returns the rows
+    visible: ClassVar[int] = 1  # the first tensors of scores, whose parts are a structure
+    event: ClassVar[int] = 2  # dimensions of a structure: of rows (R, w) 2, of tags or heads 1
+
+    def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
+        """Return lengths (B, A). ValueError: shapes or lengths are wrong."""
+        raise NotImplementedError
+
+    def sizes(self, numbered: Numbered) -> Sizes:
+        """Return the sizes of the table for these scores."""
+        raise NotImplementedError
+
+    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+        """Return the goals (B, 7) of sentences of these lengths (B, A)."""
+        raise NotImplementedError
+
+    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+        """Return which scores are read: masks that broadcast to the tensors of scores."""
+        raise NotImplementedError
+
+    def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
+        """Return structures (k, B, ...) from the numbers (k, B, R) of their parts, in any order, NONE in unused places."""
+        raise NotImplementedError
+
+    def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        """Return the sums (..., B) of the scores of structures (..., B, ...), differentiable; -inf where a word is left out."""
+        raise NotImplementedError
+
+    def inside(self, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
+        """Return log Z lifted into a semiring, (S, B), for scores that each sentence has of its own: the plain torch path."""
+        return _inside_by_levels(self, semiring, scores, lengths)
+
+    @calls.not_traced
+    def log_partition(self, *scores: Any, lengths: Lengths = None) -> Tensor:
+        """Return log Z, (B,)."""
+        return self._call("_log_partition", scores, lengths)
+
+    @calls.not_traced
+    def marginals(self, *scores: Any, lengths: Lengths = None) -> Any:
+        """Return the expected number of times that each score is in a structure, in the shape of each score tensor."""
+        found = self._call("_expected_parts", scores, lengths)
+        return found if len(found) > 1 else found[0]
+
+    @calls.not_traced
+    def expected_parts(self, *scores: Any, lengths: Lengths = None) -> Scores:
+        """Return the marginals as a tuple of one tensor for each tensor of scores."""
+        return self._call("_expected_parts", scores, lengths)
+
+    @calls.not_traced
+    def argmax(self, *scores: Any, lengths: Lengths = None) -> Any:
+        """Return the score (B,), differentiable, and a best structure (B, ...)."""
+        return self._call("_argmax", scores, lengths)
+
+    @calls.not_traced
+    def topk(self, *scores: Any, k: int | None = None, lengths: Lengths = None) -> Any:
+        """Return the scores (k, B), differentiable, and the k best structures (k, B, ...), best first: topk(*scores, k, lengths).
+
+        Where there are fewer that are not forbidden, the other scores are -inf and their structures -1.
+        """
+        return self._call("_topk", scores, lengths, k, ranked=True)
+
+    @calls.not_traced
+    def sample(
+        self, *scores: Any, k: int | None = None, lengths: Lengths = None, generator: torch.Generator | None = None
+    ) -> Any:
+        """Return k independent samples (k, B, ...): sample(*scores, k, lengths)."""
+        return self._call("_sample", scores, lengths, k, ranked=True, generator=generator)
+
+    @calls.not_traced
+    def entropy(self, *scores: Any, lengths: Lengths = None) -> Tensor:
+        """Return −Σ p log p over all structures, in nats, (B,)."""
+        return self._call("_entropy", scores, lengths)
+
+    @calls.not_traced
+    def minimum_risk(self, *scores: Any, lengths: Lengths = None) -> Any:
+        """Return the expected number (B,) of right parts, differentiable, and the structure (B, ...) with most of them (Goodman 1996)."""
+        return self._call("_minimum_risk", scores, lengths)
+
+    @calls.not_traced
+    def score(self, *scores: Any, rows: Tensor, lengths: Lengths = None) -> Tensor:
+        """Return the scores (..., B), differentiable, of structures (..., B, ...); -inf where a word is left out."""
+        return self._call("_score", scores, lengths, rows=rows)
+
+    @calls.not_traced
+    def total(self, semiring: Log, *scores: Any, lengths: Lengths = None) -> Tensor:
+        """Return ⊕ over all structures of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
+        return self._call("_total", scores, lengths, semiring=semiring)
+
+    def _call(self, operation: str, arguments: tuple[Any, ...], lengths: Lengths, k: int | None = None, ranked: bool = False,
+              **options: Any) -> Any:  # fmt: skip
+        """Run an operation on arguments as users give them: scores, k if `ranked`, lengths."""
+        calls.refuse_tracing()
+        scores = tuple(takewhile(_is_score, arguments))
+        rest = list(arguments[len(scores) :])
+        if ranked:
+            k = rest.pop(0) if k is None and rest else k
+            if not isinstance(k, int) or k < 0:
+                raise ValueError(f"k={k}: must be a number of structures")
+            options["k"] = k
+        if rest:
+            lengths = rest.pop(0)
+        if rest or not scores:
+            raise ValueError(f"{len(arguments)} arguments: must be scores of floating point, {'k, ' * ranked}lengths")
+        nested = scores[0].dim() - self.dims[0] + 1
+        batch = scores[0].shape[: max(nested, 0)]
+        if nested != 1 and nested >= 0:
+            B = prod(batch)
+            scores = tuple(
+                s.reshape(B, *s.shape[nested:]) if s.dim() == nested + dim - 1 else s
+                for s, dim in zip(scores, self.dims, strict=False)
+            )
+            if lengths is not None:
+                lengths = torch.as_tensor(lengths)
+                lengths = lengths.reshape(B, *lengths.shape[nested:])
+            if "rows" in options:
+                event = options["rows"].dim() - self.event
+                options["rows"] = (
+                    options["rows"].flatten(event - nested, event - 1) if nested else options["rows"].unsqueeze(event)
+                )
+        lengths = self.check(*scores, lengths=lengths)
+        result = calls.with_kernel_fallback(partial(getattr(self, operation), **options), self.module, scores, lengths)
+        if nested == 1:
+            return result
+        results = result if isinstance(result, tuple) else (result,)
+        axes = [x.dim() - 1 if "rows" in options else int(ranked) for x in results]
+        shaped = tuple(
+            x.reshape(*x.shape[:at], *batch, *x.shape[at + 1 :]) for x, at in zip(results, axes, strict=True)
+        )
+        return shaped if isinstance(result, tuple) else shaped[0]
+
+    @property
+    def module(self) -> str:
+        """The module whose first calls compile the kernels of this structure."""
+        return type(self).__module__.rpartition(".")[2]
+
+    def kernel(self, operation: str, scores: Scores) -> Any:
+        """Return the implementation that serves an operation on these scores, or None: torch does."""
+        return next((k for k in self.kernels if hasattr(k, operation) and k.takes(self, scores)), None)
+
+    def _log_partition(self, scores: Scores, lengths: Tensor) -> Tensor:
+        if kernel := self.kernel("passes", scores):
+            return LogPartition.apply(self, kernel, lengths, *scores)
+        return inference.log_partition(self._inside(lengths), *self._expanded(scores))
+
+    def _expected_parts(self, scores: Scores, lengths: Tensor, which: Sequence[int] | None = None) -> Scores:
+        which = range(len(scores)) if which is None else which
+        if kernel := self.kernel("passes", scores):
+            return Marginals.apply(self, kernel, lengths, which, *scores)
+        found = inference.marginals(self._inside(lengths), *self._expanded(scores))
+        return tuple(found[i] for i in which)
+
+    def _entropy(self, scores: Scores, lengths: Tensor) -> Tensor:
+        if kernel := self.kernel("entropy", scores):
+            return Entropy.apply(self, kernel, lengths, *scores)
+        return inference.entropy(self._inside(lengths), *self._expanded(scores))
+
+    def _argmax(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        if kernel := self.kernel("best", scores):
+            best, rows = kernel.best(self, scores, lengths)
+        elif self.kernel("topk", scores):
+            best, rows = (x[0] for x in self._best(scores, lengths, 1))
+        else:
+            best, flags = inference.argmax(self._inside(lengths), *self._expanded(scores))
+            rows = self._rows(scores, [f[None] for f in flags], lengths)[0]
+        return self._rescored(best, scores, rows, lengths), rows
+
+    def _topk(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        best, rows = self._best(scores, lengths, k)
+        return self._rescored(best, scores, rows, lengths), rows
+
+    def _best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        if kernel := self.kernel("topk", scores):
+            return kernel.topk(self, scores, lengths, k)
+        if inference.transformed():
+            kernel = next(x for x in self.kernels if hasattr(x, "topk"))
+            best, rows = kernels.on_cpu(lambda *some: kernel.topk(self, some[1:], some[0], k), lengths, *scores)
+            return best.to(scores[0]), rows.to(scores[0].device)
+        best, flags = _topk_by_levels(self, self._expanded(scores), lengths, k)
+        return best, self._rows(scores, flags, lengths)
+
+    def _sample(self, scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
+        if kernel := self.kernel("sample", scores):
+            return kernel.sample(self, scores, lengths, k, generator)
+        inside = self._inside(lengths.repeat(k, 1))
+        flags = inference.sample(inside, *self._expanded(scores), k=k, generator=generator)
+        return self._rows(scores, flags, lengths)
+
+    def _minimum_risk(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        p = self._expected_parts(scores, lengths, range(self.visible))
+        zeros = [*p, *(torch.zeros_like(s) for s in scores[self.visible :])]
+        return self._argmax(
+            tuple(torch.where(s == -torch.inf, s, x) for s, x in zip(scores, zeros, strict=True)), lengths
+        )
+
+    def _score(self, scores: Scores, lengths: Tensor, rows: Tensor) -> Tensor:
+        return self.total_score(scores, rows, lengths)
+
+    def _total(self, scores: Scores, lengths: Tensor, semiring: Log) -> Tensor:
+        return semiring.lower(self.inside(semiring, self._expanded(scores), lengths))
+
+    def _rescored(self, best: Tensor, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        """Return the best scores with the derivatives of the sums of the parts of their structures."""
+        return kernels.with_gradient(best, lambda *some: self.total_score(some, rows, lengths), *scores)
+
+    def _inside(self, lengths: Tensor) -> Callable[..., Tensor]:
+        return lambda semiring, *scores: self.inside(semiring, scores, lengths)
+
+    def _expanded(self, scores: Scores) -> Scores:
+        """Return scores that each sentence has of its own."""
+        B = len(scores[0])
+        return tuple(
+            s.expand(B, *s.shape) if s.dim() == dim else s for s, dim in zip(scores, self.common, strict=False)
+        )
+
+    def _rows(self, scores: Scores, flags: Sequence[Tensor], lengths: Tensor) -> Tensor:
+        """Return structures (k, B, ...) from flags (k, B, ...), 1 for the parts of a structure."""
+        flat = torch.cat([f.detach().flatten(2) for f in flags[: self.visible]], 2) > 0
+        most = min(self.sizes(Numbered(self, scores)).parts, flat.shape[2])
+        found = torch.where(flat, torch.arange(flat.shape[2], device=flat.device), flat.shape[2])
+        found = found.topk(most, largest=False).values if most else found[..., :0]
+        return self.rows(scores, torch.where(found < flat.shape[2], found, NONE), lengths)
+
+    def table(self, numbered: Numbered, plain: bool = False) -> tuple[Sizes, Table, Integers]:
+        """Return the table of these scores, in memory that this thread uses again, and the rows of each length; plain: without a kernel."""
+        sizes = self.sizes(numbered)
+        nodes, runs = _buffer("nodes", sizes.nodes + 1, 3), _buffer("runs", max(sizes.runs, 1), 7)
+        ends = np.zeros(sizes.longest + 1, np.int64)
+        rule = (
+            uncompiled(type(self).rule) if plain else type(self).rule
+        )  # a compiled function of an object would be bound
+        rows = rule(*sizes.arguments, nodes, runs, ends)
+        return sizes, Table(nodes, runs, rows, sizes.numbers), ends
+
+
+def _is_score(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point()
+
+
+@lru_cache(maxsize=64)
+def uncompiled(function: Any) -> Callable[..., Any]:
+    """Return a compiled function as one of Python, which calls others as functions of Python."""
+    plain = function.py_func
+    names = {name: x.py_func if hasattr(x, "py_func") else x for name, x in plain.__globals__.items()}
+    return FunctionType(plain.__code__, names)
+
+
+class Level(NamedTuple):
+    """n nodes of the same depth with at most E edges; score P + Q is the weight 1, P + Q + 1 the weight 0."""
+
+    own: Tensor  # scores (n,)
+    left: Tensor  # places of tails (n, E)
+    right: Tensor
+    part: Tensor  # scores (n, E)
+
+
+class Levels(NamedTuple):
+    """A table as steps of torch: the nodes of one depth at once, and for each sentence its goal.
+
+    The places of the nodes of a level follow those of the levels before; place 0 is the empty derivation. places: of nodes, by number.
+    """
+
+    levels: list[Level]
+    places: Integers
+
+
+@lru_cache(maxsize=16)
+def _levels(structure: Structure, shapes: tuple[torch.Size, ...], device: torch.device) -> Levels:
+    numbered = Numbered(structure, tuple(torch.empty(s, device="meta") for s in shapes))
+    sizes, table, _ = structure.table(numbered, plain=not kernels.allowed("numba"))
+    nodes, runs, rows = table.nodes, table.runs, table.rows
+    P = sum(numbered.sizes)
+    first = nodes[: rows + 1, engine.FIRST]
+    depth, deepest = np.zeros(rows, np.int64), np.zeros(sizes.numbers, np.int64)
+    edges = [_edges(runs[first[v] : first[v + 1]]) for v in range(rows)]
+    for v, (left, right, _) in enumerate(edges):
+        depth[v] = deepest[nodes[v, 0]] = 1 + max(deepest[left].max(initial=0), deepest[right].max(initial=0))
+    order = np.argsort(depth, kind="stable")
+    places = np.zeros(sizes.numbers, np.int64)
+    places[nodes[order, 0]] = np.arange(1, rows + 1)
+    levels = []
+    for d in range(1, depth.max(initial=0) + 1):
+        members = order[depth[order] == d]
+        widest = max(1, *(len(edges[v][0]) for v in members))
+        left, right, part = np.zeros((3, len(members), widest), np.int64)
+        part[:] = P + 1
+        for row, v in enumerate(members):
+            one, other, scored = edges[v]
+            left[row, : len(one)], right[row, : len(one)] = places[one], places[other]
+            part[row, : len(one)] = np.where(scored < 0, P, scored)
+        own = nodes[members, engine.OWN]
+        levels.append(Level(*(torch.from_numpy(x).to(device) for x in (np.where(own < 0, P, own), left, right, part))))
+    return Levels(levels, places)
+
+
+def _edges(runs: Integers) -> tuple[Integers, Integers, Integers]:
+    """Return left and right tails and scores, NONE for none, of the edges of some runs."""
+    counts = runs[:, engine.COUNT]
+    each: Any = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+    left, to_left, right, to_right, part, to_part = (np.repeat(runs[:, i], counts) for i in range(6))
+    return left + each * to_left, right + each * to_right, np.where(part < 0, NONE, part + each * to_part)
+
+
+def _flat(structure: Structure, scores: Scores) -> tuple[Tensor, Numbered]:
+    """Return scores (B, P + Q + 2), with those of the weights 1 and 0 at the end."""
+    flat = torch.cat([s.flatten(1) for s in scores], 1)
+    ends = flat.new_tensor([0.0, -torch.inf]).expand(len(flat), 2)
+    return torch.cat([flat, ends], 1), Numbered(structure, scores)
+
+
+def _goals(structure: Structure, levels: Levels, numbered: Numbered, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the places and scores (B, E) of the goals of all sentences."""
+    goals = structure.goals(structure.sizes(numbered), numbered, lengths.cpu().numpy())
+    each = [_edges(goal[None]) for goal in goals]
+    P, widest = sum(numbered.sizes), max([1, *(len(left) for left, _, _ in each)])
+    place, part = np.zeros((len(each), widest), np.int64), np.full((len(each), widest), P + 1)
+    for b, (left, _, scored) in enumerate(each):
+        place[b, : len(left)], part[b, : len(left)] = levels.places[left], np.where(scored < 0, P, scored)
+    return torch.from_numpy(place).to(lengths.device), torch.from_numpy(part).to(lengths.device)
+
+
+def _inside_by_levels(structure: Structure, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
+    """The inside pass of any rule, one step for all nodes of the same depth."""
+    masked = tuple(torch.where(m, s, 0) for m, s in zip(structure.read(scores, lengths), scores, strict=True))
+    flat, numbered = _flat(structure, masked)
+    steps = _levels(structure, tuple(s.shape for s in scores), flat.device)
+    lifted = semiring.lift(flat[:, :-2])
+    one, none = (f(semiring.lift(flat[:, -2:-1])) for f in (semiring.one_like, semiring.zero_like))
+    lifted, nodes = torch.cat([lifted, one, none], -1), one
+    for own, left, right, part in steps.levels:
+        terms = nodes[..., left] + nodes[..., right] + lifted[..., part]
+        nodes = torch.cat([nodes, semiring.sum(terms, -1) + lifted[..., own]], -1)
+    place, part = _goals(structure, steps, numbered, lengths)
+    sentence = torch.arange(len(place), device=place.device)[:, None]
+    return semiring.sum(nodes[:, sentence, place] + lifted[:, sentence, part], -1)
+
+
+def _topk_by_levels(structure: Structure, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, list[Tensor]]:
+    """Return the k best scores (k, B), and flags (k, B, ...), 1 for the parts of each, by an inside pass over lists of k."""
+    with torch.inference_mode(False), torch.enable_grad():
+        leaves = tuple(s.detach().clone().requires_grad_() for s in scores)
+        masked = tuple(torch.where(m, s, 0) for m, s in zip(structure.read(leaves, lengths), leaves, strict=True))
+        flat, numbered = _flat(structure, masked)
+        steps = _levels(structure, tuple(s.shape for s in scores), flat.device)
+
+        def best(left: Tensor, right: Tensor, part: Tensor) -> Tensor:
+            """Return the k largest sums (..., k) of lists (..., E, k) and scores (..., E)."""
+            sums = (left[..., :, None] + right[..., None, :] + part[..., None, None]).flatten(-3)
+            found = sums.topk(min(k, sums.shape[-1])).values
+            return torch.nn.functional.pad(found, (0, k - found.shape[-1]), value=-torch.inf)
+
+        none = flat.new_tensor([0.0] + [-torch.inf] * (k - 1))[:k].expand(len(flat), 1, k)
+        nodes = none
+        for own, left, right, part in steps.levels:
+            found = best(nodes[:, left], nodes[:, right], flat[:, part]) + flat[:, own, None]
+            nodes = torch.cat([nodes, found], 1)
+        place, part = _goals(structure, steps, numbered, lengths)
+        sentence = torch.arange(len(place), device=place.device)[:, None]
+        top = best(nodes[sentence, place], none.expand(-1, place.shape[1], -1), flat[sentence, part])
+        flags = [
+            torch.autograd.grad(top[:, r].sum(), leaves, retain_graph=True, materialize_grads=True) for r in range(k)
+        ]
+    each = [
+        torch.stack(x) if k else scores[i].new_zeros(0, *scores[i].shape)
+        for i, x in enumerate(zip(*flags, strict=True))
+    ]
+    found, top = top.T.detach() > -torch.inf, top.T.detach()
+    return top, [torch.where(found.view(*found.shape, *(1 for _ in x.shape[2:])), x, 0) for x in each]
