@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from phrasemodels.data.store.store import Executor
+from phrasemodels.data.store.store import Executor, Step
 from phrasemodels.flows.experiments.catalogue import experiment, resolved
 from phrasemodels.flows.results.records import open_store, sources_of
 from phrasemodels.infra.settings import Settings
@@ -31,13 +31,13 @@ def trainer(row: str) -> Trainer:
     name, *overrides = row.split(",")
     settings = Settings()
     sources = sources_of(settings)
-    chosen = resolved(experiment(name, overrides), sources)
-    store = open_store(settings)
-    data = {part: store.run(step, Executor(sources=sources)) for part, step in chosen.recipe.data().items()}
-    objective = chosen.recipe.problem
-    model = objective.configure(chosen.model, data["vocabulary"])
-    train, dev = (tuple(shard.path for shard in shards(data[split])) for split in ("train", "dev"))
-    return Trainer(Training(objective, model, chosen.train, 0, train, dev, Path(tempfile.mkdtemp()), "benchmark"))
+    step = resolved(experiment(name, overrides), sources).steps(0).trained
+    store, executor = open_store(settings), Executor(sources=sources)
+    inputs = {part: store.run(value, executor) for part, value in step.inputs.items() if isinstance(value, Step)}
+    model = step.settings.objective.configure(step.settings.model, inputs["vocabulary"])
+    train, dev = (tuple(shard.path for shard in shards(inputs[split])) for split in ("train", "dev"))
+    folder = Path(tempfile.mkdtemp())
+    return Trainer(Training(step.settings.objective, model, step.settings.config, 0, train, dev, folder, "benchmark"))
 
 
 def batches_of(each: Trainer) -> Iterator[tuple[int, Rows]]:

@@ -22,7 +22,7 @@ from phrasemodels.flows.experiments.marks import (
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.report.table import needed
-from phrasemodels.flows.results.results import kept_results
+from phrasemodels.flows.results.results import _answer, kept_results
 from phrasemodels.flows.results.verdicts import needs, verdicts
 from phrasemodels.tasks.problems.entailment import SUITE
 
@@ -211,3 +211,20 @@ def test_word_vectors_that_are_learned_are_not_called_fixed() -> None:
         one, other = (e.marks["model"] for e in (learned, fixed))
         spoken = [mark.agreeing + len(mark.open) + len(mark.differing) for mark in (one, other)]
         assert spoken[1] == spoken[0] + 1, "of a file they are fixed, which is said"
+
+
+def test_a_precision_that_the_paper_leaves_open_changes_key_and_caveat_but_no_name():
+    name = "000/table1/paper/phrase-k2"
+    short, exact = experiment(name), experiment(name, ["train.precision=float32"])
+    assert short.train.precision == "bfloat16" and exact.train.precision == "float32"
+    assert exact.name == name and not exact.reason_not(exact.answers[0])
+    assert short.steps(0).trained.key != exact.steps(0).trained.key
+    assert any("train.precision float32" in said for said in exact.marks["training"].open)
+    other = experiment("002/table2/paper/atis-model-4", ["train.precision=bfloat16"])
+    assert other.name.endswith("+train.precision=bfloat16") and "changed" in other.reason_not(other.answers[0])
+
+
+def test_a_kept_result_has_the_precision_that_it_was_trained_with():
+    row = {"experiment": "000/table1/paper/phrase-k2", "settings": {"config": {"precision": "float32"}}}
+    found, _ = _answer(row)
+    assert found.train.precision == "float32" and found.name == row["experiment"]

@@ -13,6 +13,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.run.local import progress_lines
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.train.batches import in_order
 from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save, tensors
 from phrasemodels.tasks.train.config import TrainConfig, averaged_adam, averaged_weights
 from phrasemodels.tasks.train.trainer import (
@@ -350,3 +352,38 @@ def test_a_local_training_prints_how_far_it_is(tmp_path, capsys):
         "step 20 of 40, about 0:00:40 left",
         "step 25 of 40, about 0:01:00 left",
     ]
+
+
+def test_greedy_bleu_of_dev_is_in_the_history(shared, tmp_path):
+    run = training(shared, tmp_path, "recipe.problem.greedy_bleu=true", "train.steps=20")
+    trainer = Trainer(run)
+    trainer.run()
+    rows = newest(tmp_path, "key")[1]["progress"]["history"]
+    assert [row["step"] for row in rows] == [10, 20] and all(0 <= row["dev_bleu"] < 100 for row in rows)
+
+    class Oracle(torch.nn.Module):
+        """Writes the reference of each batch, in turn."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.batches = iter(in_order(trainer.dev, 500))
+
+        def encode(self, source, lengths, members):
+            self.target = trainer.dev.batch(next(self.batches)).target
+            return source
+
+        def start(self, memory, lengths):
+            return SimpleNamespace(place=0, rows=torch.arange(len(memory)), select=lambda rows: self.keep(rows))
+
+        def keep(self, rows):
+            self.target = self.target[rows]
+
+        def advance(self, tokens, cache):
+            cache.place += 1
+            return torch.nn.functional.one_hot(self.target[:, cache.place], 5000).float()[:, None]
+
+        def project(self, states):
+            return states * 100
+
+    found = run.objective.measure(Oracle(), trainer.dev, 500, torch.device("cpu"))["dev_bleu"]
+    assert 85 < found < 100, "all but the unknown words"

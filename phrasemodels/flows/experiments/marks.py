@@ -101,6 +101,13 @@ def _lines(paper: str, folder: str) -> list[dict[str, str]]:
     return [line for line in published_settings(paper) if fnmatchcase(folder, line["table"])]
 
 
+def leaves_open(experiment: Any, setting: str) -> bool:
+    """Return whether the paper leaves a setting of an experiment open, by the last line on it."""
+    lines = [line for line in _lines(experiment.table.paper, experiment.table.folder) if setting_of(line) == setting]
+    said = [line["by"] for line in lines if fnmatchcase(experiment.row, line["row"])]
+    return said[-1:] == [OURS]
+
+
 def setting_of(line: Mapping[str, str]) -> str:
     """Return the place of a line's setting, without the condition that may follow it."""
     return line["setting"].partition(IF)[0]

@@ -21,6 +21,7 @@ from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.store import Step
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
+from phrasemodels.flows.experiments.marks import leaves_open
 from phrasemodels.saved import TORCH
 from phrasemodels.tasks.metrics.scores import check_metrics
 from phrasemodels.tasks.parsers.parse import ParserBackend, PlantTrees, everywhere, plant
@@ -106,9 +107,12 @@ MACHINE = tuple(
     for name in ("workers", "threads", "gpus", "checkpoint_every", "micro_batch_tokens", "accumulation_steps")
 )
 
+PRECISION = "train.precision"  # processors differ in which is fast: it changes no name where the paper leaves it open
+
 
 def overridden(experiment: Experiment, *assignments: str) -> Experiment:
-    """Return the experiment with fields replaced; those that change scores become part of its name.
+    """Return the experiment with fields replaced; those that change scores become part of its name, except for a precision that
+    the paper leaves open.
 
     Assignments of one configuration are applied together, so that it checks their combination; of one field the last
     counts. Metrics that are added are shown, too. With another corpus an experiment answers no printed number. ValueError: a
@@ -126,13 +130,22 @@ def overridden(experiment: Experiment, *assignments: str) -> Experiment:
         branch[name] = text
     made = _with_answers(_replaced(experiment, tree, ""), experiment)
     changes = dict(_assigned(assignment) for assignment in experiment.changed)
+    free = (*MACHINE, PRECISION) if leaves_open(experiment, PRECISION) else MACHINE
     changes |= {
-        p: as_text(_value(made, p)) for p in texts if p not in MACHINE and _value(made, p) != _value(experiment, p)
+        p: as_text(_value(made, p)) for p in texts if p not in free and _value(made, p) != _value(experiment, p)
     }
     made = replace(made, changed=tuple(f"{path}={text}" for path, text in sorted(changes.items())))
     if not any(path.startswith(CORPUS) for path in changes) or isinstance(made.recipe.corpus, SampleCorpus):
         return made
     return replace(made, answers=tuple(replace(answer, cell=None) for answer in made.answers))
+
+
+def with_precision_of(experiment: Experiment, settings: Mapping[str, Any]) -> Experiment:
+    """Return the experiment with the precision of a training of it with these settings, if the paper leaves it open."""
+    precision = settings.get("config", {}).get("precision")
+    if not precision or not leaves_open(experiment, PRECISION):
+        return experiment
+    return overridden(experiment, f"{PRECISION}={precision}")
 
 
 def _with_answers(made: Experiment, experiment: Experiment) -> Experiment:

@@ -38,7 +38,7 @@ from phrasemodels.tasks.prepare.tokenise import join, spaces
 from phrasemodels.tasks.problems.counting import CorpusSizeRecipe
 from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.tasks.problems.tagging import ACCURACY, TagColumn, TaggingRecipe
-from phrasemodels.tasks.problems.translation import TranslationRecipe, TranslationText
+from phrasemodels.tasks.problems.translation import TranslationObjective, TranslationRecipe, TranslationText
 from phrasemodels.tasks.train.batches import at_random
 from phrasemodels.tasks.train.config import TrainConfig, adam_with_decay, constant, linear_decay
 
@@ -96,8 +96,11 @@ PROFILES = {
     "paper": Profile(
         Size(d=512, heads=8, layers=6, d_ff=2048, dropout=0.1),
         TrainConfig(steps=80 * EPOCH, batch_tokens=1 << 20, batch_rows=64, arrange=at_random, learning_rate=7e-4, warmup=4000,
-                    clip=math.inf, evaluate_every=EPOCH, checkpoint_every=EPOCH),
-        TranslationRecipe(BitextCorpus("multi30k"), Phrases(no_phrases), TranslationText(min_count=6, max_tokens=50)),
+                    clip=math.inf, precision="bfloat16", evaluate_every=EPOCH, checkpoint_every=EPOCH),
+        TranslationRecipe(
+            BitextCorpus("multi30k"), Phrases(no_phrases), TranslationText(min_count=6, max_tokens=50),
+            problem=TranslationObjective(greedy_bleu=True),
+        ),
     ),
 }  # fmt: skip
 

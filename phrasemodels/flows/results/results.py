@@ -29,7 +29,7 @@ from phrasemodels.flows.experiments.catalogue import PROFILES, Table, experiment
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.experiment import Answer, Experiment, Pipeline
 from phrasemodels.flows.experiments.names import divided
-from phrasemodels.flows.experiments.overrides import MACHINE, overridden
+from phrasemodels.flows.experiments.overrides import MACHINE, overridden, with_precision_of
 from phrasemodels.flows.results.records import commit, kept_files
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite
@@ -119,7 +119,7 @@ def _answer(row: Mapping[str, Any]) -> tuple[Experiment, Answer] | None:
     if (known := _by_name().get(divided(row["experiment"])[0])) is None:
         return None
     try:
-        experiment = overridden(known, *row.get("changed", ()))
+        experiment = with_precision_of(overridden(known, *row.get("changed", ())), row.get("settings", {}))
     except ValueError:  # an overridden field no longer exists
         return None
     answers = [a for a in experiment.answers if row.get("metric", a.metric) == a.metric]
@@ -138,10 +138,10 @@ def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]
         if artifact.manifest["step"] != "compare":
             continue
         for row in artifact.meta["rows"]:
-            if (answer := _answer(row)) is not None:
-                runs = [{"seed": seed, **_run(artifacts, artifact, row, seed, run_ids)} for seed in row["seeds"]]
-                trained = artifacts.get(runs[0]["train"]) if runs else None
-                settings = trained.manifest["parts"]["settings"] if trained else {}
+            runs = [{"seed": seed, **_run(artifacts, artifact, row, seed, run_ids)} for seed in row["seeds"]]
+            trained = artifacts.get(runs[0]["train"]) if runs else None
+            settings = trained.manifest["parts"]["settings"] if trained else {}
+            if (answer := _answer({**row, "settings": settings})) is not None:
                 made = {**row, "experiment": answer[0].name, "settings": settings}
                 yield Result(key, artifact.meta["title"], *answer, made, runs, artifact.manifest["finished"])
 
@@ -246,9 +246,9 @@ def as_defined(trained: Artifact, artifacts: Mapping[str, Artifact], sources: So
     is no longer in the store. A training whose corpus the user no longer supplies is taken by its name.
     """
     try:
-        pipeline = resolved(find_experiment(str(trained.about["experiment"])), sources).steps(
-            int(trained.about["seed"])
-        )
+        named = find_experiment(str(trained.about["experiment"]))
+        experiment = with_precision_of(named, trained.manifest["parts"]["settings"])
+        pipeline = resolved(experiment, sources).steps(int(trained.about["seed"]))
     except (ValueError, OSError):
         return True
     return _same(trained, pipeline.trained, artifacts)

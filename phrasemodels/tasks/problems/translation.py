@@ -83,7 +83,9 @@ AnyTranslator = Translator | RecurrentTranslator
 
 @dataclass(frozen=True)
 class TranslationObjective(Objective):
-    """Mean loss a target token."""
+    """Mean loss a target token. greedy_bleu: BLEU of greedy translations of dev is measured at each evaluation."""
+
+    greedy_bleu: bool = False
 
     curve: ClassVar = "dev loss (nats a token)"
 
@@ -96,6 +98,21 @@ class TranslationObjective(Objective):
     def loss(self, model: AnyTranslator, batch: PhraseBatch, smoothing: float) -> Tensor:
         """Return the summed cross entropy of the target tokens after BEGIN."""
         return token_loss(model, batch.source, batch.lengths, batch.members, batch.target, smoothing)
+
+    def measure(
+        self, model: AnyTranslator, data: PhraseExamples, max_tokens: int, device: torch.device
+    ) -> dict[str, float]:
+        """Return `dev_bleu`, of ids of tokens. Unknown words of the references are no words that a model writes."""
+        if not self.greedy_bleu:
+            return {}
+        hypotheses, references = [], []
+        for rows in in_order(data, max_tokens):
+            batch = data.batch(rows).to(device)
+            found = beam_search(model, batch.source, batch.lengths, batch.members, BeamSearch(beam=1))
+            hypotheses += [" ".join(map(str, ids)) for ids, _ in found]
+            for ids in batch.target.tolist():
+                references.append(" ".join(str(i) for i in ids[1 : ids.index(END)]))
+        return {"dev_bleu": bleu(tokenised_bleu(), hypotheses, references).value}
 
     def count(self, data: PhraseExamples, rows: Rows) -> int:
         """Return the number of target tokens, with END and without BEGIN."""

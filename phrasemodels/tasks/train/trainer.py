@@ -68,6 +68,10 @@ class Objective(ABC):
         """
         return self.loss(model, batch, 0.0)
 
+    def measure(self, model: Any, data: Any, max_tokens: int, device: torch.device) -> dict[str, float]:
+        """Return what else is measured on dev at each evaluation, by name, for the history. Here: nothing."""
+        return {}
+
     def count(self, data: Any, rows: Rows) -> int:
         """Return over how many items of these rows loss and criterion are summed. Here: the rows."""
         return len(rows)
@@ -265,10 +269,12 @@ class Trainer:
         progress = self.progress
         with averaged_weights(self.optimiser):
             dev_loss = self.dev_loss()
+            others = self.objective.measure(self.model, self.dev, self.config.micro_batch_tokens, self.worker.device)
             if self.objective.keeps_last or dev_loss < progress.best:
                 progress.best, progress.best_step, self.best = dev_loss, progress.step, tensors(self.model)
         rate = self.optimiser.param_groups[0]["lr"]
         row = {"step": progress.step, "epoch": progress.epoch, "dev_loss": dev_loss, "learning_rate": rate}
+        row |= others
         progress.history.append(row | self.clock.row(self.worker))
 
     @torch.inference_mode()
