@@ -50,7 +50,9 @@ class Pretrained(ABC):
         """
         api = _library().HfApi(**hub)
         if not (self.card.get("redistributable", True) or "licence" in self.card):  # of the model itself
-            refused = f"its data may not be passed on (licences: {', '.join(self.card.get('licences', ())) or 'unknown'})"
+            refused = (
+                f"its data may not be passed on (licences: {', '.join(self.card.get('licences', ())) or 'unknown'})"
+            )
             if not private:
                 raise ValueError(f"{refused}: push_to_hub({name!r}, private=True)")
             if api.repo_exists(name) and not api.repo_info(name).private:

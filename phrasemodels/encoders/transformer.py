@@ -38,18 +38,22 @@ from phrasemodels.layers.packing import Packing
 @dataclass(frozen=True)
 class TransformerEncoderConfig(EncoderConfig):
     """residual: AddNorm, or another style in `layers.blocks`. inner_dropout: of attention weights, and inside the
-    feed-forward part; Vaswani et al. (2017) have none there, OpenNMT has as much as elsewhere."""
+    feed-forward part; Vaswani et al. (2017) have none there, OpenNMT has as much as elsewhere. attention_dropout: of attention
+    weights alone."""
 
     residual: type[Residual] = AddNorm
     inner_dropout: float = 0.0
+    attention_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         config.share(self, "inner_dropout")
+        config.share(self, "attention_dropout")
 
     def attention(self, layer: int) -> MultiHeadAttention:
         """Return the self-attention of a layer: the same kind in all layers."""
-        return MultiHeadAttention(self.d, self.heads, softmax_with_dropout(self.inner_dropout))
+        attend = softmax_with_dropout(self.attention_dropout or self.inner_dropout)
+        return MultiHeadAttention(self.d, self.heads, attend)
 
     def build(self) -> "TransformerEncoder":
         return TransformerEncoder(self)

@@ -177,25 +177,43 @@ def normal_by_width(weight: Tensor) -> Tensor:
     return nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
 
 
+def standard_normal(weight: Tensor) -> Tensor:
+    """Draw the weights (V, d) of an embedding from N(0, 1), as torch does."""
+    return nn.init.normal_(weight)
+
+
 class TokenEmbedding(nn.Module):
     """Embeddings plus sinusoidal positions, with dropout.
 
-    Weights are scaled by √d here, so that the same table can be the output projection. start: how they are drawn; by
-    default so that embeddings have variance 1.
+    start: how the table is drawn. scaled: embeddings are the table times √d, so that a table from N(0, 1/d), of embeddings of
+    variance 1, can also be the output projection (Vaswani et al. 2017, section 3.4); else they are the table.
     """
 
-    def __init__(self, vocabulary: int, d: int, dropout: float, start: Start = normal_by_width) -> None:
+    def __init__(
+        self, vocabulary: int, d: int, dropout: float, start: Start = normal_by_width, scaled: bool = True
+    ) -> None:
         super().__init__()
         self.table = nn.Embedding(vocabulary, d)
         start(self.table.weight)
+        self.scale = d**0.5 if scaled else 1.0
         self.dropout = Dropout(dropout)
 
     def forward(self, tokens: Tensor, first: int = 0) -> Tensor:
         """tokens (B, n), the leftmost at position `first` -> (B, n, d)."""
-        d = self.table.embedding_dim
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
-        vectors = self.table(tokens) * d**0.5
-        return self.dropout(vectors + sinusoids(positions, d).to(vectors.dtype))
+        vectors = self.table(tokens) * self.scale
+        return self.dropout(vectors + sinusoids(positions, vectors.shape[-1]).to(vectors.dtype))
+
+
+class ScaledLinear(nn.Linear):
+    """W(scale · x) + b: (..., inputs) -> (..., outputs)."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool, scale: float) -> None:
+        super().__init__(inputs, outputs, bias)
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x if self.scale == 1 else x * self.scale)
 
 
 def token_mask(lengths: Tensor, n: int) -> Tensor:

@@ -35,7 +35,8 @@ def write_ctranslate2(
     with torch.no_grad():
         for part, embedding in ((spec.encoder, model.embed_source), (spec.decoder, model.embed_target)):
             table = part.embeddings[0] if isinstance(part.embeddings, list) else part.embeddings
-            table.weight = _numbers(embedding.table.weight)
+            # CTranslate2 multiplies by √d
+            table.weight = _numbers(embedding.table.weight * (embedding.scale / config.encoder.d**0.5))
             part.position_encodings.encodings = _numbers(sinusoids(torch.arange(LONGEST), config.encoder.d))
         for to_fill, layer in zip(spec.encoder.layer, encoder.layers, strict=True):
             _encoder_layer(to_fill, layer)
@@ -45,6 +46,7 @@ def write_ctranslate2(
             _norm(spec.encoder.layer_norm, encoder.last)
             _norm(spec.decoder.layer_norm, model.last)
         _linear(spec.decoder.projection, [model.project])
+        spec.decoder.projection.weight *= model.project.scale
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (target[i] for i in (UNKNOWN, BEGIN, END))

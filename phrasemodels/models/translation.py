@@ -23,7 +23,9 @@ from phrasemodels.layers.blocks import (
     PAD,
     UNKNOWN,
     AddNorm,
+    FeedForward,
     Residual,
+    ScaledLinear,
     Start,
     TokenEmbedding,
     feed_forward,
@@ -42,14 +44,22 @@ def token_loss(
     smoothing: float,
 ) -> Tensor:
     """Return the sum over the tokens of target (B, t) after BEGIN, without PAD, of the label-smoothed cross entropy (nats).
+    Arguments as in `target_scores`."""
+    scores, gold = target_scores(model, source, lengths, members, target)
+    return smoothed_cross_entropy(scores, gold, smoothing)
+
+
+def target_scores(
+    model: Any, source: Tensor, lengths: Tensor, members: Tensor, target: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the scores (r, V) of the words at the r tokens of target (B, t) after BEGIN, without PAD, and these tokens (r).
 
     model: a `Translator` or a `RecurrentTranslator`; source (B, n) ids, lengths (B), members (B, m, k). Only the states of
     real tokens are projected to scores, so that padding costs nothing in the widest layer.
     """
     memory, gold = model.encode(source, lengths, members), target[:, 1:]
     real = gold != PAD
-    states = model.states(memory, lengths, target[:, :-1], real)
-    return smoothed_cross_entropy(model.project(states).float(), gold[real], smoothing)
+    return model.project(model.states(memory, lengths, target[:, :-1], real)).float(), gold[real]
 
 
 def smoothed_cross_entropy(scores: Tensor, gold: Tensor, smoothing: float) -> Tensor:
@@ -210,6 +220,33 @@ def _finish(
 Extend = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # new keys and values -> all keys and values
 
 
+Draw = Callable[[nn.Module], nn.Module]  # draws weights of a model in place
+
+
+def as_made(model: nn.Module) -> nn.Module:
+    """Leave the weights of a model as its layers drew them."""
+    return model
+
+
+def as_attention_is_all_you_need_pytorch(model: nn.Module) -> nn.Module:
+    """Draw the weights of attention and feed-forward layers as the code of this name did in August 2018, on which paper 000 was
+    probably built: queries, keys and values from N(0, 2 / (d + dk)), outputs of heads by Glorot and Bengio (2010) from a
+    normal distribution, all others and biases by torch."""
+    for module in model.modules():
+        if isinstance(module, FeedForward):
+            for layer in module.modules():
+                if isinstance(layer, nn.Linear):
+                    layer.reset_parameters()
+        if isinstance(module, MultiHeadAttention):
+            d = module.query.in_features
+            for projection in (module.query, module.key, module.value, module.output):
+                projection.reset_parameters()
+            for projection in (module.query, module.key, module.value):
+                nn.init.normal_(projection.weight, std=(2 / (d + d // module.heads)) ** 0.5)
+            nn.init.xavier_normal_(module.output.weight)
+    return model
+
+
 @dataclass(frozen=True)
 class TranslationConfig:
     """An encoder, and a Transformer decoder of its width, heads and dropout.
@@ -217,8 +254,10 @@ class TranslationConfig:
     source_vocabulary, target_vocabulary: numbers of words, 0 until they are set from the data. decoder_layers,
     decoder_d_ff: those of the decoder. tied: the target embedding is the output projection. shared: one embedding for both
     sides, which then need one vocabulary. output_bias: the output projection has a bias. residual: the residual style of
-    the decoder. inner_dropout: of the attention weights of the decoder, and inside its feed-forward part. start: how
-    embeddings are drawn.
+    the decoder. inner_dropout: of the attention weights of the decoder, and inside its feed-forward part; attention_dropout:
+    of the weights alone. start: how embeddings are drawn. scaled: embeddings are their table times √d; else the table, and
+    tied scores are divided by √d, which is the same function of tables that learn otherwise. embedding_dropout: None is that of
+    the encoder. draw: draws the other weights again; as_made leaves them.
     """
 
     encoder: EncoderConfig
@@ -232,11 +271,18 @@ class TranslationConfig:
     residual: type[Residual] = AddNorm
     inner_dropout: float = 0.0
     start: Start = normal_by_width
+    attention_dropout: float = 0.0
+    scaled: bool = True
+    embedding_dropout: float | None = None
+    draw: Draw = as_made
 
     def __post_init__(self) -> None:
         config.at_least(self, 0, "source_vocabulary", "target_vocabulary", "decoder_d_ff")
         config.at_least(self, 1, "decoder_layers")
         config.share(self, "inner_dropout")
+        config.share(self, "attention_dropout")
+        if self.embedding_dropout is not None:
+            config.share(self, "embedding_dropout")
         if self.shared and self.source_vocabulary != self.target_vocabulary:
             sizes = f"{self.source_vocabulary} source and {self.target_vocabulary} target words"
             raise ValueError(f"shared=True: there are {sizes}; make one vocabulary of both sides")
@@ -252,7 +298,8 @@ class DecoderLayer(nn.Module):
         super().__init__()
         d, heads = config.encoder.d, config.encoder.heads
         self.itself, self.source = (
-            MultiHeadAttention(d, heads, softmax_with_dropout(config.inner_dropout)) for _ in range(2)
+            MultiHeadAttention(d, heads, softmax_with_dropout(config.attention_dropout or config.inner_dropout))
+            for _ in range(2)
         )
         self.feed_forward = feed_forward(d, config.decoder_d_ff, config.inner_dropout)
         self.residuals = nn.ModuleList(config.residual(d, config.encoder.dropout) for _ in range(3))
@@ -286,15 +333,18 @@ class Translator(nn.Module):
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__()
         d = config.encoder.d
-        embedding = partial(TokenEmbedding, d=d, dropout=config.encoder.dropout, start=config.start)
+        drop = config.encoder.dropout if config.embedding_dropout is None else config.embedding_dropout
+        embedding = partial(TokenEmbedding, d=d, dropout=drop, start=config.start, scaled=config.scaled)
         self.embed_source = embedding(config.source_vocabulary)
         self.embed_target = self.embed_source if config.shared else embedding(config.target_vocabulary)
         self.encoder = config.encoder.build()
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.last = config.residual.final_norm(d)
-        self.project = nn.Linear(d, config.target_vocabulary, bias=config.output_bias)
+        scale = d**-0.5 if config.tied and not config.scaled else 1.0
+        self.project = ScaledLinear(d, config.target_vocabulary, config.output_bias, scale)
         if config.tied:
             self.project.weight = self.embed_target.table.weight
+        config.draw(self)
 
     @property
     def decoder_layers(self) -> list[DecoderLayer]:

@@ -76,7 +76,14 @@ class Handler(BaseHTTPRequestHandler):
             return self.json(tree)
         siblings = [{"rfilename": path} for path in files]
         return self.json(
-            {"id": name, "modelId": name, "sha": "c" * 40, "siblings": siblings, "private": self.server.private.get(name, False), "tags": []}
+            {
+                "id": name,
+                "modelId": name,
+                "sha": "c" * 40,
+                "siblings": siblings,
+                "private": self.server.private.get(name, False),
+                "tags": [],
+            }
         )
 
     do_GET = do_POST = do_PUT = do_HEAD = answer  # noqa: N815  names of the standard library

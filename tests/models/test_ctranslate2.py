@@ -18,23 +18,26 @@ WORDS = [*SPECIAL, *(f"w{i}" for i in range(20))]
 NO_PHRASES = torch.empty(1, 0, 1, dtype=torch.long)
 
 
-def plain(style=AddNorm, shared=False) -> TranslationConfig:
+def plain(style=AddNorm, shared=False, scaled=True) -> TranslationConfig:
     encoder = TransformerEncoderConfig(d=16, heads=2, layers=2, d_ff=32, dropout=0.0, residual=style)
     size = len(WORDS)
-    return TranslationConfig(encoder, size, size, 2, 24, residual=style, shared=shared, output_bias=not shared)
+    return TranslationConfig(
+        encoder, size, size, 2, 24, residual=style, shared=shared, output_bias=not shared, scaled=scaled
+    )
 
 
 @pytest.mark.parametrize("marks", [True, False])
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("style", [AddNorm, PreNorm])
-def test_probabilities_and_greedy_answers_are_equal(style, shared, marks, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("style", "scaled"), [(AddNorm, True), (AddNorm, False), (PreNorm, True)])
+def test_probabilities_and_greedy_answers_are_equal(style, scaled, shared, marks, tmp_path: Path) -> None:
     ctranslate2 = pytest.importorskip("ctranslate2", reason="pip install 'phrasemodels[ctranslate2]'")
     torch.manual_seed(0)
-    model = plain(style, shared).build().eval()
+    config = plain(style, shared, scaled)
+    model = config.build().eval()
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.4)
     other = ctranslate2.Translator(
-        str(write_ctranslate2(model, plain(style, shared), WORDS, WORDS, marks, tmp_path)), compute_type="float32"
+        str(write_ctranslate2(model, config, WORDS, WORDS, marks, tmp_path)), compute_type="float32"
     )
     sources = [torch.randint(4, len(WORDS), (n,)).tolist() for n in (1, 3, 7, 12)]
     text = [[WORDS[i] for i in source] for source in sources]

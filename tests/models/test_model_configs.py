@@ -41,10 +41,11 @@ from phrasemodels.models.translation import BeamSearch, TranslationConfig
 TRANSFORMER = TransformerEncoderConfig()
 STACK = {"d": (0, -1), "heads": (0, 7), "layers": (0, 1.5), "d_ff": (-1,), "dropout": (-0.1, 1.0, 9)}
 INNER = {"inner_dropout": (1,)}
+ATTENTION = {"attention_dropout": (1,)}
 # a configuration, and wrong values of each of its fields; None: an encoder or input, which checks itself
 WRONG = [
-    (TRANSFORMER, STACK | INNER),
-    (HypernodeEncoderConfig(), STACK | {"longest": (1,), "attention_dropout": (1,)}),
+    (TRANSFORMER, STACK | INNER | ATTENTION),
+    (HypernodeEncoderConfig(), STACK | {"longest": (1,)} | ATTENTION),
     (
         NgramEncoderConfig(),
         STACK | {"gram_sizes": ((), (2, 2), (0,) * 7 + (-1,)), "phrase_layers": ((), (0,), (1, 7))} | INNER,
@@ -128,7 +129,9 @@ WRONG = [
             "target_vocabulary": (-1,),
             "decoder_layers": (0,),
             "decoder_d_ff": (-1,),
+            "embedding_dropout": (1,),
             **INNER,
+            **ATTENTION,
         },
     ),
 ]

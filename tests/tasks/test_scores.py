@@ -55,6 +55,19 @@ def test_running_text_without_spaces_is_compared_by_characters(store: Store, lan
     assert f"tok:{tokens}" in found["signature"] and (found["value"] > 85) == (language == "ja")
 
 
+@pytest.mark.parametrize("count_end", [False, True])
+def test_the_end_of_hypotheses_counts_only_if_asked(store: Store, count_end: bool) -> None:
+    words = "a b c d e f".split()
+    table = [{"id": 0, "group": "", "hypothesis": words, "reference": words}]
+    inputs = {
+        "rows": Step(sources, "rows", [{"id": 0, "target": "a b c d e f"}]),
+        "predictions": Step(guessed, "predictions", table),
+    }
+    made = store.run(Step(score_translations, "scores", TranslationScoring(None, "de", count_end), inputs))
+    bleu = made.meta["scores"]["bleu"]["value"]
+    assert bleu < 90 if count_end else bleu == pytest.approx(100)
+
+
 def best(references: Sequence[str], answers: Sequence[str]) -> float:
     return 100 * sum(map(str.__eq__, references, answers)) / len(answers)
 

@@ -24,6 +24,7 @@ from phrasemodels.models.translation import (
     TranslationConfig,
     Translator,
     beam_search,
+    target_scores,
     token_loss,
     with_source_words,
 )
@@ -131,13 +132,27 @@ class SentenceTranslationObjective(TranslationObjective):
 
 
 @dataclass(frozen=True)
+class TokenAccuracyObjective(TranslationObjective):
+    """Mean loss a target token, and of all weights those with the most right tokens of dev, each after the gold ones before it."""
+
+    curve: ClassVar = "dev error (share of tokens)"
+
+    def criterion(self, model: AnyTranslator, batch: PhraseBatch) -> Tensor:
+        """Return the number of wrong target tokens after BEGIN and of all of them, (1, 2)."""
+        scores, gold = target_scores(model, batch.source, batch.lengths, batch.members, batch.target)
+        return torch.stack([(scores.argmax(-1) != gold).sum(), gold.new_tensor(len(gold))])[None]
+
+
+@dataclass(frozen=True)
 class TranslateSettings:
-    """A model's configuration, and a search. batch_tokens bounds memory and does not change the result."""
+    """A model's configuration, and a search. batch_tokens bounds memory and does not change the result. copy_unknown: an
+    unknown word of an answer is replaced by the source word that it attends to most."""
 
     objective: TranslationObjective
     model: TranslatorConfig
     search: BeamSearch
     batch_tokens: int = 4096
+    copy_unknown: bool = True
 
 
 def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
@@ -155,7 +170,7 @@ def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
         answers = beam_search(model, batch.source, batch.lengths, batch.members, search)
         for row, (ids, score) in zip(rows.tolist(), answers, strict=True):
             found[row] = (list(words[ids]), score)
-            if UNKNOWN in ids and isinstance(model, Translator):
+            if settings.copy_unknown and UNKNOWN in ids and isinstance(model, Translator):
                 one = data.batch(np.array([row])).to(device)
                 found[row] = (with_source_words(model, one, ids, found[row][0], sources[row].as_py()), score)
     return write_predictions(job, job.inputs["rows"], found)
@@ -214,10 +229,12 @@ def _rows(
 
 @dataclass(frozen=True)
 class TranslationScoring:
-    """How tokens become running text (None: its metrics are left out), and the language of the target."""
+    """How tokens become running text (None: its metrics are left out), and the language of the target. count_end: </s> counts
+    as a token of hypotheses, though not of references."""
 
     detokenise: Detokenise | None
     language: str
+    count_end: bool = False
 
 
 def score_translations(job: Job, settings: TranslationScoring) -> dict[str, Any]:
@@ -228,7 +245,8 @@ def score_translations(job: Job, settings: TranslationScoring) -> dict[str, Any]
     """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     raw = read_shards(job.inputs["rows"])["target"].to_pylist()
-    hypotheses = [" ".join(tokens) for tokens in table["hypothesis"].to_pylist()]
+    last = ["</s>"] if settings.count_end else []
+    hypotheses = [" ".join(tokens + last) for tokens in table["hypothesis"].to_pylist()]
     references = [" ".join(tokens) for tokens in table["reference"].to_pylist()]
     scores = {"bleu": bleu(tokenised_bleu(), hypotheses, references)}
     if settings.detokenise:
@@ -309,13 +327,16 @@ class TranslationText:
 
 @dataclass(frozen=True)
 class TranslationRecipe(Recipe):
-    """A parallel corpus, its phrases, its text, a beam search, and what the loss is averaged over (`problem`)."""
+    """A parallel corpus, its phrases, its text, a beam search, and what the loss is averaged over (`problem`). copy_unknown,
+    count_end: as in TranslateSettings and TranslationScoring."""
 
     corpus: BitextCorpus | Corpus | SampleCorpus
     phrases: Phrases
     text: TranslationText = field(default_factory=TranslationText)
     search: BeamSearch = field(default_factory=BeamSearch)
     problem: TranslationObjective = field(default_factory=TranslationObjective)
+    copy_unknown: bool = True
+    count_end: bool = False
 
     slug: ClassVar = "translation"
     answer_columns: ClassVar = ("reference", "hypothesis")
@@ -370,19 +391,19 @@ class TranslationRecipe(Recipe):
             "model": training_stage(self.problem, model, config, seed),
             "predictions": Stage(
                 translate,
-                TranslateSettings(self.problem, model, self.search),
+                TranslateSettings(self.problem, model, self.search, copy_unknown=self.copy_unknown),
                 {"model": "model", "phrases": "test", "rows": "tokens", "vocabulary": "vocabulary"},
             ),
             "scores": Stage(
                 score_translations,
-                TranslationScoring(self.detokenise, self.languages[1]),
+                TranslationScoring(self.detokenise, self.languages[1], self.count_end),
                 {"predictions": "predictions", "rows": "raw"},
             ),
         }
 
     def predict_step(self, model: TranslatorConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
         tokens, numbers = self._numbered(texts, known["vocabulary"])
-        settings = TranslateSettings(self.problem, model, self.search)
+        settings = TranslateSettings(self.problem, model, self.search, copy_unknown=self.copy_unknown)
         return Step(translate, "translate given sentences", settings, {**known, "phrases": numbers, "rows": tokens})
 
     def attention_step(
