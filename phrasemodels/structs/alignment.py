@@ -55,7 +55,7 @@ def _rule(n: Any, m: Any, ways: Any, begins: Any, cells: Any, steps: Any, by_row
 class Alignment(Structure):
     """The functions over the paths by some moves (rows, columns); ends: how many outer columns a path may begin and end at."""
 
-    rule, common = _rule, (0, 0)
+    rule, common, axes = _rule, (0, 0), 2
 
     def __init__(self, moves: Moves, ends: int = 1):
         self.moves, self.ends, self.dims = moves, ends, (3, 4)
@@ -78,7 +78,7 @@ class Alignment(Structure):
         return sizes
 
     def sizes(self, numbered: Numbered) -> Sizes:
-        (_, n, m), stepped, moves = numbered.scores[0].shape, len(numbered.scores) > 1, len(self.moves)
+        (_, n, m), stepped, moves = numbered.shapes[0], len(numbered.shapes) > 1, len(self.moves)
         by_row = m * moves if stepped and numbered.by_position[1] else 0
         arguments = (n, m, self._ways, self.ends, 0, numbered.offsets[1] if stepped else NONE, by_row, moves)
         return Sizes(arguments, 1 + n * m, n * m, (len(self._ways) + 1) * n * m, n, max(n + m - 1, 0), n + m)

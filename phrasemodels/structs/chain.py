@@ -77,7 +77,7 @@ class HigherOrder(Structure):
         return inference.check_lengths(lengths, B, T, scores[0].device)[:, None]
 
     def sizes(self, numbered: Numbered) -> Sizes:
-        _, T, C = numbered.scores[0].shape
+        _, T, C = numbered.shapes[0]
         states = C**self.order
         step = C ** (self.order + 1) if numbered.by_position[1] else 0
         return Sizes((T, C, self.order, *numbered.offsets, step), 1 + T * states, T * states, T * states, T, T, T + 1)
@@ -97,8 +97,8 @@ class HigherOrder(Structure):
 
     def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
         C, T = scores[0].shape[2], scores[0].shape[1]
-        tags = parts.new_full((*parts.shape[:2], T + 1), NONE)  # the last takes what is none
-        return tags.scatter(2, torch.where(parts >= 0, parts // C, T), parts % C)[..., :T]
+        tags = parts.new_full((*parts.shape[:2], T + 1), NONE)  # the first takes what is none
+        return tags.scatter(2, parts // C + 1, parts % C)[..., 1:]
 
     def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         inside = torch.arange(rows.shape[-1], device=rows.device) < lengths

@@ -98,7 +98,7 @@ class Projective(Trees):
     rule = _rule
 
     def sizes(self, numbered: Numbered) -> Sizes:
-        N = numbered.scores[0].shape[1]
+        N = numbered.shapes[0][1]
         rows = 5 * N * (N - 1) // 2 + 2 * N
         return Sizes((N, self.one_root), 1 + 5 * N * N, rows, rows, N - 1, N - 1, 3 * N)
 

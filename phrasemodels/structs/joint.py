@@ -106,7 +106,7 @@ class JointTrees(Structure):
         return inference.check_lengths(lengths, B, n, labels.device)[:, None]
 
     def sizes(self, numbered: Numbered) -> Sizes:
-        _, n, _, L = numbered.scores[0].shape
+        _, n, _, L = numbered.shapes[0]
         spans, heads = n * (n + 1) // 2, n * (n + 1) * (n + 2) // 6
         nodes = 2 * spans + 3 * heads + n * spans
         return Sizes(

@@ -83,8 +83,8 @@ class _Parses(Structure):
         return inference.check_lengths(lengths, B, n, terms.device)[:, None]
 
     def sizes(self, numbered: Numbered) -> Sizes:
-        terms, _, roots = numbered.scores[self.skip :]
-        (_, n, P), N = terms.shape, roots.shape[-1]
+        terms, _, roots = numbered.shapes[self.skip :]
+        (_, n, P), N = terms, roots[-1]
         S, spans = N + P, n * (n - 1) // 2
         offsets = numbered.offsets if self.skip else [NONE, *numbered.offsets]
         arguments = (n, N, P, *offsets[:3])
@@ -168,8 +168,7 @@ class Grammar(_Parses):
         return _CELLS._best(_with_cells(scores), lengths, k)
 
     def _argmax(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        best, rows = self._topk(scores, lengths, 1)
-        return best[0], rows[0]
+        return _CELLS._argmax(_with_cells(scores), lengths)
 
     def _sample(self, scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
         return _CELLS._sample(_with_cells(scores), lengths, k, generator)

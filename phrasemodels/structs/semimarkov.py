@@ -59,7 +59,7 @@ class SemiMarkov(Structure):
         return inference.check_lengths(lengths, B, T, scores[0].device)[:, None]
 
     def sizes(self, numbered: Numbered) -> Sizes:
-        _, T, K, C = numbered.scores[0].shape
+        _, T, K, C = numbered.shapes[0]
         step = C * C if numbered.by_position[1] else 0
         rows = 2 * C * (T + 1)
         return Sizes((T, K, C, *numbered.offsets, step), 1 + rows, rows, rows, T, T, 2 * T + 1)

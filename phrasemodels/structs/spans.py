@@ -61,7 +61,7 @@ class Spans(Structure):
         return inference.check_lengths(lengths, labels.shape[0], labels.shape[1], labels.device)[:, None]
 
     def sizes(self, numbered: Numbered) -> Sizes:
-        _, n, _, L = numbered.scores[0].shape
+        _, n, _, L = numbered.shapes[0]
         return Sizes((n, L, 0), 1 + 2 * n * n, n * n, n * n, n, max(2 * n - 1, 0), 3 * n)
 
     def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:

@@ -44,44 +44,84 @@ class Sizes(NamedTuple):
 
 
 class Numbered:
-    """The scores of a batch, numbered as the engine does: those of each sentence, then those that all sentences share."""
+    """Scores of these shapes, numbered as the engine does: those of each sentence, then those that all sentences share."""
 
-    def __init__(self, structure: "Structure", scores: Scores):
-        self.scores = scores
-        self.shared = [s.dim() == dim for s, dim in zip(scores, structure.common, strict=False)]
-        self.by_position = [s.dim() == dim for s, dim in zip(scores, structure.dims, strict=False)]
-        self.sizes = [prod(s.shape[0 if one else 1 :]) for s, one in zip(scores, self.shared, strict=True)]
-        self.offsets, place = [0] * len(scores), 0
-        for i in sorted(range(len(scores)), key=self.shared.__getitem__):
-            self.offsets[i], place = place, place + self.sizes[i]
-        self.P = sum(size for size, one in zip(self.sizes, self.shared, strict=True) if not one)
+    def __init__(self, structure: "Structure", shapes: tuple[torch.Size, ...]):
+        self.structure, self.shapes = structure, shapes
+        self.shared = [len(s) == dim for s, dim in zip(shapes, structure.common, strict=False)]
+        self.by_position = [len(s) == dim for s, dim in zip(shapes, structure.dims, strict=False)]
+        self.lengths = [prod(s[0 if one else 1 :]) for s, one in zip(shapes, self.shared, strict=True)]
+        self.offsets, place = [0] * len(shapes), 0
+        for i in sorted(range(len(shapes)), key=self.shared.__getitem__):
+            self.offsets[i], place = place, place + self.lengths[i]
+        self.P = sum(size for size, one in zip(self.lengths, self.shared, strict=True) if not one)
+        self.visible = sum(self.lengths[: structure.visible])
+        self.sizes = structure.sizes(self)
+        self._kept: tuple[Table, Integers, Integers] | None = None
+
+    def table(self, plain: bool = False) -> tuple[Table, Integers]:
+        """Return the table, and the rows that a sentence of each length needs; plain: without a kernel.
+
+        Large ones are in memory that this thread uses again.
+        """
+        return self._kept[:2] if self._kept else self._table(plain)
+
+    def _table(self, plain: bool) -> tuple[Table, Integers]:
+        sizes, small = self.sizes, self.sizes.runs <= SMALL
+        shapes = (sizes.nodes + 1, 3), (max(sizes.runs, 1), 7)
+        nodes, runs = (
+            np.empty(x, np.int64) if small else _buffer(name, *x) for x, name in zip(shapes, ("n", "r"), strict=True)
+        )
+        ends = np.zeros(sizes.longest + 1, np.int64)
+        rule = type(self.structure).rule  # a compiled function of an object would be bound
+        rows = (uncompiled(rule) if plain else rule)(*sizes.arguments, nodes, runs, ends)
+        table = Table(nodes, runs, rows, sizes.numbers)
+        if small and self.structure.axes == 1:
+            each = np.arange(sizes.longest + 1)[:, None]
+            self._kept = table, ends, self.structure.goals(sizes, self, each)
+        return table, ends
+
+    def goals(self, lengths: Integers) -> Integers:
+        """Return the goals (B, 7) of sentences of these lengths (B, A)."""
+        if self._kept:
+            return self._kept[2][lengths[:, 0]]
+        return self.structure.goals(self.sizes, self, lengths)
 
     def flat(self, values: Sequence[Tensor | None], shared: bool) -> Floats:
         """Return numbers in the shapes of the scores, 0 in place of None, as (rows, P) or (rows, Q), float64."""
         chosen = [i for i, one in enumerate(self.shared) if one == shared]
-        given = {i: kernels.numbers(x).reshape(-1, self.sizes[i]) for i in chosen if (x := values[i]) is not None}
-        rows = max(map(len, given.values()), default=1) if shared else len(self.scores[0])
-        each = [np.broadcast_to(given.get(i, 0), (rows, self.sizes[i])) for i in chosen]
-        if len(each) == 1:
-            return np.ascontiguousarray(each[0], np.float64)
+        given = {i: kernels.numbers(x).reshape(-1, self.lengths[i]) for i in chosen if (x := values[i]) is not None}
+        rows = max(map(len, given.values()), default=1) if shared else self.shapes[0][0]
+        if len(given) == len(chosen) == 1:
+            return given[chosen[0]].astype(np.float64, copy=False)
+        each = [np.broadcast_to(given.get(i, 0), (rows, self.lengths[i])) for i in chosen]
         return np.concatenate(each, 1, dtype=np.float64) if each else np.empty((rows, 0))
 
-    def tensors(self, own: NDArray[Any], shared: NDArray[Any], which: Sequence[int]) -> Scores:
+    def tensors(self, own: NDArray[Any], shared: NDArray[Any], which: Sequence[int], dtype: torch.dtype) -> Scores:
         """Return numbers (B, P) and (Q,), or (B, Q), as tensors in the shapes of the scores."""
         found = []
         for i in which:
             offset = self.offsets[i] - (self.P if self.shared[i] else 0)
-            x = (shared if self.shared[i] else own)[..., offset : offset + self.sizes[i]]
-            shape = (len(x), *self.scores[i].shape) if self.shared[i] and x.ndim > 1 else self.scores[i].shape
-            found.append(torch.from_numpy(np.ascontiguousarray(x)).to(self.scores[i].dtype).view(shape))
+            x = (shared if self.shared[i] else own)[..., offset : offset + self.lengths[i]]
+            shape = (len(x), *self.shapes[i]) if self.shared[i] and x.ndim > 1 else self.shapes[i]
+            found.append(torch.from_numpy(np.ascontiguousarray(x)).to(dtype).view(shape))
         return tuple(found)
+
+
+SMALL = 2**12  # runs of a table that is kept, at most 224 KiB
+
+
+@lru_cache(maxsize=64)
+def numbered(structure: "Structure", shapes: tuple[torch.Size, ...]) -> Numbered:
+    """Return the numbers of scores of these shapes, with their table if it is small."""
+    return Numbered(structure, shapes)
 
 
 class Implementation(Protocol):
     """Serves some operations of structures in place of the torch path: those that a class has of
 
     passes(structure, scores, lengths, scale, which, each)
-        log Z (B,), and unless scale (B,) is None the marginals of the scores `which` times scale, summed for shared ones unless `each`
+        log Z (B,); unless scale, (B,) or 1.0, is None also scale times the marginals of the scores `which`, summed for shared ones unless `each`
     covariances(structure, scores, lengths, grads, scale)
         the gradients to the scores times scale (B,), with the gradients `grads` to the marginals, or None
     log_partition(structure, scores, lengths, wanted)
@@ -104,8 +144,8 @@ class _Run:
 
     def __init__(self, structure: "Structure", scores: Scores, lengths: Tensor):
         self.structure, self.scores, self.lengths = structure, scores, lengths
-        self.numbered = Numbered(structure, scores)
-        self.sizes, self.table, ends = structure.table(self.numbered)
+        self.numbered = numbered(structure, tuple([s.shape for s in scores]))
+        self.table, ends = self.numbered.table()
         words = lengths.numpy()
         own, shared = self.numbered.flat(scores, False), self.numbered.flat(scores, True)[0]
         self.unknown: NDArray[np.bool_] | None = None
@@ -113,8 +153,7 @@ class _Run:
             wrong, lost = ~(own < np.inf), ~(shared < np.inf)
             self.unknown = (wrong & self.read()).any(1) | (lost.any() & (words[:, 0] > 1))
             own, shared = np.where(wrong, 0, own), np.where(lost, 0, shared)
-        self.batch = engine.Batch(own, shared, structure.goals(self.sizes, self.numbered, words), ends[words[:, 0]])
-        self.visible = sum(self.numbered.sizes[: structure.visible])
+        self.batch = engine.Batch(own, shared, self.numbered.goals(words), ends[words[:, 0]])
 
     def read(self) -> NDArray[np.bool_]:
         """Return whether a sentence reads each of its own scores, (B, P)."""
@@ -137,14 +176,14 @@ class _Run:
 class Engine(Implementation):
     """Every operation, by the rule of a structure."""
 
-    def passes(self, structure: "Structure", scores: Scores, lengths: Tensor, scale: Tensor | None, which: Sequence[int],
+    def passes(self, structure: "Structure", scores: Scores, lengths: Tensor, scale: Tensor | float | None, which: Sequence[int],
                each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
         run = _Run(structure, scores, lengths)
         wanted = tuple(any(run.numbered.shared[i] == one for i in which) for one in (False, True))
-        by = engine.NOTHING if scale is None else scale.double().numpy()
+        by = engine.NOTHING if scale is None else kernels.factors(scale, len(lengths))
         log_z, _, own, shared = engine.passes(run.table, run.batch, by, wanted=wanted, each=each)
         run.finish(log_z, own=own, shared=shared)
-        found = () if scale is None else run.numbered.tensors(own, shared, which)
+        found = () if scale is None else run.numbered.tensors(own, shared, which, scores[0].dtype)
         return torch.from_numpy(log_z).to(scores[0].dtype), found
 
     def covariances(self, structure: "Structure", scores: Scores, lengths: Tensor, grads: Sequence[Tensor | None],
@@ -154,10 +193,10 @@ class Engine(Implementation):
         given = [x if x is None or one else torch.where(mask, x, 0)
                  for x, mask, one in zip(grads, masks, run.numbered.shared, strict=True)]  # fmt: skip
         own, shared = (run.numbered.flat(given, one) for one in (False, True))
-        by = np.ones(len(lengths)) if scale is None else scale.double().numpy()
+        by = kernels.factors(1.0 if scale is None else scale, len(lengths))
         _, _, own, shared = engine.passes(run.table, run.batch, by, own, shared)
         run.finish(own=own, shared=shared)
-        return run.numbered.tensors(own, shared, range(len(scores)))
+        return run.numbered.tensors(own, shared, range(len(scores)), scores[0].dtype)
 
     @calls.not_traced
     def entropy(self, structure: "Structure", scores: Scores, lengths: Tensor) -> Tensor:
@@ -170,17 +209,25 @@ class Engine(Implementation):
         return torch.from_numpy(value).to(scores[0].dtype)
 
     @calls.not_traced
+    def best(self, structure: "Structure", scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        run = _Run(structure, scores, lengths)
+        best, parts = engine.best(run.table, run.batch, run.numbered.visible, run.numbered.sizes.parts)
+        run.finish(best)
+        rows = structure.rows(scores, torch.from_numpy(parts), lengths)[0]
+        return torch.from_numpy(best).to(scores[0].dtype), rows
+
+    @calls.not_traced
     def topk(self, structure: "Structure", scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
         run = _Run(structure, scores, lengths)
-        best, parts = engine.topk(run.table, run.batch, k, run.visible, run.sizes.parts)
+        best, parts = engine.topk(run.table, run.batch, k, run.numbered.visible, run.numbered.sizes.parts)
         run.finish(best.T)
         return torch.from_numpy(best).to(scores[0].dtype), structure.rows(scores, torch.from_numpy(parts), lengths)
 
     @calls.not_traced
     def sample(self, structure: "Structure", scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
         run = _Run(structure, scores, lengths)
-        draws = torch.rand((k, len(lengths), run.sizes.choices + 1), generator=generator, dtype=torch.float64)
-        parts = engine.samples(run.table, run.batch, draws.numpy(), run.visible, run.sizes.parts)
+        draws = torch.rand((k, len(lengths), run.numbered.sizes.choices + 1), generator=generator, dtype=torch.float64)
+        parts = engine.samples(run.table, run.batch, draws.numpy(), run.numbered.visible, run.numbered.sizes.parts)
         return structure.rows(scores, torch.from_numpy(parts), lengths)
 
 
@@ -195,8 +242,7 @@ class LogPartition(torch.autograd.Function):
         if hasattr(kernel, "log_partition"):
             log_z, ctx.gradient = kernel.log_partition(structure, scores, lengths, bool(which))
             return log_z
-        one = torch.ones(len(lengths), dtype=torch.float64, device=lengths.device)
-        log_z, parts = kernel.passes(structure, scores, lengths, one if which else None, which, False)
+        log_z, parts = kernel.passes(structure, scores, lengths, 1.0 if which else None, which, False)
         ctx.parts = dict(zip(which, parts, strict=True))
         return log_z
 
@@ -233,8 +279,7 @@ class Marginals(torch.autograd.Function):
         ctx.call = structure, lengths, which
         ctx.save_for_backward(*scores)
         ctx.set_materialize_grads(False)
-        one = torch.ones(len(lengths), dtype=torch.float64, device=lengths.device)
-        return kernel.passes(structure, scores, lengths, one, which, True)[1]
+        return kernel.passes(structure, scores, lengths, 1.0, which, True)[1]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
@@ -313,6 +358,7 @@ class Structure:
         Any
     ]  # (*arguments, nodes, runs, ends): writes nodes, runs, and the rows that each length needs; returns the rows
     visible: ClassVar[int] = 1  # the first tensors of scores, whose parts are a structure
+    axes: ClassVar[int] = 1  # A
     event: ClassVar[int] = 2  # dimensions of a structure: of rows (R, w) 2, of tags or heads 1
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
@@ -470,8 +516,6 @@ class Structure:
     def _argmax(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         if kernel := self.kernel("best", scores):
             best, rows = kernel.best(self, scores, lengths)
-        elif self.kernel("topk", scores):
-            best, rows = (x[0] for x in self._best(scores, lengths, 1))
         else:
             best, flags = inference.argmax(self._inside(lengths), *self._expanded(scores))
             rows = self._rows(scores, [f[None] for f in flags], lengths)[0]
@@ -528,21 +572,10 @@ class Structure:
     def _rows(self, scores: Scores, flags: Sequence[Tensor], lengths: Tensor) -> Tensor:
         """Return structures (k, B, ...) from flags (k, B, ...), 1 for the parts of a structure."""
         flat = torch.cat([f.detach().flatten(2) for f in flags[: self.visible]], 2) > 0
-        most = min(self.sizes(Numbered(self, scores)).parts, flat.shape[2])
+        most = min(numbered(self, tuple(s.shape for s in scores)).sizes.parts, flat.shape[2])
         found = torch.where(flat, torch.arange(flat.shape[2], device=flat.device), flat.shape[2])
         found = found.topk(most, largest=False).values if most else found[..., :0]
         return self.rows(scores, torch.where(found < flat.shape[2], found, NONE), lengths)
-
-    def table(self, numbered: Numbered, plain: bool = False) -> tuple[Sizes, Table, Integers]:
-        """Return the table of these scores, in memory that this thread uses again, and the rows of each length; plain: without a kernel."""
-        sizes = self.sizes(numbered)
-        nodes, runs = _buffer("nodes", sizes.nodes + 1, 3), _buffer("runs", max(sizes.runs, 1), 7)
-        ends = np.zeros(sizes.longest + 1, np.int64)
-        rule = (
-            uncompiled(type(self).rule) if plain else type(self).rule
-        )  # a compiled function of an object would be bound
-        rows = rule(*sizes.arguments, nodes, runs, ends)
-        return sizes, Table(nodes, runs, rows, sizes.numbers), ends
 
 
 def _is_score(x: Any) -> bool:
@@ -578,17 +611,17 @@ class Levels(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _levels(structure: Structure, shapes: tuple[torch.Size, ...], device: torch.device) -> Levels:
-    numbered = Numbered(structure, tuple(torch.empty(s, device="meta") for s in shapes))
-    sizes, table, _ = structure.table(numbered, plain=not kernels.allowed("numba"))
+    scores = Numbered(structure, shapes)
+    table, _ = scores.table(plain=not kernels.allowed("numba"))
     nodes, runs, rows = table.nodes, table.runs, table.rows
-    P = sum(numbered.sizes)
+    P = sum(scores.lengths)
     first = nodes[: rows + 1, engine.FIRST]
-    depth, deepest = np.zeros(rows, np.int64), np.zeros(sizes.numbers, np.int64)
+    depth, deepest = np.zeros(rows, np.int64), np.zeros(table.numbers, np.int64)
     edges = [_edges(runs[first[v] : first[v + 1]]) for v in range(rows)]
     for v, (left, right, _) in enumerate(edges):
         depth[v] = deepest[nodes[v, 0]] = 1 + max(deepest[left].max(initial=0), deepest[right].max(initial=0))
     order = np.argsort(depth, kind="stable")
-    places = np.zeros(sizes.numbers, np.int64)
+    places = np.zeros(table.numbers, np.int64)
     places[nodes[order, 0]] = np.arange(1, rows + 1)
     levels = []
     for d in range(1, depth.max(initial=0) + 1):
@@ -617,14 +650,14 @@ def _flat(structure: Structure, scores: Scores) -> tuple[Tensor, Numbered]:
     """Return scores (B, P + Q + 2), with those of the weights 1 and 0 at the end."""
     flat = torch.cat([s.flatten(1) for s in scores], 1)
     ends = flat.new_tensor([0.0, -torch.inf]).expand(len(flat), 2)
-    return torch.cat([flat, ends], 1), Numbered(structure, scores)
+    return torch.cat([flat, ends], 1), numbered(structure, tuple(s.shape for s in scores))
 
 
-def _goals(structure: Structure, levels: Levels, numbered: Numbered, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def _goals(scores: Numbered, levels: Levels, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Return the places and scores (B, E) of the goals of all sentences."""
-    goals = structure.goals(structure.sizes(numbered), numbered, lengths.cpu().numpy())
+    goals = scores.structure.goals(scores.sizes, scores, lengths.cpu().numpy())
     each = [_edges(goal[None]) for goal in goals]
-    P, widest = sum(numbered.sizes), max([1, *(len(left) for left, _, _ in each)])
+    P, widest = sum(scores.lengths), max([1, *(len(left) for left, _, _ in each)])
     place, part = np.zeros((len(each), widest), np.int64), np.full((len(each), widest), P + 1)
     for b, (left, _, scored) in enumerate(each):
         place[b, : len(left)], part[b, : len(left)] = levels.places[left], np.where(scored < 0, P, scored)
@@ -634,7 +667,7 @@ def _goals(structure: Structure, levels: Levels, numbered: Numbered, lengths: Te
 def _inside_by_levels(structure: Structure, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
     """The inside pass of any rule, one step for all nodes of the same depth."""
     masked = tuple(torch.where(m, s, 0) for m, s in zip(structure.read(scores, lengths), scores, strict=True))
-    flat, numbered = _flat(structure, masked)
+    flat, by_number = _flat(structure, masked)
     steps = _levels(structure, tuple(s.shape for s in scores), flat.device)
     lifted = semiring.lift(flat[:, :-2])
     one, none = (f(semiring.lift(flat[:, -2:-1])) for f in (semiring.one_like, semiring.zero_like))
@@ -642,7 +675,7 @@ def _inside_by_levels(structure: Structure, semiring: Log, scores: Scores, lengt
     for own, left, right, part in steps.levels:
         terms = nodes[..., left] + nodes[..., right] + lifted[..., part]
         nodes = torch.cat([nodes, semiring.sum(terms, -1) + lifted[..., own]], -1)
-    place, part = _goals(structure, steps, numbered, lengths)
+    place, part = _goals(by_number, steps, lengths)
     sentence = torch.arange(len(place), device=place.device)[:, None]
     return semiring.sum(nodes[:, sentence, place] + lifted[:, sentence, part], -1)
 
@@ -652,7 +685,7 @@ def _topk_by_levels(structure: Structure, scores: Scores, lengths: Tensor, k: in
     with torch.inference_mode(False), torch.enable_grad():
         leaves = tuple(s.detach().clone().requires_grad_() for s in scores)
         masked = tuple(torch.where(m, s, 0) for m, s in zip(structure.read(leaves, lengths), leaves, strict=True))
-        flat, numbered = _flat(structure, masked)
+        flat, by_number = _flat(structure, masked)
         steps = _levels(structure, tuple(s.shape for s in scores), flat.device)
 
         def best(left: Tensor, right: Tensor, part: Tensor) -> Tensor:
@@ -666,7 +699,7 @@ def _topk_by_levels(structure: Structure, scores: Scores, lengths: Tensor, k: in
         for own, left, right, part in steps.levels:
             found = best(nodes[:, left], nodes[:, right], flat[:, part]) + flat[:, own, None]
             nodes = torch.cat([nodes, found], 1)
-        place, part = _goals(structure, steps, numbered, lengths)
+        place, part = _goals(by_number, steps, lengths)
         sentence = torch.arange(len(place), device=place.device)[:, None]
         top = best(nodes[sentence, place], none.expand(-1, place.shape[1], -1), flat[sentence, part])
         flags = [

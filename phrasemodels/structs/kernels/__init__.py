@@ -61,6 +61,11 @@ def numbers(x: Tensor) -> np.ndarray:
     return np.ascontiguousarray(x.detach().numpy())
 
 
+def factors(scale: Tensor | float, batch: int) -> np.ndarray:
+    """Return factors of the sentences, (batch,), float64: a tensor, or one number for all."""
+    return scale.double().numpy() if isinstance(scale, Tensor) else np.full(batch, scale)
+
+
 def possible_scores(x: Tensor) -> Tensor:
     """Return the scores as terms of an expectation: 0 for a forbidden part, which has probability 0, and for NaN and +inf,
     whose results are replaced by NaN afterwards."""

@@ -440,11 +440,12 @@ class Arborescences:
         return can_run_kernel(*scores)
 
     def passes(self, structure, scores, lengths, scale, which, each):
-        (arcs,), by = scores, np.empty(0) if scale is None else scale.double().numpy()
-        log_z, p = np.empty(len(arcs)), np.zeros(arcs.shape if len(by) else (0, 0, 0))
+        (arcs,), wanted = scores, scale is not None
+        log_z, p = np.empty(len(arcs)), np.zeros(arcs.shape if wanted else (0, 0, 0))
         over_batch(_passes, len(arcs), numbers(arcs), lengths[:, 0].numpy(), structure.one_root, log_z, p)
-        p *= by[:, None, None] if len(by) else 1
-        found = (torch.from_numpy(p).to(arcs.dtype),) if which and len(by) else ()
+        if isinstance(scale, torch.Tensor):
+            p *= scale.double().numpy()[:, None, None]
+        found = (torch.from_numpy(p).to(arcs.dtype),) if which and wanted else ()
         return torch.from_numpy(log_z).to(arcs.dtype), found
 
     def best(self, structure, scores, lengths):

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch, scratch
+from phrasemodels.structs.kernels import can_run_kernel, factors, numbers, over_batch, scratch
 from phrasemodels.structs.kernels.scaled import exponential, ratio
 from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, added, larger, load, number, spread, store
 
@@ -380,7 +380,7 @@ class NarrowChain:
         paired = wanted and 1 in which
         if paired and each and batch.shared:  # kernels add up what sequences share
             return structure.kernels[-1].passes(structure, scores, lengths, scale, which, each)
-        by = np.ones(batch.B) if scale is None else scale.double().numpy()
+        by = factors(1.0 if scale is None else scale, batch.B)
         out = np.zeros(batch.unary.shape if wanted else (0, 0, 0), batch.unary.dtype)
         log_z, pairs = np.empty(batch.B), batch.pairs(paired)
         over_batch(_run, batch.blocks, *batch.scores, batch.lengths, by, log_z, out, pairs)

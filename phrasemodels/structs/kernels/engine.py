@@ -81,12 +81,13 @@ def add_run(runs, row, left, left_step, right, right_step, part, part_step, coun
 
 
 @njit(**INLINE)
-def _fields(runs, run, at):
-    """Return the fields of a run as positions in the workspace, whose scores begin at `at`; NONE for the score that is none."""
+def _fields(runs, run, at, size=WEIGHT):
+    """Return the fields of a run as positions in the workspace, whose items have this size and whose scores begin at `at`; NONE for the
+    score that is none."""
     part = runs[run, PART]
     return (
-        runs[run, LEFT] * WEIGHT, runs[run, LEFT_STEP] * WEIGHT, runs[run, RIGHT] * WEIGHT, runs[run, RIGHT_STEP] * WEIGHT,
-        at + part * WEIGHT if part >= 0 else NONE, runs[run, PART_STEP] * WEIGHT, runs[run, COUNT],
+        runs[run, LEFT] * size, runs[run, LEFT_STEP] * size, runs[run, RIGHT] * size, runs[run, RIGHT_STEP] * size,
+        at + part * size if part >= 0 else NONE, runs[run, PART_STEP] * size, runs[run, COUNT],
     )  # fmt: skip
 
 
@@ -395,6 +396,86 @@ def _rows_of(table):
     return rows
 
 
+@njit(**COMPILE)
+def _highest(w, at, rows, nodes, runs):
+    """Fill the best scores of the nodes of the first rows."""
+    store(w, 0, spread(0.0))
+    for v in range(rows):
+        top, own = spread(-np.inf), nodes[v, OWN]
+        for run in range(nodes[v, FIRST], nodes[v + 1, FIRST]):
+            left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at, LANES)
+            if part < 0:
+                for k in range(count):
+                    top = maximum(top, load(w, left + k * to_left) + load(w, right + k * to_right))
+            elif right == 0 and to_right == 0:
+                for k in range(count):
+                    top = maximum(top, load(w, left + k * to_left) + load(w, part + k * to_part))
+            else:
+                for k in range(count):
+                    both = load(w, left + k * to_left) + load(w, right + k * to_right)
+                    top = maximum(top, both + load(w, part + k * to_part))
+        store(w, nodes[v, NUMBER] * LANES, top + load(w, at + own * LANES) if own >= 0 else top)
+
+
+@njit(**INLINE)
+def _best_of(w, at, runs, begin, end, lane):
+    """Return the first run and edge with the best score of one lane, and that score."""
+    top, best_run, best_edge = -np.inf, begin, 0
+    for run in range(begin, end):
+        left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at, LANES)
+        for k in range(count):
+            x = w[left + k * to_left + lane] + w[right + k * to_right + lane]
+            if part >= 0:
+                x += w[part + k * to_part + lane]
+            if x > top:
+                top, best_run, best_edge = x, run, k
+    return best_run, best_edge, top
+
+
+@njit(**COMPILE)
+def _best(first, step, work, order, table, batch, rows_of, visible, score, chosen):
+    w, (B, P), at = work[first], batch.scores.shape, table.numbers * LANES
+    nodes, runs, todo = table.nodes, table.runs, np.empty(table.rows + 2, np.int64)
+    for i in range(len(batch.shared)):
+        store(w, at + (P + i) * LANES, spread(batch.shared[i]))
+    for block in range(first * LANES, B, step * LANES):
+        rows = 0
+        for lane in range(LANES):
+            b = order[min(block + lane, B - 1)]
+            rows = max(rows, batch.rows[b])
+            for i in range(P):
+                w[at + i * LANES + lane] = batch.scores[b, i]
+        _highest(w, at, rows, nodes, runs)
+        for lane in range(min(LANES, B - block)):
+            b = order[block + lane]
+            _, edge, score[b] = _best_of(w, at, batch.goals[b : b + 1], 0, 1, lane)
+            used = size = 0
+            if score[b] > -np.inf:
+                used = _choose(_part(batch.goals, b, edge), visible, chosen, 0, b, 0)
+                todo[0], size = batch.goals[b, LEFT] + edge * batch.goals[b, LEFT_STEP], 1
+            while size > 0:
+                size -= 1
+                if todo[size] == 0:
+                    continue
+                v = rows_of[todo[size]]
+                run, edge, _ = _best_of(w, at, runs, nodes[v, FIRST], nodes[v + 1, FIRST], lane)
+                used = _choose(nodes[v, OWN], visible, chosen, 0, b, used)
+                used = _choose(_part(runs, run, edge), visible, chosen, 0, b, used)
+                todo[size] = runs[run, RIGHT] + edge * runs[run, RIGHT_STEP]
+                todo[size + 1] = runs[run, LEFT] + edge * runs[run, LEFT_STEP]
+                size += 2
+
+
+def best(table, batch, visible, most):
+    """Return the scores (B,) of the best derivations, and the scores that they use as `topk`, (1, B, most)."""
+    B = len(batch.rows)
+    blocks, order = -(-B // LANES), np.argsort(batch.rows, kind="stable")
+    work = scratch(blocks, (table.numbers + batch.scores.shape[1] + len(batch.shared)) * LANES)
+    score, chosen = np.empty(B), np.full((1, B, most), NONE)
+    over_batch(_best, blocks, work, order, table, batch, _rows_of(table), visible, score, chosen)
+    return score, chosen
+
+
 @njit(**INLINE)
 def _score(batch, b, part):
     P = batch.scores.shape[1]
@@ -431,20 +512,6 @@ def _merge(runs, run, width, batch, b, k, best, origins, begin):
 
 
 @njit(**COMPILE)
-def _best_edge(runs, run, width, batch, b, best, origins, here):
-    """Do what `_merge` does for k = 1."""
-    part, top, origin = runs[run, PART], best[here], origins[here]
-    left, right = runs[run, LEFT], runs[run, RIGHT]
-    for edge in range(runs[run, COUNT]):
-        x = best[left + edge * runs[run, LEFT_STEP]] + best[right + edge * runs[run, RIGHT_STEP]]
-        if part >= 0:
-            x += _score(batch, b, part + edge * runs[run, PART_STEP])
-        if x > top:
-            top, origin = x, run * width + edge
-    best[here], origins[here] = top, origin
-
-
-@njit(**COMPILE)
 def _best_lists(table, batch, b, k, width, best, origins):
     """Fill the lists of all nodes that a sentence needs, and that of its goal behind them."""
     nodes, runs, goal = table.nodes, table.runs, table.numbers * k
@@ -454,10 +521,7 @@ def _best_lists(table, batch, b, k, width, best, origins):
         begin = nodes[v, NUMBER] * k
         best[begin : begin + k] = -np.inf
         for run in range(nodes[v, FIRST], nodes[v + 1, FIRST]):
-            if k == 1:
-                _best_edge(runs, run, width, batch, b, best, origins, begin)
-            else:
-                _merge(runs, run, width, batch, b, k, best, origins, begin)
+            _merge(runs, run, width, batch, b, k, best, origins, begin)
         own = _score(batch, b, nodes[v, OWN])
         for rank in range(begin, begin + k):
             best[rank] += own

@@ -84,8 +84,9 @@ class ChainPrograms(Programs):
         log_z, p, pairs = chain_passes(*scores, lengths[:, 0], scale is not None)
         if scale is None:
             return log_z, ()
-        by = scale.to(p)
-        p, pairs = p * by[:, None, None], pairs * by[:, None, None, None]
+        if isinstance(scale, torch.Tensor):
+            by = scale.to(p)
+            p, pairs = p * by[:, None, None], pairs * by[:, None, None, None]
         if scores[1].dim() == 2:
             pairs = pairs.sum(1) if each else pairs.sum((0, 1))
         return log_z, tuple((p, pairs)[i] for i in which)
@@ -97,4 +98,5 @@ class EisnerPrograms(Programs):
     def passes(self, structure, scores, lengths, scale, which, each):
         read = structure.read(scores, lengths)[0]
         log_z, p = eisner_passes(*scores, read, lengths[:, 0], structure.one_root, scale is not None)
-        return log_z, () if scale is None else (p * scale.to(p)[:, None, None],)
+        by = scale.to(p)[:, None, None] if isinstance(scale, torch.Tensor) else 1
+        return log_z, () if scale is None else (p * by,)

@@ -11,7 +11,7 @@ import torch
 from numba import njit
 from numba.extending import overload
 
-from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch
+from phrasemodels.structs.kernels import can_run_kernel, factors, numbers, over_batch
 from phrasemodels.structs.kernels.exp32 import exp32
 from phrasemodels.structs.kernels.scaled import exponential, ratio
 from phrasemodels.structs.kernels.simd import (
@@ -194,7 +194,7 @@ class _Weighed:
     def share(self, p, scale):
         """Return scale · p · exp(score − top) for the labels of each span, in their type; 0 where there is no span."""
         out = np.zeros_like(self.x)
-        over_batch(_share, len(out), self.x, self.lengths, self.tops, p, scale.to(self.labels.dtype).numpy(), out)
+        over_batch(_share, len(out), self.x, self.lengths, self.tops, p, factors(scale, len(out)), out)
         return self.narrow(out)
 
     def narrow(self, out):

@@ -396,8 +396,8 @@ def _unknown(structure, scores, lengths):
 
 
 def _scaled(x, scale):
-    """Return x (B, N, N) times scale (B,)."""
-    return x if scale is None or (scale == 1).all() else x * scale.to(x.dtype)[:, None, None]
+    """Return x (B, N, N) times scale (B,), if it is a tensor."""
+    return x * scale.to(x.dtype)[:, None, None] if isinstance(scale, torch.Tensor) else x
 
 
 SPAN, SPAN_T, SPLITS, OWN = range(4)
