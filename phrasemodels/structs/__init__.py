@@ -8,11 +8,13 @@ from phrasemodels.structs.calls import warm as warm
 _MODULES = (
     "alignment",
     "chain",
+    "crf",
     "distributions",
     "eisner",
     "joint",
     "nonprojective",
     "pcfg",
+    "second_order",
     "semimarkov",
     "semiring",
     "spans",

@@ -121,7 +121,8 @@ class Implementation(Protocol):
     """Serves some operations of structures in place of the torch path: those that a class has of
 
     passes(structure, scores, lengths, scale, which, each)
-        log Z (B,); unless scale, (B,) or 1.0, is None also scale times the marginals of the scores `which`, summed for shared ones unless `each`
+        log Z (B,); unless scale, (B,) or 1.0, is None also scale times the marginals of the scores `which`, summed for shared
+        ones unless `each`
     covariances(structure, scores, lengths, grads, scale)
         the gradients to the scores times scale (B,), with the gradients `grads` to the marginals, or None
     log_partition(structure, scores, lengths, wanted)
