@@ -40,10 +40,10 @@ def trainer(row: str) -> Trainer:
     return Trainer(Training(step.settings.objective, model, step.settings.config, 0, train, dev, folder, "benchmark"))
 
 
-def batches_of(each: Trainer) -> Iterator[tuple[int, Rows]]:
+def batches_of(each: Trainer) -> Iterator[tuple[int, int, Rows]]:
     """Return the batches of the row from its first update on."""
     config = each.config
-    return batches_from(each.data, 0, config.batch_tokens, 0, config.batch_rows, config.arrange, config.equal_sides)
+    return batches_from(each.data, 0, 0, config.batch_tokens, 0, config.batch_rows, config.arrange, config.equal_sides)
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def main() -> None:
     batches = {row: batches_of(each) for row, each in trainers.items()}
     for _ in range(chosen.rounds + 1):
         for row, each in trainers.items():
-            _, rows = next(batches[row])
+            *_, rows = next(batches[row])
             lengths = each.data.lengths[rows]
             padding[row].append(1 - lengths.sum() / (len(rows) * lengths.max(0).sum()))
             start = time.process_time()

@@ -1,6 +1,8 @@
 """Readers of all formats, on handwritten records."""
 
 import json
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -200,11 +202,25 @@ def test_parts_are_disjoint_and_keep_together() -> None:
 
 def test_leakage_counts_whole_records() -> None:
     train, test = pairs("a", "b"), pairs("a", "c", "a", "d")
-    assert leakage(train, test) == (2, 4)
-    assert str(leakage(train, test)) == "2 of 4 records (50%) stand verbatim in train"
+    assert leakage([train], [test]) == (2, 4)
+    assert str(leakage([train], [test])) == "2 of 4 records (50%) stand verbatim in train"
     facts = build(STORIES, "s", {"facts": [["a", "b"]], "question": ["q"]}, 1)
     apart = build(STORIES, "s", {"facts": [["a b"], ["a", "b"]], "question": ["q", "q"]}, 2)
-    assert leakage(facts, apart) == (1, 2)
+    assert leakage([facts], [apart]) == (1, 2)
+
+
+def test_leakage_holds_one_shard_of_train_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phrasemodels.data.corpora.leakage.FEWEST_KEYS", 2)
+    alive: list[weakref.ref[pa.Table]] = []
+
+    def shards() -> Iterator[pa.Table]:
+        for name in "abcdefg":
+            assert sum(table() is not None for table in alive) <= 1
+            made = pairs(name, f"{name}2")
+            alive.append(weakref.ref(made))
+            yield made
+
+    assert leakage(shards(), [pairs("a", "x"), pairs("g2"), pairs("a")]) == (3, 4)
 
 
 def test_sizes_and_reasons_are_those_of_the_manifest(tmp_path: Path) -> None:

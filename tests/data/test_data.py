@@ -2,9 +2,11 @@
 
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sacremoses import MosesTokenizer
 
 from phrasemodels.data.corpora import bitext
 from phrasemodels.data.corpora.readers import read_split
@@ -20,18 +23,21 @@ from phrasemodels.data.download.manifest import Split
 from phrasemodels.data.formats.shards import TOKENS, check, content_digest, read_shard, write_parquet, write_shard
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Executor, Step, Store
-from phrasemodels.layers.blocks import BEGIN, END
+from phrasemodels.layers.blocks import BEGIN, END, SPECIAL
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, Phrases, adjacent, no_phrases, phrases
-from phrasemodels.tasks.prepare.sharded import read_shards, shards
-from phrasemodels.tasks.prepare.tokenise import Tokenise, detokenise_moses, moses_lower, spaces, tokenise
-from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
+from phrasemodels.tasks.prepare.sharded import read_shards, shard_tables, shards
+from phrasemodels.tasks.prepare.tokenise import Tokenise, detokenise_moses, moses, moses_lower, spaces, tokenise
+from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_ids, read_words, vocabulary, word_counts
 from phrasemodels.tasks.problems.sequences import PhraseExamples
 from phrasemodels.tasks.train.batches import (
     Arrange,
+    Columns,
+    Rows,
     at_random,
     batches_from,
     by_length,
+    cut,
     in_order,
     rows_of_worker,
     token_batches,
@@ -114,6 +120,16 @@ def test_adjacent_spans_equal_enumeration(lengths: list[int], k: int) -> None:
     assert [tuple(x for x in row if x >= 0) for row in members.tolist()] == [p for ps in expected for p in ps]
 
 
+PIECES = [*"aZé9ß .,,''..-:;\t(«", "DOTMULTI", "...", " m.", " z.B.", "ﬁ", "中"]
+SIGNS = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
+
+
+@pytest.mark.parametrize("language", ["en", "de", "fr", "zh"])
+@given(text=SIGNS)
+def test_tokens_are_those_of_sacremoses(language: str, text: str) -> None:
+    assert moses(text, language) == MosesTokenizer(language).tokenize(text, escape=False)
+
+
 def test_moses_tokens_can_be_joined_again(tmp_path: Path) -> None:
     tokens = moses_lower("Zwei Männer's Hunde, 3,5 m & <groß>!", "de")
     assert tokens[:2] == ["zwei", "männer"]
@@ -140,6 +156,30 @@ def test_from_sentences_to_ids_and_back(store: Store) -> None:
         assert [tuple(x for x in p if x >= 0) for p in row["phrases"]] == plain.phrases(len(row["source"]), 3)
     assert numbers.meta["licences"] == ["Apache-2.0"]
     assert numbers.meta["stand_in"]
+
+
+def test_words_are_counted_shard_by_shard(store: Store) -> None:
+    tokens, words, _ = stages(store, SampleCorpus(train=20_010, dev=5, test=5), no_phrases, 2)
+    assert len(shards(tokens)) == 3
+    counts, longest = word_counts(shard_tables(tokens))
+    table = read_shards(tokens)
+    for side, own in counts.items():
+        assert own == Counter(word for row in table[side].to_pylist() for word in row)
+        assert read_words(words, side)[len(SPECIAL) :] == sorted(own, key=lambda word, own=own: (-own[word], word))
+    assert longest == words.meta["longest"] == max(map(len, table["target"].to_pylist()))
+
+
+def test_a_process_reads_a_vocabulary_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    monkeypatch.setattr(
+        "phrasemodels.tasks.prepare.vocabulary.read_words",
+        lambda artifact, name: read.append(name) or read_words(artifact, name),
+    )
+    _, words, numbers = stages(store, SampleCorpus(train=20_010, dev=5, test=5), no_phrases, 2)
+    assert sorted(read) == ["source", "target"] and len(shards(numbers)) == 3
+    path = words.file("source.txt")
+    path.write_text(path.read_text().replace("\n", "x\n"))
+    assert "</s>x" in read_ids(words, "source")  # a file that changed is read again
 
 
 def test_a_larger_corpus_keeps_its_first_shards(store: Store) -> None:
@@ -206,10 +246,64 @@ def test_workers_divide_a_batch(world: int) -> None:
 
 
 def test_batches_after_resuming_are_those_without_interruption(data: PhraseExamples) -> None:
-    whole = batches_from(data, 0, 300, 5)
+    whole = batches_from(data, 0, 0, 300, 5)
     expected = [next(whole) for _ in range(150)]
-    rest = batches_from(data, 97, 300, 5)
-    for epoch, rows in expected[97:]:
-        found_epoch, found = next(rest)
-        assert found_epoch == epoch
-        assert (found == rows).all()
+    epoch, place, _ = expected[97]
+    assert epoch > 0 and place > 0
+    for begin in ((0, 97), (epoch, place), (epoch - 1, place + sum(e == epoch - 1 for e, _, _ in expected))):
+        rest = batches_from(data, *begin, 300, 5)
+        for e, p, rows in expected[97:]:
+            found_epoch, found_place, found = next(rest)
+            assert (found_epoch, found_place) == (e, p) and (found == rows).all()
+
+
+def test_a_place_in_an_epoch_is_found_without_the_epochs_before_it(
+    data: PhraseExamples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordered = []
+
+    def counted(lengths: Rows, rng: np.random.Generator) -> Rows:
+        ordered.append(1)
+        return by_length(lengths, rng)
+
+    assert next(batches_from(data, 30, 7, 300, 5, arrange=counted))[:2] == (30, 7)
+    assert len(ordered) == 1
+
+
+def plain_batches(
+    lengths: list[tuple[int, int]], order: list[int], max_tokens: int, max_rows: int, equal: int
+) -> list[Any]:
+    """Return what `cut` makes, row by row."""
+    batches: list[list[int]] = [[]]
+    for row in order:
+        batch = [*batches[-1], row]
+        padded = len(batch) * sum(max(lengths[r][side] for r in batch) for side in (0, 1))
+        differs = any(lengths[row][:equal] != lengths[r][:equal] for r in batch)
+        if batches[-1] and (padded > max_tokens or len(batch) > max_rows or differs):
+            batches.append([row])
+        else:
+            batches[-1] = batch
+    return batches
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30),
+    st.integers(0, 60),
+    st.integers(1, 5),
+    st.integers(0, 2),
+)
+def test_compiled_batches_equal_a_plain_loop(
+    lengths: list[tuple[int, int]], max_tokens: int, max_rows: int, equal: int
+) -> None:
+    examples = SimpleNamespace(lengths=np.array(lengths, np.int64).reshape(-1, 2))
+    order = np.random.default_rng(0).permutation(len(lengths))
+    found = cut(examples, order, max_tokens, max_rows, equal)
+    assert [rows.tolist() for rows in found] == plain_batches(lengths, order.tolist(), max_tokens, max_rows, equal)
+
+
+def test_a_column_of_one_chunk_is_not_copied(tmp_path: Path) -> None:
+    lists = pa.array([[1, 2], [], [3]], pa.list_(pa.int32()))
+    for table, copied in ((pa.table({"x": lists}), False), (pa.concat_tables([pa.table({"x": lists})] * 2), True)):
+        ((offsets, values),) = Columns.of_table(table, ["x"]).lists["x"]
+        same = values.ctypes.data == lists.values.buffers()[1].address
+        assert same != copied and values[offsets[-2] : offsets[-1]].tolist() == [3]

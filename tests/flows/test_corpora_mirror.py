@@ -54,12 +54,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Read:
 @pytest.mark.needs_mirror
 @pytest.mark.parametrize(("name", "shared", "rows"), [("geoquery", 115, 280), ("atis", 94, 448), ("multi30k", 0, 1000)])
 def test_known_numbers_of_test_records_stand_in_train(table: Read, name: str, shared: int, rows: int) -> None:
-    assert leakage(table(name, "train"), table(name, "test")) == (shared, rows)
+    assert leakage([table(name, "train")], [table(name, "test")]) == (shared, rows)
 
 
 @pytest.mark.needs_mirror
 def test_no_premise_is_in_train_and_dev(table: Read) -> None:
-    assert leakage(table("snli", "train"), table("snli", "dev"), ("premise",)).shared == 0
+    assert leakage([table("snli", "train")], [table("snli", "dev")], ("premise",)).shared == 0
 
 
 @pytest.mark.needs_mirror

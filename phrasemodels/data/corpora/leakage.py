@@ -1,10 +1,13 @@
 """Leakage: how many test records also occur in the training set."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from phrasemodels.data.formats.shards import BATCH_ROWS
 
 CONTENT = {
     "source": ("source", "target"),
@@ -14,6 +17,7 @@ CONTENT = {
     "question": ("facts", "question"),
 }
 SEPARATORS = ("\x1e", "\x1f")
+FEWEST_KEYS = 65_536  # of the training set that are looked up at once
 
 
 class Leak(NamedTuple):
@@ -30,11 +34,22 @@ class Leak(NamedTuple):
         return f"{self.shared} of {self.rows} records ({self.share:.0%}) stand verbatim in train"
 
 
-def leakage(train: pa.Table, test: pa.Table, columns: Sequence[str] = ()) -> Leak:
-    """Count test records whose columns equal those of a training record; by default the columns of `content`."""
-    columns = columns or content(test)
-    shared = pc.sum(pc.is_in(_keys(test, columns), _keys(train, columns))).as_py()
-    return Leak(shared or 0, test.num_rows)
+def leakage(train: Iterable[pa.Table], test: Iterable[pa.Table], columns: Sequence[str] = ()) -> Leak:
+    """Count test records whose columns equal those of a training record; by default the columns of `content`.
+
+    train, test: the shards of each. The keys of the test set are in memory; of the training set, those of as many rows.
+    """
+    records = pa.chunked_array(_keys(test, columns), pa.large_string())
+    seen = np.zeros(len(records), bool)
+    block: list[pa.Array] = []
+    for keys in _keys(train, columns):
+        block.append(keys)
+        if sum(map(len, block)) >= max(FEWEST_KEYS, len(records)):
+            seen |= pc.is_in(records, value_set=pa.concat_arrays(block)).to_numpy()
+            block = []
+    if block:
+        seen |= pc.is_in(records, value_set=pa.concat_arrays(block)).to_numpy()
+    return Leak(int(seen.sum()), len(records))
 
 
 def content(table: pa.Table) -> tuple[str, ...]:
@@ -42,8 +57,11 @@ def content(table: pa.Table) -> tuple[str, ...]:
     return next(columns for first, columns in CONTENT.items() if first in table.column_names)
 
 
-def _keys(table: pa.Table, columns: Sequence[str]) -> pa.Array:
-    return pc.binary_join_element_wise(*(_text(table[name].combine_chunks()) for name in columns), SEPARATORS[1])
+def _keys(tables: Iterable[pa.Table], columns: Sequence[str]) -> Iterator[pa.Array]:
+    """Yield the content of the records of each batch, a string each."""
+    for table in tables:
+        for batch in table.select(columns or content(table)).to_batches(max_chunksize=BATCH_ROWS):
+            yield pc.binary_join_element_wise(*map(_text, batch.columns), SEPARATORS[1]).cast(pa.large_string())
 
 
 def _text(column: pa.Array) -> pa.Array:

@@ -178,6 +178,6 @@ def read_all(manifest: Manifest, folder: Path) -> Verified:
         line += "".join(f", {count}: {reason}" for reason, count in reasons(table).items())
         train = f"{name.rpartition('.')[0]}.train".removeprefix(".")
         if name.rpartition(".")[2] in ("dev", "test") and train in tables and tables[train].schema == table.schema:
-            line += f", {leakage(tables[train], table)}"
+            line += f", {leakage([tables[train]], [table])}"
         lines.append(line)
     return lines, whole

@@ -19,7 +19,7 @@ from phrasemodels.data.formats.shards import TREES, build
 from phrasemodels.data.samples.records import Records, Translations
 from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.data.store.store import Job, Step
-from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
+from phrasemodels.tasks.prepare.sharded import read_shards, shard_tables, write_shards
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def as_they_are(rows: Step) -> Step:
 
 def leaks(job: Job, settings: None) -> dict[str, Any]:
     """Count the records of job.inputs["test"] that are also in ["train"], with every field but the label equal."""
-    found = leakage(*(read_shards(job.inputs[name]).combine_chunks() for name in ("train", "test")))
+    found = leakage(shard_tables(job.inputs["train"]), shard_tables(job.inputs["test"]))
     return {"leak": {"shared": found.shared, "rows": found.rows}}
 
 

@@ -4,7 +4,7 @@ Phrases are adjacent words, or connected parts of a dependency tree. Models see 
 runs over sentences.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from phrasemodels.data.store.store import Job
 from phrasemodels.layers.blocks import BEGIN, END, SPECIAL, UNKNOWN
 from phrasemodels.structs.kernels.compilation import CACHED
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
-from phrasemodels.tasks.prepare.vocabulary import read_words
+from phrasemodels.tasks.prepare.vocabulary import read_ids
 
 NO_HEAD = -1  # of a root, and of a token without a tree
 Ints = NDArray[np.int64]
@@ -170,7 +170,7 @@ def phrase_shard(job: Job, settings: Phrases) -> dict[str, Any]:
         longer = pc.max_element_wise(pc.list_value_length(table["source"]), pc.list_value_length(table["target"]))
         table = table.filter(pc.less_equal(longer, settings.max_tokens))
     source, target = (
-        _ids(table[side], read_words(job.inputs["vocabulary"], side), marks)
+        _ids(table[side], read_ids(job.inputs["vocabulary"], side), marks)
         for side, marks in (("source", settings.marks), ("target", True))
     )
     lengths = np.diff(source.offsets.to_numpy()).astype(np.int64)
@@ -190,12 +190,13 @@ def _heads(table: pa.Table, trees: pa.Table) -> pa.ChunkedArray:
     return trees["heads"]
 
 
-def _ids(column: pa.ChunkedArray, words: list[str], marks: bool) -> pa.ListArray:
+def _ids(column: pa.ChunkedArray, ids_of: Mapping[str, int], marks: bool) -> pa.ListArray:
     """Return the ids of a column of token lists, each list between BEGIN and END if it has marks. An empty list without
     marks becomes END alone, so that a model has something to attend to. A token that spells a special entry is unknown."""
     lists = column.combine_chunks()
-    found = pc.index_in(lists.flatten(), value_set=pa.array(words)).fill_null(UNKNOWN).to_numpy()
-    found = np.where(found < len(SPECIAL), UNKNOWN, found)
+    tokens = lists.flatten().dictionary_encode()  # each word is looked up once, not a table of all words made
+    known = np.array([ids_of.get(word, UNKNOWN) for word in tokens.dictionary.to_pylist()], np.int32)
+    found = np.where(known < len(SPECIAL), np.int32(UNKNOWN), known)[tokens.indices.to_numpy()]
     lengths = pc.list_value_length(lists).to_numpy().astype(np.int64)
     added = np.full(len(lengths), 2) if marks else (lengths == 0).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths + added)])

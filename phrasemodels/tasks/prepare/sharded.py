@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,11 @@ def shards(artifact: Artifact) -> list[Shard]:
     """Return the shards of an artifact, in order."""
     terms = {name: artifact.meta[name] for name in ("licences", "redistributable", "stand_in")}
     return [Shard(artifact.file(s["file"]), s["content"], terms) for s in artifact.meta["shards"]]
+
+
+def shard_tables(artifact: Artifact) -> Iterator[pa.Table]:
+    """Yield the rows of each shard of an artifact, a mapped file, so that only one of them has to fit into memory."""
+    return (read_shard(shard.path) for shard in shards(artifact))
 
 
 def read_shards(artifact: Artifact) -> pa.Table:

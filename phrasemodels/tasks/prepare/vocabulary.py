@@ -9,7 +9,7 @@ Words as pieces of a pretrained encoder's vocabulary.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job
 from phrasemodels.encoders.inputs import load_pretrained
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, shard_tables
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,24 @@ class VocabularySettings:
 def vocabulary(job: Job, settings: VocabularySettings) -> dict[str, Any]:
     """Write source.txt and target.txt, the vocabularies of the TOKENS job.inputs["rows"]. Its meta has their sizes, and the
     number of tokens of the longest target."""
-    table = read_shards(job.inputs["rows"])
-    sides = {side: pc.list_flatten(table[side]) for side in ("source", "target")}
+    counts, longest = word_counts(shard_tables(job.inputs["rows"]))
     if settings.joint:
-        sides = dict.fromkeys(sides, pa.chunked_array([chunk for tokens in sides.values() for chunk in tokens.chunks]))
-    sizes = {"longest": pc.max(pc.list_value_length(table["target"])).as_py() or 0}
-    for side, tokens in sides.items():
-        counts = {c["values"]: c["counts"] for c in pc.value_counts(tokens).to_pylist()}
-        sizes[side] = write_words(job.out, side, by_frequency(counts, settings.min_count))
-    return sizes
+        counts = dict.fromkeys(counts, counts["source"] + counts["target"])
+    return {"longest": longest} | {
+        side: write_words(job.out, side, by_frequency(own, settings.min_count)) for side, own in counts.items()
+    }
+
+
+def word_counts(tables: Iterable[pa.Table]) -> tuple[dict[str, Counter[str]], int]:
+    """Return how often each word occurs on each side of TOKENS, and the number of tokens of the longest target."""
+    counts: dict[str, Counter[str]] = {"source": Counter(), "target": Counter()}
+    longest = 0
+    for table in tables:
+        for side, own in counts.items():
+            words, numbers = pc.value_counts(pc.list_flatten(table[side])).flatten()
+            own.update(dict(zip(words.to_pylist(), numbers.to_pylist(), strict=True)))
+        longest = max(longest, pc.max(pc.list_value_length(table["target"])).as_py() or 0)
+    return counts, longest
 
 
 def by_frequency(counts: Mapping[str, int], min_count: int = 1, first: Sequence[str] = SPECIAL) -> list[str]:
@@ -72,6 +81,21 @@ def read_words(artifact: Artifact, name: str) -> list[str]:
     if (size := artifact.manifest.get("meta", {}).get(name, len(words))) != len(words):
         raise ValueError(f"{artifact.file(name)}.txt: {len(words)} entries, but its manifest says {size}")
     return words
+
+
+_ids_read: dict[tuple[Path, str, int], dict[str, int]] = {}  # of the last MOST_READ vocabularies
+MOST_READ = 4
+
+
+def read_ids(artifact: Artifact, name: str) -> Mapping[str, int]:
+    """Return the id of each entry of a vocabulary. A worker, which numbers shard after shard, reads each file once."""
+    path = artifact.file(f"{name}.txt")
+    which = (path, name, path.stat().st_mtime_ns)
+    if which not in _ids_read:
+        while len(_ids_read) >= MOST_READ:
+            _ids_read.pop(next(iter(_ids_read)))
+        _ids_read[which] = {word: i for i, word in enumerate(read_words(artifact, name))}
+    return _ids_read[which]
 
 
 def ids_of(tokens: Sequence[str], words: Sequence[str]) -> list[int]:
@@ -99,8 +123,8 @@ def learn_bpe(job: Job, settings: LearnBpe) -> dict[str, Any]:
     """Learn merges of both sides of the TOKENS job.inputs["rows"]. Writes bpe.json: vocabulary and ordered merges."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    table = read_shards(job.inputs["rows"])
-    words = Counter(word for side in ("source", "target") for word in pc.list_flatten(table[side]).to_pylist())
+    counts, _ = word_counts(shard_tables(job.inputs["rows"]))
+    words = counts["source"] + counts["target"]
     # As special tokens, letters have fixed ids; ties between pairs are broken by ids, so results do not vary.
     alphabet = [UNKNOWN_PIECE, *sorted({c for w in words for c in w} | {w[-1] + WORD_END for w in words})]
     tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN_PIECE, end_of_word_suffix=WORD_END))

@@ -30,7 +30,7 @@ from phrasemodels.saved import finite
 from phrasemodels.tasks.metrics.scores import Score, write_scores
 from phrasemodels.tasks.prepare.corpora import AnyCorpus
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required, run_step, shards
-from phrasemodels.tasks.prepare.vocabulary import by_frequency, ids_of, read_words, write_words
+from phrasemodels.tasks.prepare.vocabulary import by_frequency, ids_of, read_ids, read_words, write_words
 from phrasemodels.tasks.problems.recipe import (
     Figure,
     Heatmap,
@@ -93,7 +93,7 @@ def stories(job: Job, settings: StoryLimits) -> dict[str, Any]:
 
 def story_shard(job: Job, settings: StoryLimits) -> dict[str, Any]:
     """Write the ids of one shard; no question is dropped."""
-    ids = {word: i for i, word in enumerate(read_words(job.inputs["vocabulary"], "words"))}
+    ids = read_ids(job.inputs["vocabulary"], "words")
 
     def numbers(text: str) -> list[int]:
         return [ids.get(word, UNKNOWN) for word in words(text)[: settings.words]]

@@ -28,7 +28,7 @@ from phrasemodels.models.sentence_pair import Decomposable, DecomposableConfig
 from phrasemodels.tasks.metrics.scores import accuracies, write_scores
 from phrasemodels.tasks.prepare.corpora import AnyCorpus, as_they_are
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required, shards
-from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
+from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_ids, write_words
 from phrasemodels.tasks.problems.recipe import (
     Figure,
     Heatmap,
@@ -104,13 +104,12 @@ def vectors_of(vocabulary: Artifact) -> str:
 def numbers_of(vocabulary: Artifact) -> Callable[[Sequence[str]], list[int]]:
     """Return a function from words to ids; a word outside of the vocabulary is unknown, or, if it has vectors, gets one of
     the shared ones by a hash of its letters."""
-    entries, outside = read_words(vocabulary, "words"), vocabulary.meta.get("outside", 0)
-    ids = {word: place for place, word in enumerate(entries) if word not in SPECIAL}
+    ids, outside = read_ids(vocabulary, "words"), vocabulary.meta.get("outside", 0)
 
     def unknown(word: str) -> int:
-        return len(entries) - outside + zlib.crc32(word.encode()) % outside if outside else UNKNOWN
+        return len(ids) - outside + zlib.crc32(word.encode()) % outside if outside else UNKNOWN
 
-    return lambda words: [ids[word] if word in ids else unknown(word) for word in words]
+    return lambda words: [ids[word] if word in ids and word not in SPECIAL else unknown(word) for word in words]
 
 
 @dataclass(frozen=True)

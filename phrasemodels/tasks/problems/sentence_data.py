@@ -30,7 +30,7 @@ from phrasemodels.models.sentence_pair import BUCKETS, RANGE
 from phrasemodels.tasks.prepare.constituents import Structure
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
 from phrasemodels.tasks.prepare.tokenise import Tokeniser
-from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
+from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_ids, write_words
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
 
 NOTHING = "."  # the only word of an empty sentence, as in SentEval; its corpora have such lines
@@ -200,7 +200,7 @@ def number_shard(job: Job, settings: NumberSettings) -> dict[str, Any]:
     before = table.num_rows
     if settings.labelled:
         table = table.filter(pc.not_equal(table["label"], ""))
-    words = {word: place for place, word in enumerate(read_words(job.inputs["vocabulary"], "words"))}
+    words = read_ids(job.inputs["vocabulary"], "words")
     sides, read = settings.text.sides, settings.text.words
     tokens = {s: [settings.unknown(read(text), words) for text in table[s].to_pylist()] for s in sides}
     if settings.max_tokens:
@@ -216,7 +216,7 @@ def number_shard(job: Job, settings: NumberSettings) -> dict[str, Any]:
     return {"dropped": before - table.num_rows, **write_shard(job.out / SHARD, pa.table(columns))}
 
 
-def _ids(tokens: list[list[str]], words: dict[str, int]) -> NDArray[np.int32]:
+def _ids(tokens: list[list[str]], words: Mapping[str, int]) -> NDArray[np.int32]:
     """Return the ids of all tokens (tokens). An unknown word has the id of its bucket, behind those of the vocabulary."""
     return np.fromiter(
         (

@@ -10,10 +10,12 @@ from typing import Protocol, Self
 import numpy as np
 import pyarrow as pa
 import torch
+from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
 from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.structs.kernels.compilation import CACHED
 
 Rows = NDArray[np.int64]
 Arrange = Callable[[Rows, np.random.Generator], Rows]  # (lengths of all rows, random numbers) -> the order of rows
@@ -88,9 +90,10 @@ class Columns:
         return torch.from_numpy(out)
 
 
-def _ragged(column: object) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return offsets and values of a list column as views of the mapped file; values of lists of lists are 2-D."""
-    lists = column.combine_chunks()  # type: ignore[attr-defined]
+def _ragged(column: pa.ChunkedArray) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return offsets and values of a list column; values of lists of lists are 2-D. They are views of the mapped file if
+    the column is one chunk, as in shards; `combine_chunks` would copy it even then."""
+    lists = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     values = lists.values
     if hasattr(values.type, "list_size"):
         return lists.offsets.to_numpy(), values.values.to_numpy().reshape(-1, values.type.list_size)
@@ -131,19 +134,20 @@ def token_batches(
 
 def batches_from(
     data: Examples,
-    step: int,
+    epoch: int,
+    done: int,
     max_tokens: int,
     seed: int,
     max_rows: int | None = None,
     arrange: Arrange = by_length,
     equal_sides: int | None = None,
-) -> Iterator[tuple[int, Rows]]:
-    """Yield (epoch, batch) without end, from the batch of a step on; earlier batches are skipped and not read."""
-    epoch, skip = 0, step
+) -> Iterator[tuple[int, int, Rows]]:
+    """Yield (epoch, number of its batches before this one, batch) without end, after the first `done` batches of an epoch; if it
+    has fewer, from later epochs. Earlier epochs are not ordered, and batches that are skipped are not read."""
     while True:
         batches = token_batches(data, max_tokens, seed, epoch, max_rows, arrange, equal_sides)
-        yield from ((epoch, rows) for rows in batches[skip:])
-        epoch, skip = epoch + 1, max(0, skip - len(batches))
+        yield from ((epoch, place, batches[place]) for place in range(done, len(batches)))
+        epoch, done = epoch + 1, max(0, done - len(batches))
 
 
 def cut(
@@ -151,17 +155,34 @@ def cut(
 ) -> list[Rows]:
     """Divide ordered rows into batches of at most `max_tokens` padded tokens of all sides and `max_rows` rows, of the same
     lengths on the first `equal_sides` sides; a batch has at least one row."""
-    batches, first = [], 0
-    longest = np.zeros(data.lengths.shape[1], np.int64)
+    if not len(order):
+        return [order]
+    lengths = np.ascontiguousarray(data.lengths, np.int64)
+    most = len(order) if max_rows is None else max_rows
+    return np.split(order, _ends(lengths, order.astype(np.int64), float(max_tokens), most, equal_sides or 0)[:-1])
+
+
+@njit(cache=CACHED, nogil=True)
+def _ends(lengths: Rows, order: Rows, max_tokens: float, max_rows: int, equal_sides: int) -> Rows:
+    """Return the end of each batch in `order` (batches)."""
+    ends = np.empty(len(order), np.int64)
+    longest = np.zeros(lengths.shape[1], np.int64)
+    count = first = 0
     for index, row in enumerate(order):
-        longest = np.maximum(longest, data.lengths[row])
-        count = index - first + 1
-        full = count * longest.sum() > max_tokens or (max_rows is not None and count > max_rows)
-        differs = equal_sides and (data.lengths[row, :equal_sides] != data.lengths[order[first], :equal_sides]).any()
-        if index > first and (full or differs):
-            batches.append(order[first:index])
-            first, longest = index, data.lengths[row]
-    return [*batches, order[first:]]
+        rows = index - first + 1
+        full = rows > max_rows
+        tokens = 0
+        for side in range(len(longest)):
+            longest[side] = max(longest[side], lengths[row, side])
+            tokens += longest[side]
+            full |= side < equal_sides and lengths[row, side] != lengths[order[first], side]
+        if index > first and (full or rows * tokens > max_tokens):
+            ends[count] = index
+            count += 1
+            first = index
+            longest[:] = lengths[row]
+    ends[count] = len(order)
+    return ends[: count + 1]
 
 
 def in_order(data: Examples, max_tokens: int, rows: Rows | None = None, least: int = 1) -> list[Rows]:

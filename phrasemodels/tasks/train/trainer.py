@@ -199,8 +199,9 @@ class Trainer:
         """Train to the last update or the end of the time; either leaves a checkpoint."""
         progress, config = self.progress, self.config
         limits = (config.batch_tokens, self.training.seed, config.batch_rows, config.arrange, config.equal_sides)
-        for epoch, rows in batches_from(self.data, progress.step, *limits):
-            progress.epoch = epoch
+        # a checkpoint of an earlier version knows only the updates since the start
+        epoch, done = (0, progress.step) if progress.epoch_step is None else (progress.epoch, progress.epoch_step)
+        for progress.epoch, progress.epoch_step, rows in batches_from(self.data, epoch, done, *limits):
             if is_finished(progress, config):
                 break
             if self.is_stopped():
@@ -209,6 +210,7 @@ class Trainer:
                     self.write_progress()
                 break
             self.update(rows)
+            progress.epoch_step += 1
             if progress.step == config.steps or progress.step % config.evaluate_every == 0:
                 self.evaluate()
             if self.worker.rank == 0:
