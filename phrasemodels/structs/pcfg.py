@@ -10,7 +10,10 @@ function of `trees`:
 With log probabilities log Z is the log likelihood of the sentences. Every word has a preterminal and every longer span a
 nonterminal, so a sentence of one word has no tree, and log Z = -inf. A structure is cells (i, j, symbol) of words i..j, in
 pre-order: (B, 2n-1, 3), -1 after the last. A sentence without words has one tree, the empty one. A score of -inf forbids;
-NaN and +inf make results NaN or undefined. Terms in the padding are not read. Time is O(B·(n³S² + n²NS²)).
+NaN and +inf make results NaN or undefined. Terms in the padding are not read.
+
+log Z, gradients and marginals take O(B·(n³N² + n²N³ + n²N²P)) time and O(B·n·N·(n + N + P)) memory beside the rules, if scores spread by less
+than 200 and no rule is forbidden (`kernels.grammar`). The rest is the engine's, in O(n²·N·S) memory a thread beside O(B·n²·S).
 """
 
 from typing import Any
@@ -23,43 +26,41 @@ from torch import Tensor
 from phrasemodels.structs import calls, inference
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
+from phrasemodels.structs.kernels.grammar import GrammarProducts
 from phrasemodels.structs.kernels.simd import COMPILE
-from phrasemodels.structs.structure import Integers, Numbered, Scores, Sizes, Structure
+from phrasemodels.structs.structure import ENGINE, Integers, Numbered, Scores, Sizes, Structure
 
 
 @njit(**COMPILE)
 def _rule(n: Any, N: Any, P: Any, cells: Any, terms: Any, rules: Any, nodes: Any, runs: Any, ends: Any) -> Any:
-    """Nodes of the words i..j begin at 1 + (i · n + j) · (S² + S): pairs of symbols of both halves, then symbols; cells: the first
-    score of a symbol over a span, (n, n, S), or NONE."""
+    """Nodes of the words i..j > i begin at 1 + (i · n + j) · (N² + N): pairs of nonterminals of both halves, then nonterminals;
+    preterminals of words follow. cells: the first score of a symbol over a span, (n, n, S), or NONE."""
     S, v, r = N + P, 0, 0
-    width = S * S + S
-    row, column = n * width, width
+    width = N * N + N
+    row, column, words = n * width, width, 1 + n * n * width
     for j in range(n):
         for p in range(P):
-            word = 1 + j * row + j * column + S * S + N + p
-            v = add_node(nodes, v, word, cells + (j * n + j) * S + N + p if cells >= 0 else NONE, r)
+            v = add_node(nodes, v, words + j * P + p, cells + (j * n + j) * S + N + p if cells >= 0 else NONE, r)
             r = add_run(runs, r, 0, 0, 0, 0, terms + j * P + p, 0, 1)
         for i in range(j - 1, -1, -1):
-            here = 1 + i * row + j * column
-            for b in range(S):
-                for c in range(
-                    S
-                ):  # over the last word k of the left half: one word has a preterminal, more have a nonterminal
-                    first, last = (i if b >= N else i + 1), (i if b >= N else j - 1)
-                    if c >= N:
-                        first = max(first, j - 1)
-                    else:
-                        last = min(last, j - 2)
-                    v = add_node(nodes, v, here + b * S + c, NONE, r)
-                    if first <= last:
-                        left, right = (
-                            1 + i * row + first * column + S * S + b,
-                            1 + (first + 1) * row + j * column + S * S + c,
-                        )
-                        r = add_run(runs, r, left, column, right, row, NONE, 0, last - first + 1)
+            here, right, left = 1 + i * row + j * column, 1 + (i + 1) * row + j * column, 1 + i * row + (j - 1) * column
+            for b in range(N if j - i > 2 else 0):
+                for c in range(N):  # over the last word of the left half
+                    v = add_node(nodes, v, here + b * N + c, NONE, r)
+                    first, last = 1 + i * row + (i + 1) * column + N * N + b, right + row + N * N + c
+                    r = add_run(runs, r, first, column, last, row, NONE, 0, j - i - 2)
             for a in range(N):
-                v = add_node(nodes, v, here + S * S + a, cells + (i * n + j) * S + a if cells >= 0 else NONE, r)
-                r = add_run(runs, r, here, 1, 0, 0, rules + a * S * S, 1, S * S)
+                v = add_node(nodes, v, here + N * N + a, cells + (i * n + j) * S + a if cells >= 0 else NONE, r)
+                own = rules + a * S * S
+                for p in range(P):
+                    word, other, part = words + i * P + p, words + j * P + p, own + (N + p) * S
+                    if j == i + 1:
+                        r = add_run(runs, r, word, 0, words + j * P, 1, part + N, 1, P)
+                        continue
+                    r = add_run(runs, r, word, 0, right + N * N, 1, part, 1, N)
+                    r = add_run(runs, r, left + N * N, 1, other, 0, own + N + p, S, N)
+                for b in range(N if j - i > 2 else 0):
+                    r = add_run(runs, r, here + b * N, 1, 0, 0, own + b * S, 1, N)
         ends[j + 1] = v
     nodes[v, FIRST] = r
     return v
@@ -85,17 +86,17 @@ class _Parses(Structure):
     def sizes(self, numbered: Numbered) -> Sizes:
         terms, _, roots = numbered.shapes[self.skip :]
         (_, n, P), N = terms, roots[-1]
-        S, spans = N + P, n * (n - 1) // 2
+        spans = n * (n - 1) // 2
         offsets = numbered.offsets if self.skip else [NONE, *numbered.offsets]
         arguments = (n, N, P, *offsets[:3])
-        runs = n * P + spans * (S * S + N)
-        return Sizes(arguments, 1 + n * n * (S * S + S), runs, runs, n, max(2 * n - 1, 0), 3 * n)
+        nodes, runs = n * P + spans * (N * N + N), n * P + spans * 2 * N * (N + P)
+        return Sizes(arguments, 1 + n * n * (N * N + N) + n * P, nodes, runs, n, max(2 * n - 1, 0), 3 * n)
 
     def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
-        _, N, P = sizes.arguments[:3]
-        S, m, goals = N + P, lengths[:, 0], np.zeros((len(lengths), 7), np.int64)
+        N = sizes.arguments[1]
+        m, goals = lengths[:, 0], np.zeros((len(lengths), 7), np.int64)
         tree = m > 1  # a sentence of one word has none
-        goals[:, 0] = np.where(tree, 1 + (m - 1) * (S * S + S) + S * S, 0)
+        goals[:, 0] = np.where(tree, 1 + (m - 1) * (N * N + N) + N * N, 0)
         goals[:, 1] = goals[:, 5] = tree
         goals[:, 4] = np.where(tree, numbered.offsets[-1], NONE)
         goals[:, 6] = np.where(tree, N, m == 0)
@@ -162,6 +163,7 @@ class _Cells(_Parses):
 class Grammar(_Parses):
     """The functions over the trees of a grammar."""
 
+    kernels = GrammarProducts(), ENGINE
     dims, common = (3, 4, 2), (0, 3, 1)
 
     def _best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:

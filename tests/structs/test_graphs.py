@@ -12,6 +12,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from phrasemodels.structs import alignment, pcfg
 from phrasemodels.structs.kernels import reference_only
 from phrasemodels.structs.semimarkov import segmentations
+from phrasemodels.structs.structure import ENGINE
 
 
 def compositions(T, K):
@@ -234,3 +235,37 @@ def test_the_k_best_trees_are_those_of_enumeration(name, n):
     for r in range(len(expected)):
         one = [x[r] for x in best]
         torch.testing.assert_close(member_scores(name, q, one if name == "joint" else one[0]), expected[r])
+
+
+@pytest.mark.parametrize("std", [1, 1000])
+@pytest.mark.parametrize("shared", [True, False])
+def test_products_of_matrices_and_the_engine_agree_on_grammars(shared, std):
+    """Scores that spread much, or a forbidden rule, are the engine's."""
+    B, n, N, P = 9, 6, 3, 4
+    lead = () if shared else (B,)
+    shapes = (B, n, P), (*lead, N, N + P, N + P), (*lead, N)
+    scores = [(torch.randn(shape, dtype=F64) * std).requires_grad_() for shape in shapes]
+    lengths, weight = torch.tensor([6, 0, 2, 3, 4, 5, 6, 2, 3]), torch.randn(B, dtype=F64)
+    results = []
+    for functions in (pcfg.trees, EngineAlone()):
+        log_z = functions.log_partition(*scores, lengths=lengths)
+        grads = torch.autograd.grad((log_z * weight).sum(), scores)
+        results.append([log_z, *grads, *functions.marginals(*scores, lengths=lengths)])
+    for got, want in zip(*results, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-12)
+    forbidden = scores[1].detach().clone()
+    forbidden[..., 0, :, :] = -torch.inf
+    found = pcfg.trees.log_partition(scores[0], forbidden, scores[2], lengths=lengths)
+    torch.testing.assert_close(found, EngineAlone().log_partition(scores[0], forbidden, scores[2], lengths=lengths))
+
+
+class EngineAlone(pcfg.Grammar):
+    kernels = (ENGINE,)
+
+
+def test_a_grammar_of_published_size_trains_in_little_memory():
+    """30 nonterminals and 60 preterminals, as in Kim et al. (2019): a table of edges would take gigabytes."""
+    scores = [torch.randn(shape).requires_grad_() for shape in ((2, 20, 60), (30, 90, 90), (30,))]
+    grads = torch.autograd.grad(pcfg.trees.log_partition(*scores).sum(), scores)
+    assert grads[0].sum().item() == pytest.approx(40, rel=1e-4)  # each word has one preterminal
+    assert grads[1].sum().item() == pytest.approx(38, rel=1e-4)  # and all words but one a rule
