@@ -12,8 +12,8 @@ nonterminal, so a sentence of one word has no tree, and log Z = -inf. A structur
 pre-order: (B, 2n-1, 3), -1 after the last. A sentence without words has one tree, the empty one. A score of -inf forbids;
 NaN and +inf make results NaN or undefined. Terms in the padding are not read.
 
-log Z, gradients and marginals take O(B·(n³N² + n²N³ + n²N²P)) time and O(B·n·N·(n + N + P)) memory beside the rules, if scores spread by less
-than 200 and no rule is forbidden (`kernels.grammar`). The rest is the engine's, in O(n²·N·S) memory a thread beside O(B·n²·S).
+log Z, gradients and marginals take O(B·(n³N² + n²N³ + n²N²P)) time and O(B·n·N·(n + N + P)) memory beside the rules, if scores spread by
+less than 200 and no rule is forbidden (`kernels.grammar`). The rest is the engine's, in O(n²·N·S) memory a thread beside O(B·n²·S).
 """
 
 from typing import Any

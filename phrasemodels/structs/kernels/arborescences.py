@@ -8,7 +8,10 @@ before it and its sum s_v. Backward, the derivative A' of log Z in w' becomes th
     A(h, m) = A'(h, m) (1 − a(h, m))        A(v, m) = Σ_h A'(h, m) a(h, m)
     A(h, v) = Σ_m A'(h, m) a(h, m) + (1 − Σ_hm A'(h, m) a(h, m)) w(h, v) / s_v
 
-log Z and marginals are computed with plain numbers instead of logarithms if weights are within e^300 of each other.
+If weights are within e^300 of each other, log Z is computed with plain numbers in place of logarithms, and its derivatives D in the weights
+backward; only row and column of the eliminated word are needed. p(arc) = w D, with
+
+    D(v, m) = Σ_h D(h, m) w(h, v) / s_v        D(h, v) = (x_h + 1 − Σ_k x_k w(k, v) / s_v) / s_v,  x_h = Σ_m D(h, m) w(v, m)
 
 A sample goes backward through the eliminations: each arc of the tree over the smaller graph is a path over v with the
 probability a. The children of v are then known; its head is one of those words that still hang on the root, or the root, by
@@ -28,7 +31,8 @@ import torch
 from numba import njit
 
 from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch
-from phrasemodels.structs.kernels.simd import COMPILE
+from phrasemodels.structs.kernels.scaled import exponential, ratio
+from phrasemodels.structs.kernels.simd import COMPILE, LANES, added, load, spread, store
 
 
 @njit(**COMPILE)
@@ -117,94 +121,124 @@ def marginals_of(N, one_root, graphs, order, sums, p):
 
 
 @njit(**COMPILE)
-def make_plain(N, graph, tops):
-    """Replace log weights (N, N) by weights divided by the largest of their column, whose logs go to tops; return whether all
-    weights are above e^-300 or 0. Then no product of two can vanish, as elimination never makes a weight smaller."""
-    low = 0.0
-    for m in range(1, N):
-        tops[m] = graph[:N, m].max()
-        if tops[m] == -np.inf:
-            return False
-        for h in range(N):
-            if graph[h, m] > -np.inf:
-                low = min(low, graph[h, m] - tops[m])
-    if low < -300.0:
-        return False
+def _weights(scores, N, W, w, tops):
+    """Write the weights of arcs to w as rows (N, W), divided by the largest of their column, whose logarithms go to tops, 0 for arcs of no
+    tree; return whether all are above e^-300 or 0. Then no product of two can vanish, as elimination never makes a weight smaller."""
+    tops[:N] = -np.inf
     for h in range(N):
         for m in range(1, N):
-            graph[h, m] = np.exp(graph[h, m] - tops[m])
-        graph[h, 0] = 0.0
-    return True
+            if h != m:
+                tops[m] = max(tops[m], scores[h, m])
+    low = 0.0
+    for h in range(N):
+        row = h * W
+        for m in range(1, N):
+            x = scores[h, m] - tops[m] if h != m else -np.inf
+            low = min(low, x) if x > -np.inf else low
+            w[row + m] = x
+        w[row] = -np.inf
+        for m in range(N, W):
+            w[row + m] = -np.inf
+    for m in range(1, N):
+        if tops[m] == -np.inf:
+            return False
+    for at in range(0, N * W, LANES):
+        m, e = exponential(load(w, at))
+        store(w, at, m * ratio(e))
+    return low > -300.0
 
 
 @njit(**COMPILE)
-def eliminate_plain(N, one_root, graphs, sums):
-    """Eliminate the words N-1, N-2, ..., 2 as `eliminate` does, in plain numbers; return log Z, or NaN if a sum is 0."""
+def _eliminate_weights(N, W, one_root, w, shares, sums):
+    """Eliminate the words N-1, N-2, ..., 2 as `eliminate` does, in place; return log Z, or NaN if a sum is 0. Row v of w is as before the
+    elimination of v, shares (N, W) are w(h, v) / s_v at [v, h]."""
     total = 0.0
     for v in range(N - 1, 1, -1):
-        w, after, s = graphs[N - 1 - v], graphs[N - v], 0.0
+        row, s = v * W, 0.0
         for h in range(1 if one_root else 0, v):
-            s += w[h, v]
+            s += w[h * W + v]
         if s < 1e-290:
             return np.nan
         sums[v] = s
         total += np.log(s)
         for h in range(v):
-            share = w[h, v] / s
-            for m in range(v):
-                after[h, m] = w[h, m] + share * w[v, m]
-            after[h, h] = 0.0
-    return total + np.log(graphs[N - 2, 0, 1])
+            share = w[h * W + v] / s
+            shares[row + h] = share
+            for k in range(0, v, LANES):
+                store(w, h * W + k, load(w, h * W + k) + load(w, row + k) * share)
+            w[h * W + h] = 0.0
+    return total + np.log(w[1])
 
 
 @njit(**COMPILE)
-def marginals_plain(N, one_root, graphs, sums, p):
-    """Write p(arc) to p (≥ N, ≥ N), which is 0 before, after `eliminate_plain`."""
-    p[0, 1] = 1.0
+def _derivatives(N, W, one_root, w, shares, sums, out):
+    """Write the derivatives of log Z in the weights to out (N, W): those in the weights before an elimination are those after it, plus
+    what row and column of the word have a part in."""
+    out[: N * W] = 0.0
+    x = np.empty(N)
+    out[1] = 1.0 / w[1]
     for v in range(2, N):
-        w, after, over = graphs[N - 1 - v], graphs[N - v], 0.0
+        row, over, s = v * W, 0.0, sums[v]
         for h in range(v):
-            share, x = w[h, v] / sums[v], 0.0
-            for m in range(1, v):
-                if p[h, m] > 0.0:
-                    each = p[h, m] / after[h, m]
-                    part = each * share * w[v, m]
-                    p[h, m] = each * w[h, m]
-                    p[v, m] += part
-                    x += part
-            p[h, v] = x
-            over += x
-        for h in range(1 if one_root else 0, v):
-            p[h, v] = max(p[h, v] + (1.0 - over) * w[h, v] / sums[v], 0.0)
+            share, total = shares[row + h], spread(0.0)
+            for k in range(0, v, LANES):
+                each = load(out, h * W + k)
+                total += each * load(w, row + k)
+                store(out, row + k, load(out, row + k) + each * share)
+            x[h] = added(total)
+            over += share * x[h]
+        for k in range(v, W):
+            out[row + k] = 0.0
+        for h in range(v):
+            rest = 1.0 - over if h > 0 or not one_root else 0.0
+            out[h * W + v] = max(x[h] + rest, 0.0) / s
 
 
 @njit(**COMPILE)
 def _passes(first, step, scores, lengths, one_root, log_z, p):
     """Compute log Z (B,), and marginals (B, N, N), which are 0 before, unless they are empty."""
     longest = scores.shape[1]
-    graphs = np.empty((longest, longest, longest))
-    order, sums, tops = np.empty(longest, np.int64), np.empty(longest), np.empty(longest)
+    size, tops, sums = longest * (-(-longest // LANES) * LANES), np.empty(longest), np.empty(longest)
+    w, before, shares, out = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     for b in range(first, len(lengths), step):
         N = lengths[b] + 1
         if N == 1:
             log_z[b] = 0.0
             continue
-        if not read_graph(scores[b], N, graphs[0]):
+        W, known = -(-N // LANES) * LANES, True
+        for h in range(N):
+            for m in range(1, N):
+                known &= scores[b, h, m] < np.inf or h == m
+        if not known:
             log_z[b] = np.nan
             for h in range(N if p.size > 0 else 0):
                 for m in range(1, N):
                     p[b, h, m] = np.nan if h != m else 0.0
             continue
-        if make_plain(N, graphs[0], tops):
-            log_z[b] = eliminate_plain(N, one_root, graphs, sums) + tops[1:N].sum()
+        if _weights(scores[b], N, W, w, tops):
+            before[: N * W] = w[: N * W]
+            log_z[b] = _eliminate_weights(N, W, one_root, w, shares, sums) + tops[1:N].sum()
             if log_z[b] > -np.inf:
                 if p.size > 0:
-                    marginals_plain(N, one_root, graphs, sums, p[b])
+                    _derivatives(N, W, one_root, w, shares, sums, out)
+                    for h in range(N):
+                        for m in range(1, N):
+                            p[b, h, m] = before[h * W + m] * out[h * W + m]
                 continue
-            read_graph(scores[b], N, graphs[0])
-        log_z[b] = eliminate(N, one_root, graphs, order, sums)
-        if p.size > 0 and log_z[b] > -np.inf:
-            marginals_of(N, one_root, graphs, order, sums, p[b])
+        log_z[b] = _wide_passes(scores[b], N, one_root, p[b])
+
+
+@njit(**COMPILE)
+def _wide_passes(scores, N, one_root, p):
+    """Return log Z for scores of any spread, and write the marginals to p (≥ N, ≥ N), which is 0 before, unless it is empty."""
+    graphs, order, sums = np.empty((N, N, N)), np.empty(N, np.int64), np.empty(N)
+    read_graph(scores, N, graphs[0])
+    log_z = eliminate(N, one_root, graphs, order, sums)
+    if p.size > 0 and log_z > -np.inf:
+        exact = np.zeros((N, N))
+        marginals_of(N, one_root, graphs, order, sums, exact)
+        p[:N, :N] = exact
+    return log_z
 
 
 @njit(**COMPILE)
@@ -441,11 +475,11 @@ class Arborescences:
 
     def passes(self, structure, scores, lengths, scale, which, each):
         (arcs,), wanted = scores, scale is not None
-        log_z, p = np.empty(len(arcs)), np.zeros(arcs.shape if wanted else (0, 0, 0))
+        log_z, p = np.empty(len(arcs)), np.zeros(arcs.shape if wanted else (0, 0, 0), numbers(arcs[:0]).dtype)
         over_batch(_passes, len(arcs), numbers(arcs), lengths[:, 0].numpy(), structure.one_root, log_z, p)
         if isinstance(scale, torch.Tensor):
-            p *= scale.double().numpy()[:, None, None]
-        found = (torch.from_numpy(p).to(arcs.dtype),) if which and wanted else ()
+            p *= scale.to(arcs.dtype).numpy()[:, None, None]
+        found = (torch.from_numpy(p),) if which and wanted else ()
         return torch.from_numpy(log_z).to(arcs.dtype), found
 
     def best(self, structure, scores, lengths):
