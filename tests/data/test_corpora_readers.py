@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from phrasemodels.data.corpora import babi, bitext, senteval, snli, treebank
-from phrasemodels.data.corpora.leakage import leakage
+from phrasemodels.data.corpora.leakage import leakage, repeated
 from phrasemodels.data.corpora.readers import READERS, counted, read_files, read_split, take
 from phrasemodels.data.download.manifest import Part, Split
 from phrasemodels.data.formats.lines import bounded
@@ -334,3 +334,32 @@ def test_treebanks_with_any_line_ends_and_sentence_lengths(tmp_path: Path) -> No
     (tmp_path / "rows").write_bytes(rows[0].encode() + b"1\t\xe9\n")
     with pytest.raises(ValueError, match="rows, line 3: byte 3 is not UTF-8"):
         treebank.read({"conllu": tmp_path / "rows"}, 499)
+
+
+LINES = "a\tb\n\nc\t\nd\te\n\n\tf\ng h\n1\t2\t3\t4\nw w w\tx x\nü\t"
+
+
+def test_all_bad_lines_are_listed_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "pairs"
+    path.write_bytes(LINES.encode() + b"\xff\n")
+    with pytest.raises(ValueError, match="empty; remove the line") as found:
+        bitext.read_columns({"pairs": path}, 2)
+    said = str(found.value)
+    for text in ("line 2: empty; remove the line (also line 5)", "line 3: no source, or no target; correct the line (also line 6)",
+                 "line 7: 'g h' is not", "line 8: 4 columns", "line 9: 3 words, at most 2", "line 10: byte 4 is not UTF-8"):  # fmt: skip
+        assert text in said
+    table = bitext.read_columns({"pairs": path}, 2, bad_lines="skip", max_bad=0.8)
+    assert table["source"].to_pylist() == ["a", "d"] and table["id"].to_pylist() == [0, 1]
+    with pytest.raises(ValueError, match=r"8 of 10 lines are bad, more than max_bad = 0.79: .*line 2: empty"):
+        bitext.read_columns({"pairs": path}, 2, bad_lines="skip", max_bad=0.79)
+
+
+def test_each_side_is_bounded_by_itself(tmp_path: Path) -> None:
+    path = put(tmp_path, "pairs", "a a a\tb b b\n")
+    assert bitext.read_columns({"pairs": path}, 3).num_rows == 1
+    with pytest.raises(ValueError, match="line 1: 3 words, at most 1"):
+        bitext.read_columns({"pairs": path}, 1)
+
+
+def test_records_that_a_split_repeats_are_counted() -> None:
+    assert repeated([pairs("a", "b"), pairs("a", "a", "c")]) == 2

@@ -31,7 +31,7 @@ def german(tmp_path: Path) -> Path:
 
 
 def test_a_treebank_is_added_by_its_folder(german, tmp_path):
-    path = add_treebank(german, tmp_path / "corpora")
+    path = add_treebank(german, tmp_path / "corpora").path
     manifest = read_manifest(path)
     assert path.name == "ud_german_made.toml" and manifest.licence == "CC-BY-SA-4.0"
     assert {name: split.rows for name, split in manifest.splits.items()} == ROWS
@@ -39,7 +39,7 @@ def test_a_treebank_is_added_by_its_folder(german, tmp_path):
     assert rows.num_rows == 4 and rows["tokens"][0].as_py() == ["Ein", "Haus", "schläft", "."]
     with pytest.raises(ValueError, match="exists"):
         add_treebank(german, tmp_path / "corpora")
-    assert add_treebank(german, tmp_path / "corpora", "mine").name == "mine.toml"
+    assert add_treebank(german, tmp_path / "corpora", "mine").path.name == "mine.toml"
     with pytest.raises(ValueError, match="there is a corpus 'gum' already: give another --name"):
         add_treebank(german, tmp_path / "corpora", "gum")
 

@@ -124,3 +124,24 @@ def test_adding_a_file_says_which_rows_of_test_are_also_in_train(environment, st
     assert run(environment, "fetch", "divided").exit_code == 0
     for shown in run(environment, *given, "together", "--by", "source").stderr.splitlines()[1:]:
         assert " 0 of " in shown
+
+
+def test_bad_lines_are_left_out_and_listed_beside_the_corpus(environment, study: None, tmp_path: Path) -> None:
+    lines = [f"{row}\t{row % 7}\n" for row in range(40)]
+    (tmp_path / "pairs.txt").write_text("".join([*lines, "\n", *lines[:2], "no target\t\n", "\n"]))
+    given = "add", str(tmp_path / "pairs.txt"), "--languages", "en-zxx", "--dev", "4", "--test", "6"
+    assert "line 41: empty; remove the line (also line 45); " in str(run(environment, *given).exception)
+    assert "3 of 45 lines are bad" in str(run(environment, *given, "--bad-lines", "skip").exception)
+    assert not (tmp_path / "corpora").exists()
+    added = run(environment, *given, "--bad-lines", "skip", "--max-bad", "0.1")
+    assert added.exit_code == 0, added.exception
+    assert [line.split(" rows")[0] for line in added.stderr.splitlines()[:3]] == [
+        "pairs\ttrain\t32", "pairs\tdev\t4", "pairs\ttest\t6"]  # fmt: skip
+    assert "equal an earlier record" in added.stderr or "stand verbatim" in added.stderr
+    assert "3 lines are left out, which pairs.txt.bad.tsv lists: 2 empty, 1 no source or no target" in added.stderr
+    aside = tmp_path / "corpora" / "pairs" / "pairs.txt.bad.tsv"
+    assert aside.read_text() == "41\tempty\t\n44\tno source or no target\tno target\t\n45\tempty\t\n"
+    forget()
+    assert run(environment, "fetch", "pairs").exit_code == 0
+    assert "3 lines are left out" in run(environment, "show", "pairs").stdout
+    assert "pairs\ttrain\t32 rows" in run(environment, "verify", "pairs").stdout

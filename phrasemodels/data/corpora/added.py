@@ -5,16 +5,23 @@ import json
 import re
 import shutil
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
-from phrasemodels.data.corpora.readers import read
-from phrasemodels.data.download.manifest import Manifest, explain, names
+import pyarrow as pa
+
+from phrasemodels.data.corpora.bitext import BadLine, divided
+from phrasemodels.data.corpora.readers import read, take
+from phrasemodels.data.download.manifest import Manifest, Part, explain, names
 from phrasemodels.data.download.manifest import read as read_manifest
 from phrasemodels.data.store.artifacts import sha256_of, write_durably
 
-SHARE = 10  # dev and test have one row of so many each
+SHARE = 10  # dev and test have one row of so many each,
+MOST_ROWS = 5_000  # but not more than these: each evaluation reads all of dev
+BAD_LINES = ".bad.tsv"  # ends the name of the file with the lines that are left out of a corpus
 PACKED = (".gz", ".xz", ".bz2", ".zip")
 UNKNOWN, HOMEPAGE = "LicenseRef-own", "https://example.org"
 
@@ -27,11 +34,12 @@ class Added:
     name: str
     reader: str = "columns"
     schema: str = "bitext"
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str | float] = field(default_factory=dict)
     languages: Sequence[str] = ()
     tokeniser: str = "spaces"
     by: str = "id"
     title: str = ""
+    note: str = ""
     licence: str = UNKNOWN
     homepage: str = HOMEPAGE
 
@@ -46,9 +54,19 @@ class Split:
     part: tuple[int, int | None] | None = None
 
 
-def add(file: Path, about: Added, corpora: Path, overwrite: bool = False) -> Path:
-    """Copy a file into a folder of corpora and write its manifest beside it; return the manifest's path. overwrite: also
-    over the manifest of a corpus of this name.
+class Written(NamedTuple):
+    """A corpus that was added: the path of its manifest, and the rows of its splits."""
+
+    path: Path
+    splits: dict[str, pa.Table]
+
+
+def add(
+    file: Path, about: Added, corpora: Path, overwrite: bool = False, dev: int | None = None, test: int | None = None
+) -> Written:
+    """Copy a file into a folder of corpora and write its manifest beside it. overwrite: also over the manifest of a corpus of
+    this name. dev, test: their rows; None: one of SHARE, but at most MOST_ROWS. Lines that the options leave out are listed in a
+    file beside the copy, which the manifest names.
 
     OSError: there is no such file. ValueError: the reader cannot read it, or its manifest would be wrong.
     """
@@ -58,19 +76,46 @@ def add(file: Path, about: Added, corpora: Path, overwrite: bool = False) -> Pat
         raise ValueError(f"{file} is empty: it needs rows")
     if file.suffix in PACKED:
         raise ValueError(f"{file}: unpack it first: the digest is of its content")
+    _check_new(about, corpora, overwrite)
     split = Split(file.name, "rows")
-    rows = _rows(about, [file], {"train": split})["train"]
-    part = max(1, rows // SHARE)
-    if rows < 3:
-        raise ValueError(f"{file}: {rows} rows cannot be divided into train, dev and test")
-    parts = {"train": (2 * part, None), "dev": (0, part), "test": (part, 2 * part)}
+    whole = _tables(about, [file], {"train": split})["train"]
+    usual = min(max(1, whole.num_rows // SHARE), MOST_ROWS)
+    dev, test = (usual if rows is None else rows for rows in (dev, test))
+    if whole.num_rows < dev + test + 1:
+        raise ValueError(
+            f"{file}: {whole.num_rows} rows cannot be divided into train, {dev} rows of dev and {test} of test"
+        )
+    parts = {"train": (dev + test, None), "dev": (0, dev), "test": (dev, dev + test)}
+    tables = {
+        name: take(whole, Part(by=about.by, start=start, stop=stop), f"{about.name} {name}")
+        for name, (start, stop) in parts.items()
+    }
+    for name, table in tables.items():
+        if not table.num_rows:
+            raise ValueError(f"{about.name} {name}: no rows, as too many are kept together by {about.by!r}")
     splits = {name: replace(split, part=own) for name, own in parts.items()}
-    return _put(about, [file], splits, corpora, overwrite)
+    bad = _bad_lines(file, about) if about.options.get("bad_lines") == "skip" else []
+    if bad:
+        aside = f"{file.name}{BAD_LINES}"
+        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(line.kind for line in bad).most_common())
+        about = replace(about, note=f"{len(bad)} lines are left out, which {aside} lists: {kinds}")
+    path = _put(about, [file], splits, corpora, tables)
+    if bad:
+        rows = (f"{line.number}\t{line.kind}\t{line.text}\n" for line in bad)
+        text = "".join(rows).encode(errors="surrogateescape").decode(errors="replace")
+        write_durably(path.with_suffix("") / aside, text)
+    return Written(path, tables)
 
 
-def add_treebank(folder: Path, corpora: Path, name: str = "", overwrite: bool = False) -> Path:
-    """Copy a treebank of Universal Dependencies, by its folder, into a folder of corpora, and write its manifest beside it;
-    return the manifest's path. Without a name UD_German-GSD becomes the corpus ud_german_gsd.
+def _bad_lines(file: Path, about: Added) -> list[BadLine]:
+    """Return the lines of a file that the reader `columns` leaves out."""
+    own = {name: str(value) for name, value in about.options.items() if name in ("separator", "prefix")}
+    return divided(file, Manifest.model_fields["max_words"].default, **own)[1]
+
+
+def add_treebank(folder: Path, corpora: Path, name: str = "", overwrite: bool = False) -> Written:
+    """Copy a treebank of Universal Dependencies, by its folder, into a folder of corpora, and write its manifest beside it.
+    Without a name UD_German-GSD becomes the corpus ud_german_gsd.
 
     OSError: the folder has not one file *-ud-SPLIT.conllu for each of train, dev and test. ValueError: one cannot be read.
     """
@@ -90,38 +135,44 @@ def add_treebank(folder: Path, corpora: Path, name: str = "", overwrite: bool = 
     known = licence[1].replace(" ", "-") if licence else UNKNOWN
     about = Added(name, "treebank", "trees", title=title.replace("_", " "), licence=known, homepage=page)
     splits = {split: Split(file.name, "conllu") for split, file in files.items()}
-    return _put(about, list(files.values()), splits, corpora, overwrite)
+    _check_new(about, corpora, overwrite)
+    tables = _tables(about, list(files.values()), splits)
+    return Written(_put(about, list(files.values()), splits, corpora, tables), tables)
 
 
-def _put(about: Added, files: Sequence[Path], splits: Mapping[str, Split], corpora: Path, overwrite: bool) -> Path:
-    """Copy files into corpora/NAME and write corpora/NAME.toml; return its path. ValueError: there is one already, or a corpus
-    of the package has this name."""
-    path, place = corpora / f"{about.name}.toml", corpora / about.name
+def _check_new(about: Added, corpora: Path, overwrite: bool) -> None:
+    """ValueError: there is a corpus of this name already."""
+    path = corpora / f"{about.name}.toml"
     if about.name in names():
         raise ValueError(f"there is a corpus {about.name!r} already: give another --name")
     if path.exists() and not overwrite:
         raise ValueError(f"{path} exists: change it there, give another --name, or --replace it")
-    rows = _rows(about, files, splits)
+
+
+def _put(
+    about: Added, files: Sequence[Path], splits: Mapping[str, Split], corpora: Path, tables: Mapping[str, pa.Table]
+) -> Path:
+    """Copy files into corpora/NAME and write corpora/NAME.toml; return its path."""
+    path, place = corpora / f"{about.name}.toml", corpora / about.name
     place.mkdir(parents=True, exist_ok=True)
     for file in files:
         if (copy := place / file.name).resolve() != file.resolve():
             shutil.copyfile(file, copy)
-    write_durably(
-        path, text_of(about, files, {name: replace(split, rows=rows[name]) for name, split in splits.items()})
-    )
+    counted = {name: replace(split, rows=tables[name].num_rows) for name, split in splits.items()}
+    write_durably(path, text_of(about, files, counted))
     read_manifest(path)
     return path
 
 
-def _rows(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) -> dict[str, int]:
-    """Return the rows of each split as its reader reads them. ValueError: it cannot, or the manifest would be wrong."""
+def _tables(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) -> dict[str, pa.Table]:
+    """Return each split as its reader reads it. ValueError: it cannot, or the manifest would be wrong."""
     from pydantic import ValidationError
 
     try:
         manifest = Manifest.model_validate(tomllib.loads(text_of(about, files, splits)))
     except ValidationError as error:
         raise ValueError(f"{about.name}: {explain(error)}") from None
-    return {name: read(manifest, name, files[0].parent).num_rows for name in splits}
+    return {name: read(manifest, name, files[0].parent) for name in splits}
 
 
 def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) -> str:
@@ -134,6 +185,7 @@ def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) ->
         "licence": about.licence,
         "licence_text": "The terms of the corpus in words.",
         "redistributable": False,
+        **({"note": about.note} if about.note else {}),
         "citation": "none",
         "homepage": about.homepage,
     }

@@ -14,15 +14,15 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 import pyarrow as pa
 from pydantic import Field
 
-from phrasemodels.data.formats.lines import bounded, lines
+from phrasemodels.data.formats.lines import bounded, lines, too_long
 from phrasemodels.data.formats.shards import BITEXT, SENTENCES, build, columns
 
 TwoFiles = Annotated[Mapping[str, Path], Field(min_length=2, max_length=2)]
@@ -61,28 +61,97 @@ OneFile = Annotated[Mapping[str, Path], Field(min_length=1, max_length=1)]
 Separator = Annotated[str, Field(min_length=1)]
 
 
-def read_columns(files: OneFile, max_words: int, separator: Separator = "\t", prefix: str = "") -> pa.Table:
-    """Return BITEXT of one file. No line is dropped.
+class BadLine(NamedTuple):
+    """A line that is no record. kind: the same for all lines that are wrong in one way. problem: what is wrong, and what to do."""
 
-    ValueError: a line lacks the prefix, has not two or three columns, or has an empty source or target.
+    number: int
+    kind: str
+    problem: str
+    text: str
+
+
+MOST_BAD = 0.01  # of all lines
+MOST_LISTED = 100  # lines of one kind
+
+
+def read_columns(
+    files: OneFile,
+    max_words: int,
+    separator: Separator = "\t",
+    prefix: str = "",
+    bad_lines: Literal["stop", "skip"] = "stop",
+    max_bad: Annotated[float, Field(ge=0, le=1)] = MOST_BAD,
+) -> pa.Table:
+    """Return BITEXT of one file.
+
+    A bad line lacks the prefix, has not two or three columns or an empty source or target, is not UTF-8, or has a side that
+    is too long. bad_lines: they are errors, or are left out if they are at most the share `max_bad` of all lines. ValueError:
+    it lists all bad lines.
     """
     (path,) = files.values()
-    found = []
-    for number, text in lines(path):
-        bounded(text, str(path), number, max_words)
-        cells = [cell.strip() for cell in text.removeprefix(prefix).split(separator)]
-        if not text.strip():
-            raise ValueError(f"{path}, line {number}: empty; remove the line")
-        if not text.startswith(prefix) or len(cells) == 1:
-            raise ValueError(
-                f"{path}, line {number}: {text[:40]!r} is not {prefix!r}, source, {separator!r}, target; "
-                "give prefix and separator as options: --option separator=..., or in the manifest"
-            )
-        if len(cells) > 3 or not all(cells[:2]):
-            problem = f"{len(cells)} columns, not two or three" if all(cells[:2]) else "no source, or no target"
-            raise ValueError(f"{path}, line {number}: {problem}; correct the line")
-        found.append((*cells, "")[:3])
+    found, bad = divided(path, max_words, separator, prefix)
+    count = len(found) + len(bad)
+    if bad and bad_lines == "stop":
+        raise ValueError(f"{listed(path, bad)}; to leave such lines out, set the option bad_lines to skip")
+    if len(bad) > max_bad * count:
+        raise ValueError(f"{len(bad)} of {count} lines are bad, more than max_bad = {max_bad:g}: {listed(path, bad)}")
     return build(BITEXT, str(path), columns(("source", "target", "group"), found), len(found))
+
+
+def divided(
+    path: Path, max_words: int, separator: str = "\t", prefix: str = ""
+) -> tuple[list[tuple[str, str, str]], list[BadLine]]:
+    """Return the source, target and group of each line of a file, and the bad lines."""
+    found: list[tuple[str, str, str]] = []
+    bad: list[BadLine] = []
+    for number, text in lines(path, errors="surrogateescape"):
+        cells = [cell.strip() for cell in text.removeprefix(prefix).split(separator)]
+        if wrong := _problem(text, cells, max_words, separator, prefix):
+            bad.append(BadLine(number, *wrong, text))
+        else:
+            source, target, *group = cells
+            found.append((source, target, group[0] if group else ""))
+    return found, bad
+
+
+def _problem(text: str, cells: Sequence[str], max_words: int, separator: str, prefix: str) -> tuple[str, str] | None:
+    """Return the kind and the problem of a bad line; None of a good one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        place = len(text[: error.start].encode()) + 1
+        return "not UTF-8", f"byte {place} is not UTF-8; convert the file"
+    if not text.strip():
+        return "empty", "empty; remove the line"
+    if not text.startswith(prefix) or len(cells) == 1:
+        return "one column", (
+            f"{text[:40]!r} is not {prefix!r}, source, {separator!r}, target; "
+            "give prefix and separator as options: --option separator=..., or in the manifest"
+        )
+    if not all(cells[:2]):
+        return "no source or no target", "no source, or no target; correct the line"
+    if len(cells) > 3:
+        return "too many columns", f"{len(cells)} columns, not two or three; correct the line"
+    for cell in cells:
+        if problem := too_long(cell, max_words):
+            return "too long", problem
+    return None
+
+
+def listed(path: Path, bad: Sequence[BadLine]) -> str:
+    """Return the bad lines of a file as one line of text: of each kind the problem of the first, and the numbers of the others."""
+    kinds: dict[str, list[BadLine]] = {}
+    for line in bad:
+        kinds.setdefault(line.kind, []).append(line)
+    texts = []
+    for first, *others in kinds.values():
+        text = f"{path}, line {first.number}: {first.problem}"
+        if others:
+            numbers = ", ".join(str(line.number) for line in others[:MOST_LISTED])
+            more = f" and {len(others) - MOST_LISTED} more" if len(others) > MOST_LISTED else ""
+            text += f" (also line{'s' * (len(others) > 1)} {numbers}{more})"
+        texts.append(text)
+    return "; ".join(texts)
 
 
 FIELDS = (4, 5)  # in dev and test; in train, where a score comes first

@@ -1,4 +1,4 @@
-"""Leakage: how many test records also occur in the training set."""
+"""Leakage: how many test records also occur in the training set; and records that a split has more than once."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -50,6 +50,12 @@ def leakage(train: Iterable[pa.Table], test: Iterable[pa.Table], columns: Sequen
     if block:
         seen |= pc.is_in(records, value_set=pa.concat_arrays(block)).to_numpy()
     return Leak(int(seen.sum()), len(records))
+
+
+def repeated(tables: Iterable[pa.Table]) -> int:
+    """Return how many records equal an earlier one."""
+    keys = pa.chunked_array(_keys(tables, ()), pa.large_string())
+    return len(keys) - pc.count_distinct(keys).as_py()
 
 
 def content(table: pa.Table) -> tuple[str, ...]:

@@ -18,10 +18,11 @@ class Line(NamedTuple):
     text: str
 
 
-def lines(path: Path, encoding: str = "utf-8") -> Iterator[Line]:
-    """Yield the lines of a file. ValueError: a line, which is named, is not in this encoding; or the file is UTF-16."""
+def lines(path: Path, encoding: str = "utf-8", errors: str = "strict") -> Iterator[Line]:
+    """Yield the lines of a file. errors: as of `bytes.decode`. ValueError: a line, which is named, is not in this encoding; or
+    the file is UTF-16."""
     with path.open("rb") as file:
-        yield from _decoded(_raw(file), str(path), encoding)
+        yield from _decoded(_raw(file), str(path), encoding, errors)
 
 
 def _raw(file: BinaryIO) -> Iterator[bytes]:
@@ -37,12 +38,12 @@ def lines_or_stdin(path: Path) -> Iterator[Line]:
     return _decoded(_raw(sys.stdin.buffer), "stdin", "utf-8")
 
 
-def _decoded(raws: Iterable[bytes], where: str, encoding: str) -> Iterator[Line]:
+def _decoded(raws: Iterable[bytes], where: str, encoding: str, errors: str = "strict") -> Iterator[Line]:
     for number, raw in enumerate(raws, 1):
         if number == 1:
             _check_encoding(raw, where)
         try:
-            yield Line(number, raw.decode(encoding))
+            yield Line(number, raw.decode(encoding, errors))
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{where}, line {number}: byte {error.start + 1} is not {encoding.upper()}; convert the file"
@@ -55,14 +56,19 @@ def _check_encoding(first: bytes, where: str) -> None:
         raise ValueError(f"{where}: UTF-16; convert the file to UTF-8")
 
 
+def too_long(text: str, max_words: int) -> str:
+    """Return how a text is longer than max_words words, or as many characters as LONGEST_WORD times so many; empty if it isn't."""
+    if len(text) >= LONGEST_WORD * max_words:
+        return f"{len(text)} characters, fewer than {LONGEST_WORD * max_words} are expected"
+    if len(text) > 2 * max_words and (words := len(text.split())) > max_words:
+        return f"{words} words, at most {max_words}; split it, or raise max_words"
+    return ""
+
+
 def bounded(text: str, where: str, number: int, max_words: int) -> str:
     """Return the text. ValueError: it has more than max_words words, or as many characters as LONGEST_WORD times so many."""
-    if len(text) >= LONGEST_WORD * max_words:
-        raise ValueError(
-            f"{where}, line {number}: {len(text)} characters, fewer than {LONGEST_WORD * max_words} are expected"
-        )
-    if len(text) > 2 * max_words and (words := len(text.split())) > max_words:
-        raise ValueError(f"{where}, line {number}: {words} words, at most {max_words}; split it, or raise max_words")
+    if problem := too_long(text, max_words):
+        raise ValueError(f"{where}, line {number}: {problem}")
     return text
 
 

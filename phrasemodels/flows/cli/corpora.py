@@ -63,13 +63,27 @@ def add(
     by: Annotated[
         str, typer.Option(help="Keep rows with an equal value of this column in one split, like source or group.")
     ] = "id",
+    dev: Annotated[
+        int | None, typer.Option(min=1, help="Rows of dev; by default a tenth of all, but at most 5000.")
+    ] = None,
+    test: Annotated[
+        int | None, typer.Option(min=1, help="Rows of test; by default a tenth of all, but at most 5000.")
+    ] = None,
+    bad_lines: Annotated[
+        str,
+        typer.Option(help="stop: lines that cannot be read are an error, which lists them. skip: they are left out."),
+    ] = "stop",
+    max_bad: Annotated[
+        float | None, typer.Option(min=0, max=1, help="With skip: the share of bad lines that is left out at most.")
+    ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the corpus of this name and its manifest.")
     ] = False,
 ) -> None:
     """Add a file or a treebank to the corpora of the project folder: copy it to corpora/NAME/, and write corpora/NAME.toml with
-    its digest. A treebank is named like its folder: UD_German-GSD is ud_german_gsd. Rows of each split, and how many of them are
-    also in train, are printed on stderr; equal rows come to train and test unless --by keeps them together.
+    its digest. A treebank is named like its folder: UD_German-GSD is ud_german_gsd. Rows of each split, how many of them are also
+    in train, and how many the split repeats are printed on stderr; equal rows come to train and test unless --by keeps them
+    together. Lines that --bad-lines skip leaves out are listed in corpora/NAME/FILE.bad.tsv.
 
     Example: phrasemodels corpora add pairs.txt --reader columns --option "separator= OUT: " --languages en-zxx
     """
@@ -77,29 +91,39 @@ def add(
     from phrasemodels.data.corpora.added import Added, add_treebank
     from phrasemodels.data.corpora.added import add as add_to
     from phrasemodels.data.download.manifest import read as read_manifest
-    from phrasemodels.flows.results.lineage import read_all
+    from phrasemodels.flows.results.lineage import counts_of
 
     if (folder := project.folder()) is None:
         raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
     corpora = folder / project.CORPORA
     if file.is_dir():
-        if option or languages or (reader, schema, tokeniser, by) != ("columns", "bitext", "spaces", "id"):
+        changed = option or languages or dev or test or max_bad is not None
+        if changed or (reader, schema, tokeniser, by, bad_lines) != ("columns", "bitext", "spaces", "id", "stop"):
             raise ValueError(f"{file} is a treebank's folder: of the options it takes --name and --replace")
         written = add_treebank(file, corpora, name, replace)
     else:
         pair = tuple(languages.split("-")) if languages else ()
         if len(pair) not in (0, 2):
             raise ValueError(f"--languages {languages}: name two, like en-de")
-        given = dict(one.partition("=")[::2] for one in option or [])
+        given: dict[str, str | float] = dict(one.partition("=")[::2] for one in option or [])
+        if max_bad is not None and bad_lines == "stop":
+            raise ValueError("--max-bad bounds what --bad-lines skip leaves out: give both")
+        if bad_lines != "stop":
+            given |= {"bad_lines": bad_lines} | ({} if max_bad is None else {"max_bad": max_bad})
         written = add_to(
             file,
             Added(name or re.sub(r"\W+", "_", file.stem.lower()), reader, schema, given, pair, tokeniser, by),
             corpora,
             replace,
+            dev,
+            test,
         )
-    print(written)
-    for line in read_all(read_manifest(written), written.with_suffix(""))[0]:
-        print(line, file=sys.stderr)
+    print(written.path)
+    manifest = read_manifest(written.path)
+    for name, table in written.splits.items():
+        print(counts_of(manifest.name, name, table, written.splits.get("train")), file=sys.stderr)
+    if manifest.note:
+        print(clean(manifest.note), file=sys.stderr)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from phrasemodels.data.corpora.leakage import leakage
+from phrasemodels.data.corpora.leakage import leakage, repeated
 from phrasemodels.data.corpora.readers import read, reasons
 from phrasemodels.data.download.manifest import Manifest, closest
 from phrasemodels.data.store.artifacts import Artifact
@@ -161,7 +161,7 @@ def _remembered(manifest: Manifest, artifact: Artifact, processes: ProcessPoolEx
 
 
 def read_all(manifest: Manifest, folder: Path) -> Verified:
-    """Read every split of a corpus; count the test records that are also in train."""
+    """Read every split of a corpus; count the test records that are also in train, and those that a split repeats."""
     tables: dict[str, pa.Table] = {}
     lines, whole = [], True
     for name, split in manifest.splits.items():
@@ -174,10 +174,18 @@ def read_all(manifest: Manifest, folder: Path) -> Verified:
             whole = False
             lines.append(f"{manifest.name}\t{name}\t{error}")
             continue
-        line = f"{manifest.name}\t{name}\t{table.num_rows} rows"
-        line += "".join(f", {count}: {reason}" for reason, count in reasons(table).items())
-        train = f"{name.rpartition('.')[0]}.train".removeprefix(".")
-        if name.rpartition(".")[2] in ("dev", "test") and train in tables and tables[train].schema == table.schema:
-            line += f", {leakage([tables[train]], [table])}"
-        lines.append(line)
+        train = tables.get(f"{name.rpartition('.')[0]}.train".removeprefix("."))
+        lines.append(counts_of(manifest.name, name, table, train))
     return lines, whole
+
+
+def counts_of(corpus: str, split: str, table: pa.Table, train: pa.Table | None) -> str:
+    """Return the rows of a split as a line of text: unusable ones by reason, those of dev and test that are also in train, and
+    those that equal an earlier one."""
+    line = f"{corpus}\t{split}\t{table.num_rows} rows"
+    line += "".join(f", {count}: {reason}" for reason, count in reasons(table).items())
+    if split.rpartition(".")[2] in ("dev", "test") and train is not None and train.schema == table.schema:
+        line += f", {leakage([train], [table])}"
+    if count := repeated([table]):
+        line += f", {count} equal an earlier record of the split"
+    return line
