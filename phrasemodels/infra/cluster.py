@@ -7,7 +7,7 @@ import itertools
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,11 +85,11 @@ def _plain_errors() -> Iterator[None]:
         raise ClusterError(f"Ray lost a process or a node ({message}); start again: finished steps are kept") from error
 
 
-OnProgress = Callable[[int, int], None]  # (items done, items started so far)
+OnProgress = Callable[[int, int], None]  # (items done, all items)
 
 
 def ray_map(
-    function: Callable[..., Any], items: Iterable[tuple[Any, ...]], on_progress: OnProgress = lambda done, started: None
+    function: Callable[..., Any], items: Collection[tuple[Any, ...]], on_progress: OnProgress = lambda done, total: None
 ) -> Iterator[Any]:
     """Call function(*item) for each item as a Ray task and yield the results in order.
 
@@ -110,7 +110,7 @@ def ray_map(
                 for index, item in itertools.islice(left, limit - len(pending)):
                     pending[remote.remote(function, *item)] = index
                     started = index + 1
-                on_progress(started - len(pending), started)
+                on_progress(started - len(pending), len(items))
                 if not pending:
                     return
                 (done,), _ = ray.wait(list(pending), num_returns=1)
@@ -127,7 +127,7 @@ def ray_map(
 
 
 def actor_map(
-    function: Callable[..., Any], items: Iterable[tuple[Any, ...]], on_progress: OnProgress = lambda done, total: None
+    function: Callable[..., Any], items: Collection[tuple[Any, ...]], on_progress: OnProgress = lambda done, total: None
 ) -> list[Any]:
     """Like ray_map, but in actors, one a processor, for functions that load something large, such as a parser's models.
 
@@ -136,9 +136,8 @@ def actor_map(
     """
     import ray
 
-    work = list(items)
-    left = iter(enumerate(work))
-    count = min(len(work), max(1, int(ray.cluster_resources().get("CPU", 1))))
+    left = iter(enumerate(items))
+    count = min(len(items), max(1, int(ray.cluster_resources().get("CPU", 1))))
     environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
     named = type(
         f"ActorWorker_{_title(function).removeprefix('step:')}", (ActorWorker,), {}
@@ -163,11 +162,11 @@ def actor_map(
                 index, actor = busy.pop(done)
                 results[index] = ray.get(done)
                 give_item(actor)
-                on_progress(len(results), len(work))
+                on_progress(len(results), len(items))
     finally:
         for actor in actors:
             ray.kill(actor)
-    return [results[index] for index in range(len(work))]
+    return [results[index] for index in range(len(items))]
 
 
 class ActorWorker:

@@ -22,6 +22,7 @@ import phrasemodels.tasks.train.trainer
 from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.data.store.store import Executor, OutOfTimeError, Store
 from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.results.results import NOT_COUNTED
 from phrasemodels.flows.run.record import attempt
 from phrasemodels.flows.run.tune import fitting, in_order, seconds_of, standings, unfinished
 from phrasemodels.infra.services import start_mlflow
@@ -181,3 +182,41 @@ def test_a_campaign_that_is_stopped_and_killed_ends_with_the_same_bits(tmp_path:
         for store in (root, other)
     ]
     assert weights[0] == weights[1]
+
+
+# Runs one row of a table whose count of leaks and whose page fail; prints what the run returned.
+CHECKS_FAIL = """
+import json
+import phrasemodels.infra.environment
+from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.run import reproduce
+from phrasemodels.flows.run.plan import planned
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.prepare import corpora
+
+def fail(*arguments):
+    raise RuntimeError("broken on purpose")
+
+corpora.leakage, reproduce.write_report = fail, fail
+request = Request(**json.loads({request!r}))
+print(json.dumps(reproduce.reproduce_plan(request, *planned(request, Settings()), Settings())))
+"""
+
+
+@pytest.mark.slow
+def test_a_failed_check_or_page_does_not_withhold_the_table(tmp_path):
+    one = dataclasses.replace(SMALL, seeds=1, rows=("phrase-k2",))
+    script = CHECKS_FAIL.format(request=json.dumps(dataclasses.asdict(one)))
+    done = subprocess.run([sys.executable, "-c", script], env=variables(tmp_path), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout)
+    assert len(result["rows"]) == 1 and not result["report"]
+    assert set(result["leaks"].values()) == {NOT_COUNTED}
+    for name in ("leaks sample", "the page of Paper 000"):
+        (line,) = (line for line in done.stderr.splitlines() if line.startswith(name) and "do not depend" in line)
+        assert "failed: RuntimeError: broken on purpose" in line
+    again = command("reproduce", *TINY, "--row", "phrase-k2")
+    done = subprocess.run(again, env=variables(tmp_path), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "stand verbatim in train" in done.stdout
+    assert "stand verbatim in train" in next(tmp_path.glob("reports/000*.html")).read_text()

@@ -71,18 +71,11 @@ def test_ray_lists_tasks_and_actors_by_what_they_do(cluster: None) -> None:
 
 
 def test_tasks_begin_once_results_are_asked_for_and_come_in_order(cluster: None) -> None:
-    drawn = []
-
-    def items() -> Iterator[tuple[int]]:
-        for n in range(12):
-            drawn.append(n)
-            yield (n,)
-
     said: list[tuple[int, int]] = []
-    results = ray_map(abs, items(), lambda *counts: said.append(counts))
-    assert not drawn
+    results = ray_map(abs, [(n,) for n in range(12)], lambda *counts: said.append(counts))
+    assert not said
     assert list(results) == list(range(12))
-    assert said[-1] == (12, 12)
+    assert said == [(n, 12) for n in range(13)]
 
 
 def test_errors_of_workers_keep_their_type(cluster: None) -> None:

@@ -25,7 +25,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -156,7 +156,7 @@ def with_dependencies(steps: Sequence[Step]) -> list[Step]:
     return list(ordered.values())
 
 
-def serial_map(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+def serial_map(function: Callable[..., Any], items: Collection[tuple[Any, ...]]) -> Iterator[Any]:
     """Call function(*item) for each item in this process, one after another; yield the results."""
     return (function(*item) for item in items)
 
@@ -182,7 +182,7 @@ class Executor:
     updates, too.
     """
 
-    map: Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]] = serial_map
+    map: Callable[[Callable[..., Any], Collection[tuple[Any, ...]]], Iterable[Any]] = serial_map
     launch: Callable[..., None] = call_here
     report: Callable[[list[dict[str, float]]], None] | None = None
     sources: Any = None

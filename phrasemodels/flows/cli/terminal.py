@@ -152,7 +152,7 @@ def print_table(result: dict[str, Any]) -> None:
         f"time: {result['seconds']:.0f} s after the services were up; by stage, side by side: {stages or 'everything was in the store'}"
     )
     root = Settings().root
-    print(f"report:  {result['report']}")
+    print(f"report:  {result['report'] or 'not drawn'}")
     print(f"MLflow:  mlflow ui --backend-store-uri {Settings().tracking_uri} --host 127.0.0.1")
     print(f"Prefect: PREFECT_HOME={root / 'prefect'} prefect server start --host 127.0.0.1")
     for line in _next(result["rows"]):

@@ -79,11 +79,12 @@ def write_report(finished: FinishedTable, page: Path | None = None) -> Path:
 
 
 def drawn(finished: FinishedTable) -> Artifact:
-    """Return the artifact with the page of a table; it is drawn again if MLflow's database is another one."""
+    """Return the artifact with the page of a table; it is drawn again if MLflow's database is another one, or a
+    check that had failed is done."""
     run_ids = {o.trained.key: finished.run_ids.get(o.trained.key, "") for o in finished.outcomes}
     step = page_step(finished.table, finished.comparison, run_ids)
     made = finished.store.run(step)
-    if made.meta["run_ids"] == run_ids:
+    if made.meta["run_ids"] == run_ids and made.meta["leaks"] == finished.leaks:
         return made
     shutil.rmtree(made.path)
     return finished.store.run(step)

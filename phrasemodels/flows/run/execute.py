@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -40,12 +40,12 @@ PAUSE = 60.0  # seconds between two checks of the size of a node's cache: there 
 class NodeMap:
     """A map over the cluster that fetches its results to this node. limit: of each node's cache, in bytes."""
 
-    map: Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
+    map: Callable[[Callable[..., Any], Collection[tuple[Any, ...]]], Iterable[Any]]
     store: Store
     limit: int
 
-    def __call__(self, function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        for value in self.map(_call_on_node, ((self.store, self.limit, function, item) for item in items)):
+    def __call__(self, function: Callable[..., Any], items: Collection[tuple[Any, ...]]) -> Iterator[Any]:
+        for value in self.map(_call_on_node, [(self.store, self.limit, function, item) for item in items]):
             yield fetch(self.store, value.path) if isinstance(value, Artifact) else value
 
 
@@ -212,7 +212,7 @@ def launch_training(
 class Execution:
     """Runs the steps of a plan.
 
-    shards: for each step under way, by key, the numbers of its finished and of its started shards. until: the time (seconds
+    shards: for each step under way, by key, the numbers of its finished and of all shards. until: the time (seconds
     since 1970) after which no training begins or goes on. share: of its updates, after which a training stops.
     """
 
@@ -313,8 +313,8 @@ class Execution:
             return over_ray
         return NodeMap(over_ray, self.store, self.settings.cache_bytes)
 
-    def _on_progress(self, key: str, done: int, begun: int) -> None:
-        self.shards[key] = (done, begun)
+    def _on_progress(self, key: str, done: int, total: int) -> None:
+        self.shards[key] = (done, total)
 
     def _on_ray(self, step: Step, executor: Executor) -> Artifact:
         """Run one step in a Ray task on any node; return its result on this node."""

@@ -45,8 +45,12 @@ class Plan:
     @cached_property
     def steps(self) -> list[Step]:
         """All steps, inputs first; the comparison comes last."""
-        leaks = [leak for experiment in self.table.experiments if (leak := experiment.leak)]
-        return with_dependencies([*leaks, self.comparison])
+        return with_dependencies([*self.checks, self.comparison])
+
+    @cached_property
+    def checks(self) -> list[Step]:
+        """The steps beside the results, which no other step needs: counts of test records that are also in train."""
+        return [leak for experiment in self.table.experiments if (leak := experiment.leak)]
 
     @cached_property
     def owners(self) -> dict[str, Pipeline]:

@@ -135,14 +135,14 @@ class Record:
                 self.tracker.finish(self.training_run(pipeline), metrics, [], {})
         self.tracker.finish(self.table_run, {}, [], {})
 
-    def close(self, comparison: Artifact, report: Path) -> None:
-        """End the run of the table with its means, verdicts and report, and register the best model of each row."""
+    def close(self, comparison: Artifact, report: Path | None) -> None:
+        """End the run of the table with its means, verdicts and report (None: it failed), and register the best model of each row."""
         short = {e.name: e.row for e in self.plan.table.experiments}
         metrics = {
             f"{short[row['experiment']]}/{row['metric']}": row["intervals"][row["metric"]]["mean"]
             for row in comparison.meta["rows"]
         }
-        files = [comparison.file("verdicts.json"), report]
+        files = [comparison.file("verdicts.json"), *([report] if report else [])]
         self.tracker.finish(self.table_run, metrics, files, {"verdicts": comparison.key})
         self._register()
 

@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -289,18 +290,30 @@ def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
     """
     finished, record = execution.finished(), execution.record
     page = page_of(execution.store, record.attempt) if record.attempt and "left" not in entry else None
-    report = write_report(finished, page)
+    report = None
+    try:
+        report = write_report(finished, page)
+    except Exception as error:  # the results are there: a page that cannot be drawn must not withhold them
+        _print_failure(f"the page of {execution.plan.table.title}", error)
     if "left" not in entry:
         entry["verdicts"] = finished.comparison.key
     record.close(finished.comparison, report)
     rows = finished.comparison.meta["rows"]
     create_table_artifact(key=_artifact_key(execution.plan.table), table=[_flat(row) for row in rows])
-    return {"rows": rows, "leaks": finished.leaks, "report": str(report)}
+    return {"rows": rows, "leaks": finished.leaks, "report": str(report or "")}
+
+
+def _print_failure(name: str, error: BaseException) -> None:
+    """Print that something beside the results failed."""
+    text = str(error).strip().partition("\n")[0]
+    print(
+        f"{name} failed: {type(error).__name__}: {text}; the results do not depend on it", file=sys.stderr, flush=True
+    )
 
 
 def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = None) -> dict[str, str]:
     """Submit every step of a plan, or those that are chosen, as a Prefect task after the steps that it depends on; raise the
-    first failure.
+    first failure. A failed check beside the results is printed instead.
 
     Return the keys of steps without a result, with the error of a training that diverged, or "" if the time was up: trainings,
     and what depends on them.
@@ -346,13 +359,17 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
         futures[key] = submit(key=key, label=step.label, wait_for=before)
     with stoppable():
         try:
-            failures = [future for future in futures.values() if _failed(future)]
+            failures = {key: future for key, future in futures.items() if _failed(future)}
         except Stopped:  # without Ray, the threads that wait for it end at once
             stopped.set()
             stop_ray()
             raise
-    if failures:
-        failures[0].result()
+    checks = {step.key for step in execution.plan.checks}
+    for key, future in failures.items():
+        if key not in checks:
+            future.result()
+    for key, future in failures.items():
+        _print_failure(steps[key].label, future.result(raise_on_failure=False))
     return left
 
 

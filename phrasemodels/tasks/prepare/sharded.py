@@ -78,7 +78,7 @@ def map_shards(
     columns = {"shard": rows, **{name: shards(artifact) for name, artifact in (beside or {}).items()}}
     if any(len(column) != len(rows) for column in columns.values()):
         raise ValueError(f"{make.__name__}: {', '.join(columns)} do not have the same rows; make them from one corpus")
-    steps = (
+    steps = [
         Step(
             make,
             f"{make.__name__} {shard.path.parent.name}/{shard.path.stem}",
@@ -86,9 +86,9 @@ def map_shards(
             {name: column[index] for name, column in columns.items()} | others,
         )
         for index, shard in enumerate(rows)
-    )
+    ]
     made = []
-    for index, artifact in enumerate(job.executor.map(run_step, ((job.store, step) for step in steps))):
+    for index, artifact in enumerate(job.executor.map(run_step, [(job.store, step) for step in steps])):
         name = f"{index:05d}.arrow"
         _link(artifact.file(SHARD), job.out / name)
         made.append({"file": name, **{k: artifact.meta[k] for k in ("rows", "schema", "content", "dropped")}})

@@ -6,7 +6,7 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -186,6 +186,13 @@ class RestartSettings:
     trainer: Callable[[Job, Any], dict[str, Any]] = train
 
 
+def run_in_time(store: Store, step: Step, until: float) -> Artifact:
+    """Run a training, if there is time left (until: seconds since 1970). OutOfTimeError: there is none."""
+    if time.time() >= until and not store.find(step, verify=False):
+        raise OutOfTimeError("its time was up before its last start; those that ended are kept")
+    return run_step(store, step)
+
+
 def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
     """Train a model from several starts, each a step of its own. Inputs are those of `train`. OutOfTimeError: not all starts had
     begun at job.executor.until.
@@ -204,14 +211,8 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
         for seed in seeds
     ]
 
-    def in_time() -> Iterator[tuple[Store, Step]]:
-        for step in steps:
-            if time.time() >= job.executor.until and not job.store.find(step, verify=False):
-                raise OutOfTimeError("its time was up before its last start; those that ended are kept")
-            yield job.store, step
-
     made: list[Artifact] = []
-    for artifact in job.executor.map(run_step, in_time()):
+    for artifact in job.executor.map(run_in_time, [(job.store, step, job.executor.until) for step in steps]):
         made.append(artifact)
         _tell(job, settings, made)
     ranked = sorted(made, key=lambda artifact: artifact.meta["dev_loss"])
