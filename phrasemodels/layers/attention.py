@@ -4,7 +4,7 @@ Shapes: B batch, h heads, d model width, dk = d/h width of a head, q query rows,
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels.layers.blocks import Dropout
-from phrasemodels.layers.packing import Packing
+from phrasemodels.layers.packing import GROUPS, Packing
 
 Attend = Callable[..., Tensor]  # queries, keys and values of all heads, then masks -> outputs of all heads
 Activation = Callable[[Tensor], Tensor]
@@ -102,6 +102,7 @@ class MultiHeadAttention(nn.Module):
         self.heads = heads
         self.query, self.key, self.value, self.output = (nn.Linear(d, d) for _ in range(4))
         self.attend, self.sigma, self.readout = attend, sigma, readout
+        self.most_groups = GROUPS
         for projection in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(projection.weight)
             nn.init.zeros_(projection.bias)
@@ -142,7 +143,7 @@ class MultiHeadAttention(nn.Module):
 
         causal: a token sees only itself and those before it.
         """
-        groups, heads = packing.groups(packing.best_groups), []
+        groups, heads = packing.groups(min(packing.best_groups, self.most_groups)), []
         padded = self.queries_keys_values(x, packing).split([group.tokens for group in groups])
         for group, own in zip(groups, padded, strict=True):
             q, k, v = group.pad(own).permute(2, 0, 3, 1, 4)
@@ -152,7 +153,7 @@ class MultiHeadAttention(nn.Module):
 
     def packed_to(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
         """Attend from packed tokens x (T, d) to packed tokens memory (M, d) of the same sentences; return (T, d)."""
-        count = max(packing.best_groups, memory_packing.best_groups)
+        count = min(max(packing.best_groups, memory_packing.best_groups), self.most_groups)
         groups, sources, heads = packing.groups(count), memory_packing.groups(count), []
         queries = self.projected(x, self.query).split([group.tokens for group in groups])
         keys_values = self.projected(memory, self.key, self.value).split([group.tokens for group in sources])
@@ -169,21 +170,24 @@ def attention_probe(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     Outputs are linear in the values, so the weights of any attend function are its outputs for the identity as values.
     """
     weights: dict[str, Tensor] = {}
-    attentions = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
-    before = {name: module.attend for name, module in attentions.items()}
-    for name, module in attentions.items():
-        _replace(module, _recording(name, module.attend, weights))
-    try:
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            if isinstance(module, MultiHeadAttention):
+                stack.enter_context(with_attend(module, _recording(name, module.attend, weights)))
         yield weights
+
+
+@contextmanager
+def with_attend(module: MultiHeadAttention, attend: Attend) -> Iterator[None]:
+    """Let a module attend by another function, which gets all sentences of a batch at once, while the block runs."""
+    before = module.attend, module.most_groups
+    del module.attend  # torch lets no function take the place of a submodule
+    module.attend, module.most_groups = attend, 1
+    try:
+        yield
     finally:
-        for name, module in attentions.items():
-            _replace(module, before[name])
-
-
-def _replace(module: MultiHeadAttention, attend: Attend) -> None:
-    """Give a module another attend function; torch lets no function take the place of a submodule."""
-    del module.attend
-    module.attend = attend
+        del module.attend
+        module.attend, module.most_groups = before
 
 
 def _recording(name: str, attend: Attend, weights: dict[str, Tensor]) -> Attend:

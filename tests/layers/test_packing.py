@@ -8,7 +8,8 @@ from test_hypernode import members
 
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig, softmax_hadamard
 from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoderConfig
-from phrasemodels.layers.attention import MultiHeadAttention, softmax_attention, softmax_with_dropout
+from phrasemodels.layers import packing
+from phrasemodels.layers.attention import MultiHeadAttention, attention_probe, softmax_attention, softmax_with_dropout
 from phrasemodels.layers.blocks import BEGIN, PAD, PreNorm, token_mask
 from phrasemodels.layers.packing import GROUPS, Packing
 from phrasemodels.layers.phrases import MeanInit
@@ -24,7 +25,12 @@ ENCODERS = {
     "hypernodes, pre-norm": HypernodeEncoderConfig(**SIZE, longest=3, residual=PreNorm),
     "n-grams": NgramEncoderConfig(**SIZE, gram_sizes=(0, 0, 2, 3), phrase_layers=(1, 2)),
 }
-LENGTHS = torch.tensor([17, 3, 12, 1, 9, 40, 2, 5])  # enough to be divided into groups
+LENGTHS = torch.tensor([17, 3, 12, 1, 9, 40, 2, 5])
+
+
+@pytest.fixture(autouse=True)
+def small_groups(monkeypatch):
+    monkeypatch.setattr(packing, "LEAST_SAVED", 0)
 
 
 def sentences() -> tuple[torch.Tensor, ...]:
@@ -72,25 +78,41 @@ def test_bfloat16_follows_float32(name):
 def test_attention_in_groups_equals_attention_in_one():
     torch.manual_seed(0)
     attention, x = MultiHeadAttention(16, 2), torch.randn(8, 40, 16)
-    packing = Packing.of(LENGTHS, 40)
-    results = []
-    for packing.best_groups in (1, GROUPS):
-        results.append(attention.packed(packing.pack(x), packing, causal=True))
-        results.append(attention.packed(packing.pack(x), packing))
+    rows, results = Packing.of(LENGTHS, 40), []
+    for rows.best_groups in (1, GROUPS):
+        results.append(attention.packed(rows.pack(x), rows, causal=True))
+        results.append(attention.packed(rows.pack(x), rows))
     padded = attention(x, x, token_mask(LENGTHS, 40)[:, None, None])
     torch.testing.assert_close(results[2], results[0])
     torch.testing.assert_close(results[3], results[1])
-    torch.testing.assert_close(results[1], packing.pack(padded))
+    torch.testing.assert_close(results[1], rows.pack(padded))
+
+
+def test_a_probe_sees_all_sentences_of_a_batch():
+    torch.manual_seed(0)
+    model = TranslationConfig(ENCODERS["hypernodes"], 30, 33, 1, 48).build().eval()
+    source, lengths, phrases, target = sentences()
+    inputs = source, lengths, phrases, target[:, :-1]
+    expected = model(*inputs)
+    assert Packing.of(lengths, 40).best_groups == GROUPS
+    with attention_probe(model) as found:
+        torch.testing.assert_close(model(*inputs), expected)
+    for weights in found.values():
+        assert len(weights) == len(lengths)
+    with attention_probe(model) as alone:
+        model(*(x[5:6] for x in inputs))
+    torch.testing.assert_close(found["encoder.layers.1.inside"][5], alone["encoder.layers.1.inside"][0])
+    torch.testing.assert_close(model(*inputs), expected, rtol=0, atol=0)
 
 
 def test_packing_and_padding_are_inverse_and_each_others_gradients():
     real = torch.tensor([[True, False, True], [False, False, False]])
-    packing, x = Packing(real), torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
-    packed = packing.pack(x)
+    rows, x = Packing(real), torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    packed = rows.pack(x)
     assert torch.equal(packed, x[real])
-    assert torch.equal(packing.pad(packed), x * real.unsqueeze(2))
-    assert torch.autograd.gradcheck(packing.pack, [x])
-    assert torch.autograd.gradcheck(packing.pad, [packed.detach().requires_grad_()])
+    assert torch.equal(rows.pad(packed), x * real.unsqueeze(2))
+    assert torch.autograd.gradcheck(rows.pack, [x])
+    assert torch.autograd.gradcheck(rows.pad, [packed.detach().requires_grad_()])
 
 
 @pytest.mark.parametrize("attend", [softmax_with_dropout(0.5), HypernodeEncoderConfig(**SIZE, attention_dropout=0.5)])

@@ -80,7 +80,7 @@ def test_the_sweep_of_merges_has_every_number_and_phrases_have_neighbours(sessio
 
 
 def test_accuracy_on_test_is_drawn_at_every_checkpoint_and_the_last_weights_are_the_model(tmp_path):
-    sets = ("train.steps=6", "train.evaluate_every=2", "train.learning_rate=1", "recipe.search.extra=3")
+    sets = ("train.steps=6", "train.evaluate_every=2", "train.learning_rate=0.1", "recipe.search.extra=3")
     session = trained(tmp_path / "store", "figure4", ("transformer",), *sets)
     plot = svg_of(sections(session)["Token accuracy against updates"].figure)
     assert all(f">{step}<" in plot for step in (2, 4, 6)) and "Transformer ours" in plot
@@ -139,7 +139,7 @@ def test_a_word_vector_of_a_model_without_n_grams_is_the_queries_of_its_last_hea
     )
     size, vectors = phrase_queries(built, batch)
     hidden = []
-    built.encoder.layers[-1].attention.register_forward_hook(lambda _, inputs, outputs: hidden.append(inputs[0]))
+    built.encoder.layers[-1].register_forward_hook(lambda _, inputs, outputs: hidden.append(inputs[0]))
     built.encode(batch.source, batch.lengths, batch.members)
     query = built.encoder.layers[-1].attention.query
     assert size == 4 and torch.allclose(vectors, hidden[0] @ query.weight[-16:].T + query.bias[-16:], atol=1e-6)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from phrasemodels.config import at_least
 from phrasemodels.data.download.manifest import closest
@@ -19,7 +19,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step
 from phrasemodels.encoders.transformer import NgramEncoderConfig
 from phrasemodels.inference.problems import Translation
-from phrasemodels.layers.attention import MultiHeadAttention
+from phrasemodels.layers.attention import MultiHeadAttention, with_attend
 from phrasemodels.layers.blocks import PAD
 from phrasemodels.layers.ngrams import PhraseHeads
 from phrasemodels.models.translation import BeamSearch, TranslationConfig, Translator
@@ -198,23 +198,26 @@ def phrase_queries(model: Translator, batch: PhraseBatch) -> tuple[int, Tensor]:
     if phrases:
         size = max(phrases[-1].groups)
         own = phrases[-1].groups[size]
-        (queries, *_) = _outputs(model, batch, phrases[-1])
+        found: list[Any] = []
+        handle = phrases[-1].register_forward_hook(lambda _, inputs, outputs: found.append(outputs))
+        try:
+            model.encode(batch.source, batch.lengths, batch.members)
+        finally:
+            handle.remove()
+        (queries, *_) = found[-1]
         return size, queries[..., own, :].flatten(2)
     if not layers:
         return WORDS, torch.empty(*batch.source.shape, 0)
-    queries = _outputs(model, batch, layers[-1].query)
-    return WORDS, queries[..., -(queries.shape[-1] // 4) :]
+    attend, asked = layers[-1].attend, list[Tensor]()
 
+    def recording(q: Tensor, *others: Any) -> Tensor:
+        asked.append(q)
+        return attend(q, *others)
 
-def _outputs(model: Translator, batch: PhraseBatch, module: nn.Module) -> Any:
-    """Return what a module of the encoder returns when the batch is encoded."""
-    found: list[Any] = []
-    handle = module.register_forward_hook(lambda _, inputs, outputs: found.append(outputs))
-    try:
+    with with_attend(layers[-1], recording):
         model.encode(batch.source, batch.lengths, batch.members)
-    finally:
-        handle.remove()
-    return found[-1]
+    queries = asked[-1].transpose(1, 2).flatten(2)
+    return WORDS, queries[..., -(queries.shape[-1] // 4) :]
 
 
 def _grams(row: int, words: list[str], size: int, vectors: Tensor) -> Iterator[dict[str, Any]]:
