@@ -20,21 +20,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import torch
 from torch import Tensor
-from torch._C._dynamo import eval_frame
 
 from phrasemodels.structs import kernels
 from phrasemodels.structs.kernels.compilation import CACHED, LOG, MissingKernelError, may_be_missing, quiet
+from phrasemodels.structs.private import is_traced
+from phrasemodels.structs.private import not_traced as not_traced
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 FIRST_CALLS: dict[str, list[tuple[Any, tuple[tuple[int, ...], ...]]]] = {}  # by module: functions, and shapes of scores
 MODULES = (
     "chain",
@@ -74,21 +74,10 @@ def with_kernel_fallback(function: Callable[..., Any], module: str, scores: tupl
 
 def refuse_tracing() -> None:
     """RuntimeError: the call is being traced, where compiled kernels would leave constants."""
-    if torch.jit.is_tracing() or torch.compiler.is_exporting():  # type: ignore[attr-defined]
+    if is_traced():
         raise RuntimeError(
             "structs: torch.jit.trace and torch.export cannot follow compiled kernels; export what computes the scores"
         )
-
-
-def not_traced(function: Function) -> Function:
-    """Return the function, which `torch.compile` now calls between two compiled graphs, instead of tracing its loops.
-
-    This is `torch.compiler.disable`, without the second that the import of the compiler takes.
-    """
-    skip = eval_frame._FrameAction.SKIP
-    eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
-    function._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return function
 
 
 def common_type(types: set[torch.dtype]) -> torch.dtype:

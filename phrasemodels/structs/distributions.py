@@ -1,7 +1,7 @@
 """Structures as `torch.distributions.Distribution`s: log_prob, sample, entropy, mode, kl_divergence, and what they derive.
 
-The batch shape is (B,). An event is what `argmax` of the functions returns: the tags (T,) of a sequence, the heads (n+1,) of a
-tree with the root at 0, or the rows (R, w) of a segmentation, an alignment or a parse; -1 in the padding, and at the root.
+The batch shape is (B,), or any other that the scores begin with. An event is what `argmax` of the functions returns: the tags
+(T,) of a sequence, the heads (n+1,) of a tree with the root at 0, or the rows (R, w) of a segmentation, an alignment or a parse; -1 in the padding, and at the root.
 Three rules hold for all of them:
     an empty sentence has one structure, which is -1 everywhere, with the log probability 0
     a sentence whose structures are all forbidden has the mode and samples -1 everywhere, and log Z = -inf
@@ -37,7 +37,8 @@ class Structured(Distribution):
     def __init__(self, functions: Any, scores: tuple[Tensor, ...], lengths: Lengths):
         self.functions = functions
         self.scores, self.lengths = scores, lengths
-        super().__init__(scores[0].shape[:1], self.event(), validate_args=False)
+        batch = scores[0].shape[: max(scores[0].dim() - functions.dims[0] + 1, 0)]
+        super().__init__(batch, self.event(), validate_args=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to copy or pickle, with functions that all distributions share by their name."""
@@ -50,7 +51,26 @@ class Structured(Distribution):
 
     def event(self) -> Size:
         """Return the event shape: tags of positions or heads of positions, unless a class says otherwise."""
-        return self.scores[0].shape[1:2]
+        return self._sizes()[:1]
+
+    def _sizes(self) -> Size:
+        """Return the shape of the first scores of one structure."""
+        return self.scores[0].shape[1 - self.functions.dims[0] :]
+
+    def expand(self, batch_shape: Size | list[int] | tuple[int, ...], _instance: Any = None) -> "Structured":
+        """Return the distribution with batch dimensions that its own broadcast to, in the same memory."""
+        shape, own = Size(batch_shape), len(self.batch_shape)
+        other = self._like(
+            tuple(
+                s if common and s.dim() == common else s.expand(*shape, *s.shape[own:])
+                for s, common in zip(self.scores, self.functions.common, strict=False)
+            )
+        )
+        if self.lengths is not None:
+            lengths = torch.as_tensor(self.lengths)
+            other.lengths = lengths.expand(*shape, *lengths.shape[own:])
+        other._batch_shape, other._dtype = shape, self._dtype
+        return other
 
     @property
     def dtype(self) -> torch.dtype:
@@ -150,7 +170,7 @@ class Structured(Distribution):
 
     def expected_score(self, scores: tuple[Tensor, ...]) -> Tensor:
         """Return the expectation under this distribution of the score (B,) by other scores of the same shapes."""
-        total = [_expectation(p, s) for p, s in zip(self.parts(), scores, strict=True)]
+        total = [_expectation(p, s, len(self.batch_shape)) for p, s in zip(self.parts(), scores, strict=True)]
         return torch.stack(total).sum(0)
 
     def _like(self, scores: tuple[Tensor, ...]) -> "Structured":
@@ -179,7 +199,7 @@ class HiddenMarkov(LinearChain):
         given = common_type({initial.dtype, transition.dtype, emission.dtype})
         initial, transition, emission = (x.to(at_least_float32(given)) for x in (initial, transition, emission))
         unary = emission.T[observed]
-        first = (torch.arange(observed.shape[1], device=observed.device) == 0)[:, None]
+        first = (torch.arange(observed.shape[-1], device=observed.device) == 0)[:, None]
         super().__init__(torch.where(first, unary + initial, unary), transition, lengths)
         self._dtype = given  # the sums above are rounded once, at the end
 
@@ -199,7 +219,7 @@ class LabelledSpans(Structured):
         super().__init__(spans.TREES, (labels,), lengths)
 
     def event(self) -> Size:
-        return Size((max(2 * self.scores[0].shape[1] - 1, 0), 3))
+        return Size((max(2 * self._sizes()[0] - 1, 0), 3))
 
 
 class JointTree(Structured):
@@ -210,7 +230,7 @@ class JointTree(Structured):
         super().__init__(joint.trees, (labels, arcs), lengths)
 
     def event(self) -> Size:
-        return Size((max(3 * self.scores[0].shape[1] - 1, 0), 5))
+        return Size((max(3 * self._sizes()[0] - 1, 0), 5))
 
 
 class SemiMarkovChain(Structured):
@@ -220,7 +240,7 @@ class SemiMarkovChain(Structured):
         super().__init__(segmentations, (segments, pairwise), lengths)
 
     def event(self) -> Size:
-        return Size((self.scores[0].shape[1], 3))
+        return Size((self._sizes()[0], 3))
 
 
 class MonotoneAlignment(Structured):
@@ -230,7 +250,7 @@ class MonotoneAlignment(Structured):
         super().__init__(moves, scores, lengths)
 
     def event(self) -> Size:
-        return Size((max(sum(self.scores[0].shape[1:]) - 1, 0), 2))
+        return Size((max(sum(self._sizes()) - 1, 0), 2))
 
 
 class Parse(Structured):
@@ -240,13 +260,14 @@ class Parse(Structured):
         super().__init__(pcfg.trees, (terms, rules, roots), lengths)
 
     def event(self) -> Size:
-        return Size((max(2 * self.scores[0].shape[1] - 1, 0), 3))
+        return Size((max(2 * self._sizes()[0] - 1, 0), 3))
 
 
-def _expectation(p: Tensor, scores: Tensor) -> Tensor:
-    """Return Σ p · scores for each row, (B,); what has probability 0 adds 0, also if its score is -inf or NaN."""
+def _expectation(p: Tensor, scores: Tensor, batch: int) -> Tensor:
+    """Return Σ p · scores for each index of the first `batch` dimensions; what has probability 0 adds 0, even if
+    its score is -inf or NaN."""
     scores = scores.expand_as(p)
-    return torch.where(p > 0, p * torch.where(p > 0, scores, 0), 0).flatten(1).sum(1)
+    return torch.where(p > 0, p * torch.where(p > 0, scores, 0), 0).flatten(batch).sum(batch)
 
 
 @register_kl(Structured, Structured)

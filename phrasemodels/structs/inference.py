@@ -10,6 +10,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
+from phrasemodels.structs.private import transformed as transformed
 from phrasemodels.structs.semiring import Entropy, Log, Max, Sample
 
 InsidePass = Callable[..., Tensor]
@@ -86,11 +87,6 @@ def _gradient(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...], kee
 def _leaf(scores: Tensor) -> Tensor:
     """Return the scores as a leaf that requires gradients; a tensor from inference mode has to be copied."""
     return (scores.clone() if scores.is_inference() else scores.detach()).requires_grad_()
-
-
-def transformed() -> bool:
-    """Return whether a transform of `torch.func`, or forward-mode differentiation, is active."""
-    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
 def _transformed_gradient(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

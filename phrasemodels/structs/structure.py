@@ -466,8 +466,8 @@ class Structure:
         if nested != 1 and nested >= 0:
             B = prod(batch)
             scores = tuple(
-                s.reshape(B, *s.shape[nested:]) if s.dim() == nested + dim - 1 else s
-                for s, dim in zip(scores, self.dims, strict=False)
+                s if common and s.dim() == common else _one_batch(s, batch)
+                for s, common in zip(scores, self.common, strict=False)
             )
             if lengths is not None:
                 lengths = torch.as_tensor(lengths)
@@ -577,6 +577,15 @@ class Structure:
         found = torch.where(flat, torch.arange(flat.shape[2], device=flat.device), flat.shape[2])
         found = found.topk(most, largest=False).values if most else found[..., :0]
         return self.rows(scores, torch.where(found < flat.shape[2], found, NONE), lengths)
+
+
+def _one_batch(x: Tensor, batch: torch.Size) -> Tensor:
+    """Return scores (*batch, ...) with one dimension for all of the batch."""
+    if x.shape[: len(batch)] != batch:
+        raise ValueError(
+            f"scores must begin with the batch dimensions {tuple(batch)} as the first ones do, not {tuple(x.shape)}"
+        )
+    return x.reshape(prod(batch), *x.shape[len(batch) :])
 
 
 def _is_score(x: Any) -> bool:

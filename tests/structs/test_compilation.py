@@ -47,7 +47,7 @@ def test_a_kernel_is_recompiled_if_a_kernel_of_another_file_that_it_calls_change
 def test_without_a_place_for_a_cache_kernels_are_compiled_uncached_and_a_line_says_so(tmp_path: Path) -> None:
     copy = tmp_path / "project"
     copy_project(copy)
-    for folder in ("structs/kernels", "layers", "tasks/prepare", "tasks/problems"):
+    for folder in ("structs", "structs/kernels", "layers", "tasks/prepare", "tasks/problems"):
         (copy / "phrasemodels" / folder / "__pycache__").write_text("in the way, like the rights of another user")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
     environment |= {"PYTHONPATH": str(copy), "HOME": "/dev/null", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -169,3 +169,16 @@ def test_a_semiring_of_ones_own_gives_expectations():
     assert spans.total(LogAndMean(), labels).item() == pytest.approx(5)
     assert joint.total(LogAndMean(), labels, arcs).item() == pytest.approx(8)
     assert alignment.frames.total(LogAndMean(), torch.randn(1, 4, 2)).item() == pytest.approx(4)
+
+
+def test_batch_dimensions_and_expansion_are_those_of_torch(pair):
+    p, q = pair
+    wide = p.expand((3, 2))
+    assert wide.batch_shape == (3, 2) and wide.event_shape == p.event_shape
+    torch.testing.assert_close(wide.log_partition, p.log_partition.expand(3, 2))
+    torch.testing.assert_close(wide.log_prob(p.mode.expand(3, 2, *p.event_shape)), p.log_prob(p.mode).expand(3, 2))
+    assert wide.sample((5,)).shape == (5, 3, 2, *p.event_shape)
+    assert torch.equal(wide.topk(2)[1][:, 1], p.topk(2)[1])
+    torch.testing.assert_close(kl_divergence(wide, q.expand((3, 2))), kl_divergence(p, q).expand(3, 2))
+    for one, other in zip(wide.parts(), p.parts(), strict=True):
+        torch.testing.assert_close(one, other.expand(3, *other.shape))

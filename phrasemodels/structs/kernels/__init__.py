@@ -7,7 +7,7 @@ comparisons. Sums are float64 for scores of either type; `scaled` says why they 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from threading import local
@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from phrasemodels.structs.inference import transformed
 from phrasemodels.structs.kernels.compilation import announce
+from phrasemodels.structs.private import outside_of_transforms, transformed, untracked
 
 _allowed: ContextVar[tuple[str, ...]] = ContextVar("kernels_allowed", default=("numba", "triton"))
 
@@ -80,16 +79,12 @@ def on_cpu(kernel: Callable[..., Any], *arguments: Any) -> Any:
 
     It gets them on the CPU, without gradient, and as float32 if they are shorter. ValueError: a tensor is a batch of vmap.
     """
-    with temporarily_clear_interpreter_stack() if transformed() else nullcontext():
+    with outside_of_transforms():
         return kernel(*(_plain(x) if isinstance(x, Tensor) else x for x in arguments))
 
 
 def _plain(x: Tensor) -> Tensor:
-    while torch._C._functorch.is_gradtrackingtensor(x):
-        x = torch._C._functorch.get_unwrapped(x)
-    if torch._C._functorch.is_batchedtensor(x):
-        raise ValueError("torch.func.vmap: this function cannot be a part of it; use its batch dimension instead")
-    short = x.dtype in (torch.float16, torch.bfloat16)
+    x, short = untracked(x), x.dtype in (torch.float16, torch.bfloat16)
     return x.detach().to("cpu", torch.float32 if short else x.dtype)
 
 

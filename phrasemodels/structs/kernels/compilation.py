@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba.core.caching import CacheImpl
+from phrasemodels.structs.private import cache_locators, is_cached
 
 PACKAGE = Path(__file__).parents[2]
 _IMPORT = re.compile(rf"^from {PACKAGE.name}\.([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
@@ -73,7 +73,7 @@ def announce(kernel: Any) -> None:
     """
     if kernel in _announced:
         return
-    if not kernel.overloads and not (CACHED and kernel._cache._cache_file._load_index()):
+    if not kernel.overloads and not (CACHED and is_cached(kernel)):
         if _falls_back.get():
             raise MissingKernelError
         name = f"{kernel.py_func.__module__.split('.')[-1]}.{kernel.__name__.lstrip('_')}"
@@ -100,15 +100,14 @@ def _of_the_folder(locator: Any) -> Any:
     return Locator
 
 
-CacheImpl._locator_classes[:0] = [_of_the_folder(locator) for locator in CacheImpl._locator_classes]
+cache_locators()[:0] = [_of_the_folder(locator) for locator in cache_locators()]
 
 
 def _can_be_cached() -> bool:
     """Whether numba finds a place for the compiled functions of every folder that has some."""
-    folders = (PACKAGE / name for name in ("structs/kernels", "layers", "tasks/prepare", "tasks/problems"))
+    folders = (PACKAGE / name for name in ("structs", "structs/kernels", "layers", "tasks/prepare", "tasks/problems"))
     files = [str(folder / "__init__.py") for folder in folders if folder.is_dir()]  # the library may be there alone
-    places: list[Any] = CacheImpl._locator_classes
-    return all(any(place.from_function(announce, file) for place in places) for file in files)
+    return all(any(place.from_function(announce, file) for place in cache_locators()) for file in files)
 
 
 CACHED = _can_be_cached()
