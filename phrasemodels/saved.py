@@ -1,15 +1,12 @@
 """Exported models for torch alone: a configuration as JSON, the weights, and the entries of the vocabularies.
 
-A configuration names classes and functions of the library, or of the caller's own that are passed in; so a file can
-neither import nor run anything else. Weights are compared with the model before they are used, so that none is broadcast or
-cast unasked.
+A configuration names classes and functions of PARTS, or of the caller's own that are passed in; so a file can neither
+import nor run anything else. Every value must have the type of its field (`phrasemodels/config.py`). Weights are compared
+with the model before they are used, so that none is broadcast or cast unasked.
 """
 
-import dataclasses
-import functools
 import importlib
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
+from phrasemodels.config import Decoder, name_of, to_json
 from phrasemodels.earlier_names import present_name
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}  # of safetensors
@@ -73,81 +71,99 @@ def finite(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 LIBRARY = "library.json"
-_OURS = re.compile(r"phrasemodels\.(?:models|encoders|layers|structs)(?:\.\w+)*:\w+")
-# Functions of torch that configurations of the library name, by the names that exported folders have.
-TORCH = {f"{f.__module__}:{f.__qualname__}": f for f in (torch.sigmoid, torch.zeros_like, nn.init.xavier_uniform_)}
+# The classes and functions that a file may name: configurations, and the functions and classes made for their fields. To
+# make one of them reads no file but those of the model, opens no connection and runs no code that is not below.
+PARTS: Mapping[str, str] = {
+    "phrasemodels.encoders.baselines": "AdaSentConfig BiLSTMMaxConfig DisanConfig HConvNetConfig MultiHeadConfig TbcnnConfig",
+    "phrasemodels.encoders.hypernode": "HypernodeEncoderConfig softmax_hadamard softmax_within",
+    "phrasemodels.encoders.inputs": "CharactersConfig ExportedEncoderConfig TagsConfig WordsConfig",
+    "phrasemodels.encoders.parents": "HardParentsConfig NoParentsConfig SoftParentsConfig",
+    "phrasemodels.encoders.partitioned": "PartitionedEncoderConfig",
+    "phrasemodels.encoders.psan": "Concatenated GatedMemory HighwayMemory PsanConfig Stacked SteadyMemory as_numbered "
+    "fine_to_coarse keep_activations recompute_activations",
+    "phrasemodels.encoders.recurrent": "LSTMEncoderConfig",
+    "phrasemodels.encoders.transformer": "NgramEncoderConfig PooledEncoderConfig PsanTokenEncoderConfig "
+    "TransformerEncoderConfig",
+    "phrasemodels.layers.attention": "identity sigma_on_heads sigma_on_projection",
+    "phrasemodels.layers.attention_weights": "EdgeSegmentWeights MarginalSegmentWeights SegmentWeights SigmoidWeights "
+    "SingleRootTreeWeights SoftmaxWeights TreeWeights",
+    "phrasemodels.layers.blocks": "AddNorm PreNorm Replace max_over_tokens max_with_padding normal_by_width "
+    "standard_normal",
+    "phrasemodels.layers.labels": "AsSelfAttention InputQueries LabelAttentionConfig LearnedQueries PerLabel own_query "
+    "released_query",
+    "phrasemodels.layers.multidim": "itself",
+    "phrasemodels.layers.ngrams": "NgramBiLSTM NgramBiRNN NgramMean NgramSum final_states grams_alone residual_gate "
+    "states_and_cells",
+    "phrasemodels.layers.partitioned": "by_head_width by_model_width",
+    "phrasemodels.layers.phrases": "LengthEmbedding MeanInit ZeroInit",
+    "phrasemodels.layers.scorers": "from_head from_itself tanh_once tanh_twice",
+    "phrasemodels.models.memory": "BinaryPotentials BinaryPotentialsOnce ChainConfig HopsConfig ReleasedPotentials "
+    "RowNormalisedPotentials UnaryPotentials bag_of_words by_position",
+    "phrasemodels.models.parser": "Jointly LearnedPositions ParserConfig Sinusoids arcs_alone as_released phrases_alone "
+    "separately",
+    "phrasemodels.models.recurrent": "RecurrentConfig",
+    "phrasemodels.models.sentence_pair": "DecomposableConfig FrozenEmbedding LearnedEmbedding LinearClassifier "
+    "MixedClassifier SentencePairConfig absolute_difference as_built glorot_uniform signed_difference torch_default",
+    "phrasemodels.models.tagger": "TaggerConfig",
+    "phrasemodels.models.translation": "TranslationConfig as_attention_is_all_you_need_pytorch as_made",
+    "phrasemodels.parsing.words": "sentences universal_sentences",
+}
+# Functions of torch that configurations name, by the names that files have.
+TORCH = {name_of(f): f for f in (torch.sigmoid, torch.zeros_like, nn.init.xavier_uniform_)}
 DAMAGED = (
     LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, AssertionError, ImportError, OSError,
     SafetensorError,
 )  # fmt: skip
 
 
+def part_of_library(name: str) -> Any:
+    """Return a class or function of PARTS or TORCH by its name, which may be an earlier one. ValueError: it is in neither."""
+    if name in TORCH:
+        return TORCH[name]
+    module, _, attribute = present_name(name).partition(":")
+    if attribute not in PARTS.get(module, "").split():
+        raise ValueError(
+            f"its part {name} is none that a file may name; pass it: load(folder, {name.rpartition(':')[2]})"
+        )
+    return getattr(importlib.import_module(module), attribute)
+
+
 def describe(config: Any, folders: Mapping[str, Path], answers: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return what LIBRARY holds: a model's configuration as JSON, and how it answers (`Predictor.described`). folders: the
     parts of the exported folder by name; a path below one of them is written relative to it."""
-    plain = _plain(config, {name: str(path) for name, path in folders.items()})
-    return {"config": plain, **({"predictor": answers} if answers else {})}
+    return {"config": to_json(config, folders), **({"predictor": answers} if answers else {})}
 
 
-def _plain(value: Any, folders: Mapping[str, str]) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: _plain(getattr(value, f.name), folders) for f in dataclasses.fields(value) if f.init}
-        return {"part": name_of(type(value)), "fields": fields}
-    if isinstance(value, functools.partial):
-        return {"part": name_of(value.func), "arguments": _plain((value.args, value.keywords), folders)}
-    if callable(value):
-        return {"part": name_of(value)}
-    if isinstance(value, Mapping):
-        return {"mapping": {name: _plain(item, folders) for name, item in value.items()}}
-    if isinstance(value, tuple | list):
-        return [_plain(item, folders) for item in value]
-    if isinstance(value, str | Path):
-        for name, path in folders.items():
-            if Path(value).is_relative_to(path):
-                return {"file": Path(name, Path(value).relative_to(path)).as_posix()}
-        return str(value)
-    return value
+def restored(saved: Any, kind: Any, folder: Path, own: Sequence[Any] = ()) -> Any:
+    """Return the configuration of a file, of a type. folder: that of the file, in which files that it names must be. own:
+    classes and functions that it may name beside PARTS.
+
+    ValueError: it names another part, a value has another type or is out of its range, or a file is outside of the folder.
+    """
+    added = {name_of(part): part for part in own}
+
+    def file(name: str) -> str:
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"{name} is outside of the folder")
+        return str(path)
+
+    decoder = Decoder(lambda name: added.get(name) or part_of_library(name), file)
+    return decoder.read(_in_present_form(saved), kind, "config")
 
 
-def name_of(part: Any) -> str:
-    return f"{part.__module__}:{part.__qualname__}"
-
-
-def restored(saved: Any, folder: Path, own: Mapping[str, Any]) -> Any:
+def _in_present_form(saved: Any) -> Any:
+    """Return a configuration in the form that `to_json` writes; earlier versions wrote {"part": NAME, "fields": ...}."""
     if isinstance(saved, list):
-        return tuple(restored(item, folder, own) for item in saved)
+        return [_in_present_form(item) for item in saved]
     if not isinstance(saved, dict):
         return saved
-    if "file" in saved:
-        path = folder / saved["file"]
-        if not path.resolve().is_relative_to(folder.resolve()):
-            raise ValueError(f"{saved['file']} is outside of the folder")
-        return str(path)
-    if "mapping" in saved:
-        return {name: restored(item, folder, own) for name, item in saved["mapping"].items()}
-    part = own.get(saved["part"]) or _part_of_ours(saved["part"])
-    if "arguments" in saved:
-        positional, named = restored(saved["arguments"], folder, own)
-        return functools.partial(part, *positional, **named)
-    if "fields" not in saved:
-        return part
-    if not dataclasses.is_dataclass(part):
-        raise ValueError(f"{saved['part']} is no configuration")
-    made: Any = part
-    return made(**{name: restored(value, folder, own) for name, value in saved["fields"].items()})
-
-
-def _part_of_ours(name: str) -> Any:
-    """Return a class or function of the library, or one of TORCH. ValueError: it is of another package."""
-    if name in TORCH:
-        return TORCH[name]
-    if not _OURS.fullmatch(name):
-        raise ValueError(
-            f"its part {name} is not of this library; pass the class: load(folder, {name.partition(':')[2]})"
-        )
-    name = present_name(name)
-    module, attribute = name.split(":")
-    part = getattr(importlib.import_module(module), attribute)
-    if getattr(part, "__module__", None) != module:
-        raise ValueError(f"{name} is not defined there")
-    return part
+    if saved.keys() == {"part"}:
+        return saved["part"]
+    if saved.keys() == {"mapping"} and isinstance(saved["mapping"], dict):
+        return _in_present_form(saved["mapping"])
+    if saved.keys() == {"part", "fields"} and isinstance(saved["fields"], dict):
+        return {**_in_present_form(saved["fields"]), "type": saved["part"]}
+    if saved.keys() == {"part", "arguments"} and isinstance(saved["arguments"], list):
+        return {"partial": [saved["part"], *_in_present_form(saved["arguments"])]}
+    return {name: _in_present_form(item) for name, item in saved.items()}

@@ -22,6 +22,7 @@ import safetensors.torch
 import torch
 
 import phrasemodels
+from phrasemodels.config import to_json
 from phrasemodels.data.corpora.readers import READERS as CORPORA
 from phrasemodels.data.download.archives import unpack
 from phrasemodels.data.download.fetch import fetch
@@ -32,7 +33,7 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import MANIFEST, describe
 from phrasemodels.data.store.gc import damage, lease, leased_keys, usage, waste
 from phrasemodels.data.store.shared import ObjectStorage
-from phrasemodels.data.store.store import Step, Store, digest_of, jsonable
+from phrasemodels.data.store.store import Step, Store, digest_of
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results.exchange import observations as scores_of
 from phrasemodels.flows.results.models import CARD, load
@@ -272,7 +273,7 @@ def trained() -> bytes:
     config, weights = small()
     made = manifest_of({"model.safetensors": weights})
     made["meta"] |= {"parameters": 1, "dev_loss": 0.5, "steps": 1, "train_seconds": 1.0}
-    return json.dumps(made | {"parts": made["parts"] | {"settings": {"model": jsonable(config)}}}).encode()
+    return json.dumps(made | {"parts": made["parts"] | {"settings": {"model": to_json(config)}}}).encode()
 
 
 @cache

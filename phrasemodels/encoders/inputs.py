@@ -6,7 +6,7 @@ P word pieces, d width.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -166,7 +166,8 @@ class PretrainedConfig:
     """An encoder of the transformers library, which is trained further. A word is its last piece (paper 004, section 4.2).
 
     name: a folder, or the name of a model on the Hugging Face hub. folder: where the files of a named encoder are, if not
-    on the hub. offline: the hub must not be asked. Neither is part of the identity of a model.
+    on the hub. offline: the hub must not be asked. Neither is part of the identity of a model. A file cannot name this
+    class, since it may ask the hub: `export` writes an ExportedEncoderConfig in its place.
     """
 
     name: str = "xlnet-large-cased"
@@ -177,13 +178,29 @@ class PretrainedConfig:
         if not self.name:
             raise ValueError("name=: must be a folder, or the name of a model on the Hugging Face hub")
 
-    @property
-    def family(self) -> str:
-        """The name without the digest that a folder's content adds to it."""
-        return self.name.partition("@")[0]
-
     def sized(self, sizes: Mapping[str, int]) -> "PretrainedConfig":
         return self
+
+    def encoder(self) -> Any:
+        """Return the encoder with its pretrained weights. ValueError: as of `load_pretrained`."""
+        return load_pretrained("AutoModel", self.name, self.folder, self.offline, use_safetensors=True)
+
+    def build(self, d: int) -> nn.Module:
+        return PretrainedInput(self, d)
+
+
+@dataclass(frozen=True)
+class ExportedEncoderConfig:
+    """The pretrained encoder of an exported model: the folder has its architecture; its weights are among the model's."""
+
+    folder: config.File = ""
+
+    def sized(self, sizes: Mapping[str, int]) -> "ExportedEncoderConfig":
+        return self
+
+    def encoder(self) -> Any:
+        """Return the encoder with random weights. ValueError: as of `architecture`."""
+        return architecture(Path(self.folder))
 
     def build(self, d: int) -> nn.Module:
         return PretrainedInput(self, d)
@@ -192,9 +209,9 @@ class PretrainedConfig:
 class PretrainedInput(nn.Module):
     """The states of a pretrained encoder at the last pieces of words, projected to d."""
 
-    def __init__(self, config: PretrainedConfig, d: int) -> None:
+    def __init__(self, config: PretrainedConfig | ExportedEncoderConfig, d: int) -> None:
         super().__init__()
-        self.encoder = load_pretrained("AutoModel", config.name, config.folder, config.offline)
+        self.encoder = config.encoder()
         self.project = nn.Linear(self.encoder.config.hidden_size, d, bias=False)
 
     def forward(self, sentences: ParserInput) -> Tensor:
@@ -222,27 +239,138 @@ def most_pieces(encoder: Any) -> int:
 def load_pretrained(part: str, name: str, folder: str = "", offline: bool = False, **options: Any) -> Any:
     """Load the AutoModel, AutoTokenizer or AutoConfig of an encoder, without running code that comes with it.
 
-    name, folder, offline: as in PretrainedConfig. ValueError: transformers is not installed, the encoder cannot be found or
-    read, or its folder has another content than its name says.
+    name, folder, offline: as in PretrainedConfig; with a folder nothing else is read. options: of transformers, chosen by
+    code and never by a file. ValueError: transformers is not installed, the encoder cannot be found or read, its settings
+    ask for code, or its folder has another content than its name says.
     """
+    local = offline or bool(folder) or Path(name).is_dir()
+    try:
+        if (place := Path(folder or name)).is_dir():
+            encoder_settings(place)
+        load = getattr(_transformers(), part).from_pretrained
+        loaded = load(folder or name, trust_remote_code=False, local_files_only=local, **options)
+    except Exception as error:  # transformers has no common type for files that are missing, damaged or code
+        reason = (str(error).splitlines() or [repr(error)])[0]
+        raise ValueError(
+            f"{name}: {reason.rstrip('.')}; put its folder, as transformers saves it, with safetensors and without code of "
+            "its own, into the folder that PHRASEMODELS_SUPPLIED names"
+        ) from error
+    if folder and "@" in name and content_of(Path(folder)) != name.rpartition("@")[2]:
+        raise ValueError(f"{folder}: its files are not those of {name}; put those there again, or start a new run")
+    return loaded
+
+
+def _transformers() -> Any:
     try:
         import transformers
     except ImportError as error:
         raise ValueError(
             "pretrained encoders need the transformers library: pip install 'phrasemodels[pretrained]'"
         ) from error
+    return transformers
+
+
+CONFIG, TOKENISER, SPECIAL_PIECES = "config.json", "tokenizer.json", "special_pieces.json"
+MOST_BYTES = 1 << 20  # of config.json
+LARGEST = 10_000_000  # whole number in config.json: entries, positions, widths
+OWN_CODE = ("auto_map", "quantization_config", "custom_pipelines")  # settings that name code, or need it
+ATTENTION = (None, "eager", "sdpa")  # implementations in torch and transformers; others are downloaded
+# Architectures that a file may name: encoders of text.
+ARCHITECTURES = (
+    "albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "ernie", "mpnet", "modernbert",
+    "roberta", "roberta-prelayernorm", "roformer", "xlm-roberta", "xlm-roberta-xl", "xlnet",
+)  # fmt: skip
+
+
+def encoder_settings(folder: Path) -> dict[str, Any]:
+    """Return config.json of an encoder's folder. ValueError: it is missing or damaged, or asks for code that it brings or
+    that would be downloaded."""
+    file = folder / CONFIG
+    if not file.is_file() or file.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{file}: no settings of an encoder of at most {MOST_BYTES} bytes")
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(settings, dict):
+        raise ValueError(f"{file}: no JSON object")
+    for name, value in settings.items():
+        if name in OWN_CODE and value:
+            raise ValueError(f"{file}: {name} asks for custom code, which is never run: remove it")
+        if name.strip("_").endswith(("_implementation", "_implementation_internal")) and value not in ATTENTION:
+            raise ValueError(f"{file}: {name} must be eager or sdpa; others are downloaded")
+    return settings
+
+
+def architecture(folder: Path) -> Any:
+    """Return the encoder that config.json in a folder describes, with random weights; nothing else is read.
+
+    ValueError: its architecture is none of ARCHITECTURES, or a setting is no number, truth value or text, or too large.
+    """
+    settings = encoder_settings(folder)
+    kind = settings.pop("model_type", None)
+    if kind not in ARCHITECTURES:
+        raise ValueError(f"{folder / CONFIG}: model_type {kind!r} is none of {', '.join(ARCHITECTURES)}")
+    for name, value in settings.items():
+        if not all(map(_is_small, _leaves(value))):
+            raise ValueError(f"{folder / CONFIG}: {name} is no number of at most {LARGEST}, truth value or short text")
+    library = _transformers()
     try:
-        load = getattr(transformers, part).from_pretrained
-        loaded = load(folder or name, trust_remote_code=False, local_files_only=offline, **options)
-    except Exception as error:  # transformers has no common type for files that are missing, damaged or code
-        reason = (str(error).splitlines() or [repr(error)])[0]
-        raise ValueError(
-            f"{name}: {reason.rstrip('.')}; put its folder, as transformers saves it and without code of its own, into the "
-            "folder that PHRASEMODELS_SUPPLIED names"
-        ) from error
-    if folder and "@" in name and content_of(Path(folder)) != name.rpartition("@")[2]:
-        raise ValueError(f"{folder}: its files are not those of {name}; put those there again, or start a new run")
-    return loaded
+        made = library.AutoConfig.for_model(kind, **settings)
+        return library.AutoModel.from_config(made, trust_remote_code=False)
+    except Exception as error:  # as above
+        raise ValueError(f"{folder / CONFIG}: {(str(error).splitlines() or [repr(error)])[0]}") from error
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _is_small(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= 500
+    return value is None or (isinstance(value, int | float) and abs(value) <= LARGEST)
+
+
+def export_encoder(config: PretrainedConfig, to: Path) -> None:
+    """Write the architecture of an encoder and its tokeniser to a folder, for ExportedEncoderConfig and ExportedTokeniser.
+
+    ValueError: the encoder cannot be read, or its tokeniser has no form that can be read without code of transformers.
+    """
+    load_pretrained("AutoConfig", config.name, config.folder, config.offline).save_pretrained(to)
+    tokeniser = load_pretrained("AutoTokenizer", config.name, config.folder, config.offline, add_prefix_space=True)
+    if not getattr(tokeniser, "is_fast", False):
+        raise ValueError(f"{config.name}: only encoders with a fast tokeniser can be exported")
+    tokeniser.backend_tokenizer.save(str(to / TOKENISER))
+    special = {name: getattr(tokeniser, name) for name in ("cls_token_id", "sep_token_id", "unk_token_id")}
+    (to / SPECIAL_PIECES).write_text(json.dumps(special), encoding="utf-8")
+
+
+class ExportedTokeniser:
+    """The tokeniser of an exported encoder, called as one of transformers. ValueError: its folder has none, or a damaged one."""
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        try:
+            special = json.loads((folder / SPECIAL_PIECES).read_text(encoding="utf-8"))
+            self.cls_token_id, self.sep_token_id, self.unk_token_id = (
+                special[name] for name in ("cls_token_id", "sep_token_id", "unk_token_id")
+            )
+            self._inner = Tokenizer.from_file(str(folder / TOKENISER))
+        except Exception as error:  # tokenizers raises Exception itself
+            raise ValueError(f"{folder}: its tokeniser cannot be read ({error}); export the model again") from error
+        entries = self._inner.get_vocab_size()
+        if not all(type(piece) is int and 0 <= piece < entries for piece in special.values()):
+            raise ValueError(f"{folder / SPECIAL_PIECES}: no ids of the {entries} pieces; export the model again")
+        self._inner.no_truncation()
+        self._inner.no_padding()
+
+    def __call__(self, word: str, add_special_tokens: bool = False) -> dict[str, list[int]]:
+        return {"input_ids": self._inner.encode(word, add_special_tokens=add_special_tokens).ids}
 
 
 def content_of(folder: Path) -> str:

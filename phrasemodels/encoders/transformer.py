@@ -137,7 +137,7 @@ class NgramEncoderConfig(EncoderConfig):
             raise ValueError(
                 f"gram_sizes={self.gram_sizes}: must be {self.heads} sizes, one per head; 0 is the word itself"
             )
-        if not set(self.phrase_layers) <= set(range(1, self.layers + 1)):
+        if max(self.phrase_layers) > self.layers:
             raise ValueError(f"phrase_layers={self.phrase_layers}: must be numbers of layers, 1 to {self.layers}")
 
     def attention(self, layer: int) -> MultiHeadAttention:

@@ -13,12 +13,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from phrasemodels.config import name_of
 from phrasemodels.hub import Pretrained, readme
 from phrasemodels.inference.problems import Predictor, predictor
 from phrasemodels.inference.text import Pieces
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.parsing.parser import Parser
-from phrasemodels.saved import DAMAGED, LIBRARY, check_header, describe, finite, name_of, restored
+from phrasemodels.saved import DAMAGED, LIBRARY, check_header, describe, finite, restored
 
 MOST_TEXTS = 256  # answered at a time
 BPE, CARD, README, WEIGHTS = "bpe/bpe.json", "card.json", "README.md", "model/model.safetensors"  # in a folder
@@ -146,8 +147,7 @@ def load_folder(folder: str | Path, *parts: Any) -> LoadedModel:
         raise ValueError(f"{place}: there is no {LIBRARY}; write it with `phrasemodels export`")
     try:
         about = json.loads((place / LIBRARY).read_text(encoding="utf-8"))
-        own = {name_of(part): part for part in parts}
-        config = restored(about["config"], place, own)
+        config = restored(about["config"], Any, place, parts)
         weights = place / WEIGHTS
         check_header(config.build, weights)
         module: nn.Module = config.build()
@@ -158,7 +158,7 @@ def load_folder(folder: str | Path, *parts: Any) -> LoadedModel:
         }
         card = json.loads((place / CARD).read_text(encoding="utf-8"))
         how = predictor(about["predictor"]) if "predictor" in about else None
-        return LoadedModel(module.eval(), config, words, card, place, how, own)
+        return LoadedModel(module.eval(), config, words, card, place, how, {name_of(part): part for part in parts})
     except DAMAGED as error:
         raise ValueError(f"{place}: this model cannot be read ({error}); export it again") from error
 

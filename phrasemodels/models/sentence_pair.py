@@ -114,7 +114,7 @@ class SentencePairConfig:
 
     encoder: SentenceEncoderConfig
     words: int = 0
-    vectors: str = ""
+    vectors: config.File = ""
     classes: int = 3
     hidden: int = 300
     dropout: float = 0.5
@@ -197,7 +197,7 @@ class DecomposableConfig:
     dropout: float = 0.2
     embed: Callable[[int, int], nn.Embedding] = FrozenEmbedding
     initial: float = 0.01
-    vectors: str = ""
+    vectors: config.File = ""
 
     def __post_init__(self) -> None:
         config.at_least(self, 0, "vocabulary")

@@ -23,7 +23,7 @@ class TaggerConfig:
     vocabulary: int
     tags: int
     hidden: int = 200
-    vectors: str = ""
+    vectors: config.File = ""
 
     def __post_init__(self) -> None:
         config.at_least(self, 0, "vocabulary", "tags")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from phrasemodels.config import name_of, to_json
 from phrasemodels.encoders.inputs import CharactersConfig, TagsConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
+from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.layers.labels import (
     AsSelfAttention,
     InputQueries,
@@ -25,6 +27,8 @@ from phrasemodels.layers.labels import (
 from phrasemodels.layers.partitioned import by_head_width, by_model_width
 from phrasemodels.layers.scorers import from_head, from_itself
 from phrasemodels.models.parser import (
+    DECODES,
+    Decode,
     Jointly,
     JointParser,
     LearnedPositions,
@@ -35,13 +39,14 @@ from phrasemodels.models.parser import (
     separately,
 )
 from phrasemodels.parsing.words import sentences, universal_sentences
-from phrasemodels.saved import check_header, finite
+from phrasemodels.saved import check_header, finite, restored
 
 ENGLISH = Path(__file__).parent / "english"
 SIDES = ("words", "characters", "tags", "labels", "relations")  # of vocabularies
 WEIGHTS, ABOUT = "model.safetensors", "parser.json"
-# All that a saved configuration may name.
-PARTS: Mapping[str, Any] = {
+SPLITS = (sentences, universal_sentences)  # functions that divide text
+# Parts by the names that earlier versions wrote, as in the parser of the package.
+EARLIER: Mapping[str, Any] = {
     part.__name__: part
     for part in (
         ParserConfig, PartitionedEncoderConfig, LabelAttentionConfig, WordsConfig, CharactersConfig, TagsConfig,
@@ -68,20 +73,22 @@ class Saved:
 def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16) -> Path:
     """Write a folder that `load` reads. precision: of the weights on disk; float16 halves their size.
 
-    ValueError: a part of the configuration cannot be saved, for example a pretrained encoder.
+    ValueError: `load` would refuse it, for example for a pretrained encoder.
     """
     weights = {name: p.detach().to(precision).contiguous() for name, p in parser.model.named_parameters()}
     about = {
         "card": dict(parser.card),
-        "config": _plain(parser.config),
-        "decode": _plain(parser.decode),
-        "split": _plain(parser.split),
+        "config": to_json(parser.config, {}),
+        "decode": to_json(parser.decode, {}),
+        "split": to_json(parser.split, {}),
         "entries": {side: list(parser.entries[side]) for side in SIDES},
     }
+    text = json.dumps(about, ensure_ascii=False, allow_nan=False, indent=None) + "\n"
+    _parts(json.loads(text), folder)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(weights, folder / WEIGHTS)
     (folder / WEIGHTS).chmod(0o644)  # safetensors writes for the user alone
-    (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=None) + "\n", encoding="utf-8")
+    (folder / ABOUT).write_text(text, encoding="utf-8")
     return folder
 
 
@@ -91,15 +98,11 @@ def load(folder: Path) -> Saved:
     if not (folder / ABOUT).is_file() or not (folder / WEIGHTS).is_file():
         raise ValueError(f"{folder}: no saved parser: {ABOUT} or {WEIGHTS} is missing; {again}")
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        config = _restored(about["config"])
-        entries = {side: [str(entry) for entry in about["entries"][side]] for side in SIDES}
-        check_header(config.build, folder / WEIGHTS, cast=True)
-        model = config.build()
+        parts = _parts(json.loads((folder / ABOUT).read_text(encoding="utf-8")), folder)
+        check_header(parts["config"].build, folder / WEIGHTS, cast=True)
+        model = parts["config"].build()
         _fill(model, finite(load_file(folder / WEIGHTS)))
-        return Saved(
-            model.eval(), config, entries, _restored(about["decode"]), about["card"], _restored(about["split"])
-        )
+        return Saved(model.eval(), **parts)
     except (
         LookupError,
         TypeError,
@@ -112,36 +115,51 @@ def load(folder: Path) -> Saved:
         raise ValueError(f"{folder}: this parser cannot be read ({error}); {again}") from error
 
 
+def _parts(about: Any, folder: Path) -> dict[str, Any]:
+    """Return all of a saved parser but its model. ValueError: a part is missing, of another type or not one that a parser
+    can use, or the sizes of the vocabularies are not those of the configuration."""
+    if not isinstance(about, dict) or not isinstance(about.get("card"), dict):
+        raise ValueError(f"{ABOUT} has no card")
+    config, decode, split = (
+        restored(_in_present_form(about[name]), kind, folder)
+        for name, kind in (("config", ParserConfig), ("decode", Decode), ("split", Callable[[str], Any]))
+    )
+    if decode not in DECODES.values() and not isinstance(decode, Jointly):
+        raise ValueError(f"decode is {about['decode']}, which does not find trees")
+    if split not in SPLITS:
+        raise ValueError(f"split is {about['split']}, which does not divide text")
+    entries = {side: about["entries"][side] for side in SIDES}
+    for side, own in entries.items():
+        if not isinstance(own, list) or not all(isinstance(entry, str) for entry in own):
+            raise ValueError(f"entries.{side} is no list of texts")
+        if len(set(own)) < len(own):
+            raise ValueError(f"entries.{side} has an entry twice")
+    for side in ("words", "characters", "tags"):
+        if entries[side][: len(SPECIAL)] != list(SPECIAL):
+            raise ValueError(f"entries.{side} does not begin with {', '.join(SPECIAL)}")
+    for side in ("labels", "relations"):
+        if not entries[side]:
+            raise ValueError(f"entries.{side} is empty")
+    sizes = {side: len(own) for side, own in entries.items()}
+    if config.sized(sizes) != config:
+        raise ValueError(f"the configuration is not of the {sizes} entries of the vocabularies")
+    return {"config": config, "entries": entries, "decode": decode, "card": about["card"], "split": split}
+
+
 @torch.no_grad()
 def _fill(model: JointParser, weights: Mapping[str, Tensor]) -> None:
     for name, parameter in model.named_parameters():
         parameter.copy_(weights[name])
 
 
-def _plain(value: Any) -> Any:
-    """Return a configuration as JSON: a dataclass as {"part": its name, fields}, a function or class as {"part": its name}."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return _known(type(value)) | fields
-    if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
-    return _known(value) if callable(value) else value
-
-
-def _known(part: Any) -> dict[str, str]:
-    name = part.__name__
-    if PARTS.get(name) is not part:
-        raise ValueError(f"{name} cannot be saved with a parser; parts that can: {', '.join(PARTS)}")
-    return {"part": name}
-
-
-def _restored(saved: Any) -> Any:
+def _in_present_form(saved: Any) -> Any:
+    """Return a configuration in the form that `to_json` writes; earlier versions wrote {"part": NAME, FIELD: ...}."""
     if isinstance(saved, list):
-        return tuple(_restored(part) for part in saved)
-    if not isinstance(saved, dict):
+        return [_in_present_form(item) for item in saved]
+    if not isinstance(saved, dict) or "part" not in saved:
         return saved
-    part: Any = PARTS[saved["part"]]
+    part = EARLIER[saved["part"]]
     if not dataclasses.is_dataclass(part):
-        return part
-    made: Any = part  # a class: instances are not in PARTS
-    return made(**{name: _restored(value) for name, value in saved.items() if name != "part"})
+        return name_of(part)
+    fields = {name: _in_present_form(value) for name, value in saved.items() if name != "part"}
+    return {**fields, "type": name_of(part)}

@@ -17,10 +17,11 @@ import pytest
 import torch
 from conftest import PROJECT, copy_project
 
+from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import made_elsewhere, parse_manifest, this_machine, write_durably
 from phrasemodels.data.store.fingerprint import closure
 from phrasemodels.data.store.gc import damage, leased_keys, usage, waste
-from phrasemodels.data.store.store import Job, Step, Store, TemporaryStore, jsonable
+from phrasemodels.data.store.store import Job, Step, Store, TemporaryStore
 from phrasemodels.flows.results.records import records
 from phrasemodels.layers.attention import identity
 
@@ -178,13 +179,13 @@ def test_settings_and_inputs_are_in_the_key() -> None:
 def test_the_key_of_a_partial_holds_its_function_and_its_arguments() -> None:
     parts = (partial(Text, "a"), partial(Text, "b"), partial(Text, text="a"))
     assert len({Step(write, "x", part).key for part in parts}) == 3
-    assert jsonable(parts[2]) == {"partial": [f"{__name__}:Text", [], {"text": "a"}]}
+    assert to_json(parts[2]) == {"partial": [f"{__name__}:Text", [], {"text": "a"}]}
     assert closure(partial(identity, 1)) == closure(identity)
     with pytest.raises(ValueError, match=r"Tanh\(\) in a configuration.*use a function of a module"):
-        jsonable(torch.nn.Tanh())
+        to_json(torch.nn.Tanh())
     for nameless in (lambda: 1, Text("a").__repr__, partial(lambda: 1)):
         with pytest.raises(ValueError, match="has no name of its own"):
-            jsonable(nameless)
+            to_json(nameless)
 
 
 def fail(job: Job, settings: None) -> dict:

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from phrasemodels.config import from_template, to_json
 from phrasemodels.data.download import manifest
 from phrasemodels.data.download.manifest import Sources
-from phrasemodels.data.store.store import Executor, Store, jsonable
+from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.experiments.catalogue import Request, experiment, resolved, with_encoders
 from phrasemodels.flows.experiments.experiment import Experiment
-from phrasemodels.flows.results.models import restored
 from phrasemodels.flows.results.records import sources_of
 from phrasemodels.flows.run.plan import planned
 from phrasemodels.infra.settings import Settings
@@ -162,8 +162,8 @@ def test_pretrained_encoders_are_resolved_to_their_folders(supplied: Path) -> No
     encoder = found.model.inputs[0]
     assert encoder.folder == pickle.loads(pickle.dumps(encoder)).folder == str(folder)  # as Ray's workers get it
     assert found.recipe.divide == Pieces(encoder.name) == with_encoders(chosen, sources).recipe.divide
-    loaded = restored(found.model, json.loads(json.dumps(jsonable(found.model))), "x").inputs[0]
-    assert loaded == encoder and loaded.folder == encoder.folder and "folder" not in jsonable(encoder)
+    loaded = from_template(found.model, json.loads(json.dumps(to_json(found.model))), "x").inputs[0]
+    assert loaded == encoder and loaded.folder == encoder.folder and "folder" not in to_json(encoder)
 
 
 def test_offline_a_missing_encoder_is_named(supplied: Path, tmp_path: Path, monkeypatch) -> None:

@@ -19,6 +19,7 @@ from browser import chromium
 from conftest import PROJECT
 from running import executed, prepared, resident
 
+from phrasemodels.config import from_template
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of
 from phrasemodels.data.store.store import Store, digest_of
@@ -29,7 +30,7 @@ from phrasemodels.flows.report.page import origins, write_overview, write_report
 from phrasemodels.flows.report.table import table_text
 from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.lineage import Lineage, difference
-from phrasemodels.flows.results.models import champion, find, load, named, restored
+from phrasemodels.flows.results.models import champion, find, load, named
 from phrasemodels.flows.results.query import query
 from phrasemodels.flows.results.records import COMPLETED, KEPT, records
 from phrasemodels.flows.results.records import write as write_record
@@ -390,11 +391,11 @@ def test_a_configuration_is_restored_only_if_its_parts_are_the_same(session):
     model = champion(Lineage(session.store), ROW)
     saved = model.weights.manifest["parts"]["settings"]["model"]
     other = replace(model.experiment.model, encoder=replace(model.experiment.model.encoder, d=32))
-    assert restored(other, saved, "it") == model.experiment.model
+    assert from_template(other, saved, "it") == model.experiment.model
     with pytest.raises(ValueError, match=r"it\.encoder\.sigma: the model was made with os:system"):
-        restored(other, {**saved, "encoder": {**saved["encoder"], "sigma": "os:system"}}, "it")
-    with pytest.raises(ValueError, match="the model was made as os:System"):
-        restored(other, {**saved, "type": "os:System"}, "it")
+        from_template(other, {**saved, "encoder": {**saved["encoder"], "sigma": "os:system"}}, "it")
+    with pytest.raises(ValueError, match="it: the model was made with os:System"):
+        from_template(other, {**saved, "type": "os:System"}, "it")
 
 
 def test_recorded_attention_weights_are_those_of_the_forward_pass():

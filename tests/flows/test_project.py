@@ -135,18 +135,18 @@ def test_an_exported_model_is_loaded_without_the_pipeline_and_without_code_that_
     assert torch.equal(loaded.module(*inputs), ours(*inputs))
     assert loaded.ids(["red", "house"]) == [4, 1] and loaded.card["experiment"] == "e"
     own = exported(tmp_path / "own", TranslationConfig(OwnConfig(8, 2, 1, 8), 5, 5, 1, 8))
-    with pytest.raises(ValueError, match=r"its part .*:OwnConfig is not of this library; pass the class"):
+    with pytest.raises(ValueError, match=r"its part .*:OwnConfig is none that a file may name; pass it"):
         phrasemodels.load(tmp_path / "own")
     assert torch.equal(phrasemodels.load(tmp_path / "own", OwnConfig).module(*inputs), own(*inputs))
     for name in ("os:system", "phrasemodels.flows.cli.main:main", "phrasemodels.saved:safe_open"):
         (tmp_path / "ours" / LIBRARY).write_text(json.dumps({"config": {"part": name, "fields": {}}}))
-        with pytest.raises(ValueError, match=r"is not of this library|is not defined there"):
+        with pytest.raises(ValueError, match=r"is none that a file may name"):
             phrasemodels.load(tmp_path / "ours")
 
 
 def test_a_file_of_a_configuration_stays_in_the_folder(tmp_path: Path) -> None:
     inside = describe(partial(print, str(tmp_path / "v" / "x.npy")), {"vocabulary": tmp_path / "v"})
-    assert inside["config"]["arguments"][0] == [{"file": "vocabulary/x.npy"}]
+    assert inside["config"]["partial"][1] == [{"file": "vocabulary/x.npy"}]
 
 
 @pytest.mark.slow  # judges all printed numbers

@@ -4,12 +4,13 @@ import copy
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from phrasemodels import saved
-from phrasemodels.encoders.inputs import most_pieces
+from phrasemodels.encoders.inputs import PretrainedConfig, most_pieces
 from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.models.memory import HopsConfig
@@ -20,7 +21,7 @@ def test_the_configuration_of_every_experiment_can_be_exported_and_read() -> Non
     for one in experiments():
         if dataclasses.is_dataclass(one.model):
             written = json.loads(json.dumps(saved.describe(one.model, {})))
-            read = saved.restored(written["config"], Path(), {})
+            read = saved.restored(written["config"], Any, Path(), [PretrainedConfig])
             assert saved.describe(read, {}) == written, one.name
 
 

@@ -14,7 +14,6 @@ A store for what nobody asks for again, such as the answers to a user's text.
 """
 
 import contextlib
-import dataclasses
 import datetime
 import functools
 import hashlib
@@ -28,11 +27,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 import filelock
 
+from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import (
     MANIFEST,
     Artifact,
@@ -51,40 +50,9 @@ from phrasemodels.data.store.fingerprint import closure
 FORMAT = 1  # of keys and manifests; the source of this module is part of no key
 
 
-def jsonable(value: Any) -> Any:
-    """Return a settings value as JSON: a dataclass by its type and fields, a function or class by its qualified name.
-
-    Fields with compare=False, such as the folder of a file that is known by its digest, are left out.
-
-    ValueError: a callable without a name that others cannot have: a lambda, a function in a function, a method of an object.
-    """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: jsonable(getattr(value, f.name)) for f in dataclasses.fields(value) if f.compare}
-        return {"type": f"{type(value).__module__}:{type(value).__qualname__}", **fields}
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {
-            "type": f"{type(value).__module__}:{type(value).__qualname__}",
-            **{f: jsonable(getattr(value, f)) for f in value._fields},
-        }
-    if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value]
-    if isinstance(value, functools.partial):
-        return {"partial": jsonable([value.func, value.args, value.keywords])}
-    if callable(value):
-        owner = getattr(value, "__self__", None)  # of a method: an object, or a class; of a builtin: its module
-        if "<" in getattr(value, "__qualname__", "<") or not isinstance(owner, type | ModuleType | None):
-            raise ValueError(
-                f"{value!r} in a configuration has no name of its own: use a function of a module, a class, or a dataclass"
-            )
-        return f"{value.__module__}:{value.__qualname__}"
-    return str(value) if isinstance(value, Path) else value
-
-
 def digest_of(value: Any) -> str:
     """Return the sha256 of the canonical JSON of a value."""
-    return _digest(jsonable(value))
+    return _digest(to_json(value))
 
 
 def _digest(plain: Any) -> str:
@@ -131,7 +99,7 @@ class Step:
         return {
             "source": source,
             "libraries": libraries,
-            "settings": jsonable(self.settings),
+            "settings": to_json(self.settings),
             "inputs": {name: value.key for name, value in sorted(self.inputs.items())},
         }
 

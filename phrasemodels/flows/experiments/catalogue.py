@@ -183,20 +183,20 @@ def resolved(experiment: Experiment, sources: Sources) -> Experiment:
 
     Word vectors that are not there are learned, which the marks of the experiment tell.
     """
-    recipe = _replaced(experiment.recipe, FINDERS, sources)
-    return dataclasses.replace(experiment, recipe=recipe, model=_replaced(experiment.model, FINDERS, sources))
+    recipe = replaced(experiment.recipe, FINDERS, sources)
+    return dataclasses.replace(experiment, recipe=recipe, model=replaced(experiment.model, FINDERS, sources))
 
 
 def with_encoders(part: Any, sources: Sources) -> Any:
     """Return a recipe or a model with only its pretrained encoders resolved, for a model that is trained already."""
-    return _replaced(part, ENCODERS, sources)
+    return replaced(part, ENCODERS, sources)
 
 
 def reads_encoders(experiment: Experiment) -> bool:
     """Return whether an experiment names a pretrained encoder."""
     found: list[Any] = []
     note = dict.fromkeys(ENCODERS, lambda part, sources: found.append(part))
-    _replaced((experiment.recipe, experiment.model), note, Sources())
+    replaced((experiment.recipe, experiment.model), note, Sources())
     return bool(found)
 
 
@@ -213,16 +213,16 @@ def _exists(part: PretrainedConfig) -> bool:
         return False
 
 
-def _replaced(value: Any, finders: Mapping[type, Find], sources: Sources) -> Any:
-    """Return a value of nested dataclasses and tuples with its parts resolved."""
+def replaced(value: Any, finders: Mapping[type, Callable[[Any, Any], Any]], sources: Any) -> Any:
+    """Return a value of nested dataclasses and tuples, each part of a type of `finders` replaced by what that returns."""
     if find := finders.get(type(value)):
         return find(value, sources)
     if type(value) is tuple:
-        return tuple(_replaced(part, finders, sources) for part in value)
+        return tuple(replaced(part, finders, sources) for part in value)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    new = {name: _replaced(part, finders, sources) for name, part in parts.items()}
+    new = {name: replaced(part, finders, sources) for name, part in parts.items()}
     changed = {name: part for name, part in new.items() if part is not parts[name]}
     return dataclasses.replace(value, **changed) if changed else value
 

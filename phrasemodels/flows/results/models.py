@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from safetensors import SafetensorError
 
+from phrasemodels.config import from_template
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.store import Step, Store, TemporaryStore, jsonable
-from phrasemodels.earlier_names import present_name
+from phrasemodels.data.store.store import Step, Store, TemporaryStore
+from phrasemodels.encoders.inputs import ExportedEncoderConfig, PretrainedConfig, export_encoder
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
-from phrasemodels.flows.experiments.catalogue import experiments, resolved
+from phrasemodels.flows.experiments.catalogue import experiments, replaced, resolved, with_encoders
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.published import papers
@@ -35,7 +36,7 @@ from phrasemodels.inference.text import too_long
 from phrasemodels.models.ctranslate2 import check_plain, write_ctranslate2
 from phrasemodels.saved import LIBRARY, check_header, describe
 from phrasemodels.tasks.prepare.tokenise import user_texts
-from phrasemodels.tasks.prepare.vocabulary import read_words
+from phrasemodels.tasks.prepare.vocabulary import ExportedPieces, Pieces, read_words
 from phrasemodels.tasks.problems.recipe import PARTS
 from phrasemodels.tasks.problems.translation import TranslationRecipe
 from phrasemodels.tasks.train.checkpoints import load_trained
@@ -44,41 +45,7 @@ from phrasemodels.verdicts.significance import seed_group
 if TYPE_CHECKING:
     from phrasemodels.data.download.manifest import Sources
 
-
-def restored(template: Any, saved: Any, where: str) -> Any:
-    """Return a saved configuration: the template with the saved numbers. Its classes and functions must be the saved ones.
-
-    So no code that a file names is ever imported. A field that came later has its default. ValueError: the experiment now
-    has another class or function.
-    """
-    if dataclasses.is_dataclass(template) and not isinstance(template, type):
-        kind = jsonable(template)["type"]
-        if present_name(str(saved.get("type"))) != kind:
-            raise ValueError(f"{where}: the model was made as {saved.get('type')}, which is {kind} now")
-        values = {
-            f.name: f.default  # of before there was such a field, which its default keeps as it was
-            if f.name not in saved and f.default is not dataclasses.MISSING
-            else restored(getattr(template, f.name), saved[f.name], f"{where}.{f.name}")
-            for f in dataclasses.fields(template)
-            if f.compare
-        }
-        return dataclasses.replace(template, **values)
-    if isinstance(template, tuple) and any(map(dataclasses.is_dataclass, template)):
-        if len(template) != len(saved):
-            raise ValueError(f"{where}: the model was made with {len(saved)} parts, there are {len(template)} now")
-        return tuple(restored(part, one, where) for part, one in zip(template, saved, strict=True))
-    if callable(template):
-        if not isinstance(saved, str) or present_name(saved) != jsonable(template):
-            raise ValueError(f"{where}: the model was made with {saved}, which is {jsonable(template)} now")
-        return template
-    if template == saved:
-        return template
-    if isinstance(template, int | float | str) and not isinstance(saved, type(template) | int):
-        raise ValueError(f"{where}: {saved!r} was saved where {template!r} is expected; export the model again")
-    return tuple(saved) if isinstance(template, tuple) else saved
-
-
-CARD = "card.json"
+CARD, ENCODER = "card.json", "encoder"
 ROWS = ("train", "rows", "corpus")  # the inputs that lead from a training to its corpus
 MOST_TEXTS = 256  # answered at a time
 DAMAGED = (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError, SafetensorError)
@@ -211,15 +178,28 @@ class Model:
             write_durably(new / CARD, json.dumps(self.card(), indent=1))
             predictor = self.experiment.recipe.predictor(self.vocabulary)
             write_durably(new / README, model_readme(self.card(), predictor))
-            parts = {name: artifact.path for name, artifact in self.artifacts.items()}
+            parts = {name: artifact.path for name, artifact in self.artifacts.items()} | {ENCODER: new / ENCODER}
+            config = self._with_encoder_in(new)
             how = predictor.described() if predictor else None
-            write_durably(new / LIBRARY, json.dumps(describe(self.configured, parts, how), indent=1))
+            write_durably(new / LIBRARY, json.dumps(describe(config, parts, how), indent=1))
             for write in also:
                 write(self, new)
             if place.exists():
                 os.replace(place, old)
             os.replace(new, place)
         return to
+
+    def _with_encoder_in(self, folder: Path) -> Any:
+        """Write the pretrained encoder of the model, if it has one, to a folder; return the configuration that names it."""
+
+        def written(part: PretrainedConfig | ExportedEncoderConfig, _: Any) -> ExportedEncoderConfig:
+            if isinstance(part, ExportedEncoderConfig):
+                shutil.copytree(part.folder, folder / ENCODER)
+            else:
+                export_encoder(part, folder / ENCODER)
+            return ExportedEncoderConfig(str(folder / ENCODER))
+
+        return replaced(self.configured, dict.fromkeys((PretrainedConfig, ExportedEncoderConfig), written), None)
 
     def card(self) -> dict[str, Any]:
         """Return what users should know of the model: training, corpus, scores, licences, and the paper that it is of."""
@@ -259,8 +239,8 @@ def load(folder: Path) -> Model:
         raise ValueError(f"{folder}: not an exported model, or damaged; export it again with `phrasemodels export`")
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-        model = _model(weights, vocabulary, bpe, str(card["corpus"]))
-        model = dataclasses.replace(model, folder=folder, scores=card.get("scores", {}))
+        model = _model(weights, vocabulary, bpe, str(card["corpus"]), folder)
+        model = dataclasses.replace(model, scores=card.get("scores", {}))
         model.check()
         return model
     except ValueError as error:
@@ -391,15 +371,24 @@ def _corpus(lineage: Lineage, trained: Artifact) -> str:
     return "unknown" if found is None else str(found.meta["corpus"])
 
 
-def _model(trained: Artifact, vocabulary: Artifact, bpe: Artifact | None, corpus: str) -> Model:
+def _model(
+    trained: Artifact, vocabulary: Artifact, bpe: Artifact | None, corpus: str, exported: Path | None = None
+) -> Model:
+    """Return a model. exported: the folder that it was exported to, whose encoder it has, instead of one of the sources."""
     from phrasemodels.data.download.manifest import Sources
-    from phrasemodels.flows.experiments.catalogue import with_encoders
     from phrasemodels.infra.settings import Settings
 
-    settings, name = Settings(), str(trained.about["experiment"])
-    known = with_encoders(find_experiment(name), Sources(settings.mirrors, settings.offline))
-    config = restored(known.model, trained.manifest["parts"]["settings"]["model"], name)
-    return Model(dataclasses.replace(known, model=config), int(trained.about["seed"]), trained, vocabulary, bpe, corpus)
+    name, encoder = str(trained.about["experiment"]), str((exported or Path()) / ENCODER)
+    known = find_experiment(name)
+    if exported is None:
+        settings = Settings()
+        known = with_encoders(known, Sources(settings.mirrors, settings.offline))
+    config = from_template(known.model, trained.manifest["parts"]["settings"]["model"], name)
+    made = dataclasses.replace(known, model=config)
+    if exported is not None:
+        own = {PretrainedConfig: lambda *_: ExportedEncoderConfig(encoder), Pieces: lambda *_: ExportedPieces(encoder)}
+        made = replaced(made, own, None)
+    return Model(made, int(trained.about["seed"]), trained, vocabulary, bpe, corpus, exported)
 
 
 CTRANSLATE2 = "ctranslate2"  # a folder in that of an exported model

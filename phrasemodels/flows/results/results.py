@@ -17,13 +17,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from phrasemodels.config import to_json
 from phrasemodels.data.corpora.leakage import Leak
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.fingerprint import closure
 from phrasemodels.data.store.remembered import contents, remembered
-from phrasemodels.data.store.store import Step, Store, digest_of, jsonable
+from phrasemodels.data.store.store import Step, Store, digest_of
 from phrasemodels.earlier_names import present_name
 from phrasemodels.flows.experiments.catalogue import PROFILES, Table, experiments, resolved
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
@@ -256,7 +257,7 @@ def as_defined(trained: Artifact, artifacts: Mapping[str, Artifact], sources: So
 
 def _same(artifact: Artifact, step: Step, artifacts: Mapping[str, Artifact]) -> bool:
     parts = artifact.manifest["parts"]
-    if not _equal(parts["settings"], jsonable(step.settings)):
+    if not _equal(parts["settings"], to_json(step.settings)):
         return False
     inputs = ((artifacts.get(parts["inputs"].get(role, "")), wanted) for role, wanted in step.inputs.items())
     return all(_same(found, wanted, artifacts) for found, wanted in inputs if found and isinstance(wanted, Step))
@@ -278,7 +279,7 @@ def changed_since(settings: Mapping[str, Any], now: Any) -> str:
 
     settings: those of the training. Fields that it lacks did not exist then.
     """
-    then, fields = (_bare(config) for config in (settings.get("config", {}), jsonable(now)))
+    then, fields = (_bare(config) for config in (settings.get("config", {}), to_json(now)))
     differing = [
         name for name in fields if name in then and name not in PLACEMENT and not _equal(then[name], fields[name])
     ]

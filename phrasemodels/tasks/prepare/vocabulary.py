@@ -23,7 +23,7 @@ from phrasemodels.data.formats.shards import TOKENS, check, read_shard, write_sh
 from phrasemodels.data.formats.trees import unescape
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job
-from phrasemodels.encoders.inputs import load_pretrained
+from phrasemodels.encoders.inputs import ExportedTokeniser, load_pretrained
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, shard_tables
 
@@ -211,13 +211,27 @@ class Pieces:
     offline: bool = field(default=False, compare=False)
 
     def __call__(self, tokens: Sequence[str]) -> dict[str, list[int]]:
-        tokeniser = _tokeniser(self.name, self.folder, self.offline)
-        pieces, last = [tokeniser.cls_token_id], [0]
-        for word in reunited([as_written(token) for token in tokens]):
-            found = tokeniser(word, add_special_tokens=False)["input_ids"] or [tokeniser.unk_token_id]
-            pieces += found
-            last.append(len(pieces) - 1)
-        return {"pieces": [*pieces, tokeniser.sep_token_id], "last": [*last, len(pieces)]}
+        return divided(_tokeniser(self.name, self.folder, self.offline), tokens)
+
+
+@dataclass(frozen=True)
+class ExportedPieces:
+    """Pieces of the tokeniser of an exported model, divided as by Pieces. folder: of its encoder."""
+
+    folder: str
+
+    def __call__(self, tokens: Sequence[str]) -> dict[str, list[int]]:
+        return divided(_exported_tokeniser(self.folder), tokens)
+
+
+def divided(tokeniser: Any, tokens: Sequence[str]) -> dict[str, list[int]]:
+    """Return the ids of the pieces of tokens, and the position of the last piece of each, with START and STOP."""
+    pieces, last = [tokeniser.cls_token_id], [0]
+    for word in reunited([as_written(token) for token in tokens]):
+        found = tokeniser(word, add_special_tokens=False)["input_ids"] or [tokeniser.unk_token_id]
+        pieces += found
+        last.append(len(pieces) - 1)
+    return {"pieces": [*pieces, tokeniser.sep_token_id], "last": [*last, len(pieces)]}
 
 
 def as_written(token: str) -> str:
@@ -243,3 +257,8 @@ def _tokeniser(name: str, folder: str, offline: bool) -> Any:
             f"{name}: its tokeniser lacks a CLS, SEP or unknown piece; take an encoder such as BERT or XLNet"
         )
     return found
+
+
+@cache
+def _exported_tokeniser(folder: str) -> ExportedTokeniser:
+    return ExportedTokeniser(Path(folder))

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
 
+from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import write_durably
-from phrasemodels.data.store.store import Job, jsonable
+from phrasemodels.data.store.store import Job
 from phrasemodels.models.memory import (
     BinaryPotentials,
     BinaryPotentialsOnce,
@@ -195,7 +196,7 @@ def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
     fast.write_back(*best)
     weights = tensors(model)
     save_file(weights, job.out / "model.safetensors")
-    write_durably(job.out / "config.json", json.dumps(jsonable(model_config), indent=1))
+    write_durably(job.out / "config.json", json.dumps(to_json(model_config), indent=1))
     write_durably(job.out / HISTORY, json.dumps(history))
     return {
         "parameters": sum(weight.numel() for weight in weights.values()),

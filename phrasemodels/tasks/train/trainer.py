@@ -25,8 +25,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, distributed, nn
 
+from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.store import Job, OutOfTimeError, jsonable
+from phrasemodels.data.store.store import Job, OutOfTimeError
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.batches import Batch, Rows, batches_from, in_order, rows_of_worker, stream
 from phrasemodels.tasks.train.checkpoints import Progress, newest, resume, save, tensors
@@ -148,7 +149,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         )
     weights = load_file(path / "best.safetensors")
     save_file(weights, job.out / "model.safetensors")
-    write_durably(job.out / "config.json", json.dumps(jsonable(model), indent=1))
+    write_durably(job.out / "config.json", json.dumps(to_json(model), indent=1))
     write_durably(job.out / HISTORY, json.dumps(progress.history))
     return {
         "parameters": sum(weight.numel() for weight in weights.values()),
