@@ -1,7 +1,8 @@
 """Structures as `torch.distributions.Distribution`s: log_prob, sample, entropy, mode, kl_divergence, and what they derive.
 
-The batch shape is (B,), or any other that the scores begin with. An event is what `argmax` of the functions returns: the tags
-(T,) of a sequence, the heads (n+1,) of a tree with the root at 0, or the rows (R, w) of a segmentation, an alignment or a parse; -1 in the padding, and at the root.
+The batch shape is (B,), or any other that the scores begin with. An event is what `argmax` of the functions returns: the tags (T,) of
+a sequence, the heads (n+1,) of a tree with the root at 0, or the rows (R, w) of a segmentation, an alignment or a parse; -1 in the
+padding, and at the root.
 Three rules hold for all of them:
     an empty sentence has one structure, which is -1 everywhere, with the log probability 0
     a sentence whose structures are all forbidden has the mode and samples -1 everywhere, and log Z = -inf
