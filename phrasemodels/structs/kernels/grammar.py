@@ -20,6 +20,7 @@ from phrasemodels.structs.inference import transformed
 from phrasemodels.structs.kernels import allowed
 
 WIDEST = 200.0
+SMALLEST = 5000  # products for a span, N² (N + 2P), below which the engine is faster
 
 
 class GrammarProducts:
@@ -29,9 +30,12 @@ class GrammarProducts:
         device = scores[0].device.type
         if not allowed("numba" if device == "cpu" else "triton") or device == "mps" or transformed():
             return False
+        (_, n, P), N = scores[0].shape, scores[2].shape[-1]
+        if n < 2 or (device == "cpu" and N * N * (N + 2 * P) < SMALLEST):
+            return False
         ranges = [s.detach().aminmax() for s in scores if s.numel()]
         spread = sum(float(x.max - x.min) for x in ranges)  # NaN or infinite if a score is
-        return len(ranges) == len(scores) and scores[0].shape[1] > 1 and spread <= WIDEST
+        return len(ranges) == len(scores) and spread <= WIDEST
 
     def passes(self, structure, scores, lengths, scale, which, each):
         with torch.no_grad():
