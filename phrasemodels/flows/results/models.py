@@ -338,7 +338,7 @@ def stored(lineage: Lineage, trained: Artifact) -> Model:
 
 def _scores(lineage: Lineage, trained: Artifact) -> dict[str, Any]:
     """Return the scores of a training, with mean and interval over all seeds of its setting that are scored in the store."""
-    alike = named(lineage).get(str(trained.about["experiment"]), [])
+    alike = named(lineage).get(str(trained.about["experiment"]), [trained])
     groups = [_scored(lineage, one) for one in alike if setting(one) == setting(trained)]
     found: dict[str, Any] = {}
     for name, score in _scored(lineage, trained).items():
