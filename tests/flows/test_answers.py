@@ -29,16 +29,18 @@ from phrasemodels.flows.report.attention import attention_figures, write_attenti
 from phrasemodels.flows.report.page import origins, write_overview, write_report
 from phrasemodels.flows.report.table import table_text
 from phrasemodels.flows.results.comparison import comparisons
+from phrasemodels.flows.results.keep import join, keep
 from phrasemodels.flows.results.lineage import Lineage, difference
 from phrasemodels.flows.results.models import champion, find, load, named
 from phrasemodels.flows.results.query import query
 from phrasemodels.flows.results.records import COMPLETED, KEPT, records
 from phrasemodels.flows.results.records import write as write_record
-from phrasemodels.flows.results.results import FILE, all_results, keep, kept_results, key_of, stored_results
+from phrasemodels.flows.results.results import FILE, all_results, kept_results, key_of, stored_results
 from phrasemodels.flows.results.results import tested as with_tests
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.outline import outlined
+from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.reproduce import found_again
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
@@ -115,6 +117,33 @@ def test_kept_results_equal_stored_ones_and_the_larger_profile_answers(session, 
     assert not any("woman" in path.read_text(errors="ignore") for path in tmp_path.glob("kept/*")), "no text is kept"
     rows = verdicts([*mine, *kept_results()], "000")
     assert {row["source"] for row in rows if row["table"] == "Table 1"} == {"results/000-table1-laptop"}
+
+
+def test_further_seeds_join_those_of_a_kept_result(session, tmp_path):
+    whole, plans = tmp_path / "whole", session.plan.pipelines
+    keep(session.store, session.plan.table, plans, session.plan.comparison, whole, "")
+    parts = [tmp_path / "first", tmp_path / "second"]
+    store = Store(shutil.copytree(session.store.root, tmp_path / "store", symlinks=True))
+    for seed, folder in enumerate(parts):
+        table = replace(session.plan.table, seeds=(seed,))
+        part = Plan(table)
+        store.run(part.comparison)
+        keep(store, table, part.pipelines, part.comparison, folder, "")
+    join(parts[0], parts[1])
+    one, both = (json.loads((folder / "result.json").read_text())["rows"] for folder in (whole, parts[0]))
+    assert [row["values"] for row in one] == [row["values"] for row in both] and both[0]["seeds"] == [0, 1]
+    assert json.loads((whole / FILE).read_text())["against"] == json.loads((parts[0] / FILE).read_text())["against"]
+    assert both[0]["training"] == pytest.approx(one[0]["training"])
+    changed = json.loads((parts[1] / "result.json").read_text())
+    changed["rows"][0]["values"]["bleu"][0] += 1
+    (parts[1] / "result.json").write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match=r"transformer.* seed 1: bleu is .* in one result and .* in the other"):
+        join(parts[0], parts[1])
+    changed["rows"][0]["settings"]["config"]["learning_rate"] = 1.0
+    (parts[1] / "result.json").write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match="different settings, so their seeds cannot be joined"):
+        join(parts[0], parts[1])
+    assert json.loads((parts[0] / "result.json").read_text())["rows"] == both, "nothing was written"
 
 
 def test_tests_beside_kept_results_are_those_of_the_data_and_code(tmp_path):

@@ -255,7 +255,7 @@ def test_every_number_has_one_verdict_and_a_reason_that_is_counted() -> None:
 
 
 def test_what_is_counted_is_kept_but_not_trained(tmp_path, monkeypatch) -> None:
-    from phrasemodels.flows.results.results import TRIALS, keep
+    from phrasemodels.flows.results.keep import TRIALS, keep
     from phrasemodels.flows.run.local import train_experiment
 
     plan = Plan(Request("001", "2-parameters").resolve())

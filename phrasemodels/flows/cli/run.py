@@ -13,6 +13,7 @@ import typer
 from phrasemodels.flows.cli.terminal import (
     Duration,
     ExperimentName,
+    FirstSeed,
     Json,
     Overrides,
     Paper,
@@ -41,6 +42,7 @@ def reproduce(
     seeds: Seeds = 2,
     set: Overrides = None,
     row: Rows = None,
+    first_seed: FirstSeed = 0,
     offline: Annotated[
         bool, typer.Option("--offline", help="Never fetch from a URL; list at once the files that are missing.")
     ] = False,
@@ -61,7 +63,7 @@ def reproduce(
     from phrasemodels.flows.run.reproduce import found_again
     from phrasemodels.infra.settings import Settings
 
-    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row)
+    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row, first_seed)
     outline = outlined(asked, settings)
     found = None if tune else found_again(asked, outline, open_store(settings), settings)
     result = found or _run(asked, settings, duration, tune)
@@ -106,10 +108,11 @@ def _planned(asked: dict[str, Any], settings: "Settings") -> tuple["Request", "P
 
 
 def _asked(
-    paper: str, table: str, profile: str, seeds: int, set: list[str] | None, row: list[str] | None
+    paper: str, table: str, profile: str, seeds: int, set: list[str] | None, row: list[str] | None, first_seed: int
 ) -> dict[str, Any]:
     """Return the fields of a `Request`."""
-    return {"paper": paper, "table": table, "profile": profile, "seeds": seeds, "set": set or [], "rows": row or []}
+    asked = {"paper": paper, "table": table, "profile": profile, "seeds": seeds, "set": set or [], "rows": row or []}
+    return asked | {"first_seed": first_seed}
 
 
 @app.command()
@@ -120,6 +123,7 @@ def plan(
     seeds: Seeds = 2,
     set: Overrides = None,
     row: Rows = None,
+    first_seed: FirstSeed = 0,
     duration: Annotated[str, typer.Option("--for", help="Show what fits into this time, like 3h, 90m or 1h30m.")] = "",
     as_json: Json = False,
 ) -> None:
@@ -130,7 +134,7 @@ def plan(
     from phrasemodels.flows.run.outline import outlined
     from phrasemodels.infra.settings import Settings
 
-    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row)
+    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row, first_seed)
     if duration:
         _, made, store = _planned(asked, settings)
         _print_fitting(made, store, duration, settings.cpus or os.cpu_count() or 1, as_json)
@@ -172,23 +176,38 @@ def keep(
     seeds: Seeds = 3,
     set: Overrides = None,
     row: Rows = None,
+    first_seed: FirstSeed = 0,
     tune: Annotated[int, typer.Option(min=0, help="Trials of each row, if the run had --tune; they are kept too.")] = 0,
     note: Annotated[str, typer.Option(help="What a reader has to know: machine, what else ran, why this size.")] = "",
+    join: Annotated[
+        Path | None,
+        typer.Option(
+            help="Add the seeds and rows of this kept result, made elsewhere, to those of NAME.", metavar="FOLDER"
+        ),
+    ] = None,
 ) -> None:
     """Keep the results of a table's trainings in the store with the project: verdicts and report read results/.
 
+    With --join nothing is taken from the store: further seeds, kept on another machine, join those of NAME.
     Example: phrasemodels keep 000-table1-laptop --table 1 --profile laptop --seeds 3
     """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.results.keep import join as joined
+    from phrasemodels.flows.results.keep import keep as write
     from phrasemodels.flows.results.records import KEPT, own
-    from phrasemodels.flows.results.results import keep as write
     from phrasemodels.flows.run.plan import planned
     from phrasemodels.infra.settings import Settings
 
     if own() != KEPT and (KEPT / name).exists():
         raise ValueError(f"{name}: a result that came with this package is called so; choose another name")
-    made, store = planned(Request(paper, table, profile, seeds, set or [], row or []), Settings())
+    if join is not None:
+        for folder in (own() / name, join):
+            if not (folder / "result.json").is_file():
+                raise ValueError(f"{folder}: no kept result is there")
+        print(joined(own() / name, join))
+        return
+    made, store = planned(Request(paper, table, profile, seeds, set or [], row or [], first_seed), Settings())
     if tune:
         from phrasemodels.flows.run.plan import Plan
         from phrasemodels.flows.run.tune import finished_searches, tuned

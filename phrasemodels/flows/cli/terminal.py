@@ -19,7 +19,8 @@ Profile = Annotated[
         help="sample (generated corpus, minutes), laptop (real data, two cores), paper (the paper's setting, GPUs)."
     ),
 ]
-Seeds = Annotated[int, typer.Option(help="Seeds of each row; a verdict needs 3.")]
+Seeds = Annotated[int, typer.Option(help="Seeds of each row; a verdict on a training takes 2 or more.")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="The first of these seeds, to add further ones.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(

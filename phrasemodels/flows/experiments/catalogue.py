@@ -22,7 +22,7 @@ from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.vocabulary import Pieces
 from phrasemodels.tasks.problems.sentence_data import VectorFile
 
-MOST_SEEDS = 1000
+MOST_SEEDS, LARGEST_SEED = 1000, 2**31 - 1
 PROFILES = ("sample", "laptop", "paper")
 PAPERS = (paper_000, paper_001, paper_002, paper_003, paper_004, across)
 
@@ -98,7 +98,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks to run: a table, its size and seeds, only some rows (none: all), and overrides of each row."""
+    """What a user asks to run: a table, its size, so many seeds from the first one on, only some rows (none: all), and overrides
+    of each row."""
 
     paper: str = "000"
     table: str = "1"
@@ -106,6 +107,7 @@ class Request:
     seeds: int = 2
     set: Sequence[str] = ()
     rows: Sequence[str] = ()
+    first_seed: int = 0
 
     def resolve(self) -> Table:
         """Return the table with its overrides. ValueError: a name is unknown (the nearest one is named), or a value wrong."""
@@ -119,6 +121,8 @@ class Request:
             raise ValueError(f"no profile {self.profile!r}: {closest(self.profile, PROFILES)}")
         if not 1 <= self.seeds <= MOST_SEEDS:
             raise ValueError(f"{self.seeds} seeds: must be from 1 to {MOST_SEEDS}")
+        if not 0 <= self.first_seed <= LARGEST_SEED:
+            raise ValueError(f"first_seed={self.first_seed}: must be from 0 to {LARGEST_SEED}")
         experiments = made_by(self.paper, self.table, self.profile)
         if not experiments:
             raise ValueError(f"table {self.table!r} of paper {self.paper} has no rows at profile {self.profile!r}")
@@ -133,7 +137,13 @@ class Request:
         chosen = [overridden(experiment, *self.set) for experiment in chosen]
         if (self.paper, self.table) in COUNTED:
             return Table(self.paper, self.table, COUNTED_PROFILE, tuple(chosen), (0,))
-        return Table(self.paper, self.table, self.profile, tuple(chosen), tuple(range(self.seeds)))
+        return Table(
+            self.paper,
+            self.table,
+            self.profile,
+            tuple(chosen),
+            tuple(range(self.first_seed, self.first_seed + self.seeds)),
+        )
 
 
 def experiments(paper: str = "") -> list[Experiment]:

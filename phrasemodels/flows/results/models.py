@@ -342,7 +342,7 @@ def _scores(lineage: Lineage, trained: Artifact) -> dict[str, Any]:
     groups = [_scored(lineage, one) for one in alike if setting(one) == setting(trained)]
     found: dict[str, Any] = {}
     for name, score in _scored(lineage, trained).items():
-        seeds = seed_group([of[name]["value"] for of in groups if name in of])
+        seeds = seed_group([of[name]["value"] for of in groups if name in of] or [score["value"]])
         how = {
             "mean": seeds.mean,
             "half_width": None if math.isnan(seeds.half_width) else seeds.half_width,

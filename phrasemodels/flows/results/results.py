@@ -6,7 +6,6 @@ significance tests, which take seconds to compute and are the same bits for the 
 
 import contextlib
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
@@ -16,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from phrasemodels.config import to_json
 from phrasemodels.data.corpora.leakage import Leak
@@ -31,14 +31,15 @@ from phrasemodels.flows.experiments.catalogue import experiment as find_experime
 from phrasemodels.flows.experiments.experiment import Answer, Experiment, Pipeline
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.overrides import MACHINE, overridden, with_precision_of
-from phrasemodels.flows.results.records import commit, kept_files
+from phrasemodels.flows.results.records import kept_files
 from phrasemodels.infra.tracking import Tracker
-from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite
+from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite, reason_not
 from phrasemodels.tasks.problems.entailment import EntailmentRecipe
 from phrasemodels.tasks.problems.recipe import Outcome
+from phrasemodels.verdicts.judgement import judge, qualified
 from phrasemodels.verdicts.significance import seed_group
 
-FILE = "tests.json"
+FILE, RESULT, TRIALS = "tests.json", "result.json", "trials.json"
 
 Tests = list[dict[str, Any] | None]
 
@@ -210,9 +211,18 @@ def _answered(result: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[tup
     for row in result["rows"]:
         if (answer := _answer(row)) is not None:
             own = {"experiment": answer[0].name, "metric": answer[1].metric, "intervals": _intervals(row["values"])}
-            rows.append({**row, **own})
+            rows.append({**row, **own, **_judged(row, *answer)})
             known.append(answer)
     return rows, known
+
+
+def _judged(row: Mapping[str, Any], experiment: Experiment, answer: Answer) -> dict[str, str]:
+    """Return the verdict and reason of a row by the rule of today."""
+    printed, how = (answer.cell.printed, answer.cell.how) if answer.cell else ("", None)
+    caveat = answer.note if answer.exact else experiment.caveat
+    why_not = reason_not(row["stand_in"], experiment.reason_not(answer) or row["reason_not"])
+    found = qualified(judge(printed, row["values"][answer.metric], why_not, answer.exact, how), caveat)
+    return {"verdict": found.verdict, "reason": found.reason}
 
 
 def _intervals(values: Mapping[str, list[float]]) -> dict[str, Any]:
@@ -229,11 +239,33 @@ def _tested(
         for row, (e, a) in zip(rows, known, strict=True)
     ]
 
-    def read(one: TestedRow, row: Mapping[str, Any]) -> TestedRow:
-        names = [row["sentences"]] if isinstance(row["sentences"], str) else row["sentences"]
-        return replace(one, seeds=[read_shard(folder / name) for name in names] if one.statistic else [])
+    def read() -> list[TestedRow]:
+        statistics = statistics_of(folder, [row for row, one in zip(rows, bare, strict=True) if one.statistic])
+        found = iter(statistics)
+        return [replace(one, seeds=next(found) if one.statistic else []) for one in bare]
 
-    return bare, lambda: [read(*pair) for pair in zip(bare, rows, strict=True)]
+    return bare, read
+
+
+SENTENCES = "sentences.arrow"  # statistics of a kept result, with columns for row and seed
+
+
+def statistics_of(folder: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[list[pa.Table]]:
+    """Yield the statistics of the test sentences of each row of a kept result, a table for each seed.
+
+    A row names itself in the one file of all, {row}; one that was kept before 2026-11-25 names files, one for each seed.
+    """
+    together = read_shard(folder / SENTENCES) if (folder / SENTENCES).exists() else None
+    for row in rows:
+        named = row["sentences"]
+        if not isinstance(named, Mapping):
+            yield [read_shard(folder / name) for name in ([named] if isinstance(named, str) else named)]
+        elif together is None:
+            raise ValueError(f"{folder / SENTENCES}: there is no such file, but the rows of {RESULT} need it")
+        else:
+            own = together.filter(pc.equal(together["row"], named["row"]))
+            columns = [name for name in own.column_names[2:] if own[name].null_count == 0]
+            yield [own.filter(pc.equal(own["seed"], seed)).select(columns) for seed in row["seeds"]]
 
 
 AVERAGES = ("micro", "macro")  # of accuracies on dev, over the tasks of a suite
@@ -257,18 +289,18 @@ def as_defined(trained: Artifact, artifacts: Mapping[str, Artifact], sources: So
 
 def _same(artifact: Artifact, step: Step, artifacts: Mapping[str, Artifact]) -> bool:
     parts = artifact.manifest["parts"]
-    if not _equal(parts["settings"], to_json(step.settings)):
+    if not same_settings(parts["settings"], to_json(step.settings)):
         return False
     inputs = ((artifacts.get(parts["inputs"].get(role, "")), wanted) for role, wanted in step.inputs.items())
     return all(_same(found, wanted, artifacts) for found, wanted in inputs if found and isinstance(wanted, Step))
 
 
-def _equal(saved: Any, now: Any) -> bool:
+def same_settings(saved: Any, now: Any) -> bool:
     """Return whether settings are equal in all that both have; names of parts may be earlier ones."""
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
-        return all(_equal(saved[name], now[name]) for name in (saved.keys() & now.keys()) - PLACEMENT)
+        return all(same_settings(saved[name], now[name]) for name in (saved.keys() & now.keys()) - PLACEMENT)
     if isinstance(saved, list) and isinstance(now, list):
-        return len(saved) == len(now) and all(map(_equal, saved, now))
+        return len(saved) == len(now) and all(map(same_settings, saved, now))
     if not saved and not now:  # what is not set was 0, and is None now
         return True
     return bool((present_name(saved) if isinstance(saved, str) else saved) == now)
@@ -281,7 +313,9 @@ def changed_since(settings: Mapping[str, Any], now: Any) -> str:
     """
     then, fields = (_bare(config) for config in (settings.get("config", {}), to_json(now)))
     differing = [
-        name for name in fields if name in then and name not in PLACEMENT and not _equal(then[name], fields[name])
+        name
+        for name in fields
+        if name in then and name not in PLACEMENT and not same_settings(then[name], fields[name])
     ]
     return ", ".join(f"train.{name} was {then[name]} and is now {fields[name]}" for name in differing)
 
@@ -304,77 +338,6 @@ def averaged_since(values: Mapping[str, Sequence[float]], metric: str, experimen
 def _bare(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with functions and classes by their bare names, which did not change when their modules did."""
     return {name: value.rpartition(":")[2] if isinstance(value, str) else value for name, value in config.items()}
-
-
-MEANS = ("train_seconds", "peak_memory_mib")  # of a training, kept as means over seeds
-RESULT, TRIALS = "result.json", "trials.json"
-DERIVED = {"against", "intervals"}  # of a row, computed again from the rest
-
-
-def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: Step, folder: Path, note: str) -> Path:
-    """Write the results of a table in the store into a folder: scores, seeds, configurations, commit, library versions, and
-    the per-sentence statistics that tests need; of a tuned table also all trials. ValueError: a result is not in the store."""
-    seeds: dict[str, list[Pipeline]] = {}
-    for pipeline in pipelines:
-        name = pipeline.experiment.name
-        if store.find(pipeline.scored) is None or (pipeline.trains and store.find(pipeline.trained) is None):
-            command = f"train {name} --seed {pipeline.seed} --local" if pipeline.trains else "count --corpora"
-            raise ValueError(
-                f"{name} seed {pipeline.seed} is not in the store: `phrasemodels {command}`, or leave it out by --row or --seeds"
-            )
-        seeds.setdefault(name, []).append(pipeline)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
-        new = Path(temporary)
-        parts = {name: _parts(store, new, of) for name, of in seeds.items()}
-        rows = [
-            {name: value for name, value in row.items() if name not in DERIVED} | parts[row["experiment"]]
-            for row in store.run(comparison).meta["rows"]
-        ]
-        result = {"title": table.title, "commit": commit(), "note": note, "rows": rows}
-        write_durably(new / RESULT, json.dumps(result, indent=1) + "\n")
-        if table.trials:
-            write_durably(new / TRIALS, json.dumps(table.trials, indent=1) + "\n")
-        keep_tests(new / RESULT)
-        folder.mkdir(exist_ok=True)
-        for old in (*folder.glob("*.sentences.arrow"), folder / TRIALS):
-            old.unlink(missing_ok=True)
-        for file in sorted(new.iterdir(), key=lambda file: file.name == RESULT):  # which names the others, last
-            file.replace(folder / file.name)
-    return folder / RESULT
-
-
-def _parts(store: Store, folder: Path, seeds: Sequence[Pipeline]) -> dict[str, Any]:
-    """Return what all seeds of a row share, and write a file of statistics for each seed."""
-    experiment, scores = seeds[0].experiment, [store.run(pipeline.scored) for pipeline in seeds]
-    columns = {answer.statistic.column for answer in experiment.answers if answer.statistic}
-    files = []
-    for pipeline, score in zip(seeds, scores, strict=True) if columns else []:
-        files.append(f"{experiment.row}-s{pipeline.seed}.sentences.arrow")
-        table = read_shard(score.file("sentences.arrow")).select(["id", "group", *sorted(columns)])
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        with (
-            pa.OSFile(str(folder / files[-1]), "wb") as sink,
-            pa.ipc.new_file(sink, table.schema, options=options) as to,
-        ):
-            to.write_table(table)
-    models = [store.run(pipeline.trained) for pipeline in seeds if pipeline.trains]
-    parts = (models or scores)[0].manifest["parts"]
-    return {
-        "training": _training(models) if models else {},
-        "settings": {name: value for name, value in parts["settings"].items() if name != "seed"},
-        "libraries": parts["libraries"],
-        "test_set": scores[0].meta["test_set"],
-        "licences": scores[0].manifest["meta"]["licences"],
-        "sentences": files,
-    }
-
-
-def _training(models: Sequence[Artifact]) -> dict[str, Any]:
-    """Return the parameters of the model, and the means over its seeds of what differs between trainings."""
-    means = {name: fmean(model.meta[name] for model in models) for name in MEANS}
-    steps = round(fmean(model.meta["steps"] for model in models))  # those with patience end at different ones
-    return {"parameters": models[0].meta["parameters"], "steps": steps, **means}
 
 
 NOT_COUNTED = "records of the test set in train were not counted: the step failed; run the table again"

@@ -162,16 +162,18 @@ def reproduce(
     rows: list[str] | None = None,
     duration: str = "",
     tune: int = 0,
+    first_seed: int = 0,
 ) -> dict[str, Any]:
     """Run a table of a paper from raw corpora to verdicts.
 
-    paper, table: which numbers to reproduce. profile: sample, laptop or paper. seeds: how many of each row.
+    paper, table: which numbers to reproduce. profile: sample, laptop or paper. seeds: how many of each row, from
+    first_seed on.
     set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"]. duration: stop
     the trainings after this time, like "3h", with all that they have done kept for the next run. Empty: run to the end. tune:
     trials of each row before its settings are chosen on dev; 0: as they are defined.
     """
     settings, until = Settings(), end_of(duration)
-    request = Request(paper, table, profile, seeds, set or [], rows or [])
+    request = Request(paper, table, profile, seeds, set or [], rows or [], first_seed)
     result = run_table(request, *planned(request, settings), settings, until, tune)
     if result["diverged"]:
         raise DivergedError("; ".join(result["diverged"]))
@@ -189,7 +191,9 @@ def reproduce_plan(
     """Run a plan that has been made already as a flow run of `reproduce`, for the command line."""
 
     @flow(**OPTIONS)
-    def run(paper: str, table: str, profile: str, seeds: int, set: list[str], rows: list[str]) -> dict[str, Any]:
+    def run(
+        paper: str, table: str, profile: str, seeds: int, set: list[str], rows: list[str], first_seed: int
+    ) -> dict[str, Any]:
         return run_table(request, plan, store, settings, until, tune)
 
     return run(**asdict(request))
@@ -493,7 +497,15 @@ def count(settings: Settings, corpora: bool) -> Iterator[tuple[str, list[dict[st
     for paper, table, reads in remembered("counted", None, _counted):
         if reads and not corpora:
             continue
-        asked = {"paper": paper, "table": table, "profile": "sample", "seeds": 1, "set": [], "rows": []}
+        asked = {
+            "paper": paper,
+            "table": table,
+            "profile": "sample",
+            "seeds": 1,
+            "set": [],
+            "rows": [],
+            "first_seed": 0,
+        }
         try:
             outline, store = outlined(asked, settings), open_store(settings)
             found = [step.find(store) for step in outline.steps]

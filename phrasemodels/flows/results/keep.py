@@ -1,0 +1,172 @@
+"""Keeping: the results of a table's trainings as a folder results/NAME, and further seeds that join those of a kept result."""
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pyarrow as pa
+
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.store import Step, Store
+from phrasemodels.flows.experiments.catalogue import Table
+from phrasemodels.flows.experiments.experiment import Pipeline
+from phrasemodels.flows.results.records import commit
+from phrasemodels.flows.results.results import (
+    RESULT,
+    SENTENCES,
+    TRIALS,
+    keep_tests,
+    same_settings,
+    statistics_of,
+)
+
+MEANS = ("train_seconds", "peak_memory_mib")  # of a training, kept as means over seeds
+DERIVED = {"against", "intervals", "verdict", "reason"}  # of a row, computed again from the rest
+
+Statistics = dict[tuple[str, int], pa.Table]  # of the test sentences, by row and seed
+
+
+def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: Step, folder: Path, note: str) -> Path:
+    """Write the results of a table in the store into a folder: scores, seeds, configurations, commit, library versions, and
+    the per-sentence statistics that tests need; of a tuned table also all trials. ValueError: a result is not in the store."""
+    seeds: dict[str, list[Pipeline]] = {}
+    for pipeline in pipelines:
+        name = pipeline.experiment.name
+        if store.find(pipeline.scored) is None or (pipeline.trains and store.find(pipeline.trained) is None):
+            command = f"train {name} --seed {pipeline.seed} --local" if pipeline.trains else "count --corpora"
+            raise ValueError(
+                f"{name} seed {pipeline.seed} is not in the store: `phrasemodels {command}`, or leave it out by --row or --seeds"
+            )
+        seeds.setdefault(name, []).append(pipeline)
+    statistics: Statistics = {}
+    parts = {name: _parts(store, of, statistics) for name, of in seeds.items()}
+    rows = [
+        {name: value for name, value in row.items() if name not in DERIVED} | parts[row["experiment"]]
+        for row in store.run(comparison).meta["rows"]
+    ]
+    return write(
+        folder, {"title": table.title, "commit": commit(), "note": note, "rows": rows}, statistics, table.trials
+    )
+
+
+def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trials: Sequence[Any] = ()) -> Path:
+    """Write a kept result into a folder, in place of what was kept there; a reader sees the old one or the new one."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+        new = Path(temporary)
+        write_durably(new / RESULT, json.dumps(result, indent=1) + "\n")
+        if statistics:
+            _write_statistics(new / SENTENCES, statistics)
+        if trials:
+            write_durably(new / TRIALS, json.dumps(trials, indent=1) + "\n")
+        keep_tests(new / RESULT)
+        folder.mkdir(exist_ok=True)
+        for old in (*folder.glob("*.sentences.arrow"), folder / SENTENCES, folder / TRIALS):
+            old.unlink(missing_ok=True)
+        for file in sorted(new.iterdir(), key=lambda file: file.name == RESULT):  # which names the others, last
+            file.replace(folder / file.name)
+    return folder / RESULT
+
+
+def _write_statistics(path: Path, statistics: Statistics) -> None:
+    """Write the statistics of all rows and seeds into one file; what a row has no column for is null."""
+    tables = []
+    for (row, seed), table in statistics.items():
+        named = table.add_column(0, pa.field("row", pa.string()), pa.array([row] * len(table)))
+        tables.append(named.add_column(1, pa.field("seed", pa.int64()), pa.array([seed] * len(table), pa.int64())))
+    together = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 19))
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, together.schema, options=options) as to:
+        to.write_table(together)
+
+
+def _parts(store: Store, seeds: Sequence[Pipeline], statistics: Statistics) -> dict[str, Any]:
+    """Return what all seeds of a row share, and add their statistics to those of the others."""
+    experiment, scores = seeds[0].experiment, [store.run(pipeline.scored) for pipeline in seeds]
+    columns = {answer.statistic.column for answer in experiment.answers if answer.statistic}
+    for pipeline, score in zip(seeds, scores, strict=True) if columns else []:
+        table = read_shard(score.file(SENTENCES)).select(["id", "group", *sorted(columns)])
+        statistics[row_of(experiment.name), pipeline.seed] = table
+    models = [store.run(pipeline.trained) for pipeline in seeds if pipeline.trains]
+    parts = (models or scores)[0].manifest["parts"]
+    return {
+        "training": _training(models) if models else {},
+        "settings": {name: value for name, value in parts["settings"].items() if name != "seed"},
+        "libraries": parts["libraries"],
+        "test_set": scores[0].meta["test_set"],
+        "licences": scores[0].manifest["meta"]["licences"],
+        "sentences": {"row": row_of(experiment.name)} if columns else [],
+    }
+
+
+def _training(models: Sequence[Artifact]) -> dict[str, Any]:
+    """Return the parameters of the model, and the means over its seeds of what differs between trainings."""
+    means = {name: fmean(model.meta[name] for model in models) for name in MEANS}
+    steps = round(fmean(model.meta["steps"] for model in models))  # those with patience end at different ones
+    return {"parameters": models[0].meta["parameters"], "steps": steps, **means}
+
+
+def row_of(name: str) -> str:
+    """Return the row, with overrides, of the name of an experiment."""
+    return name.split("/", 3)[3]
+
+
+def join(folder: Path, other: Path) -> Path:
+    """Add the seeds and rows of a kept result to those of another one, which is written anew.
+
+    ValueError: a row of both has other settings, another test set, or other values for a seed of both.
+    """
+    (first, of_first), (second, of_second) = _read(folder), _read(other)
+    known = {row["experiment"]: row for row in second["rows"]}
+    rows = [_joined(row, known.pop(row["experiment"], None)) for row in first["rows"]] + list(known.values())
+    commits = dict.fromkeys([*first["commit"].split("; "), second["commit"]])
+    notes = dict.fromkeys(filter(None, (first["note"], second["note"])))
+    trials = json.loads((folder / TRIALS).read_text(encoding="utf-8")) if (folder / TRIALS).exists() else []
+    result = first | {"commit": "; ".join(commits), "note": " ".join(notes), "rows": rows}
+    return write(folder, result, of_second | of_first, trials)
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], Statistics]:
+    """Return a kept result and its statistics; rows are written with the names that they have in one file."""
+    result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    rows = [row for row in result["rows"] if row["sentences"]]
+    statistics: Statistics = {}
+    for row, tables in zip(rows, statistics_of(folder, rows), strict=True):
+        name = row_of(row["experiment"])
+        row["sentences"] = {"row": name}
+        statistics |= {(name, seed): table for seed, table in zip(row["seeds"], tables, strict=True)}
+    result["rows"] = [{name: value for name, value in row.items() if name not in DERIVED} for row in result["rows"]]
+    return result, statistics
+
+
+def _joined(row: Mapping[str, Any], more: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return a row with the seeds of another one of the same experiment, in order."""
+    if more is None:
+        return row
+    name = row["experiment"]
+    for what, same in (
+        ("settings", same_settings(row["settings"], more["settings"])),
+        ("test set", [part.get("rows") for part in row["test_set"]] == [part.get("rows") for part in more["test_set"]]),
+        ("metrics", row["values"].keys() == more["values"].keys()),
+    ):
+        if not same:
+            raise ValueError(f"{name}: the two results have different {what}, so their seeds cannot be joined")
+    values = {metric: dict(zip(row["seeds"], own, strict=True)) for metric, own in row["values"].items()}
+    for metric, own in more["values"].items():
+        for seed, value in zip(more["seeds"], own, strict=True):
+            if values[metric].setdefault(seed, value) != value:
+                raise ValueError(
+                    f"{name} seed {seed}: {metric} is {values[metric][seed]} in one result and {value} in the other"
+                )
+    seeds = sorted({*row["seeds"], *more["seeds"]})
+    n, m = len(row["seeds"]), len({*more["seeds"]} - {*row["seeds"]})
+    training = dict(row["training"])
+    for one in (*MEANS, "steps") if training and more["training"] else ():
+        mean = (n * training[one] + m * more["training"][one]) / (n + m)
+        training[one] = round(mean) if one == "steps" else mean
+    ordered = {metric: [own[seed] for seed in seeds] for metric, own in values.items()}
+    return {**row, "seeds": seeds, "values": ordered, "training": training}
