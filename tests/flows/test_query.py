@@ -23,3 +23,8 @@ def test_columns_of_an_answer_have_unique_names(question: str, names: list[str],
 def test_views_are_found_in_any_case(store: Store) -> None:
     (row,) = query(store, None, "SELECT count(*) > 400 FROM Published")[1]  # type: ignore[arg-type]
     assert row == (True,)
+
+
+def test_views_are_read_where_they_are_and_not_copied(store: Store) -> None:
+    assert query(store, None, "select count(*) from duckdb_tables()")[1] == [(0,)]  # type: ignore[arg-type]
+    assert ("published",) in query(store, None, "show tables")[1]  # type: ignore[arg-type]

@@ -17,9 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from markupsafe import Markup
+from numpy.typing import NDArray
 
-from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.formats.shards import BATCH_ROWS, read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Step, digest_of
 from phrasemodels.flows.experiments import paper_003
@@ -406,33 +409,47 @@ def _examples(finished: FinishedTable) -> dict[str, Any]:
     first = finished.first_seeds
     if not all(outcome.predicted.meta["redistributable"] for outcome in first):
         return {"examples": [], "shown": "Left out: the licence of the corpus does not let its sentences be passed on."}
-    tables = [read_shard(outcome.predicted.file("predictions.arrow")).to_pylist() for outcome in first]
+    tables = [read_shard(outcome.predicted.file("predictions.arrow")) for outcome in first]
     columns = first[0].recipe.answer_columns
-    questions = [
-        _questions(finished, outcome, rows) if columns else [] for outcome, rows in zip(first, tables, strict=True)
-    ]
-    if columns is None or any(own != questions[0] for own in questions):
-        return {"examples": [], "shown": "The answers of this problem are not sentences that can be laid side by side."}
+    other = {"examples": [], "shown": "The answers of this problem are not sentences that can be laid side by side."}
+    if columns is None or any(not table["id"].equals(tables[0]["id"]) for table in tables):
+        return other
     gold, answer = columns
-    right = [sum(rows[i][answer] == rows[i][gold] for rows in tables) for i in range(len(tables[0]))]
-    chosen: dict[str, list[int]] = {}
-    for index in sorted(range(len(right)), key=lambda i: _interest(right[i], len(tables))):
-        chosen.setdefault(tables[0][index]["group"], []).append(index)
-    shown = max(1, EXAMPLES // len(chosen))
+    right = np.sum([_right(table, gold, answer) for table in tables], axis=0)
+    chosen = _chosen(tables[0]["group"], [_interest(count, len(tables)) for count in right.tolist()])
+    picked = [table.take(pa.array(chosen, pa.int64())).to_pylist() for table in tables]
+    questions = [_questions(finished, outcome, rows) for outcome, rows in zip(first, picked, strict=True)]
+    if any(own != questions[0] for own in questions):
+        return other
     examples = [
         {
-            "group": group,
-            "source": questions[0][i],
-            "reference": _joined(tables[0][i][gold]),
+            "group": rows[0]["group"],
+            "source": question,
+            "reference": _joined(rows[0][gold]),
             "systems": [
-                (outcome.row, _joined(rows[i][answer]), rows[i][answer] == rows[i][gold])
-                for outcome, rows in zip(first, tables, strict=True)
+                (outcome.row, _joined(row[answer]), row[answer] == row[gold])
+                for outcome, row in zip(first, rows, strict=True)
             ],
         }
-        for group, indices in sorted(chosen.items())
-        for i in indices[:shown]
+        for question, rows in zip(questions[0], zip(*picked, strict=True), strict=True)
     ]
     return {"examples": examples, "shown": ""}
+
+
+def _right(predictions: pa.Table, gold: str, answer: str) -> NDArray[np.int64]:
+    """Return 1 for each right answer, else 0 (rows). A batch at a time is Python objects."""
+    batches = predictions.select([gold, answer]).to_batches(max_chunksize=BATCH_ROWS)
+    return np.array([row[gold] == row[answer] for batch in batches for row in batch.to_pylist()], np.int64)
+
+
+def _chosen(groups: pa.ChunkedArray, interest: Sequence[int]) -> list[int]:
+    """Return the rows that are shown, by group, in each group those of the lowest interest first."""
+    rows: dict[str, list[int]] = {}
+    names = groups.to_pylist()
+    for row in sorted(range(len(interest)), key=lambda row: interest[row]):
+        rows.setdefault(names[row], []).append(row)
+    shown = max(1, EXAMPLES // len(rows))
+    return [row for group in sorted(rows) for row in rows[group][:shown]]
 
 
 def _interest(right: int, systems: int) -> int:
@@ -442,8 +459,9 @@ def _interest(right: int, systems: int) -> int:
 
 def _questions(finished: FinishedTable, outcome: Outcome, predictions: list[dict[str, Any]]) -> list[str]:
     """Return what each row of predictions is the answer to."""
-    records = read_shards(finished.store.run(outcome.recipe.test_rows())).to_pylist()
-    by_id = {record["id"]: record for record in records}
+    records = read_shards(finished.store.run(outcome.recipe.test_rows()))
+    wanted = pa.array([row["id"] for row in predictions], records.schema.field("id").type)
+    by_id = {record["id"]: record for record in records.filter(pc.is_in(records["id"], wanted)).to_pylist()}
     return [outcome.recipe.question(row, by_id[row["id"]]) for row in predictions]
 
 

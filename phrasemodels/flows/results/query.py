@@ -106,10 +106,8 @@ def _answer(tables: dict[str, pa.Table], sql: str, ask: Callable[["DuckDBPyConne
         "temp_directory": "",
     }
     with duckdb.connect(":memory:", config=closed) as connection:
-        for name, rows in tables.items():
-            connection.register(f"_{name}", rows)
-            connection.execute(f"create table {name} as select * from _{name}")
-            connection.unregister(f"_{name}")
+        for name, rows in tables.items():  # not copied: a question reads the columns that it names, of mapped files
+            connection.register(name, rows)
         connection.execute("set python_enable_replacements = false")
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")

@@ -148,7 +148,7 @@ def predictions(store: Store, tracker: Tracker) -> pa.Table:
         known: dict[str, Any] = {**_owner(artifact.about), "train_key": model}
         known |= {"licences": ", ".join(artifact.meta["licences"]), "redistributable": artifact.meta["redistributable"]}
         arrays = [
-            pa.array([known[field.name]] * rows.num_rows, field.type)
+            pa.repeat(pa.scalar(known[field.name], field.type), rows.num_rows)
             if field.name in known
             else _column(rows, names.get(field.name, field.name), field.type)
             for field in schema
