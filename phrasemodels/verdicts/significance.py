@@ -148,15 +148,19 @@ def _freedom(shared: float, sentences: int, parts: Sequence[tuple[float, int]]) 
 
 
 def _resampled(n: int, resamples: int, rng: np.random.Generator) -> Callable[[Array], Array]:
-    """Return a function that sums statistics (n, ...) over R draws of sentences with replacement, the same at each call."""
-    drawn = rng.integers(0, n, (resamples, n), dtype=np.int32)
+    """Return a function that sums statistics (n, ...) over R draws of sentences with replacement, the same at each call.
+
+    The draws are made again at each call, in blocks: together they would be R n numbers.
+    """
+    state = rng.bit_generator.state
     step = max(1, BLOCK // n)
 
     def sums(statistics: Array) -> Array:
+        rng.bit_generator.state = state
         flat = statistics.reshape(n, -1)
         blocks = []
         for first in range(0, resamples, step):
-            rows = drawn[first : first + step]
+            rows = rng.integers(0, n, (min(step, resamples - first), n), dtype=np.int32)
             cells = (rows + n * np.arange(len(rows))[:, None]).ravel()
             counts = np.bincount(cells, minlength=len(rows) * n).reshape(-1, n)
             blocks.append(counts.astype(np.float64) @ flat)

@@ -1,5 +1,6 @@
 """Tests of systems against scipy, enumeration and sacreBLEU, and their error rate when there is no difference."""
 
+import dataclasses
 import itertools
 import math
 import runpy
@@ -174,3 +175,11 @@ def test_of_systems_that_differ_by_chance_alone_four_to_six_in_100_are_called_di
     """4,000 pairs, α = 0.05, of which the share is known to ± 0.7 in 100."""
     rate, _ = BENCHMARK["called_different"](seeds, (spread, spread), 4000, np.random.default_rng(7))
     assert 0.04 - 0.005 <= rate <= 0.06 + 0.005
+
+
+def test_draws_in_blocks_are_those_made_at_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    ours, base = rng.random((2, 3, 37, 2))
+    whole = difference(ours, base, mean_of)
+    monkeypatch.setattr("phrasemodels.verdicts.significance.BLOCK", 37 * 7)
+    assert dataclasses.astuple(difference(ours, base, mean_of)) == pytest.approx(dataclasses.astuple(whole), rel=1e-12)
