@@ -31,6 +31,7 @@ from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees
 from phrasemodels.parsing.saved import ENGLISH, Saved, load, save
 from phrasemodels.parsing.words import INSIDE, Sentences, Word, sentences, spaced, undivided
 from phrasemodels.structs.calls import waiting
+from phrasemodels.written import writing
 
 LETTERS = 20  # of a longer word: the first ten and the last ten
 
@@ -301,18 +302,20 @@ class Parser(Pretrained):
             config=saved.config,
         )
 
-    def save_pretrained(self, folder: str | Path, precision: torch.dtype = torch.float32) -> Path:
+    def save_pretrained(self, folder: str | Path, precision: torch.dtype = torch.float32, force: bool = False) -> Path:
         """Write the parser to a folder that `load` and `from_pretrained` read; float16 halves it, and rounds what was trained.
 
-        ValueError: a part of its configuration cannot be saved, or it was not made from a saved parser.
+        ValueError: a part of its configuration cannot be saved, it was not made from a saved parser, or something else is in the
+        folder, and `force` does not say to replace it.
         """
         if self.config is None:
             raise ValueError("this parser was made from a model alone: pass its configuration, Parser(..., config=...)")
         saved = Saved(self.trained, self.config, self.entries, self.decode, self.card, self.split)
-        to = save(saved, Path(folder), precision)
+        to = save(saved, Path(folder), precision, force)
         loading = 'from phrasemodels import Parser\n\nparser = Parser.from_pretrained("FOLDER OR NAME")\n'
         use = 'print(parser.parse("The red house doesn\'t sleep.")[0])'
-        (to / "README.md").write_text(readme(self.card, loading + use, "parsing"), encoding="utf-8")
+        with writing(to / "README.md", force=force):
+            (to / "README.md").write_text(readme(self.card, loading + use, "parsing"), encoding="utf-8")
         return to
 
     @classmethod

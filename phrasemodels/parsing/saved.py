@@ -40,6 +40,7 @@ from phrasemodels.models.parser import (
 )
 from phrasemodels.parsing.words import sentences, universal_sentences
 from phrasemodels.saved import check_header, finite, restored
+from phrasemodels.written import writing
 
 ENGLISH = Path(__file__).parent / "english"
 SIDES = ("words", "characters", "tags", "labels", "relations")  # of vocabularies
@@ -70,10 +71,11 @@ class Saved:
     split: Any = sentences
 
 
-def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16) -> Path:
+def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, force: bool = False) -> Path:
     """Write a folder that `load` reads. precision: of the weights on disk; float16 halves their size.
 
-    ValueError: `load` would refuse it, for example for a pretrained encoder.
+    ValueError: `load` would refuse it, for example for a pretrained encoder; or files of the same names are there that were
+    not written by this function, and `force` does not say to replace them.
     """
     weights = {name: p.detach().to(precision).contiguous() for name, p in parser.model.named_parameters()}
     about = {
@@ -86,9 +88,10 @@ def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16) ->
     text = json.dumps(about, ensure_ascii=False, allow_nan=False, indent=None) + "\n"
     _parts(json.loads(text), folder)
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(weights, folder / WEIGHTS)
-    (folder / WEIGHTS).chmod(0o644)  # safetensors writes for the user alone
-    (folder / ABOUT).write_text(text, encoding="utf-8")
+    with writing(folder / WEIGHTS, folder / ABOUT, force=force):
+        save_file(weights, folder / WEIGHTS)
+        (folder / WEIGHTS).chmod(0o644)  # safetensors writes for the user alone
+        (folder / ABOUT).write_text(text, encoding="utf-8")
     return folder
 
 

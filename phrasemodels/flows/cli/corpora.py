@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Json, clean
+from phrasemodels.flows.cli.terminal import Force, Json, clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,6 +215,7 @@ def export(
     name: Name,
     to: Annotated[Path, typer.Argument(help="Folder to write one Parquet file per split to.")],
     split: Annotated[list[str] | None, typer.Option(help="Only this split; repeatable.")] = None,
+    force: Force = False,
 ) -> None:
     """Write the records of a corpus as Parquet, for other programs; the metadata holds the terms of the corpus.
 
@@ -222,14 +223,18 @@ def export(
     """
     from phrasemodels.data.download.manifest import find_corpus
     from phrasemodels.data.formats.shards import write_parquet
+    from phrasemodels.written import check_replaceable, writing
 
     manifest = find_corpus(name)
+    for chosen in split or list(manifest.splits):
+        check_replaceable(to / f"{chosen}.parquet", force)
     artifact = _artifact(_store(), manifest, _sources())
     to.mkdir(parents=True, exist_ok=True)
     for chosen in split or list(manifest.splits):
         terms = {key: str(value) for key, value in manifest.terms(chosen)._asdict().items()}
         table = _table(artifact, manifest, chosen).replace_schema_metadata(terms)
-        write_parquet(to / f"{chosen}.parquet", table)
+        with writing(to / f"{chosen}.parquet", force=force):
+            write_parquet(to / f"{chosen}.parquet", table)
         print(to / f"{chosen}.parquet")
 
 

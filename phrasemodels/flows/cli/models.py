@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Json, clean, opened
+from phrasemodels.flows.cli.terminal import Force, Json, clean, opened
 
 if TYPE_CHECKING:
     from phrasemodels.flows.results.models import Model
@@ -58,6 +58,7 @@ def attend(
     model: Name,
     sentence: Annotated[str, typer.Argument(help="A sentence.")],
     to: Annotated[Path, typer.Option(help="The page to write.")] = Path("attention.html"),
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write a page of a model's attention to a sentence: words, phrases and the tree over them, layer by layer.
@@ -68,6 +69,10 @@ def attend(
         raise ValueError("an empty text: give a sentence")
     if to.suffix != ".html":
         raise ValueError(f"{to}: a page is HTML; name a file that ends with .html")
+    from phrasemodels.written import check_replaceable, writing
+
+    if not as_json:
+        check_replaceable(to, force)
     trained = find_model(model)
     tell_unknown_words(trained, [sentence])
     rows = trained.attend(sentence)
@@ -76,7 +81,8 @@ def attend(
         return
     from phrasemodels.flows.report.attention import write_attention
 
-    print(write_attention(trained.card(), rows, to))
+    with writing(to, force=force):
+        print(write_attention(trained.card(), rows, to))
 
 
 @app.command()
@@ -92,6 +98,7 @@ def draw(
     ],
     target: Annotated[str, typer.Option(help="A translation; by default that of the last model.")] = "",
     to: Annotated[Path, typer.Option(help="The figure to write.")] = Path("structure.svg"),
+    force: Force = False,
 ) -> None:
     """Draw what a model does with a text: segments of several translators, a chain of facts, a tree, or similar phrases.
 
@@ -99,13 +106,16 @@ def draw(
     """
     from phrasemodels.data.store.artifacts import write_durably
     from phrasemodels.flows.report.plots import draw as drawn
+    from phrasemodels.written import check_replaceable, writing
 
     if to.suffix != ".svg":
         raise ValueError(f"{to}: figures are SVG; name a file that ends with .svg")
+    check_replaceable(to, force)
     drawers = [find_model(name) for name in models]
     if problem := next(filter(None, (model.too_long(text) for model in drawers)), ""):
         raise ValueError(problem)
-    write_durably(to, drawn(drawers, text, target))
+    with writing(to, force=force):
+        write_durably(to, drawn(drawers, text, target))
     print(to)
 
 
@@ -117,17 +127,21 @@ def export(
         bool,
         typer.Option("--ctranslate2", help="Also write a plain Transformer for CTranslate2, to FOLDER/ctranslate2."),
     ] = False,
+    force: Force = False,
 ) -> None:
     """Write a model to a folder that `predict` and `attend` read: safetensors, configuration, vocabulary, card.
 
     Example: phrasemodels export 000/table1/sample/transformer exported --ctranslate2
     """
+    from phrasemodels.written import check_replaceable
+
+    check_replaceable(to, force)
     found, also = find_model(model), list[Any]()
     if ctranslate2:
         from phrasemodels.flows.results.models import as_ctranslate2
 
         also.append(as_ctranslate2)
-    print(found.export(to, also))
+    print(found.export(to, also, force))
 
 
 SHOWN = 20  # unknown words that are named

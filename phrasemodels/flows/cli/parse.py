@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from phrasemodels.flows.cli.models import Name, find_model
-from phrasemodels.flows.cli.terminal import clean
+from phrasemodels.flows.cli.terminal import Force, clean
 
 if TYPE_CHECKING:
     from phrasemodels.data.formats.lines import Line
@@ -228,6 +228,7 @@ def labels(
     sentence: Annotated[str, typer.Argument(help="A sentence.")],
     to: Annotated[Path, typer.Option(help="The page to write.")] = Path("labels.html"),
     most: Annotated[int, typer.Option(min=1, help="Show this many labels, those that contribute most.")] = 24,
+    force: Force = False,
 ) -> None:
     """Write a page that shows where each label of a parser attends in a sentence, and what it contributes to each phrase.
 
@@ -236,15 +237,18 @@ def labels(
     from phrasemodels.flows.report.attention import write_labels
     from phrasemodels.tasks.problems.parsing import view_labels
     from phrasemodels.tasks.problems.recipe import check_size
+    from phrasemodels.written import check_replaceable, writing
 
     if to.suffix != ".html":
         raise ValueError(f"{to}: a page is HTML; name a file that ends with .html")
+    check_replaceable(to, force)
     recipe, parser = _trained(model)
     words = recipe.tokeniser(sentence, "en")
     if not words:
         raise ValueError("an empty sentence: give one with words")
     check_size(len(words), len(words))
-    print(write_labels(view_labels(parser, words, recipe.divide), most, to))
+    with writing(to, force=force):
+        print(write_labels(view_labels(parser, words, recipe.divide), most, to))
 
 
 @app.command("export-parser")
@@ -252,20 +256,25 @@ def pack(
     model: Name,
     to: Annotated[Path, typer.Argument(help="Folder to make.")],
     card: Annotated[Path | None, typer.Option(help="A JSON object to add to the card: scores, licences.")] = None,
+    force: Force = False,
 ) -> None:
     """Write a parser to a folder that `parse` and `Parser.load` read with torch alone: weights in float16, vocabularies, card.
 
     Example: phrasemodels pack 004/english/laptop/lal english
     """
     from phrasemodels.parsing.saved import Saved, save
+    from phrasemodels.written import check_replaceable, writing_folder
 
+    check_replaceable(to, force)
     trained = find_model(model)
     recipe, parser = _trained(model)
     more = json.loads(card.read_text(encoding="utf-8")) if card else {}
     saved = Saved(
         parser.model, parser.config, parser.entries, recipe.problem.decode, trained.card() | more, recipe.split
     )
-    print(save(saved, to))
+    with writing_folder(to, force) as folder:
+        save(saved, folder)
+    print(to)
 
 
 def _trained(name: str) -> "tuple[ParsingRecipe, TreeParser]":

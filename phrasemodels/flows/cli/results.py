@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Json, clean, opened
+from phrasemodels.flows.cli.terminal import Force, Json, clean, opened
 
 app = typer.Typer()
 
@@ -160,6 +160,7 @@ def sql(
     database: Annotated[
         Path | None, typer.Option(help="Write all views to this file, which any DuckDB opens.", metavar="FILE.duckdb")
     ] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Query runs, metrics, predictions, shards and verdicts with SQL. `show tables` lists the views, `describe verdicts` the
@@ -174,11 +175,15 @@ def sql(
     from phrasemodels.data.formats.shards import write_parquet
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.query import query, write_database
+    from phrasemodels.written import check_replaceable, writing
 
     if to is not None and to.suffix != ".parquet":
         raise ValueError(f"{to}: answers are written as Parquet; name a file that ends with .parquet")
+    if to is not None:
+        check_replaceable(to, force)
     if database is not None:
-        print(write_database(*opened(), database))
+        with writing(database, force=force):
+            print(write_database(*opened(), database))
         if not question:
             return
     store, tracker = opened()
@@ -189,7 +194,8 @@ def sql(
     answer = [dict(zip(columns, row, strict=True)) for row in rows]
     if to is not None:
         values = [pa.array([row[place] for row in rows]) for place in range(len(columns))]
-        write_parquet(to, pa.Table.from_arrays(values, names=columns))
+        with writing(to, force=force):
+            write_parquet(to, pa.Table.from_arrays(values, names=columns))
         print(to)
     elif as_json:
         print(json.dumps(answer, indent=1, default=str))
@@ -267,6 +273,7 @@ def judge(
         ),
     ],
     page: Annotated[Path, typer.Option(help="Write the page to this file.")] = Path("judged.html"),
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Judge the printed numbers of any paper by results of your own: verdicts, tests, plots, one HTML page.
@@ -279,12 +286,15 @@ def judge(
     from phrasemodels.flows.results.exchange import read_scores
     from phrasemodels.verdicts.judgement import judge_table, plain, unused
     from phrasemodels.verdicts.printed import read_printed
+    from phrasemodels.written import check_replaceable, writing
 
     if page.suffix != ".html":
         raise ValueError(f"--page {page}: a page is HTML; name a file that ends with .html")
+    check_replaceable(page, force)
     numbers, scores = read_printed(printed), read_scores(results)
     judged = judge_table(numbers, scores)
-    write_judgement(judged, unused(numbers, scores), page)
+    with writing(page, force=force):
+        write_judgement(judged, unused(numbers, scores), page)
     rows = [plain(one) for one in judged]
     if as_json:
         print(json.dumps(rows, indent=1))
@@ -323,14 +333,19 @@ def scores(
     crate: Annotated[
         bool, typer.Option("--crate", help="Describe the files and where they are from, as RO-Crate and as Croissant.")
     ] = False,
+    force: Force = False,
 ) -> None:
     """Write a kept result as printed.csv and scores.parquet, which `phrasemodels judge` and other programs read.
 
     Example: phrasemodels scores 003-tablebabi-paper babi && phrasemodels judge babi/printed.csv babi/scores.parquet
     """
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.results.exchange import export_scores, write_crate
+    from phrasemodels.flows.results.exchange import CRATE, CROISSANT, PRINTED, SCORES, export_scores, write_crate
+    from phrasemodels.written import writing
 
-    made = export_scores(result, folder)
-    for path in (*made, *(write_crate(result, folder) if crate else ())):
+    names = (PRINTED, SCORES, CRATE, CROISSANT) if crate else (PRINTED, SCORES)
+    with writing(*(folder / name for name in names), force=force):
+        made = export_scores(result, folder)
+        made += write_crate(result, folder) if crate else []
+    for path in made:
         print(path)

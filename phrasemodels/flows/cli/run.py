@@ -14,6 +14,7 @@ from phrasemodels.flows.cli.terminal import (
     Duration,
     ExperimentName,
     FirstSeed,
+    Force,
     Json,
     Overrides,
     Paper,
@@ -253,9 +254,12 @@ def prepare(
     experiment: ExperimentName,
     to: Annotated[Path, typer.Option(help="Folder to make; take it to a machine with a GPU.")],
     set: Overrides = None,
+    force: Force = False,
 ) -> None:
     """Copy the shards that an experiment is trained and tested on into one folder, for `train --local --data`."""
     from phrasemodels.flows.experiments.catalogue import experiment as find
     from phrasemodels.flows.run.local import prepare_folder
+    from phrasemodels.written import check_replaceable
 
-    print(prepare_folder(find(experiment, set or []), to))
+    check_replaceable(to, force)
+    print(prepare_folder(find(experiment, set or []), to, force))

@@ -44,6 +44,7 @@ Duration = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there, even if this command did not write it.")]
 ExperimentName = Annotated[str, typer.Argument(help="An experiment, as `phrasemodels experiments` lists them.")]
 
 

@@ -32,7 +32,10 @@ Statistics = dict[tuple[str, int], pa.Table]  # of the test sentences, by row an
 
 def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: Step, folder: Path, note: str) -> Path:
     """Write the results of a table in the store into a folder: scores, seeds, configurations, commit, library versions, and
-    the per-sentence statistics that tests need; of a tuned table also all trials. ValueError: a result is not in the store."""
+    the per-sentence statistics that tests need; of a tuned table also all trials. ValueError: a result is not in the store, or
+    the folder holds something else."""
+    if folder.exists() and any(folder.iterdir()) and _title(folder / RESULT) != table.title:
+        raise ValueError(f"{folder} holds something other than the result of {table.title}: choose another name")
     seeds: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
         name = pipeline.experiment.name
@@ -51,6 +54,14 @@ def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: 
     return write(
         folder, {"title": table.title, "commit": commit(), "note": note, "rows": rows}, statistics, table.trials
     )
+
+
+def _title(file: Path) -> str | None:
+    """Return the title of a kept result; None: it cannot be read."""
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8"))["title"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trials: Sequence[Any] = ()) -> Path:

@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import json
 import math
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +40,7 @@ from phrasemodels.tasks.problems.recipe import PARTS
 from phrasemodels.tasks.problems.translation import TranslationRecipe
 from phrasemodels.tasks.train.checkpoints import load_trained
 from phrasemodels.verdicts.significance import seed_group
+from phrasemodels.written import writing_folder
 
 if TYPE_CHECKING:
     from phrasemodels.data.download.manifest import Sources
@@ -159,20 +159,17 @@ class Model:
                 return {name: artifacts[key] for name, key in inputs.items()}
         raise ValueError(f"{self.name}: the store has no answers of this model to its test set; train it here")
 
-    def export(self, to: Path, also: Sequence[Callable[["Model", Path], object]] = ()) -> Path:
+    def export(self, to: Path, also: Sequence[Callable[["Model", Path], object]] = (), force: bool = False) -> Path:
         """Write a folder that `load`, and `phrasemodels.load` with torch alone, read: weights and vocabulary with manifests, a card,
         the whole configuration; and what the functions `also` write to it, such as `as_ctranslate2`.
 
-        It replaces an exported model. ValueError: something else is there, or the model's own artifacts are.
+        It replaces an exported model that nobody has changed since. ValueError: something else is there, and `force` does not
+        say to replace it, or the model's own artifacts are.
         """
         place = to.resolve()
         if any(_overlap(place, artifact.path.parent.resolve()) for artifact in self.artifacts.values()):
             raise ValueError(f"{to}: the model itself is there; export it to another folder")
-        if place.exists() and not (place / CARD).is_file() and not (place.is_dir() and not any(place.iterdir())):
-            raise ValueError(f"{to}: this is not an exported model; name a folder that does not exist")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".") as aside:
-            new, old = Path(aside, "new"), Path(aside, "old")
+        with writing_folder(to, force) as new:
             for name, artifact in self.artifacts.items():
                 shutil.copytree(artifact.path, new / name)
             write_durably(new / CARD, json.dumps(self.card(), indent=1))
@@ -184,9 +181,6 @@ class Model:
             write_durably(new / LIBRARY, json.dumps(describe(config, parts, how), indent=1))
             for write in also:
                 write(self, new)
-            if place.exists():
-                os.replace(place, old)
-            os.replace(new, place)
         return to
 
     def _with_encoder_in(self, folder: Path) -> Any:

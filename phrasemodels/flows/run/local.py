@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import phrasemodels
-from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Executor, Job, Store, digest_of, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.tasks.train.trainer import PROGRESS
+from phrasemodels.written import writing_folder
 
 LINES_EVERY = 15.0  # seconds between lines of progress
 RECIPE = "recipe.sha256"  # in a prepared folder: digest of the settings that its data was made with
@@ -91,18 +92,19 @@ def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[No
         printer.join()
 
 
-def prepare_folder(experiment: Experiment, to: Path) -> Path:
-    """Copy the data that an experiment is trained and tested on into one folder."""
+def prepare_folder(experiment: Experiment, to: Path, force: bool = False) -> Path:
+    """Copy the data that an experiment is trained and tested on into one folder. ValueError: something else is there, and
+    `force` does not say to replace it."""
     from phrasemodels.flows.experiments.catalogue import resolved
     from phrasemodels.flows.results.records import open_store, sources_of
     from phrasemodels.infra.settings import Settings
 
     settings = Settings()
     store, sources = open_store(settings), sources_of(settings)
-    (to / RECIPE).unlink(missing_ok=True)
-    for name, step in resolved(experiment, sources).recipe.data().items():
-        shutil.copytree(store.run(step, Executor(sources=sources)).path, to / name, dirs_exist_ok=True)
-    (to / RECIPE).write_bytes(_digest(experiment))
+    with writing_folder(to, force) as folder:
+        for name, step in resolved(experiment, sources).recipe.data().items():
+            shutil.copytree(store.run(step, Executor(sources=sources)).path, folder / name)
+        (folder / RECIPE).write_bytes(_digest(experiment))
     return to
 
 
@@ -120,6 +122,9 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
     if not (data / RECIPE).is_file() or (data / RECIPE).read_bytes() != _digest(experiment):
         again = f"phrasemodels prepare {experiment.name} --to {data}"
         raise ValueError(f"{data} was not prepared for this: make the folder again with `{again}` and the same --set")
+    file = out / f"{file_name(experiment.name)}-s{seed}.json"
+    if file.exists() and not _is_result(file, experiment.name, seed):
+        raise ValueError(f"{file} is no result of this training: move it, or name another --out")
     store = Store(out)
     stages = experiment.recipe.bare().measured_stages(experiment.model, experiment.train, seed)
     known: dict[str, Artifact] = {}
@@ -147,9 +152,16 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
         **{k: v for k, v in known["model"].meta.items() if k != "shards"},
         "scores": known["scores"].meta["scores"],
     }
-    file = out / f"{file_name(experiment.name)}-s{seed}.json"
-    file.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    write_durably(file, json.dumps(result, indent=1))
     return result
+
+
+def _is_result(file: Path, experiment: str, seed: int) -> bool:
+    try:
+        result = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(result, dict) and (result.get("experiment"), result.get("seed")) == (experiment, seed)
 
 
 def _printer() -> Callable[[list[dict[str, float]]], None]:

@@ -1,0 +1,174 @@
+"""Commands replace nothing that they did not write: every option or argument that names an output is tried."""
+
+import json
+import os
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from conftest import PROJECT
+from typer.testing import CliRunner
+
+from phrasemodels.flows.cli.main import app
+from phrasemodels.flows.results.keep import keep
+from phrasemodels.written import MARKER, check_replaceable, writing, writing_folder
+
+JUDGE = str(PROJECT / "examples" / "judge")
+OUTPUTS = {  # command and parameter -> arguments in front of the output, and its name
+    "sql database": (["sql", "--database"], "mine.duckdb"),
+    "sql to": (["sql", "select 1", "--to"], "mine.parquet"),
+    "judge page": (["judge", f"{JUDGE}/lm-eval.csv", f"{JUDGE}/lm-eval", "--page"], "mine.html"),
+    "show-attention to": (["attend", "000/table1/sample/phrase-k2", "a house", "--to"], "mine.html"),
+    "draw to": (["draw", "000/table1/sample/phrase-k2", "--text", "a house", "--to"], "mine.svg"),
+    "show-labels to": (["labels", "004/parser/sample/lal", "a house", "--to"], "mine.html"),
+    "export to": (["export", "000/table1/sample/phrase-k2"], "mine"),
+    "export-parser to": (["pack", "004/parser/sample/lal"], "mine"),
+    "export-result folder": (["scores", "003-tablebabi-paper-task14"], "printed.csv"),
+    "corpora export to": (["corpora", "export", "gum"], "train.parquet"),
+    "prepare to": (["prepare", "000/table1/sample/phrase-k2", "--to"], "mine"),
+}
+ELSEWHERE = {  # outputs that other tests try, and other names of commands
+    "init folder", "train out", "bench history", "attend to", "labels to", "pack to", "scores folder",
+}  # fmt: skip
+INPUTS = {"join", "file", "files", "path", "data", "printed", "card"}
+
+
+def parameters(application: typer.Typer, name: str = "") -> Iterator[str]:
+    """Yield "command parameter" of each parameter that takes a path and is none of INPUTS."""
+    for command in application.registered_commands:
+        for parameter, kind in typing.get_type_hints(command.callback).items():
+            if Path in (kind, *typing.get_args(kind)) and parameter not in INPUTS:
+                yield f"{name} {command.name or command.callback.__name__} {parameter}".strip()
+    for group in application.registered_groups:
+        yield from parameters(group.typer_instance, group.name or "")
+
+
+def test_every_output_of_every_command_is_tried() -> None:
+    found = set(parameters(app))
+    assert len(found) > 10 and found <= OUTPUTS.keys() | ELSEWHERE, found - (OUTPUTS.keys() | ELSEWHERE)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_what_a_user_wrote_is_not_replaced(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments, output = OUTPUTS[name]
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    place = mine / output
+    if "." in output:
+        place.write_text("mine")
+    else:
+        place.mkdir()
+        for own in ("card.json", "manifest.json", "parser.json", "thesis.tex"):
+            (place / own).write_text("{}")
+    before = snapshot(mine)
+    folder = name in ("export-result folder", "corpora export to")
+    done = CliRunner().invoke(app, [*arguments, str(mine if folder else place)])
+    assert done.exit_code == 1 and "was not written by this command" in str(done.exception or done.output)
+    assert snapshot(mine) == before
+
+
+@pytest.mark.parametrize("name", ["sql database", "sql to", "judge page", "export-result folder"])
+def test_an_output_is_replaced_if_it_is_as_it_was_written_or_with_force(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments, output = OUTPUTS[name]
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
+    place = tmp_path / output
+    run = [*arguments, str(tmp_path if name == "export-result folder" else place)]
+    for _ in range(2):
+        assert CliRunner().invoke(app, run).exit_code == 0
+    with place.open("ab") as file:
+        file.write(b" ")
+    changed = place.read_bytes()
+    assert CliRunner().invoke(app, run).exit_code == 1 and place.read_bytes() == changed
+    assert CliRunner().invoke(app, [*run, "--force"]).exit_code == 0 and place.read_bytes() != changed
+
+
+def filled(folder: Path) -> None:
+    (folder / "a").mkdir()
+    (folder / "a" / "x").write_text("x")
+    (folder / "y").write_text("y")
+
+
+CHANGES: dict[str, Callable[[Path], Any]] = {
+    "a file more": lambda to: (to / "a" / "z").write_text("z"),
+    "another content": lambda to: (to / "y").write_text("z"),
+    "a link more": lambda to: (to / "z").symlink_to("/etc/passwd"),
+    "a link to a folder more": lambda to: (to / "z").symlink_to("/etc"),
+    "a link in place of a file": lambda to: (
+        (to / "y").rename(to.parent / "y"),
+        (to / "y").symlink_to(to.parent / "y"),
+    ),
+    "a pipe more": lambda to: os.mkfifo(to / "z"),
+    "no marker": lambda to: (to / MARKER).unlink(),
+    "a marker that is no JSON": lambda to: (to / MARKER).write_text("{"),
+    "a marker that is a list": lambda to: (to / MARKER).write_text("[]"),
+    "a marker that is a folder": lambda to: ((to / MARKER).unlink(), (to / MARKER).mkdir()),
+    "a marker that nests": lambda to: (to / MARKER).write_text("[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_folder_is_replaced_only_as_it_was_written(name: str, tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    for _ in range(2):
+        with writing_folder(to) as folder:
+            filled(folder)
+    CHANGES[name](to)
+    with pytest.raises(ValueError, match="was not written by this command"), writing_folder(to) as folder:
+        filled(folder)
+    with writing_folder(to, force=True) as folder:
+        filled(folder)
+    assert sorted(path.name for path in to.rglob("*")) == [MARKER, "a", "x", "y"]
+    assert [path.name for path in tmp_path.iterdir() if path.name != "y"] == ["to"]
+
+
+def test_a_folder_stays_as_it_was_after_an_error_and_if_it_is_written_to_meanwhile(tmp_path: Path) -> None:
+    with writing_folder(tmp_path / "to") as folder:
+        filled(folder)
+    before = snapshot(tmp_path)
+    with pytest.raises(OSError, match="full"), writing_folder(tmp_path / "to"):
+        raise OSError("full")
+    assert snapshot(tmp_path) == before
+    with pytest.raises(ValueError, match="was not written"), writing_folder(tmp_path / "to") as folder:
+        Path(tmp_path, "to", "thesis").write_text(folder.name)
+    assert (tmp_path / "to" / "thesis").read_text() == "new"
+
+
+def test_what_is_no_file_is_refused_even_with_force(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("nothing")
+    for place in (Path("/dev/null"), tmp_path / "pipe", tmp_path / "link"):
+        with pytest.raises(ValueError, match="name another place"):
+            check_replaceable(place, force=True)
+
+
+def test_files_beside_each_other_are_listed_in_one_marker(tmp_path: Path) -> None:
+    for name in ("a", "b", "a"):
+        with writing(tmp_path / name):
+            (tmp_path / name).write_text(name)
+    assert sorted(json.loads((tmp_path / MARKER).read_text())) == ["a", "b"]
+    (tmp_path / "b").unlink()
+    with writing(tmp_path / "a"):
+        pass
+    assert list(json.loads((tmp_path / MARKER).read_text())) == ["a"]
+
+
+def test_a_kept_result_of_another_table_is_not_replaced(tmp_path: Path) -> None:
+    class Table:
+        title = "Table 1"
+
+    (tmp_path / "thesis.tex").write_text("mine")
+    for content in (None, "{", "[]", '{"title": "Table 2"}'):
+        if content is not None:
+            (tmp_path / "result.json").write_text(content)
+        with pytest.raises(ValueError, match="holds something other than the result of Table 1"):
+            keep(None, Table(), [], None, tmp_path, "")  # type: ignore[arg-type]
