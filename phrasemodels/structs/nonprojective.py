@@ -59,6 +59,8 @@ class NonProjective(Trees):
         return best.to(scores[0]), heads.to(scores[0].device)
 
     def _argmax(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        if self.kernel("best", scores):
+            return super()._argmax(scores, lengths)
         best, heads = kernels.on_cpu(lambda arcs, n: self.kernels[0].best(self, (arcs,), n), *scores, lengths)
         best, heads = best.to(scores[0]), heads.to(scores[0].device)
         return self._rescored(best, scores, heads, lengths), heads

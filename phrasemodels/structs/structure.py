@@ -75,7 +75,7 @@ class Numbered:
         ends = np.zeros(sizes.longest + 1, np.int64)
         rule = type(self.structure).rule  # a compiled function of an object would be bound
         rows = (uncompiled(rule) if plain else rule)(*sizes.arguments, nodes, runs, ends)
-        table = Table(nodes, runs, rows, sizes.numbers)
+        table = engine.new_table(nodes, runs, rows, sizes.numbers)
         if small and self.structure.axes == 1:
             each = np.arange(sizes.longest + 1)[:, None]
             self._kept = table, ends, self.structure.goals(sizes, self, each)
@@ -499,19 +499,28 @@ class Structure:
 
     def _log_partition(self, scores: Scores, lengths: Tensor) -> Tensor:
         if kernel := self.kernel("passes", scores):
+            if not _differentiated(scores):
+                return kernel.passes(self, scores, lengths, None, (), False)[0]
             return LogPartition.apply(self, kernel, lengths, *scores)
         return inference.log_partition(self._inside(lengths), *self._expanded(scores))
 
     def _expected_parts(self, scores: Scores, lengths: Tensor, which: Sequence[int] | None = None) -> Scores:
         which = range(len(scores)) if which is None else which
         if kernel := self.kernel("passes", scores):
+            if not _differentiated(scores):
+                found: Scores = kernel.passes(self, scores, lengths, 1.0, which, True)[1]
+                return found
             return Marginals.apply(self, kernel, lengths, which, *scores)
-        found = inference.marginals(self._inside(lengths), *self._expanded(scores))
-        return tuple(found[i] for i in which)
+        every = inference.marginals(self._inside(lengths), *self._expanded(scores))
+        return tuple(every[i] for i in which)
 
     def _entropy(self, scores: Scores, lengths: Tensor) -> Tensor:
         if kernel := self.kernel("entropy", scores):
-            return Entropy.apply(self, kernel, lengths, *scores)
+            return (
+                Entropy.apply(self, kernel, lengths, *scores)
+                if _differentiated(scores)
+                else kernel.entropy(self, scores, lengths)
+            )
         return inference.entropy(self._inside(lengths), *self._expanded(scores))
 
     def _argmax(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -577,6 +586,11 @@ class Structure:
         found = torch.where(flat, torch.arange(flat.shape[2], device=flat.device), flat.shape[2])
         found = found.topk(most, largest=False).values if most else found[..., :0]
         return self.rows(scores, torch.where(found < flat.shape[2], found, NONE), lengths)
+
+
+def _differentiated(scores: Scores) -> bool:
+    """Return whether results need a graph, without which a call takes less time."""
+    return torch.is_grad_enabled() and any(s.requires_grad for s in scores)
 
 
 def _one_batch(x: Tensor, batch: torch.Size) -> Tensor:

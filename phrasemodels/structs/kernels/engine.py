@@ -48,12 +48,15 @@ NEGLIGIBLE = 1e-120  # a probability; products of smaller ones would be subnorma
 
 
 class Table(NamedTuple):
-    """A rule for the sizes of one batch: nodes and runs as above, the number of rows, and the largest number of a node plus 1."""
+    """A rule for the sizes of one batch: nodes and runs as above, the number of rows, the largest number of a node plus 1, the row of each
+    number, and the most edges of a run plus 1."""
 
     nodes: np.ndarray
     runs: np.ndarray
     rows: int
     numbers: int
+    rows_of: np.ndarray
+    width: int
 
 
 class Batch(NamedTuple):
@@ -387,13 +390,11 @@ def passes(table, batch, scale=NOTHING, grad=None, shared_grad=None, wanted=(Tru
     return log_z, mean, out, shared_out if each else shared_out.sum(0)
 
 
-@njit(**COMPILE)
-def _rows_of(table):
-    """Return the row of each node, by its number."""
-    rows = np.zeros(table.numbers, np.int64)
-    for v in range(table.rows):
-        rows[table.nodes[v, NUMBER]] = v
-    return rows
+def new_table(nodes, runs, rows, numbers):
+    """Return a table, of which the rest is computed here."""
+    rows_of, used = np.zeros(numbers, np.int64), nodes[rows, FIRST]  # `runs` may be longer than that
+    rows_of[nodes[:rows, NUMBER]] = np.arange(rows)
+    return Table(nodes, runs, rows, numbers, rows_of, int(runs[:used, COUNT].max(initial=0)) + 1)
 
 
 @njit(**COMPILE)
@@ -433,7 +434,7 @@ def _best_of(w, at, runs, begin, end, lane):
 
 
 @njit(**COMPILE)
-def _best(first, step, work, order, table, batch, rows_of, visible, score, chosen):
+def _best(first, step, work, order, table, batch, visible, score, chosen):
     w, (B, P), at = work[first], batch.scores.shape, table.numbers * LANES
     nodes, runs, todo = table.nodes, table.runs, np.empty(table.rows + 2, np.int64)
     for i in range(len(batch.shared)):
@@ -457,7 +458,7 @@ def _best(first, step, work, order, table, batch, rows_of, visible, score, chose
                 size -= 1
                 if todo[size] == 0:
                     continue
-                v = rows_of[todo[size]]
+                v = table.rows_of[todo[size]]
                 run, edge, _ = _best_of(w, at, runs, nodes[v, FIRST], nodes[v + 1, FIRST], lane)
                 used = _choose(nodes[v, OWN], visible, chosen, 0, b, used)
                 used = _choose(_part(runs, run, edge), visible, chosen, 0, b, used)
@@ -472,7 +473,7 @@ def best(table, batch, visible, most):
     blocks, order = -(-B // LANES), np.argsort(batch.rows, kind="stable")
     work = scratch(blocks, (table.numbers + batch.scores.shape[1] + len(batch.shared)) * LANES)
     score, chosen = np.empty(B), np.full((1, B, most), NONE)
-    over_batch(_best, blocks, work, order, table, batch, _rows_of(table), visible, score, chosen)
+    over_batch(_best, blocks, work, order, table, batch, visible, score, chosen)
     return score, chosen
 
 
@@ -496,19 +497,28 @@ def _insert(best, origins, begin, k, x, origin):
 def _merge(runs, run, width, batch, b, k, best, origins, begin):
     """Insert the derivations by the edges of a run into the list from `begin` on (Huang and Chiang 2005); an origin is
     ((run · width + edge) · k + rank on the left) · k + rank on the right."""
-    part, last = runs[run, PART], begin + k - 1
-    for edge in range(runs[run, COUNT]):
-        left = (runs[run, LEFT] + edge * runs[run, LEFT_STEP]) * k
-        right = (runs[run, RIGHT] + edge * runs[run, RIGHT_STEP]) * k
-        own = _score(batch, b, part + edge * runs[run, PART_STEP]) if part >= 0 else 0.0
+    left, to_left, right, to_right = (
+        runs[run, LEFT] * k, runs[run, LEFT_STEP] * k, runs[run, RIGHT] * k, runs[run, RIGHT_STEP] * k
+    )  # fmt: skip
+    part, to_part, count, last = runs[run, PART], runs[run, PART_STEP], runs[run, COUNT], begin + k - 1
+    single, least = right == 0 and to_right == 0, best[last]
+    for edge in range(count):
+        own = _score(batch, b, part + edge * to_part) if part >= 0 else 0.0
+        origin = (run * width + edge) * k
+        one, other = left + edge * to_left, right + edge * to_right
         for i in range(k):
-            if not best[left + i] + best[right] + own > best[last]:
+            first = best[one + i] + own
+            x = first if single else first + best[other]
+            if not x > least:
                 break
-            for j in range(k // (i + 1)):  # (i + 1) (j + 1) - 1 sums are better
-                x = best[left + i] + best[right + j] + own
-                if not x > best[last]:
+            _insert(best, origins, begin, k, x, (origin + i) * k)
+            least = best[last]
+            for j in range(1, 1 if single else k // (i + 1)):  # (i + 1) (j + 1) - 1 sums are better
+                x = first + best[other + j]
+                if not x > least:
                     break
-                _insert(best, origins, begin, k, x, ((run * width + edge) * k + i) * k + j)
+                _insert(best, origins, begin, k, x, (origin + i) * k + j)
+                least = best[last]
 
 
 @njit(**COMPILE)
@@ -518,11 +528,18 @@ def _best_lists(table, batch, b, k, width, best, origins):
     best[:k] = -np.inf
     best[0] = 0.0
     for v in range(batch.rows[b]):
-        begin = nodes[v, NUMBER] * k
+        begin, own = nodes[v, NUMBER] * k, _score(batch, b, nodes[v, OWN])
+        run, end = nodes[v, FIRST], nodes[v + 1, FIRST]
+        if end == run + 1 and runs[run, COUNT] == 1 and runs[run, RIGHT] == 0:  # the same list, with other scores
+            left = runs[run, LEFT] * k
+            own += _score(batch, b, runs[run, PART])
+            for rank in range(k):
+                best[begin + rank] = best[left + rank] + own
+                origins[begin + rank] = (run * width * k + rank) * k
+            continue
         best[begin : begin + k] = -np.inf
-        for run in range(nodes[v, FIRST], nodes[v + 1, FIRST]):
-            _merge(runs, run, width, batch, b, k, best, origins, begin)
-        own = _score(batch, b, nodes[v, OWN])
+        for each in range(run, end):
+            _merge(runs, each, width, batch, b, k, best, origins, begin)
         for rank in range(begin, begin + k):
             best[rank] += own
     best[goal : goal + k] = -np.inf
@@ -545,8 +562,8 @@ def _choose(part, visible, chosen, r, b, used):
 
 
 @njit(**COMPILE)
-def _topk(first, step, table, batch, rows_of, width, visible, score, chosen):
-    runs, nodes, k = table.runs, table.nodes, len(score)
+def _topk(first, step, table, batch, visible, score, chosen):
+    runs, nodes, width, k = table.runs, table.nodes, table.width, len(score)
     best, origins = np.empty((table.numbers + 1) * k), np.zeros((table.numbers + 1) * k, np.int64)
     todo = np.empty((2 * table.rows + 2, 2), np.int64)
     for b in range(first, len(batch.rows), step):
@@ -565,7 +582,7 @@ def _topk(first, step, table, batch, rows_of, width, visible, score, chosen):
                     continue
                 origin = origins[number * k + rank]
                 run, edge = origin // k // k // width, origin // k // k % width
-                used = _choose(nodes[rows_of[number], OWN], visible, chosen, r, b, used)
+                used = _choose(nodes[table.rows_of[number], OWN], visible, chosen, r, b, used)
                 used = _choose(_part(runs, run, edge), visible, chosen, r, b, used)
                 todo[size, 0], todo[size, 1] = runs[run, RIGHT] + edge * runs[run, RIGHT_STEP], origin % k
                 todo[size + 1, 0], todo[size + 1, 1] = runs[run, LEFT] + edge * runs[run, LEFT_STEP], origin // k % k
@@ -575,10 +592,9 @@ def _topk(first, step, table, batch, rows_of, width, visible, score, chosen):
 def topk(table, batch, k, visible, most):
     """Return the scores (k, B) of the k best derivations, and those of the first `visible` scores that each uses, in pre-order, (k, B,
     most); NONE after the last."""
-    B, used = len(batch.rows), table.nodes[table.rows, FIRST]  # the table is longer than that
-    width = int(table.runs[:used, COUNT].max(initial=0)) + 1
+    B = len(batch.rows)
     score, chosen = np.empty((k, B)), np.full((k, B, most), NONE)
-    over_batch(_topk, B, table, batch, _rows_of(table), width, visible, score, chosen)
+    over_batch(_topk, B, table, batch, visible, score, chosen)
     return score, chosen
 
 
@@ -608,7 +624,7 @@ def _draw(w, at, runs, begin, end, lane, power, least):
 
 
 @njit(**COMPILE)
-def _samples(first, step, work, order, table, batch, rows_of, draws, visible, chosen):
+def _samples(first, step, work, order, table, batch, draws, visible, chosen):
     w, B, P, V = work[first], len(batch.rows), batch.scores.shape[1], table.numbers
     nodes, runs, at = table.nodes, table.runs, V * WEIGHT
     todo = np.empty(table.rows + 2, np.int64)
@@ -632,7 +648,7 @@ def _samples(first, step, work, order, table, batch, rows_of, draws, visible, ch
                     number = todo[size]
                     if number == 0:
                         continue
-                    v = rows_of[number]
+                    v = table.rows_of[number]
                     begin, end, own = nodes[v, FIRST], nodes[v + 1, FIRST], nodes[v, OWN]
                     run, edge = begin, 0
                     if end > begin + 1 or runs[begin, COUNT] > 1:
@@ -654,20 +670,5 @@ def samples(table, batch, draws, visible, most):
     blocks, chosen = -(-B // LANES), np.full((len(draws), B, most), NONE)
     work = scratch(blocks, (table.numbers + batch.scores.shape[1] + len(batch.shared)) * WEIGHT)
     order = np.argsort(batch.rows, kind="stable")
-    over_batch(_samples, blocks, work, order, table, batch, _rows_of(table), draws, visible, chosen)
+    over_batch(_samples, blocks, work, order, table, batch, draws, visible, chosen)
     return chosen
-
-
-@njit(**COMPILE)
-def depths(table):
-    """Return for each row the most nodes between it and the empty derivation."""
-    found, by_number = np.zeros(table.rows, np.int64), np.zeros(table.numbers, np.int64)
-    for v in range(table.rows):
-        deepest = 0
-        for run in range(table.nodes[v, FIRST], table.nodes[v + 1, FIRST]):
-            for edge in range(table.runs[run, COUNT]):
-                left = table.runs[run, LEFT] + edge * table.runs[run, LEFT_STEP]
-                right = table.runs[run, RIGHT] + edge * table.runs[run, RIGHT_STEP]
-                deepest = max(deepest, by_number[left], by_number[right])
-        found[v] = by_number[table.nodes[v, NUMBER]] = deepest + 1
-    return found
