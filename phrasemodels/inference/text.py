@@ -60,6 +60,7 @@ def _entities(joint: str) -> Tokeniser:
 TOKENISERS: Mapping[str, Tokeniser] = {
     "moses": _moses,
     "moses_lower": lambda text, language: _moses(text.lower(), language),
+    "moses_then_lower": lambda text, language: [token.lower() for token in _moses(text, language)],
     "spaces": lambda text, language: text.split(),
     "as_written": lambda text, language: text.split(),
     "lower_spaces": lambda text, language: text.lower().split(),

@@ -23,11 +23,21 @@ from phrasemodels.data.download.manifest import Split
 from phrasemodels.data.formats.shards import TOKENS, check, content_digest, read_shard, write_parquet, write_shard
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Executor, Step, Store
+from phrasemodels.inference.text import tokeniser
 from phrasemodels.layers.blocks import BEGIN, END, SPECIAL
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, Phrases, adjacent, no_phrases, phrases
 from phrasemodels.tasks.prepare.sharded import read_shards, shard_tables, shards
-from phrasemodels.tasks.prepare.tokenise import Tokenise, detokenise_moses, moses, moses_lower, spaces, tokenise
+from phrasemodels.tasks.prepare.tokenise import (
+    TOKENISERS,
+    Tokenise,
+    detokenise_moses,
+    moses,
+    moses_lower,
+    moses_then_lower,
+    spaces,
+    tokenise,
+)
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_ids, read_words, vocabulary, word_counts
 from phrasemodels.tasks.problems.sequences import PhraseExamples
 from phrasemodels.tasks.train.batches import (
@@ -128,6 +138,14 @@ SIGNS = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 @given(text=SIGNS)
 def test_tokens_are_those_of_sacremoses(language: str, text: str) -> None:
     assert moses(text, language) == MosesTokenizer(language).tokenize(text, escape=False)
+
+
+def test_full_stops_inside_of_a_text_are_tokens() -> None:
+    text = "Open the folder. The file is there."
+    assert moses_then_lower(text, "en") == "open the folder . the file is there .".split()
+    assert "folder." in moses_lower(text, "en"), "as in the papers' scripts"
+    assert TOKENISERS["moses"][0] is moses_then_lower
+    assert tokeniser("moses_then_lower", {})(text, "en") == moses_then_lower(text, "en")
 
 
 def test_moses_tokens_can_be_joined_again(tmp_path: Path) -> None:

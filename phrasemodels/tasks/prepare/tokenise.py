@@ -40,8 +40,16 @@ def moses(text: str, language: str) -> list[str]:
 
 
 def moses_lower(text: str, language: str) -> list[str]:
-    """Return Moses tokens in lower case, as in papers on Multi30k."""
+    """Return the Moses tokens of text in lower case, as scripts of papers on Multi30k do it."""
     return moses(text.lower(), language)
+
+
+def moses_then_lower(text: str, language: str) -> list[str]:
+    """Return Moses tokens, each in lower case.
+
+    Moses needs the capitals: a full stop before a small letter ends no sentence for it, so it leaves "folder." as one token.
+    """
+    return [token.lower() for token in moses(text, language)]
 
 
 def spaces(text: str, language: str) -> list[str]:
@@ -184,7 +192,7 @@ def joined_letters_or_words(tokens: list[str], language: str) -> str:
 
 # By the names that a manifest may give (data/download/manifest.py: Languages).
 TOKENISERS: dict[str, tuple[Tokeniser, Detokenise]] = {
-    "moses": (moses_lower, detokenise_moses),
+    "moses": (moses_then_lower, detokenise_moses),
     "spaces": (spaces, join),
     "characters": (letters_or_words, joined_letters_or_words),
 }
@@ -192,12 +200,12 @@ TOKENISERS: dict[str, tuple[Tokeniser, Detokenise]] = {
 
 def check_language(tokeniser: Tokeniser, language: str, corpus: str) -> None:
     """ValueError: the tokeniser has no rules for the language; it would take those of another one."""
-    if tokeniser not in (moses_lower, letters_or_words):
+    if tokeniser not in (moses_lower, moses_then_lower, letters_or_words):
         return
     from sacremoses.corpus import NonbreakingPrefixes
 
     if language in UNSPACED:
-        if tokeniser is moses_lower:
+        if tokeniser is not letters_or_words:
             raise ValueError(
                 f"{corpus}: {language!r} has no spaces between words, which Moses needs; {_how('characters')}"
             )
