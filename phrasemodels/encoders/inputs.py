@@ -178,6 +178,11 @@ class PretrainedConfig:
         if not self.name:
             raise ValueError("name=: must be a folder, or the name of a model on the Hugging Face hub")
 
+    @property
+    def family(self) -> str:
+        """The name without the digest that a folder's content adds to it, which published settings are compared with."""
+        return self.name.partition("@")[0]
+
     def sized(self, sizes: Mapping[str, int]) -> "PretrainedConfig":
         return self
 
