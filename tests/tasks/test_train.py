@@ -354,6 +354,15 @@ def test_a_local_training_prints_how_far_it_is(tmp_path, capsys):
     ]
 
 
+@pytest.mark.parametrize(("saving", "saved"), [(1.0, True), (30.0, False)])
+def test_checkpoints_take_a_small_share_of_the_time(shared, tmp_path, saving, saved):
+    trainer = Trainer(training(shared, tmp_path))
+    trainer.progress.step, trainer.clock.saving = 1, saving
+    trainer.clock.saved -= phrasemodels.tasks.train.trainer.CHECKPOINT_SECONDS + 1
+    trainer.save_if_due()
+    assert (newest(tmp_path, "key") is not None) == saved
+
+
 def test_greedy_bleu_of_dev_is_in_the_history(shared, tmp_path):
     run = training(shared, tmp_path, "recipe.problem.greedy_bleu=true", "train.steps=20")
     trainer = Trainer(run)

@@ -34,7 +34,8 @@ from phrasemodels.tasks.train.checkpoints import Progress, newest, resume, save,
 from phrasemodels.tasks.train.config import TrainConfig, averaged_weights
 
 PROGRESS = "progress.json"
-CHECKPOINT_SECONDS = 180.0  # between two checkpoints at most
+CHECKPOINT_SECONDS = 180.0  # between two checkpoints at most, unless to save them takes more than a share of the time
+SAVING = 0.05
 HISTORY = "history.json"  # of a finished training; it has seconds, so no two are the same
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
@@ -297,10 +298,11 @@ class Trainer:
         return float((totals[..., 0] / totals[..., 1]).sum())
 
     def save_if_due(self) -> None:
-        """Save a checkpoint at the end, every `checkpoint_every` updates, and CHECKPOINT_SECONDS after the one before; write
-        progress.json every ten updates."""
+        """Save a checkpoint at the end, every `checkpoint_every` updates, and CHECKPOINT_SECONDS after the one before, or later if
+        it takes long on a busy machine; write progress.json every ten updates."""
         last, step = is_finished(self.progress, self.config), self.progress.step
-        if last or step % self.config.checkpoint_every == 0 or self.clock.since_saved() > CHECKPOINT_SECONDS:
+        late = self.clock.since_saved() > max(CHECKPOINT_SECONDS, self.clock.saving / SAVING)
+        if last or step % self.config.checkpoint_every == 0 or late:
             self.save()
         if last or step % 10 == 0:
             self.write_progress()
@@ -308,8 +310,10 @@ class Trainer:
     def save(self) -> None:
         """Save a checkpoint, then report the history."""
         self.progress.seconds = self.clock.seconds()
+        begun = time.monotonic()
         save(self.training.folder, self.model, self.best, self.optimiser, self.progress, self.training.key)
         self.clock.saved = time.monotonic()
+        self.clock.saving = self.clock.saved - begun
         if self.training.report is not None:
             self.training.report(self.progress.history)
 
@@ -382,12 +386,14 @@ class Worker:
 class Clock:
     """Loss and speed since the previous row of the history.
 
-    before: seconds of earlier starts of the training. saved: when the last checkpoint was written.
+    before: seconds of earlier starts of the training. saved: when the last checkpoint was written; saving: the seconds that it
+    took.
     """
 
     def __init__(self, before: float) -> None:
         self.before = before
         self.started = self.last = self.saved = time.monotonic()
+        self.saving = 0.0
         self.losses: list[Tensor] = []
         self.count = 0
 
