@@ -260,13 +260,17 @@ class LogPartition(torch.autograd.Function):
         if hasattr(kernel, "log_partition"):
             return None, None, None, *ctx.gradient(grad)
         parts = ctx.parts
-        shared = [i for i in parts if scores[i].dim() == structure.common[i]]
-        if shared and not (grad == grad[:1]).all():  # each sentence has a weight of its own in their sums
+        if grad.stride(0) == 0 or (grad == grad[:1]).all():  # as that of a sum over the batch
+            by = grad[0].item()
+            parts = parts if by == 1.0 else {i: p * by for i, p in parts.items()}
+        elif any(
+            scores[i].dim() == structure.common[i] for i in parts
+        ):  # each sentence has a weight of its own in their sums
             parts = dict(
                 zip(parts, kernel.passes(structure, scores, lengths, grad, list(parts), False)[1], strict=True)
             )
         else:
-            parts = {i: p * (grad[:1].sum() if i in shared else _column(grad, p)) for i, p in parts.items()}
+            parts = {i: p * _column(grad, p) for i, p in parts.items()}
         return None, None, None, *(parts.get(i) for i in range(len(scores)))
 
 
