@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from phrasemodels.data.formats.shards import TREES, read_shard, write_shard
+from phrasemodels.data.formats.shards import SENTENCES, TREES, read_shard, write_shard
 from phrasemodels.data.formats.trees import parse as read_tree
 from phrasemodels.data.samples.records import Entailment, Treebank
 from phrasemodels.data.store.artifacts import Artifact
@@ -24,8 +24,9 @@ from phrasemodels.flows.results.models import Model, load
 from phrasemodels.layers.labels import AsSelfAttention
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
-from phrasemodels.parsing.parser import Ids
+from phrasemodels.parsing.parser import Ids, Parser
 from phrasemodels.tasks.parsers.parse import ParseColumn, models_of, parse
+from phrasemodels.tasks.parsers.shipped import ShippedParser, by_shipped_parser, shipped, shipped_card
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import penn_treebank
@@ -336,3 +337,31 @@ def test_the_command_line_parses(cli: Callable[..., subprocess.CompletedProcess[
     assert page.returncode == 0 and (tmp_path / "labels.html").read_text().count("<svg") == 3, page.stderr
     assert cli("export", name, str(tmp_path / "parser")).returncode == 0
     assert cli("parse", str(tmp_path / "parser"), str(tmp_path / "text")).stdout.splitlines() == lines
+
+
+def test_the_shipped_parser_is_a_back_end_with_the_terms_and_the_name_of_its_card(store: Store) -> None:
+    texts = ["The red house sleeps .", "", "A dog barks", " ".join(["very"] * 301), "tab\there is read as spaces"]
+    rows = [
+        {"id": row, "text": text, "tree": "", "label": "", "group": "", "reason": ""} for row, text in enumerate(texts)
+    ]
+    asked = Step(given_sentences, "sentences", rows)
+    made = read_shards(
+        store.run(Step(parse, "p", ParseColumn(ShippedParser(), "text"), {"rows": asked, "models": shipped()}))
+    )
+    for row, found in zip((0, 2), Parser.load().parse_tokens([texts[0].split(), texts[2].split()]), strict=True):
+        assert made["tree"][row].as_py() == found.brackets and made["heads"][row].as_py() == found.heads
+        assert made["universal"][row].as_py() == list(found.universal)
+    assert made["reason"].to_pylist() == ["", "no words", "", "more than 300 words", ""]
+    name = shipped_card()["name"]
+    step = by_shipped_parser(asked)
+    planted = store.run(step)
+    assert planted.meta["stand_in"] and "CC-BY-SA-4.0" in planted.meta["licences"] and name in step.label
+    assert read_shards(planted)["tree"][0].as_py() == made["tree"][0].as_py()
+    chosen = experiment("001/table2/laptop/psan", ("recipe.parsed=english",))
+    assert chosen.recipe.parsed == by_shipped_parser  # type: ignore[attr-defined]
+    assert all(f"trees by the {name}; changed: " in chosen.reason_not(answer) for answer in chosen.answers)
+
+
+def given_sentences(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    terms = {"licences": ["MIT"], "redistributable": True, "stand_in": False}
+    return terms | write_shards(job.out, pa.Table.from_pylist(rows, schema=SENTENCES))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Models of parsers: list, fetch, train, score, levels.", no_args_is_help=True)
 
-DOWNLOADED = "stanza"
+DOWNLOADED, SHIPPED = "stanza", "english"
 TRAINED = "trained-"
 LABEL = "train parser "  # of the step that trains on a treebank: the rest of the parser's name follows
 COLUMNS = ("name", "title", "licence", "stand_in", "there")
@@ -31,9 +31,10 @@ Name = Annotated[
 def list_parsers(as_json: Json = False) -> None:
     """List the parsers of pipelines: those that can be fetched, those trained here, and those that users add.
 
-    `there`: it is in the store. `phrasemodels parse` needs none of them: it has a parser of its own.
+    `there`: it is in the store. `english` is the parser of `phrasemodels parse`, which needs none of the others.
     """
     from phrasemodels.data.download.manifest import load_parser, parser_names
+    from phrasemodels.tasks.parsers.shipped import shipped_card
     from phrasemodels.tasks.parsers.stanza_training import train_parser
 
     store = _store()
@@ -41,6 +42,8 @@ def list_parsers(as_json: Json = False) -> None:
         name: (load_parser(name).title, load_parser(name).licence, load_parser(name).stand_in)
         for name in parser_names()
     }
+    card = shipped_card()
+    known[SHIPPED] = (card["name"], ", ".join(card["licences"]), card["stand_in"])
     known[DOWNLOADED] = ("Stanza's own English models, from its server", "of each model, by its makers", False)
     for artifact in store.artifacts():
         if artifact.manifest["step"] == train_parser.__name__:
@@ -51,7 +54,13 @@ def list_parsers(as_json: Json = False) -> None:
                 True,
             )
     rows = [
-        dict(zip(COLUMNS, (name, *about, store.find(step_of(name), verify=False) is not None), strict=True))
+        dict(
+            zip(
+                COLUMNS,
+                (name, *about, name == SHIPPED or store.find(step_of(name), verify=False) is not None),
+                strict=True,
+            )
+        )
         for name, about in known.items()
     ]
     rows += [dict(zip(COLUMNS, (name, part, ADDED, False, True), strict=True)) for name, part in _added().items()]
@@ -170,11 +179,14 @@ def _back_end(name: str, processors: tuple[str, ...] = ()) -> "tuple[ParserBacke
     """Return a parser by name and the steps that yield its models; processors: those of Stanza that are needed, by default
     all. One that users add has no models."""
     from phrasemodels import project
+    from phrasemodels.tasks.parsers.shipped import ShippedParser
     from phrasemodels.tasks.parsers.stanza import PROCESSORS, Stanza
 
     if name in _added():
         parser: ParserBackend = project.part("parsers", name)()
         return parser, {}
+    if name == SHIPPED:
+        return ShippedParser(), {"models": step_of(name)}
     return Stanza(processors=processors or PROCESSORS), {"models": step_of(name)}
 
 
@@ -184,18 +196,21 @@ def _added() -> dict[str, str]:
     from phrasemodels.data.download.manifest import parser_names
 
     added = project.parts("parsers")
-    if taken := sorted(set(added) & {DOWNLOADED, *parser_names()}):
+    if taken := sorted(set(added) & {DOWNLOADED, SHIPPED, *parser_names()}):
         raise ValueError(f"parsers: {added[taken[0]]}: there is a parser {taken[0]!r} already; choose another name")
     return added
 
 
 def step_of(name: str) -> "Step":
     """Return the step that yields the models of a parser by name. ValueError: the name is unknown."""
+    from phrasemodels.tasks.parsers.shipped import shipped
     from phrasemodels.tasks.parsers.stanza import DownloadParser, downloaded, fetched
     from phrasemodels.tasks.parsers.stanza_training import TrainParser, trained
 
     if name == DOWNLOADED:
         return downloaded(DownloadParser())
+    if name == SHIPPED:
+        return shipped()
     if not name.startswith(TRAINED):
         return fetched(name)
     treebank, _, written = name.removeprefix(TRAINED).partition("@")

@@ -155,6 +155,8 @@ class Experiment:
     def reason_not(self, answer: Answer) -> str:
         """Return why the printed number cannot be compared with ours; empty if it can."""
         reasons = [answer.why_not, self.unlike] if answer.cell else []
+        if named := getattr(getattr(self.recipe, "parsed", None), "card_name", ""):
+            reasons.append(f"trees by the {named}")
         changed = ["changed: " + ", ".join(self.changed)] if self.changed else []
         return "; ".join(filter(None, reasons + changed))
 

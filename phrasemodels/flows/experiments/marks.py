@@ -164,7 +164,7 @@ def _written(value: Any) -> str:
         return " ".join(map(_written, value))
     if isinstance(value, str):
         return value
-    return str(getattr(value, "__name__", type(value).__name__))
+    return str(getattr(value, "card_name", None) or getattr(value, "__name__", type(value).__name__))
 
 
 def reason(marks: Mapping[str, Mark], name: str) -> str:

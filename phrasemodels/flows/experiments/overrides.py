@@ -1,6 +1,7 @@
 """Overrides: `train.steps=200` as a copy of an experiment with one field replaced.
 
-Parts that users add are named like values: `model.encoder=NAME`, `recipe.metrics=NAME,NAME`, `recipe.parsed=NAME`.
+Parts that users add are named like values: `model.encoder=NAME`, `recipe.metrics=NAME,NAME`, `recipe.parsed=NAME`. The parser
+of this package is `recipe.parsed=english`.
 """
 
 import dataclasses
@@ -25,6 +26,8 @@ from phrasemodels.flows.experiments.marks import leaves_open
 from phrasemodels.saved import TORCH
 from phrasemodels.tasks.metrics.scores import check_metrics
 from phrasemodels.tasks.parsers.parse import ParserBackend, PlantTrees, everywhere, plant
+from phrasemodels.tasks.parsers.shipped import NAME as SHIPPED
+from phrasemodels.tasks.parsers.shipped import by_shipped_parser
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 
 GROUPS = {
@@ -43,6 +46,8 @@ def added(old: Any, path: str, text: str) -> Any:
     names = text.split(",") if group == "metrics" else [text]
     if not group or not text:
         return None
+    if group == "parsers" and text == SHIPPED:
+        return by_shipped_parser
     for name in names:
         if name not in (known := project.parts(group)):
             raise ValueError(f"{path}={text}: no {name!r} among the {group} that users add: {_of(name, known)}")
@@ -90,6 +95,8 @@ def planted(parser: ParserBackend, rows: Step) -> Step:
 
 def name_of(value: Any) -> str:
     """Return the name that a part has in an override; empty if it is none that users add."""
+    if value == by_shipped_parser:
+        return SHIPPED
     made = value.args[0] if isinstance(value, partial) and value.func is planted else value
     for group in ("encoders", "metrics", "parsers"):
         for name in project.parts(group):
