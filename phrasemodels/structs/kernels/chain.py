@@ -57,8 +57,33 @@ def _exponentials(scores, rows, C, width, to):
 
 @njit(**INLINE)
 def product(x, at, matrix, begin, C, width, out, to):
-    """Write Σ_j x(j) matrix(j, ·) to `width` places of `out` from `to` on: x (C,) from `at` on, matrix (C, width) from `begin` on."""
-    for k in range(0, width, LANES):
+    """Write Σ_j x(j) matrix(j, ·) to `width` places of `out` from `to` on: x (C,) from `at` on, matrix (C, width) from `begin` on; of four
+    vectors of places at once, which share the numbers x(j)."""
+    four = 4 * LANES
+    for k in range(0, width - four + 1, four):
+        a, b, c, d = spread(0.0), spread(0.0), spread(0.0), spread(0.0)
+        e, f, g, h = spread(0.0), spread(0.0), spread(0.0), spread(0.0)
+        for j in range(0, C - 1, 2):
+            row, y, z = begin + j * width + k, number(x, at + j), number(x, at + j + 1)
+            a += load(matrix, row) * y
+            b += load(matrix, row + LANES) * y
+            c += load(matrix, row + 2 * LANES) * y
+            d += load(matrix, row + 3 * LANES) * y
+            e += load(matrix, row + width) * z
+            f += load(matrix, row + width + LANES) * z
+            g += load(matrix, row + width + 2 * LANES) * z
+            h += load(matrix, row + width + 3 * LANES) * z
+        if C % 2:
+            row, y = begin + (C - 1) * width + k, number(x, at + C - 1)
+            a += load(matrix, row) * y
+            b += load(matrix, row + LANES) * y
+            c += load(matrix, row + 2 * LANES) * y
+            d += load(matrix, row + 3 * LANES) * y
+        store(out, to + k, a + e)
+        store(out, to + k + LANES, b + f)
+        store(out, to + k + 2 * LANES, c + g)
+        store(out, to + k + 3 * LANES, d + h)
+    for k in range(width // four * four, width, LANES):
         one, other = spread(0.0), spread(0.0)
         for j in range(0, C - 1, 2):
             one += load(matrix, begin + j * width + k) * number(x, at + j)
@@ -113,40 +138,54 @@ def forward(unary, n, stride, C, width, w, x, f, c):
 
 
 @njit(**COMPILE)
-def _pairs(t, stride, C, width, w, x, f, scale, shared, pairs):
-    """Add scale · p(z_t-1 = j, z_t = k) at [t-1, j, k] of pairs (T-1, C, C); or scale · f_t-1(j) y_t(k), with y in place of x, at
-    [j, k] of pairs (C, width) if all positions share the scores."""
-    row = t * width
-    for j in range(C):
-        share = scale * f[row - width + j]
-        if shared:
+def _pairs(n, stride, C, width, w, y, f, scale, shared, pairs):
+    """Write scale · p(z_t-1 = j, z_t = k) to [t-1, j, k] of pairs (T-1, C, C); or add scale · f_t-1(j) y_t(k) of all t to [j, k] of
+    pairs (C, width) if all positions share the scores, of four t at once, since most of the time is that of memory."""
+    if not shared:
+        for t in range(n - 1, 0, -1):
+            for j in range(C):
+                before, share = (t - 1) * stride + j * width, scale * f[(t - 1) * width + j]
+                for k in range(C):
+                    pairs[((t - 1) * C + j) * C + k] = share * w[before + k] * y[t * width + k]
+        return
+    t = n - 1
+    while t >= 4:
+        row = t * width
+        for j in range(C):
+            at, before = j * width, row - width + j
+            one, two = scale * f[before], scale * f[before - width]
+            three, four = scale * f[before - 2 * width], scale * f[before - 3 * width]
             for k in range(0, width, LANES):
-                at = j * width + k
-                store(pairs, at, load(pairs, at) + load(x, row + k) * share)
-        else:
-            before = (t - 1) * stride + j * width
-            for k in range(C):
-                pairs[((t - 1) * C + j) * C + k] = share * w[before + k] * x[row + k]
+                total = load(pairs, at + k) + load(y, row + k) * one
+                total += load(y, row - width + k) * two
+                total += load(y, row - 2 * width + k) * three
+                total += load(y, row - 3 * width + k) * four
+                store(pairs, at + k, total)
+        t -= 4
+    for left in range(t, 0, -1):
+        for j in range(C):
+            share = scale * f[(left - 1) * width + j]
+            for k in range(0, width, LANES):
+                store(pairs, j * width + k, load(pairs, j * width + k) + load(y, left * width + k) * share)
 
 
 @njit(**COMPILE)
 def _backward(n, stride, C, width, w, turned, x, f, c, scale, shared, out, pairs):
-    """Write scale · p(z_t = k) to out (T, C), and see `_pairs` unless pairs is empty. y takes the place of x, p that of f."""
+    """Write scale · p(z_t = k) to out (T, C), and see `_pairs` unless pairs is empty. y takes the place of x."""
     last, b = (n - 1) * width, np.empty(width)
     for k in range(last, last + width, LANES):
         store(x, k, load(x, k) / c[n - 1])
+    for k in range(C):
+        out[n - 1, k] = scale * f[last + k]
     for t in range(n - 1, 0, -1):
-        if pairs.size > 0:
-            _pairs(t, stride, C, width, w, x, f, scale, shared, pairs)
         product(x, t * width, turned, (t - 1) * stride, C, width, b, 0)
         row, share = (t - 1) * width, 1.0 / c[t - 1]
         for j in range(0, width, LANES):
-            each = load(b, j)
-            store(x, row + j, load(x, row + j) * each * share)
-            store(f, row + j, load(f, row + j) * each)
-    for t in range(n):
+            store(x, row + j, load(x, row + j) * load(b, j) * share)
         for k in range(C):
-            out[t, k] = scale * f[t * width + k]
+            out[t - 1, k] = scale * (f[row + k] * b[k])
+    if pairs.size > 0:
+        _pairs(n, stride, C, width, w, x, f, scale, shared, pairs)
 
 
 @njit(**COMPILE)
