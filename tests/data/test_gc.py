@@ -14,7 +14,7 @@ from conftest import PROJECT
 from prefect.exceptions import ParameterTypeError
 
 from phrasemodels.data.store import gc as upkeep
-from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.artifacts import Artifact, with_digest
 from phrasemodels.data.store.gc import collect, damage, lease, leased_keys, usage, verdict_keys, waste
 from phrasemodels.data.store.store import Job, Step, Store
 from phrasemodels.flows.run.reproduce import gc
@@ -52,7 +52,7 @@ def age(store: Store, year: int = 2020) -> None:
         if path.name == "manifest.json":
             manifest = json.loads(path.read_text())
             if manifest["finished"] > "2022":
-                path.write_text(json.dumps(manifest | {"finished": f"{year}-01-01T00:00:00+00:00"}))
+                path.write_text(json.dumps(with_digest(manifest | {"finished": f"{year}-01-01T00:00:00+00:00"})))
         os.utime(path, (then, then))
 
 
@@ -111,7 +111,7 @@ def test_a_week_is_what_gc_waits_for_artifacts_and_interrupted_steps(store: Stor
         then = time.time() - days * 86400
         if (manifest := folder / "manifest.json").exists():
             known = json.loads(manifest.read_text()) | {"finished": "2020-01-01T00:00:00+00:00"}
-            manifest.write_text(json.dumps(known))
+            manifest.write_text(json.dumps(with_digest(known)))
             os.utime(manifest, (then, then))
         os.utime(folder, (then, then))
     assert {thing.path for thing in waste(store)} == {old.path, interrupted}

@@ -18,7 +18,7 @@ import torch
 from conftest import PROJECT, copy_project
 
 from phrasemodels.config import to_json
-from phrasemodels.data.store.artifacts import made_elsewhere, parse_manifest, this_machine, write_durably
+from phrasemodels.data.store.artifacts import made_elsewhere, parse_manifest, this_machine, with_digest, write_durably
 from phrasemodels.data.store.fingerprint import closure
 from phrasemodels.data.store.gc import damage, leased_keys, usage, waste
 from phrasemodels.data.store.store import Job, Step, Store, TemporaryStore
@@ -146,7 +146,7 @@ def test_an_artifact_copied_over_another_is_not_used_and_is_reported(
     place = store.run(step).path
     shutil.copytree(store.run(other).path, place, dirs_exist_ok=True)
     manifest = json.loads((place / "manifest.json").read_text()) | changed_entries
-    (place / "manifest.json").write_text(json.dumps(manifest))
+    (place / "manifest.json").write_text(json.dumps(with_digest(manifest)))
     assert [(found.key, what) for found, what, _ in damage(store)] == [(step.key, f"{place}: no manifest of its own")]
     assert store.find(step) is None
     assert store.run(step).file("text").read_text() == "abc"

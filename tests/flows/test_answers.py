@@ -21,7 +21,7 @@ from running import executed, prepared, resident
 
 from phrasemodels.config import from_template
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.store.artifacts import MANIFEST, sha256_of
+from phrasemodels.data.store.artifacts import MANIFEST, sha256_of, with_digest
 from phrasemodels.data.store.store import Store, digest_of
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.names import file_name
@@ -401,7 +401,7 @@ def test_a_model_answers_text_as_it_answered_the_test_set(session, tmp_path):
                           env=os.environ | {"PYTHONPATH": str(PROJECT), "PHRASEMODELS_STORE": "/proc/none"})  # fmt: skip
     assert done.stdout == answers[0] + "\n", done.stderr
     said = json.loads((exported / "vocabulary" / MANIFEST).read_text())
-    (exported / "vocabulary" / MANIFEST).write_text(json.dumps(said | {"meta": {}}))
+    (exported / "vocabulary" / MANIFEST).write_text(json.dumps(with_digest(said | {"meta": {}})))
     with pytest.raises(ValueError, match=r"vocabulary: its manifest lacks 'source'; make the model again"):
         load(exported).predict(["x"])
     (exported / "model" / "model.safetensors").write_bytes(b"other")

@@ -78,6 +78,7 @@ def parse_manifest(text: bytes) -> dict[str, Any] | None:
         words = [manifest["key"], manifest["step"], manifest["label"], *manifest["parts"]["inputs"].values()]
         files = manifest["files"]
         valid = all(isinstance(word, str) for word in words) and _fit_into_one_folder(files)
+        valid &= has_own_digest(manifest) is not False
         valid &= all(
             isinstance(file["bytes"], int) and bool(SHA256.fullmatch(file["sha256"])) for file in files.values()
         )
@@ -85,6 +86,40 @@ def parse_manifest(text: bytes) -> dict[str, Any] | None:
         return manifest if valid and isinstance(manifest["meta"], dict) else None
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return None
+
+
+def with_digest(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return JSON content with the digest of all of its other entries as its last one, `digest`."""
+    rest = {name: value for name, value in content.items() if name != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return {**rest, "digest": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def has_own_digest(content: Mapping[str, Any]) -> bool | None:
+    """Return whether JSON content has the digest that `with_digest` gives it; None: it has none, as earlier versions wrote it."""
+    if "digest" in content:
+        return with_digest(content)["digest"] == content["digest"]
+    hidden = any(isinstance(own, str) and SHA256.fullmatch(own) for name, own in content.items() if name != "key")
+    return False if hidden else None  # the name of the entry is damaged
+
+
+def contradiction_of(artifact: Artifact) -> str | None:
+    """Return the first value of the manifest's meta that a JSON file of the artifact has otherwise, in words.
+
+    It is looked for where the manifest has no digest of itself. The files must have their digests.
+    """
+    for name in sorted(artifact.manifest["files"]):
+        if not name.endswith(".json") or "/" in name:
+            continue
+        try:
+            content = json.loads(artifact.file(name).read_text(encoding="utf-8"))
+        except (ValueError, RecursionError):
+            continue
+        own = {Path(name).stem: content, **(content if isinstance(content, dict) else {})}
+        for entry in artifact.meta.keys() & own.keys():
+            if type(own[entry]) is type(artifact.meta[entry]) and own[entry] != artifact.meta[entry]:
+                return f"{artifact.path / MANIFEST} says another {entry} than {name}"
+    return None
 
 
 def _fit_into_one_folder(names: Collection[str]) -> bool:
@@ -147,7 +182,7 @@ def damage_of(artifact: Artifact) -> str | None:
             return f"{path} is missing"
         if path.stat().st_size != expected["bytes"] or sha256_of(path) != expected["sha256"]:
             return f"{path} does not have the digest of its manifest"
-    return None
+    return None if has_own_digest(artifact.manifest) else contradiction_of(artifact)
 
 
 @cache
@@ -174,7 +209,8 @@ def atomic_replace(path: Path) -> Iterator[Path]:
     if not os.access(path.parent, os.W_OK | os.X_OK):
         what = "cannot be written to" if path.parent.is_dir() else "is no folder"
         raise OSError(f"{path.parent} {what}: make it, or name another one for {path.name}")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # process ids repeat in containers, and threads share one
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(6).hex()}")
     try:
         yield temporary
         os.replace(temporary, path)

@@ -43,6 +43,7 @@ from phrasemodels.data.store.artifacts import (
     read_regular,
     remove,
     this_machine,
+    with_digest,
     write_durably,
 )
 from phrasemodels.data.store.fingerprint import closure
@@ -425,12 +426,21 @@ class Store:
                     "seconds": round(time.monotonic() - started, 3),
                     "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
                 }
+                manifest = with_digest(manifest)
                 write_durably(out / MANIFEST, _to_json(manifest))
         except BaseException as error:
             shutil.rmtree(out, ignore_errors=True)
             error.add_note(step.label)
             raise
         return Artifact(out, manifest)
+
+
+def protect(artifact: Artifact) -> None:
+    """Write the manifest of an artifact again, with a digest of itself; its time of change stays."""
+    file = artifact.path / MANIFEST
+    changed = file.stat()
+    write_durably(file, _to_json(with_digest(artifact.manifest)))
+    os.utime(file, ns=(changed.st_atime_ns, changed.st_mtime_ns))
 
 
 def _to_json(manifest: Mapping[str, Any]) -> str:

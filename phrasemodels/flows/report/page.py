@@ -29,7 +29,7 @@ from phrasemodels.flows.report.table import (
 from phrasemodels.flows.report.templates import render, templates_digest
 from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.judged import headline, needed, reasons, summary
-from phrasemodels.flows.results.records import place_of
+from phrasemodels.flows.results.records import place_of, read_kept
 from phrasemodels.flows.results.results import TRIALS, FinishedTable, Result, all_results
 from phrasemodels.flows.results.verdicts import DATA, verdicts
 from phrasemodels.infra.tracking import Tracker
@@ -151,7 +151,7 @@ def _kept(source: str, results: list[Result]) -> dict[str, Any]:
         for r in results
         if r.source == source
     ]
-    result = json.loads((place_of(source.removeprefix("results/")) / "result.json").read_text(encoding="utf-8"))
+    result = read_kept(place_of(source.removeprefix("results/")) / "result.json")
     about = {name: result[name] for name in ("title", "commit", "note")}
     trials = place_of(source.removeprefix("results/")) / TRIALS
     if trials.is_file():

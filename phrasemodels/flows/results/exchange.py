@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.formats.shards import write_parquet
 from phrasemodels.data.store.artifacts import sha256_of, write_durably
-from phrasemodels.flows.results.records import kept_files, place_of
+from phrasemodels.flows.results.records import kept_files, place_of, read_kept
 from phrasemodels.flows.results.results import Result, kept_results, tested
 from phrasemodels.infra.tracking import Tracker, readable
 from phrasemodels.tasks.metrics.compare import TestedRow, reason_not
@@ -171,7 +171,7 @@ def kept(name: str) -> dict[str, Any]:
     known = [path.parent.name for path in kept_files()]
     if name not in known:
         raise ValueError(f"no kept result {name!r}: {closest(name, known)}")
-    return dict(json.loads((place_of(name) / "result.json").read_text(encoding="utf-8")))
+    return read_kept(place_of(name) / "result.json")
 
 
 CRATE, CROISSANT = "ro-crate-metadata.json", "croissant.json"

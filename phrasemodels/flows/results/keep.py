@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.artifacts import Artifact, with_digest, write_durably
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Pipeline
-from phrasemodels.flows.results.records import commit
+from phrasemodels.flows.results.records import commit, kept_files, read_kept
+from phrasemodels.flows.results.records import own as own_results
 from phrasemodels.flows.results.results import (
     RESULT,
     SENTENCES,
@@ -59,9 +60,33 @@ def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: 
 def _title(file: Path) -> str | None:
     """Return the title of a kept result; None: it cannot be read."""
     try:
-        return str(json.loads(file.read_text(encoding="utf-8"))["title"])
-    except (OSError, ValueError, LookupError, TypeError):
+        return str(read_kept(file)["title"])
+    except (OSError, ValueError, LookupError):
         return None
+
+
+def damaged_results() -> list[tuple[str, str]]:
+    """Return the name of each kept result that is damaged, and why."""
+    found = []
+    for file in kept_files():
+        try:
+            read_kept(file)
+        except ValueError as error:
+            found.append((file.parent.name, str(error)))
+    return found
+
+
+def unprotected_results() -> list[Path]:
+    """Return result.json of the user's kept results that have no digest of themselves, since an earlier version wrote them."""
+    damaged = {name for name, _ in damaged_results()}
+    mine = [file for file in kept_files() if file.parent.parent == own_results() and file.parent.name not in damaged]
+    return [file for file in mine if "digest" not in read_kept(file)]
+
+
+def protect_results() -> None:
+    """Give the user's kept results the digest that they lack. What was changed before cannot be told."""
+    for file in unprotected_results():
+        write_durably(file, json.dumps(with_digest(read_kept(file)), indent=1) + "\n")
 
 
 def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trials: Sequence[Any] = ()) -> Path:
@@ -69,7 +94,7 @@ def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trial
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         new = Path(temporary)
-        write_durably(new / RESULT, json.dumps(result, indent=1) + "\n")
+        write_durably(new / RESULT, json.dumps(with_digest(result), indent=1) + "\n")
         if statistics:
             _write_statistics(new / SENTENCES, statistics)
         if trials:
@@ -143,7 +168,7 @@ def join(folder: Path, other: Path) -> Path:
 
 def _read(folder: Path) -> tuple[dict[str, Any], Statistics]:
     """Return a kept result and its statistics; rows are written with the names that they have in one file."""
-    result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    result = read_kept(folder / RESULT)
     rows = [row for row in result["rows"] if row["sentences"]]
     statistics: Statistics = {}
     for row, tables in zip(rows, statistics_of(folder, rows), strict=True):

@@ -22,7 +22,14 @@ from uuid import UUID
 from phrasemodels import project
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.download.manifest import load_parser as load_parser
-from phrasemodels.data.store.artifacts import MANIFEST, Artifact, NotAFileError, read_regular, write_durably
+from phrasemodels.data.store.artifacts import (
+    MANIFEST,
+    Artifact,
+    NotAFileError,
+    has_own_digest,
+    read_regular,
+    write_durably,
+)
 from phrasemodels.data.store.gc import DAY, Waste, collect, is_alive, lease, trim, trimmed, waste
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.names import CHANGE
@@ -245,6 +252,20 @@ def folders() -> list[Path]:
 def kept_files() -> list[Path]:
     """Return result.json of each kept result; folders with a dot are of a `keep` that was killed."""
     return [path for folder in folders() for path in sorted(folder.glob("[!.]*/result.json"))]
+
+
+def read_kept(file: Path) -> dict[str, Any]:
+    """Return the content of result.json of a kept result. ValueError: it is damaged, or was changed since it was kept."""
+    try:
+        result = json.loads(file.read_text(encoding="utf-8"))
+        right = has_own_digest(result) is not False
+    except (ValueError, AttributeError, RecursionError):
+        right = False
+    if not right:
+        raise ValueError(
+            f"{file} is damaged, or was changed since it was kept: take its last version, or keep it again"
+        )
+    return dict(result)
 
 
 def place_of(name: str) -> Path:

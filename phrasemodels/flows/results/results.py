@@ -21,7 +21,7 @@ from phrasemodels.config import to_json
 from phrasemodels.data.corpora.leakage import Leak
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.artifacts import Artifact, has_own_digest, with_digest, write_durably
 from phrasemodels.data.store.fingerprint import closure
 from phrasemodels.data.store.remembered import contents, remembered
 from phrasemodels.data.store.store import Step, Store, digest_of
@@ -31,7 +31,7 @@ from phrasemodels.flows.experiments.catalogue import experiment as find_experime
 from phrasemodels.flows.experiments.experiment import Answer, Experiment, Pipeline
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.overrides import MACHINE, overridden, with_precision_of
-from phrasemodels.flows.results.records import kept_files
+from phrasemodels.flows.results.records import kept_files, read_kept
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite, reason_not
 from phrasemodels.tasks.problems.entailment import EntailmentRecipe
@@ -53,7 +53,7 @@ def tests_of(folder: Path, rows: Sequence[TestedRow], read: Callable[[], list[Te
     key = key_of(folder, rows)
     with contextlib.suppress(OSError, ValueError):
         kept = json.loads((folder / FILE).read_bytes())
-        if kept["key"] == key:
+        if kept["key"] == key and has_own_digest(kept) is not False:
             return list(kept["against"])
     return list(remembered("tests", key, lambda: differences(read())))
 
@@ -66,7 +66,9 @@ def key_of(folder: Path, rows: Sequence[TestedRow]) -> str:
 
 def write_tests(folder: Path, rows: Sequence[TestedRow], tests: Tests) -> None:
     """Keep the tests of a kept result beside it."""
-    write_durably(folder / FILE, json.dumps({"key": key_of(folder, rows), "against": tests}, indent=1) + "\n")
+    write_durably(
+        folder / FILE, json.dumps(with_digest({"key": key_of(folder, rows), "against": tests}), indent=1) + "\n"
+    )
 
 
 TRAININGS = ("train", "train_restarts")  # steps that make weights
@@ -173,7 +175,7 @@ def kept_values() -> Iterator[tuple[str, Mapping[str, list[float]]]]:
     of an experiment last."""
     found = []
     for path in kept_files():
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = read_kept(path)
         rows, known = _answered(result)
         found += [Result(str(path), result["title"], *of, row) for row, of in zip(rows, known, strict=True)]
     for one in sorted(found, key=lambda result: result.worth):
@@ -183,7 +185,7 @@ def kept_values() -> Iterator[tuple[str, Mapping[str, list[float]]]]:
 @cache
 def _kept(path: Path, changed: int) -> list[Result]:
     """Return the rows of a kept result; changed: the time of its last change."""
-    result = json.loads(path.read_text(encoding="utf-8"))
+    result = read_kept(path)
     rows, known = _answered(result)
     against = tests_of(path.parent, *_tested(path.parent, rows, known))
     results = []

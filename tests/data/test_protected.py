@@ -1,0 +1,132 @@
+"""Manifests and kept results have a digest of themselves: what was changed is noticed, what is older is read and can be mended."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from phrasemodels.data.store.artifacts import (
+    MANIFEST,
+    Artifact,
+    has_own_digest,
+    parse_manifest,
+    with_digest,
+    write_durably,
+)
+from phrasemodels.data.store.gc import damage
+from phrasemodels.data.store.store import Job, Step, Store
+from phrasemodels.flows.cli.main import app
+from phrasemodels.flows.results import keep, records
+from phrasemodels.flows.results.records import read_kept
+
+ROWS = [{"system": "a", "ours": 17.14, "printed": 47.1, "verdict": "lower"}]
+
+
+def compared(job: Job, settings: None) -> dict[str, Any]:
+    (job.out / "verdicts.json").write_text(json.dumps({"rows": ROWS}))
+    return {"rows": ROWS}
+
+
+@pytest.fixture
+def artifact(store: Store) -> Artifact:
+    return store.run(Step(compared, "a table", None))
+
+
+def rewrite(artifact: Artifact, drop: bool, **changes: Any) -> None:
+    """Write another manifest; drop: as an earlier version wrote it, without a digest."""
+    manifest = {**artifact.manifest, **changes}
+    if drop:
+        del manifest["digest"]
+    (artifact.path / MANIFEST).write_text(json.dumps(manifest))
+
+
+def flips(text: bytes) -> Iterator[bytes]:
+    for place in range(len(text)):
+        for bit in range(8):
+            yield text[:place] + bytes([text[place] ^ 1 << bit]) + text[place + 1 :]
+
+
+def test_every_flipped_bit_of_a_manifest_is_noticed_or_changes_nothing(artifact: Artifact) -> None:
+    text = (artifact.path / MANIFEST).read_bytes()
+    right = parse_manifest(text)
+    assert right == artifact.manifest and has_own_digest(right)
+    read = [found for found in map(parse_manifest, flips(text)) if found is not None]
+    assert all(found == right for found in read) and len(read) < len(text)  # of white space
+
+
+def test_a_changed_score_is_damage(store: Store, artifact: Artifact) -> None:
+    rewrite(artifact, False, meta={**artifact.meta, "rows": [{**ROWS[0], "verdict": "reproduced"}]})
+    assert store.load(artifact.path) is None
+    ((found, problem, _),) = damage(store)
+    assert found.key == artifact.key and "no manifest of its own" in problem
+    assert store.run(Step(compared, "a table", None)).meta["rows"] == ROWS  # it is made again
+
+
+def test_a_manifest_of_an_earlier_version_is_read_told_and_mended(
+    store: Store, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(store.root))
+    rewrite(artifact, True)
+    before = (artifact.path / MANIFEST).stat().st_mtime_ns
+    assert store.load(artifact.path) is not None and not damage(store)
+    said = CliRunner().invoke(app, ["store", "verify"])
+    assert said.exit_code == 0 and "1 manifests and kept results of earlier versions had no digest" in said.output
+    assert "digest" not in json.loads((artifact.path / MANIFEST).read_text())
+    assert "have one now" in CliRunner().invoke(app, ["store", "verify", "--mend"]).output
+    assert json.loads((artifact.path / MANIFEST).read_text()) == artifact.manifest
+    assert (artifact.path / MANIFEST).stat().st_mtime_ns == before
+    assert "earlier versions" not in CliRunner().invoke(app, ["store", "verify"]).output
+
+
+def test_an_unprotected_manifest_that_contradicts_its_files_is_damaged_and_not_mended(
+    store: Store, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(store.root))
+    rewrite(artifact, True, meta={**artifact.meta, "rows": [{**ROWS[0], "ours": 47.14}]})
+    said = CliRunner().invoke(app, ["store", "verify", "--mend"])
+    assert said.exit_code == 1 and "says another rows than verdicts.json" in said.output
+    assert "digest" not in json.loads((artifact.path / MANIFEST).read_text())
+
+
+def test_a_kept_result_that_was_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "results" / "mine" / "result.json"
+    file.parent.mkdir(parents=True)
+    result = {"title": "Table 1", "commit": "c", "note": "", "rows": ROWS}
+    monkeypatch.setattr(keep, "kept_files", lambda: [file])
+    monkeypatch.setattr(keep, "own_results", lambda: tmp_path / "results")
+    file.write_text(json.dumps(result))
+    assert read_kept(file) == result and keep.unprotected_results() == [file]
+    keep.protect_results()
+    assert read_kept(file) == with_digest(result) and not keep.unprotected_results()
+    for text in (file.read_text().replace("17.14", "47.14"), file.read_text()[:-3], "[]", "[" * 100_000):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=r"result\.json is damaged, or was changed since it was kept"):
+            read_kept(file)
+        assert [name for name, _ in keep.damaged_results()] == ["mine"]
+
+
+def test_the_kept_results_of_the_project_are_as_they_were_kept() -> None:
+    assert [read_kept(file)["title"] for file in records.KEPT.glob("*/result.json")]
+
+
+def test_threads_that_write_the_same_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+    failed: list[BaseException] = []
+
+    def write(text: str) -> None:
+        try:
+            for _ in range(100):
+                write_durably(tmp_path / "it", text)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(letter * 5000,)) for letter in "abcdef"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed and [path.name for path in tmp_path.iterdir()] == ["it"]
+    assert len(set((tmp_path / "it").read_text())) == 1
