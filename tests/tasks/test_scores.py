@@ -21,7 +21,14 @@ from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.report.plots import curves
 from phrasemodels.flows.report.table import findings
 from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
-from phrasemodels.tasks.metrics.scores import OwnScoring, bleu, bleu_counts, score_with_own, tokenised_bleu
+from phrasemodels.tasks.metrics.scores import (
+    OwnScoring,
+    bleu,
+    bleu_counts,
+    ngram_counts,
+    score_with_own,
+    tokenised_bleu,
+)
 from phrasemodels.tasks.prepare.sharded import write_shards
 from phrasemodels.tasks.prepare.tokenise import joined_letters_or_words
 from phrasemodels.tasks.problems.translation import TranslationScoring, score_translations
@@ -53,6 +60,13 @@ def test_running_text_without_spaces_is_compared_by_characters(store: Store, lan
     made = store.run(Step(score_translations, "scores", TranslationScoring(joined_letters_or_words, language), inputs))
     found = made.meta["scores"]["sacrebleu"]
     assert f"tok:{tokens}" in found["signature"] and (found["value"] > 85) == (language == "ja")
+
+
+def test_counts_of_ids_are_those_of_their_texts() -> None:
+    rng = np.random.default_rng(0)
+    pairs = [[rng.integers(0, 4, n).tolist() for n in rng.integers(0, 9, 2)] for _ in range(50)]
+    texts = ([" ".join(map(str, ids)) for ids in side] for side in zip(*pairs, strict=True))
+    assert [ngram_counts(*pair) for pair in pairs] == bleu_counts(*texts).tolist()
 
 
 @pytest.mark.parametrize("count_end", [False, True])
