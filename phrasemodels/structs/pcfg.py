@@ -187,4 +187,64 @@ def _with_cells(scores: Scores) -> Scores:
 trees, _CELLS = Grammar(), _Cells()
 
 
+def low_rank_log_partition(
+    terms: Tensor, heads: Tensor, left: Tensor, right: Tensor, roots: Tensor, lengths: Lengths = None
+) -> Tensor:
+    """Return log Z (B,), differentiable, of a grammar whose rules have rank R: rules(A, B, C) = log Σ_r exp(heads(A, r) + left(B, r) +
+    right(C, r)), without forming them (TD-PCFG: Yang, Zhao and Tu 2021).
+
+    terms (B, n, P) and roots (N,) or (B, N) as in `trees`, heads (N, R), left and right (S, R), or of each sentence, (B, ·, R). Time is
+    O(B·(n³R + n²NR)), memory O(B·n²·(N + R)), on any device, in float64. Weights of symbols below e^-700 of the largest of a span are 0.
+    """
+    calls.refuse_tracing()
+    (B, n, _), dtype = terms.shape, calls.common_type({x.dtype for x in (terms, heads, left, right, roots)})
+    N, rank = roots.shape[-1], heads.shape[-1]
+    if (
+        terms.dim() != 3
+        or heads.shape[-2] != N
+        or left.shape[-2:] != (N + terms.shape[2], rank)
+        or left.shape != right.shape
+    ):
+        shapes = [tuple(x.shape) for x in (terms, heads, left, right, roots)]
+        raise ValueError(
+            f"terms, heads, left, right and roots must be (B, n, P), (N, R), (S, R), (S, R) and (N,), not {shapes}"
+        )
+    lengths = inference.check_lengths(lengths, B, n, terms.device)
+    exact = inference.in_float64((heads, left, right, roots))
+    tops = [x.detach().amax() for x in exact]
+    heads, left, right, roots = ((x - top).exp() for x, top in zip(exact, tops, strict=True))
+    word = (torch.arange(n, device=terms.device) < lengths[:, None])[..., None]
+    words = torch.where(word, terms.to(heads.dtype), 0)
+    top_term = words.detach().amax(2)
+    weights, logs = _divided((words - top_term[..., None]).exp())
+    logs = logs + top_term
+    begin, end, scales = (
+        [weights @ left[..., N:, :]],
+        [weights @ right[..., N:, :]],
+        [logs],
+    )  # by width, of all left ends
+    totals = [logs.new_zeros(B), logs.new_full((B,), -torch.inf)]
+    for w in range(2, n + 1):
+        m = n - w + 1
+        each = torch.stack([scales[k - 1][:, :m] + scales[w - k - 1][:, k : k + m] for k in range(1, w)])
+        top = each.amax(0)
+        factors = (each - top.masked_fill(top == -torch.inf, 0)).exp()[..., None]
+        halves = begin[0][:, :m] * end[w - 2][:, 1 : 1 + m] * factors[0]
+        for k in range(2, w):
+            halves = halves + begin[k - 1][:, :m] * end[w - k - 1][:, k : k + m] * factors[k - 1]
+        weights, logs = _divided(halves @ heads.transpose(-1, -2))
+        scales.append(top + logs + tops[0] + tops[1] + tops[2])
+        begin.append(weights @ left[..., :N, :])
+        end.append(weights @ right[..., :N, :])
+        whole = (weights[:, 0] * roots).sum(1)
+        totals.append(torch.where(whole > 0, whole.clamp(min=1e-300).log() + scales[-1][:, 0] + tops[3], -torch.inf))
+    return torch.stack(totals)[lengths, torch.arange(B, device=terms.device)].to(dtype)
+
+
+def _divided(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weights (B, m, ·) divided by their largest, and the logarithms (B, m) of what they were divided by, without a graph."""
+    largest = weights.detach().amax(2)
+    return weights / largest.masked_fill(largest == 0, 1)[..., None], largest.log()
+
+
 calls.register("pcfg", trees, (1, 2, 2), (1, 3, 3), (1,))

@@ -270,3 +270,22 @@ def test_a_grammar_of_published_size_trains_in_little_memory():
     grads = torch.autograd.grad(pcfg.trees.log_partition(*scores).sum(), scores)
     assert grads[0].sum().item() == pytest.approx(40, rel=1e-4)  # each word has one preterminal
     assert grads[1].sum().item() == pytest.approx(38, rel=1e-4)  # and all words but one a rule
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_rules_of_low_rank_are_those_that_they_stand_for(shared):
+    B, n, N, P, rank = 5, 5, 3, 4, 6
+    lead = () if shared else (B,)
+    shapes = (B, n, P), (*lead, N, rank), (*lead, N + P, rank), (*lead, N + P, rank), (*lead, N)
+    terms, heads, left, right, roots = given = [torch.randn(s, dtype=F64).mul(3).requires_grad_() for s in shapes]
+    lengths, weight = torch.tensor([5, 0, 3, 2, 5]), torch.randn(B, dtype=F64)
+    rules = heads[..., :, None, None, :] + left[..., None, :, None, :] + right[..., None, None, :, :]
+    want = pcfg.trees.log_partition(terms, rules.logsumexp(-1), roots, lengths=lengths)
+    found = pcfg.low_rank_log_partition(*given, lengths)
+    torch.testing.assert_close(found, want)
+    pair = (torch.autograd.grad((z * weight).sum(), given) for z in (found, want))
+    for one, other in zip(*pair, strict=True):
+        torch.testing.assert_close(one, other)
+    assert pcfg.low_rank_log_partition(*given, [1, 1, 0, 0, 2])[:3].tolist() == [-torch.inf, -torch.inf, 0]
+    with pytest.raises(ValueError, match="must be"):
+        pcfg.low_rank_log_partition(terms, heads, left[..., 1:, :], right, roots)
