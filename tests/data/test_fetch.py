@@ -205,6 +205,18 @@ def test_hosts_that_are_not_on_the_internet_are_refused(host: str, url: str, tmp
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["192.0.0.8", "192.0.0.170", "192.88.99.1", "198.18.0.1", "255.255.255.255", "240.0.0.1", "3fff::1", "2001:20::1",
+     "2001:db8::1", "5f00::1", "fe80::1", "::ffff:192.0.0.8", "64:ff9b::c000:8", "2002:c000:8::"],
+)  # fmt: skip
+def test_special_addresses_are_refused_on_every_python(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11 says that 3fff::1 is global, and its later versions that others are."""
+    for kind in (ipaddress.IPv4Address, ipaddress.IPv6Address):
+        monkeypatch.setattr(kind, "is_global", True)
+    assert not is_public(ipaddress.ip_address(address))
+
+
 @pytest.mark.parametrize("address", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700::1111"])
 def test_addresses_on_the_internet_are_public(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))

@@ -191,7 +191,16 @@ def _tar_entries(archive: Path, file: IO[bytes], most: int) -> Iterator[Entry]:
                 raise ValueError(f"{archive}: {info.name!r} takes more than {most} bytes; nothing was unpacked")
             most -= info.size
             yield Entry(info.name.removeprefix("./"), partial(_regular, opened, info))
+    _read_to_end(archive, file, most + HEADERS)
     opened.fileobj = file  # _copy bounds the contents
+
+
+def _read_to_end(archive: Path, file: IO[bytes], most: int) -> None:
+    """Read what is behind the last entry, so that a compressed archive is whole and has its checksum."""
+    while chunk := file.read(CHUNK):
+        most -= len(chunk)
+        if most < 0:
+            raise ValueError(f"{archive}: too many bytes behind its last entry; nothing was unpacked")
 
 
 def _regular(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:

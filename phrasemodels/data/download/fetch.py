@@ -40,6 +40,15 @@ from phrasemodels.data.download.manifest import (
 from phrasemodels.data.store.artifacts import LOCAL_DISK_ERRORS, atomic_replace
 
 UNICAST = ipaddress.ip_network("2000::/3")
+# Addresses that are not of one machine on the internet; `is_global` knows more of them in later versions of Python.
+SPECIAL = [
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+        "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+        "224.0.0.0/3", "2001::/23", "2001:db8::/32", "3fff::/20",
+    )
+]  # fmt: skip
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -142,8 +151,10 @@ def addresses(host: str) -> list[str]:
 
 def is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     """Whether an address is of one machine on the internet; an address that embeds an IPv4 address is as public as that."""
+    if any(address in network for network in SPECIAL):
+        return False
     if isinstance(address, ipaddress.IPv4Address):
-        return address.is_global and not address.is_multicast
+        return address.is_global
     if address in NAT64:
         return is_public(ipaddress.IPv4Address(address.packed[-4:]))
     if inner := address.ipv4_mapped or address.sixtofour:

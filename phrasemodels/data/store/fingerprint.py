@@ -23,8 +23,16 @@ from phrasemodels.project import modules as added_modules
 
 PROJECT = "phrasemodels"  # beside it the modules that users add (project.py) count
 STORE = tuple(f"phrasemodels.data.store.{name}" for name in ("store", "fingerprint"))
-# how parts are found, and which values are refused, is not what they do
-NOT_FINGERPRINTED = (*STORE, "phrasemodels.config", "phrasemodels.project", "phrasemodels.earlier_names")
+# How parts are found, which values are refused, and how files are downloaded, whose digests are in the key, is not what
+# steps do.
+NOT_FINGERPRINTED = (
+    *STORE,
+    "phrasemodels.config",
+    "phrasemodels.project",
+    "phrasemodels.earlier_names",
+    "phrasemodels.data.download.archives",
+    "phrasemodels.data.download.fetch",
+)
 ENVIRONMENT = "phrasemodels.infra.environment"  # sets variables before anything else runs
 PARSE_ATTEMPTS = 20
 PYTHON = ".".join(map(str, sys.version_info[:2]))
