@@ -1,0 +1,210 @@
+"""Stages of data by size: `python benchmarks/stages.py [stages|fan-out] [PAIRS ...]`, by default 10⁴, 10⁵ and 10⁶ pairs.
+
+stages: reading a file of pairs, counting leaks, tokenising, the vocabulary, phrases, opening for training, the order of an epoch
+and the order in epoch 30 after a resume: CPU seconds, wall seconds, and the peak memory (MiB) of a process that does this stage
+alone. All in one process; Moses reads no more than 100,000 pairs.
+
+fan-out: the same shards through tasks of Ray as the pipeline sends them, and through Ray Data: wall seconds, CPU seconds of the
+driver, and the bytes that workers wrote, none of which the driver reads. Two processors.
+"""
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import pickle
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from phrasemodels.data.corpora.bitext import read_columns
+from phrasemodels.data.corpora.leakage import leakage
+from phrasemodels.data.store.store import Job, Step, Store
+from phrasemodels.infra.cluster import ray_map
+from phrasemodels.infra.services import start_ray, stop_ray
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.prepare.phrases import Phrases, adjacent, phrases
+from phrasemodels.tasks.prepare.sharded import run_step, shard_tables, shards, write_shards
+from phrasemodels.tasks.prepare.tokenise import Tokenise, moses, spaces, tokenise, tokenise_shard
+from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
+from phrasemodels.tasks.problems.sequences import PhraseExamples
+from phrasemodels.tasks.train.batches import batches_from
+
+PAIRS = (10_000, 100_000, 1_000_000)
+WORDS = 50_000
+MOSES, MOST_MOSES = "Moses, one side", 100_000
+LAYOUTS = ((1000, 1), (40, 10_000))  # shards, rows of each
+
+
+def write_pairs(path: Path, count: int) -> None:
+    """Write pairs of sentences of 5 to 25 words, as frequent as Zipf has it, with commas and full stops."""
+    rng = np.random.default_rng(0)
+    words = np.array([f"w{number}" for number in range(WORDS)])
+    with path.open("w", encoding="utf-8") as file:
+        for _ in range(count):
+            sides = [
+                words[np.minimum(rng.zipf(1.3, rng.integers(5, 26)), WORDS) - 1].tolist() for _ in ("source", "target")
+            ]
+            file.write("\t".join(f"{side[0].title()} {side[1]}, {' '.join(side[2:])}." for side in sides) + "\n")
+
+
+def rows_of(job: Job, path: Path) -> dict[str, Any]:
+    """Write the shards of a file of pairs."""
+    terms = {"licences": ["MIT"], "redistributable": True, "stand_in": False}
+    return terms | write_shards(job.out, read_columns({"pairs": path}, 1000))
+
+
+def steps(folder: Path) -> dict[str, Step]:
+    """Return the steps of the pipeline by name; they are the same in each process."""
+    rows = Step(rows_of, "rows", folder / "pairs.txt")
+    tokens = Step(tokenise, "tokens", Tokenise(spaces, "en", "de"), {"rows": rows})
+    words = Step(vocabulary, "words", VocabularySettings(), {"rows": tokens})
+    settings = Phrases(adjacent, 2)
+    return {
+        "read and write shards": rows,
+        "tokens at spaces": tokens,
+        "vocabulary": words,
+        "phrases": Step(phrases, "phrases", settings, {"rows": tokens, "vocabulary": words}),
+    }
+
+
+def stages(folder: Path) -> dict[str, Callable[[], Callable[[], Any]]]:
+    """Return what is measured, by name, in an order in which all inputs are there: a function that makes its inputs, and returns
+    the function that is measured."""
+    store, known = Store(folder / "store").open(), steps(folder)
+
+    def step(name: str) -> Callable[[], Any]:
+        known[name].key  # noqa: B018  reads the source code, once for all steps
+        return partial(store.run, known[name])
+
+    def leaks() -> Callable[[], Any]:
+        rows = store.run(known["read and write shards"])
+        test = next(shard_tables(rows)).slice(0, 1000)
+        return lambda: leakage(shard_tables(rows), [test])
+
+    def with_moses() -> Callable[[], Any]:
+        tables = list(shard_tables(store.run(known["read and write shards"])))
+        return lambda: [moses(text, "en") for table in tables for text in table["source"].to_pylist()]
+
+    def opened() -> Callable[[], PhraseExamples]:
+        paths = [shard.path for shard in shards(store.run(known["phrases"]))]
+        return lambda: PhraseExamples(paths)
+
+    def order(epoch: int) -> Callable[[], Any]:
+        data = opened()()
+        next(batches_from(data, 0, 0, 4096, 0))  # loads the compiled code
+        return lambda: next(batches_from(data, epoch, 10, 4096, 0))
+
+    return {name: partial(step, name) for name in known} | {
+        "leaks": leaks,
+        MOSES: with_moses,
+        "open for training": opened,
+        "order of an epoch": partial(order, 0),
+        "order in epoch 30, after a resume": partial(order, 30),
+    }
+
+
+def measured(folder: Path, name: str, pipe: Any) -> None:
+    """Send CPU seconds, wall seconds and the peak memory of one stage."""
+    stage = stages(folder)[name]()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    cpu, wall = time.process_time(), time.perf_counter()
+    stage()
+    found = [time.process_time() - cpu, time.perf_counter() - wall]
+    pipe.send([*found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before])
+
+
+def table(count: int) -> Iterator[dict[str, Any]]:
+    """Yield the measurements of the stages, each in a process of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_pairs(folder / "pairs.txt", count)
+        spawn = multiprocessing.get_context("spawn")
+        for stage in stages(folder):
+            if stage == MOSES and count > MOST_MOSES:
+                continue
+            receive, send = spawn.Pipe()
+            process = spawn.Process(target=measured, args=(folder, stage, send))
+            process.start()
+            cpu, wall, memory = receive.recv()
+            process.join()
+            yield {"pairs": count, "stage": stage, "cpu": cpu, "wall": wall, "memory": memory}
+
+
+def by_ray_data(function: Callable[..., Any], items: list[tuple[Any, ...]], blocks: int | None = None) -> list[Any]:
+    """Call function(*item) for each item as a row of a Ray Data pipeline; return the results in order. blocks: tasks, into
+    which the items are divided; None: one for each item."""
+    import ray
+
+    context = ray.data.DataContext.get_current()
+    context.execution_options.preserve_order = True
+    context.enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    rows = [{"item": pickle.dumps((function, item))} for item in items]
+    found = ray.data.from_items(rows, override_num_blocks=blocks or len(rows)).map(_called, num_cpus=1)
+    return [pickle.loads(row["made"]) for row in found.iter_rows()]  # ours
+
+
+def _called(row: dict[str, Any]) -> dict[str, Any]:
+    function, item = pickle.loads(row["item"])
+    return {"made": pickle.dumps(function(*item))}
+
+
+WAYS: dict[str, Callable[..., Any]] = {
+    "tasks": ray_map,
+    "Ray Data, a task for each shard": by_ray_data,
+    "Ray Data, 8 tasks": partial(by_ray_data, blocks=8),
+    "tasks again": ray_map,
+}
+
+
+def fan_out() -> Iterator[dict[str, Any]]:
+    """Yield wall seconds and CPU seconds of the driver for each way and layout of shards."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        start_ray(Settings(store=folder / "ray", cpus=2))
+        try:
+            for count, rows in ((4, 1), *LAYOUTS):  # the first warms up
+                for way, spread in WAYS.items():
+                    place = folder / f"{way} {count}"
+                    place.mkdir()
+                    write_pairs(place / "pairs.txt", rows)
+                    store = Store(place / "store").open()
+                    shard = shards(store.run(Step(rows_of, "rows", place / "pairs.txt")))[0]
+                    steps_ = [
+                        Step(tokenise_shard, f"shard {k}", Tokenise(spaces, "en", f"l{k}"), {"shard": shard})
+                        for k in range(count)
+                    ]
+                    cpu, wall = time.process_time(), time.perf_counter()
+                    made = list(spread(run_step, [(store, step) for step in steps_]))
+                    driver, took = time.process_time() - cpu, time.perf_counter() - wall
+                    assert [one.meta["rows"] for one in made] == [rows] * count
+                    size = sum(f["bytes"] for one in made for f in one.manifest["files"].values())
+                    if (count, rows) in LAYOUTS:
+                        yield {"way": way, "shards": count, "rows": rows, "wall": took, "driver": driver, "bytes": size}
+                    shutil.rmtree(place)
+        finally:
+            stop_ray()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("section", nargs="?", choices=("stages", "fan-out"), default="stages")
+    parser.add_argument("pairs", nargs="*", type=int, default=PAIRS)
+    chosen = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    found = fan_out() if chosen.section == "fan-out" else (row for count in chosen.pairs for row in table(count))
+    for row in found:
+        print(json.dumps({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
