@@ -136,11 +136,11 @@ def test_further_seeds_join_those_of_a_kept_result(session, tmp_path):
     assert both[0]["training"] == pytest.approx(one[0]["training"])
     changed = json.loads((parts[1] / "result.json").read_text())
     changed["rows"][0]["values"]["bleu"][0] += 1
-    (parts[1] / "result.json").write_text(json.dumps(changed))
+    (parts[1] / "result.json").write_text(json.dumps(with_digest(changed)))
     with pytest.raises(ValueError, match=r"transformer.* seed 1: bleu is .* in one result and .* in the other"):
         join(parts[0], parts[1])
     changed["rows"][0]["settings"]["config"]["learning_rate"] = 1.0
-    (parts[1] / "result.json").write_text(json.dumps(changed))
+    (parts[1] / "result.json").write_text(json.dumps(with_digest(changed)))
     with pytest.raises(ValueError, match="different settings, so their seeds cannot be joined"):
         join(parts[0], parts[1])
     assert json.loads((parts[0] / "result.json").read_text())["rows"] == both, "nothing was written"
