@@ -1,9 +1,16 @@
 """Answers of `sql`: names of columns are unique, and views are found in any case."""
 
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from phrasemodels.data.store.store import Store
+from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.results.query import query
+from phrasemodels.infra.tracking import Tracker
 
 
 @pytest.mark.parametrize(
@@ -18,6 +25,48 @@ from phrasemodels.flows.results.query import query
 def test_columns_of_an_answer_have_unique_names(question: str, names: list[str], store: Store) -> None:
     columns, (row,) = query(store, None, question)  # type: ignore[arg-type]
     assert columns == names and list(row) == list(range(1, len(names) + 1))
+
+
+ANSWERS = {  # of types that JSON, or Parquet, has not
+    "select 170141183460469231731687303715884105727::hugeint as a, 3::hugeint as b": [
+        {"a": 170141183460469231731687303715884105727, "b": 3}],
+    "select map([1, 2], ['x', 'y']) as a": [{"a": {"1": "x", "2": "y"}}],
+    "select date '2020-01-02' as a, timestamp '2020-01-02 03:04:05' as b": [{"a": "2020-01-02", "b": "2020-01-02 03:04:05"}],
+    "select 'nan'::double as a, 'inf'::double as b, [1.5, 'nan'::double] as c": [{"a": None, "b": None, "c": [1.5, None]}],
+    "select {'x': 'inf'::float} as a, time '10:00' as b, 1.25::decimal(30,2) as c": [
+        {"a": {"x": None}, "b": "10:00:00", "c": "1.25"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_an_answer_of_any_type_is_written_as_json_and_as_parquet(
+    question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
+    done = CliRunner().invoke(app, ["sql", question, "--json"])
+    assert json.loads(done.stdout, parse_constant=pytest.fail) == ANSWERS[question]
+    assert CliRunner().invoke(app, ["sql", question, "--to", str(tmp_path / "a.parquet")]).exit_code == 0
+    assert pq.read_table(tmp_path / "a.parquet").num_rows == 1
+
+
+def test_a_type_that_parquet_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
+    done = CliRunner().invoke(app, ["sql", "select interval 1 day as c", "--to", str(tmp_path / "a.parquet")])
+    assert done.exit_code == 0 or "cast the column" in str(done.exception or done.output)
+
+
+@pytest.mark.parametrize("name", ["from query_table('publi' || 'shed')", "from query('from publ' || 'ished')"])
+def test_a_view_whose_name_is_computed_has_its_rows(name: str, store: Store, tmp_path: Path) -> None:
+    ((count,),) = query(store, Tracker(f"sqlite:///{tmp_path}/none.db"), f"select count(*) {name}")[1]
+    assert count > 400
+
+
+def test_a_question_that_takes_too_much_memory_is_refused_in_one_line(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phrasemodels.flows.results.query.MEMORY", "50MB")
+    with pytest.raises(ValueError, match=r"^Out of Memory Error[^\n]*$"):
+        query(store, None, "select list(a order by random()) from range(20000000) t(a)")  # type: ignore[arg-type]
 
 
 def test_views_are_found_in_any_case(store: Store) -> None:

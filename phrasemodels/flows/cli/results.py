@@ -174,7 +174,8 @@ def sql(
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.data.formats.shards import write_parquet
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.query import query, write_database
+    from phrasemodels.flows.results.query import answered, arrow_of, query, write_database
+    from phrasemodels.flows.results.query import as_json as plain
     from phrasemodels.written import check_replaceable, writing
 
     if to is not None and to.suffix != ".parquet":
@@ -187,18 +188,22 @@ def sql(
         if not question:
             return
     store, tracker = opened()
-    columns, rows = query(store, tracker, question)
+    table = None if to is None else answered(store, tracker, question, arrow_of)
+    columns, rows = query(store, tracker, question) if table is None else ([], table.to_batches())
     if not rows and not store.present():
         where = store.root if store.shared is None else store.shared.url
         print(f"nothing has been run in {where}; kept results are in verdicts, seeds and published", file=sys.stderr)
-    answer = [dict(zip(columns, row, strict=True)) for row in rows]
-    if to is not None:
-        values = [pa.array([row[place] for row in rows]) for place in range(len(columns))]
-        with writing(to, force=force):
-            write_parquet(to, pa.Table.from_arrays(values, names=columns))
+    if to is not None and table is not None:
+        try:
+            with writing(to, force=force):
+                write_parquet(to, table)
+        except pa.ArrowNotImplementedError as error:
+            raise ValueError(f"Parquet has no such type: {str(error).splitlines()[0]}; cast the column") from error
         print(to)
-    elif as_json:
-        print(json.dumps(answer, indent=1, default=str))
+        return
+    answer = [dict(zip(columns, row, strict=True)) for row in rows]
+    if as_json:
+        print(json.dumps(plain(answer), indent=1, allow_nan=False))
     else:
         print_rows("", columns, answer)
 

@@ -1,7 +1,9 @@
 """SQL over runs, artifacts and verdicts, in a DuckDB that can read nothing else and write nothing; answers as DataFrames."""
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,6 +47,7 @@ VIEWS_OF_TABLES = {
     "levels_of_corpora": TABLE_1,
 }
 CHANGES = {"ALTER", "DELETE", "DROP", "INSERT", "MERGE_INTO", "UPDATE"}  # kinds of statements
+MEMORY = "4GB"  # of a question
 EMPTY = "the question is empty: ask one, like select * from verdicts"
 T = TypeVar("T")
 
@@ -64,15 +67,29 @@ def _rows_of(connection: "DuckDBPyConnection", sql: str) -> tuple[list[str], lis
 
 
 def arrow_of(connection: "DuckDBPyConnection", sql: str) -> pa.Table:
-    """Return the answer to a question as an Arrow table; whole numbers of any size are int64."""
+    """Return the answer to a question as an Arrow table; whole numbers are int64 if all of a column fit."""
     if (relation := connection.sql(sql)) is None:
         raise ValueError(EMPTY)
     found = relation.to_arrow_table()
-    wide = [pa.types.is_decimal(field.type) and field.type.scale == 0 for field in found.schema]
-    types = [pa.int64() if whole else field.type for field, whole in zip(found.schema, wide, strict=True)]
-    return found.cast(pa.schema(zip(found.column_names, types, strict=True))).rename_columns(
-        _unique(found.column_names)
-    )
+    return pa.table(list(map(_narrow, found.columns)), names=_unique(found.column_names))
+
+
+def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_decimal(column.type) and column.type.scale == 0:
+        with suppress(pa.ArrowInvalid):  # a number is too large
+            return column.cast(pa.int64())
+    return column
+
+
+def as_json(value: Any) -> Any:
+    """Return a value of an answer as JSON: keys of maps, dates and other types as text, and null for what is no finite number."""
+    if isinstance(value, Mapping):
+        return {str(name): as_json(own) for name, own in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(own) for own in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def answered(store: Store, tracker: Tracker, sql: str, ask: Callable[["DuckDBPyConnection", str], T]) -> T:
@@ -86,7 +103,8 @@ def answered(store: Store, tracker: Tracker, sql: str, ask: Callable[["DuckDBPyC
 
     if sql.encode(errors="ignore").decode() != sql:
         raise ValueError("the question is no UTF-8: write it again")
-    named = [name for name in VIEWS if name in sql.lower()]
+    computed = re.search(r"\bquery(_table)?\s*\(", sql.lower())  # names of views may be computed
+    named = [name for name in VIEWS if computed or name in sql.lower()]
     empty = {name: schema_of(name).empty_table() for name in VIEWS}
     try:
         if any(statement.type.name in CHANGES for statement in duckdb.extract_statements(sql)):
@@ -104,6 +122,7 @@ def _answer(tables: dict[str, pa.Table], sql: str, ask: Callable[["DuckDBPyConne
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "temp_directory": "",
+        "memory_limit": MEMORY,
     }
     with duckdb.connect(":memory:", config=closed) as connection:
         for name, rows in tables.items():  # not copied: a question reads the columns that it names, of mapped files
@@ -168,6 +187,8 @@ def explained(error: str, named: list[str]) -> str:
         listed = " and ".join(f"`describe {view}`" for view in named) or "`show tables`"
         return f"no column {column!r}: {f'{near}; ' if near.startswith('did') else ''}{listed} lists what there is"
     said = next(line for line in error.splitlines() if line.strip())
+    if said.startswith("Out of Memory"):
+        return f"{said}; a question may take {MEMORY}: ask for less at a time"
     place = next((line.split(":", 1)[1].strip() for line in error.splitlines() if line.startswith("LINE ")), "")
     return f"{said}{f', in: {place}' if place else ''}; `show tables` lists the views"
 
