@@ -354,6 +354,14 @@ def test_all_bad_lines_are_listed_at_once(tmp_path: Path) -> None:
         bitext.read_columns({"pairs": path}, 2, bad_lines="skip", max_bad=0.79)
 
 
+def test_a_file_is_read_in_blocks_and_is_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path, "pairs", "a\tb\nc\td\t1\n\ne\tf\ng\th\n")
+    whole = bitext.read_columns({"pairs": path}, 2, bad_lines="skip", max_bad=0.2)
+    monkeypatch.setattr(bitext, "BLOCK_LINES", 2)
+    table = bitext.read_columns({"pairs": path}, 2, bad_lines="skip", max_bad=0.2)
+    assert table.equals(whole) and table["id"].to_pylist() == [0, 1, 2, 3] and table["id"].num_chunks == 1
+
+
 def test_each_side_is_bounded_by_itself(tmp_path: Path) -> None:
     path = put(tmp_path, "pairs", "a a a\tb b b\n")
     assert bitext.read_columns({"pairs": path}, 3).num_rows == 1

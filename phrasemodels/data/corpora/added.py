@@ -110,7 +110,8 @@ def add(
 def _bad_lines(file: Path, about: Added) -> list[BadLine]:
     """Return the lines of a file that the reader `columns` leaves out."""
     own = {name: str(value) for name, value in about.options.items() if name in ("separator", "prefix")}
-    return divided(file, Manifest.model_fields["max_words"].default, **own)[1]
+    lines = divided(file, Manifest.model_fields["max_words"].default, **own)
+    return [line for line in lines if isinstance(line, BadLine)]
 
 
 def add_treebank(folder: Path, corpora: Path, name: str = "", overwrite: bool = False) -> Written:

@@ -15,7 +15,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -72,6 +72,7 @@ class BadLine(NamedTuple):
 
 MOST_BAD = 0.01  # of all lines
 MOST_LISTED = 100  # lines of one kind
+BLOCK_LINES = 65_536
 
 
 def read_columns(
@@ -89,29 +90,35 @@ def read_columns(
     it lists all bad lines.
     """
     (path,) = files.values()
-    found, bad = divided(path, max_words, separator, prefix)
-    count = len(found) + len(bad)
+    tables: list[pa.Table] = []
+    bad: list[BadLine] = []
+    rows = 0
+    divided_lines = divided(path, max_words, separator, prefix)
+    while block := list(islice(divided_lines, BLOCK_LINES)):  # so that few lines are Python objects at a time
+        bad += [line for line in block if isinstance(line, BadLine)]
+        found = [line for line in block if not isinstance(line, BadLine)]
+        ids = {"id": range(rows, rows + len(found))}
+        tables.append(build(BITEXT, str(path), ids | columns(("source", "target", "group"), found), len(found)))
+        rows += len(found)
+    every = rows + len(bad)
     if bad and bad_lines == "stop":
         raise ValueError(f"{listed(path, bad)}; to leave such lines out, set the option bad_lines to skip")
-    if len(bad) > max_bad * count:
-        raise ValueError(f"{len(bad)} of {count} lines are bad, more than max_bad = {max_bad:g}: {listed(path, bad)}")
-    return build(BITEXT, str(path), columns(("source", "target", "group"), found), len(found))
+    if len(bad) > max_bad * every:
+        raise ValueError(f"{len(bad)} of {every} lines are bad, more than max_bad = {max_bad:g}: {listed(path, bad)}")
+    return pa.concat_tables(tables).combine_chunks() if tables else BITEXT.empty_table()
 
 
 def divided(
     path: Path, max_words: int, separator: str = "\t", prefix: str = ""
-) -> tuple[list[tuple[str, str, str]], list[BadLine]]:
-    """Return the source, target and group of each line of a file, and the bad lines."""
-    found: list[tuple[str, str, str]] = []
-    bad: list[BadLine] = []
+) -> Iterator[tuple[str, str, str] | BadLine]:
+    """Yield the source, target and group of each line of a file, or why it is bad."""
     for number, text in lines(path, errors="surrogateescape"):
         cells = [cell.strip() for cell in text.removeprefix(prefix).split(separator)]
         if wrong := _problem(text, cells, max_words, separator, prefix):
-            bad.append(BadLine(number, *wrong, text))
+            yield BadLine(number, *wrong, text)
         else:
             source, target, *group = cells
-            found.append((source, target, group[0] if group else ""))
-    return found, bad
+            yield source, target, group[0] if group else ""
 
 
 def _problem(text: str, cells: Sequence[str], max_words: int, separator: str, prefix: str) -> tuple[str, str] | None:
