@@ -10,11 +10,13 @@ import random
 import re
 import shutil
 import sqlite3
+import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -35,6 +37,12 @@ class UsedData:
     digest: str
     source: str
     rows: int
+
+
+@cache
+def _tell(text: str) -> None:
+    """Print a line to stderr, once."""
+    print(text, file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -73,8 +81,10 @@ class Tracker:
         """Return the id of the run with this key: find it and set it running again, or create it.
 
         MLflow has no unique keys. So if two nodes create the run at once, each that sees the other's run deletes its own
-        and tries again.
+        and tries again. OSError: the database is damaged.
         """
+        if damage := self.damage():
+            raise OSError(damage)
         client, where = self.client(), self.experiment(experiment)
         query = f"tags.`{KEY}` = {quoted(key)}"
         while not (found := client.search_runs([where], query, max_results=1)):
@@ -90,9 +100,40 @@ class Tracker:
         return run_id
 
     def runs(self) -> list[Any]:
-        """Return every run of every experiment; an empty list if there is no database yet."""
-        if (path := self.uri.removeprefix(SQLITE)) != self.uri and not Path(path).exists():
+        """Return every run of every experiment; an empty list if there is no database yet, or a damaged one, which is said."""
+        if (path := self.uri.removeprefix(SQLITE)) == self.uri:
+            return self._runs()
+        if not Path(path).exists():
             return []
+        try:
+            return self._runs()
+        except Exception:  # of SQLAlchemy or MLflow
+            if not (damage := self.damage()):
+                raise
+            _tell(damage)
+            return []
+
+    def damage(self) -> str:
+        """Return in one line that the database is damaged, and what to do; an empty text if it is whole, or a server's."""
+        if (path := self.uri.removeprefix(SQLITE)) == self.uri or not Path(path).exists():
+            return ""
+        try:
+            with contextlib.closing(
+                sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
+            ) as connection:
+                whole = connection.execute("pragma quick_check(1)").fetchall() == [("ok",)]
+        except sqlite3.OperationalError:  # another process writes
+            return ""
+        except sqlite3.DatabaseError:
+            whole = False
+        if whole:
+            return ""
+        return (
+            f"{path} is damaged: runs and curves of MLflow are missing in answers, results of the store are not; move it "
+            "away, and `phrasemodels reproduce` of a table writes its runs again from the store"
+        )
+
+    def _runs(self) -> list[Any]:
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
         runs, token = [], None
@@ -105,8 +146,14 @@ class Tracker:
     def keys(self) -> dict[str, str]:
         """Return the ids of all runs by their keys; of a database in the store without MLflow, which takes long to import."""
         if self.uri.startswith(SQLITE):
-            with contextlib.suppress(sqlite3.OperationalError):
+            try:
                 return _keys(Path(self.uri.removeprefix(SQLITE)))
+            except sqlite3.OperationalError:
+                pass
+            except sqlite3.DatabaseError:
+                if damage := self.damage():
+                    _tell(damage)
+                    return {}
         return {run.data.tags[KEY]: str(run.info.run_id) for run in self.runs() if KEY in run.data.tags}
 
     def parameters(self, run_id: str, values: Mapping[str, Any]) -> None:

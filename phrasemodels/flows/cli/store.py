@@ -83,13 +83,16 @@ def verify(
     from phrasemodels.data.store.store import protect
     from phrasemodels.flows.results.keep import damaged_results, protect_results, unprotected_results
 
-    store = _store() if mend else opened()[0]
+    store, tracker = opened()
+    store = _store() if mend else store
     rows = [
         {"key": artifact.key, "label": artifact.manifest["label"], "what": problem, "verdicts": verdicts}
         for artifact, problem, verdicts in damage(store)
     ]
     damaged = {row["key"] for row in rows}
     rows += [{"key": "", "label": name, "what": problem, "verdicts": []} for name, problem in damaged_results()]
+    if problem := tracker.damage():
+        rows.append({"key": "", "label": "MLflow", "what": problem, "verdicts": []})
     unprotected = [a for a in store.artifacts() if has_own_digest(a.manifest) is None and a.key not in damaged]
     if mend:
         for artifact in unprotected:

@@ -1,0 +1,43 @@
+"""A damaged database of MLflow: what is in the store is answered, and what is lost is said in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from phrasemodels.flows.cli.main import app
+from phrasemodels.infra import tracking
+from phrasemodels.infra.tracking import Tracker
+
+DAMAGES = {"no database": b"x" * 5000, "a cut header": b"SQLite format 3\0", "a page": None}
+
+
+@pytest.fixture(params=DAMAGES)
+def database(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path))
+    (tmp_path / "objects").mkdir()
+    file = tmp_path / "mlflow" / "mlflow.db"
+    file.parent.mkdir()
+    content = DAMAGES[request.param]
+    if content is None:
+        Tracker(f"sqlite:///{file}").open_run("e", "n", "k", {})
+        whole = file.read_bytes()
+        content = whole[:4096] + b"\xff" * (len(whole) - 4096)
+    file.write_bytes(content)
+    tracking._tell.cache_clear()
+    return file
+
+
+def test_questions_are_answered_and_the_damage_is_said_once(database: Path) -> None:
+    for question in ("select count(*) as n from verdicts", "select 400 + count(*) as n from runs"):
+        done = CliRunner().invoke(app, ["sql", question, "--json"])
+        assert done.exit_code == 0 and json.loads(done.stdout)[0]["n"] >= 400
+    done = CliRunner().invoke(app, ["store", "verify"])
+    assert done.exit_code == 1 and f"DAMAGED  MLflow  []: {database} is damaged" in done.output
+
+
+def test_a_run_that_cannot_be_recorded_says_so_in_one_line(database: Path) -> None:
+    with pytest.raises(OSError, match=r"mlflow\.db is damaged: .* move it away") as raised:
+        Tracker(f"sqlite:///{database}").open_run("e", "n", "k", {})
+    assert "\n" not in str(raised.value)
