@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from phrasemodels.config import at_least
+from phrasemodels.config import Decoder, at_least
 from phrasemodels.data.formats.trees import heads, parse
 from phrasemodels.inference import structures
 from phrasemodels.inference.structures import Dependencies, Levels, words_and_tree
@@ -79,12 +79,17 @@ class Predictor(ABC):
 
 def predictor(described: Mapping[str, Any]) -> Predictor:
     """Return the predictor that `described` wrote. ValueError: it is of another version, or damaged."""
-    fields = {name: _tuples(value) for name, value in described.items() if name != "problem"}
     kind = PROBLEMS.get(str(described.get("problem")))
     if kind is None:
         raise ValueError(f"no problem {described.get('problem')!r}; known: {', '.join(PROBLEMS)}")
-    made: Predictor = kind(**fields)
+    described = {name: value for name, value in described.items() if name != "problem"}
+    decoder = Decoder(lambda name: kind if name == "problem" else _no_part(name))
+    made: Predictor = decoder.read({**described, "type": "problem"}, kind, "predictor")
     return made
+
+
+def _no_part(name: str) -> Any:
+    raise ValueError(f"{name} is no problem")
 
 
 def _tuples(value: Any) -> Any:

@@ -22,6 +22,7 @@ import phrasemodels
 from phrasemodels.config import Decoder, File, from_template, to_json
 from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoderConfig
 from phrasemodels.flows.experiments.catalogue import experiments
+from phrasemodels.inference.problems import Translation, predictor
 from phrasemodels.models.parser import ParserConfig
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import TranslationConfig
@@ -289,3 +290,23 @@ def test_the_vocabularies_of_a_packed_parser_are_checked(side: str, tmp_path: Pa
             ValueError, match=rf"this parser cannot be read \((entries\.{side}|the configuration is not of)"
         ):
             load_parser(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"problem": "os:system"}, "no problem 'os:system'"),
+        ({"batch_tokens": "x"}, r"predictor\.batch_tokens: 'x' is not int"),
+        ({"batch_tokens": 1e9}, r"predictor\.batch_tokens: .* is not int"),
+        ({"tokeniser": ["spaces"]}, r"predictor\.tokeniser: .* is not str"),
+        ({"pieces": 1}, r"predictor\.pieces: '1' is not bool"),
+        ({"search": [1]}, r"predictor\.search: .* is not Mapping"),
+        ({"code": "x"}, "has no field 'code'"),
+        ({"longest": 1}, r"predictor\.longest=1: must be a whole number of at least 2"),
+    ],
+)
+def test_how_a_model_answers_is_read_by_type(changes: dict[str, Any], message: str) -> None:
+    right = Translation("spaces", search={"width": 4}).described()
+    assert predictor(json.loads(json.dumps(right))).described() == right
+    with pytest.raises(ValueError, match=message):
+        predictor(json.loads(json.dumps(right | changes)))
