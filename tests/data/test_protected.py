@@ -58,6 +58,20 @@ def test_every_flipped_bit_of_a_manifest_is_noticed_or_changes_nothing(artifact:
     assert all(found == right for found in read) and len(read) < len(text)  # of white space
 
 
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"a": {2: 0, 10: 1}},
+        {"a": (1, (2,))},
+        {"a": float("nan"), "b": 1e300, "c": 0.1 + 0.2},
+        {"ä": "ö"},
+        {"a": {None: 1, True: 2}},
+    ],
+)
+def test_the_digest_is_of_what_is_read_again(meta: dict[str, Any]) -> None:
+    assert has_own_digest(json.loads(json.dumps(with_digest({"meta": meta}))))
+
+
 def test_a_changed_score_is_damage(store: Store, artifact: Artifact) -> None:
     rewrite(artifact, False, meta={**artifact.meta, "rows": [{**ROWS[0], "verdict": "reproduced"}]})
     assert store.load(artifact.path) is None

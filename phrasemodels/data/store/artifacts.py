@@ -91,7 +91,8 @@ def parse_manifest(text: bytes) -> dict[str, Any] | None:
 def with_digest(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return JSON content with the digest of all of its other entries as its last one, `digest`."""
     rest = {name: value for name, value in content.items() if name != "digest"}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    written = json.loads(json.dumps(rest))  # numbers that are keys become text, in whose order keys are sorted
+    text = json.dumps(written, sort_keys=True, separators=(",", ":"))
     return {**rest, "digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
