@@ -219,7 +219,8 @@ def test_no_page_or_mlflow_run_has_text_that_is_not_redistributable(session):
     before = {path: path.read_text() for path in manifests}
     try:
         for path, text in before.items():
-            path.write_text(text.replace('"redistributable": true', '"redistributable": false'))
+            closed = json.loads(text.replace('"redistributable": true', '"redistributable": false'))
+            path.write_text(json.dumps(with_digest(closed)))
         page = table_text(session.finished())
         session.record.finish(session.plan.pipelines[-1], session.store.find(session.plan.pipelines[-1].scored))
     finally:
