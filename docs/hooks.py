@@ -18,7 +18,7 @@ PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "phrasemodels/infra/README.md": "operating.md",
-    "results/README.md": "results.md",
+    "results/README.md": "results/index.md",
     "benchmarks/README.md": "benchmarks.md",
 }
 SCRIPT = re.compile(r'<script src="https?://[^"]*"></script>')

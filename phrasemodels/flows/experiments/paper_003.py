@@ -256,7 +256,7 @@ def _systems(starts: Starts) -> list[System]:
 
 
 # Each system with the settings that answered most held-out questions in a search of the same kind for all three
-# (results/README.md); epochs, starts, halving and one question an update are as published.
+# (docs/results/003.md); epochs, starts, halving and one question an update are as published.
 CHOSEN = [
     System(
         "memn2n",

@@ -157,8 +157,9 @@ def join(folder: Path, other: Path) -> Path:
     ValueError: a row of both has other settings, another test set, or other values for a seed of both.
     """
     (first, of_first), (second, of_second) = _read(folder), _read(other)
-    known = {row["experiment"]: row for row in second["rows"]}
-    rows = [_joined(row, known.pop(row["experiment"], None)) for row in first["rows"]] + list(known.values())
+    known = {(row["experiment"], row["metric"]): row for row in second["rows"]}
+    rows = [_joined(row, known.pop((row["experiment"], row["metric"]), None)) for row in first["rows"]]
+    rows += known.values()
     commits = dict.fromkeys([*first["commit"].split("; "), second["commit"]])
     notes = dict.fromkeys(filter(None, (first["note"], second["note"])))
     trials = json.loads((folder / TRIALS).read_text(encoding="utf-8")) if (folder / TRIALS).exists() else []

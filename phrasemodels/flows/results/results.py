@@ -305,7 +305,8 @@ def same_settings(saved: Any, now: Any) -> bool:
         return len(saved) == len(now) and all(map(same_settings, saved, now))
     if not saved and not now:  # what is not set was 0, and is None now
         return True
-    return bool((present_name(saved) if isinstance(saved, str) else saved) == now)
+    names = isinstance(saved, str) and isinstance(now, str)
+    return bool((present_name(saved) == present_name(now)) if names else saved == now)
 
 
 def changed_since(settings: Mapping[str, Any], now: Any) -> str:
