@@ -1,5 +1,6 @@
 """Numbers that need no training: counts, numbers that cannot be, ratios of ours, and the reason of each number without a run."""
 
+import json
 import lzma
 import re
 from collections import Counter
@@ -269,6 +270,9 @@ def test_what_is_counted_is_kept_but_not_trained(tmp_path, monkeypatch) -> None:
     (tmp_path / "kept").mkdir()
     for old in ("row-s0.sentences.arrow", TRIALS):  # of rows that were kept there before
         (tmp_path / "kept" / old).touch()
+    with pytest.raises(ValueError, match="holds something other than the result of"):
+        keep(store, *asked)
+    (tmp_path / "kept" / "result.json").write_text(json.dumps({"title": plan.table.title}))
     keep(store, *asked)
     monkeypatch.setattr("phrasemodels.flows.results.results.kept_files", lambda: [tmp_path / "kept" / "result.json"])
     counted, again = list(stored_results(store, {})), list(kept_results())
