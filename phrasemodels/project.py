@@ -1,4 +1,4 @@
-"""What users add to the system: parts that a project folder or an installed package offers, by group and name.
+"""Additions of users to the system: parts that a project folder or an installed package offers, by group and name.
 
 A project folder has a file phrasemodels.toml with a table for each group, as in `[papers]` and `my-study = "study"`; a
 package has entry points of the same groups (`phrasemodels.papers`). Both name `module` or `module:attribute`. The project

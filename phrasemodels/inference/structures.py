@@ -1,4 +1,4 @@
-"""What models read beside the words of a sentence: its phrases as positions of words, levels of a tree, heads and relations.
+"""Inputs of models beside the words of a sentence: its phrases as positions of words, levels of a tree, heads and relations.
 
 The same as the steps of the pipeline compute for whole corpora (tasks/prepare/phrases.py, constituents.py), for one sentence.
 """

@@ -193,7 +193,7 @@ IN_PARTS = "more than {} words: parsed in {} parts"
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds memory and time, in words. The memory of a batch is then linear in `longest` and in `jointly`².
+    """Bounds of memory and time, in words. The memory of a batch is then linear in `longest` and in `jointly`².
 
     jointly: longer sentences are not decoded jointly, which takes 8·n³ bytes. longest: longer sentences are parsed in
     parts. together: padded words of a batch. threads: of torch during a parse; what a sentence needs is so little that

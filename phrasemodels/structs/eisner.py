@@ -68,7 +68,7 @@ def arcs_read(arcs: Tensor, lengths: Tensor) -> Tensor:
 
 
 class Trees(Structure):
-    """What projective and other dependency trees share."""
+    """Operations of projective and other dependency trees alike."""
 
     dims, common, event = (3,), (0,), 1
 

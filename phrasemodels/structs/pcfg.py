@@ -67,7 +67,7 @@ def _rule(n: Any, N: Any, P: Any, cells: Any, terms: Any, rules: Any, nodes: Any
 
 
 class _Parses(Structure):
-    """What both classes below share: scores are terms, rules and roots behind `skip` others."""
+    """The base of both classes below: scores are terms, rules and roots behind `skip` others."""
 
     rule, skip = _rule, 0
 

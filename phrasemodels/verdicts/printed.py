@@ -243,7 +243,7 @@ class Printed:
 
     @property
     def where(self) -> tuple[str, str, str, str, str]:
-        """What identifies it: paper, table, row, data set, metric."""
+        """The names that identify it: paper, table, row, data set, metric."""
         return self.paper, self.table, self.row, self.dataset, self.metric
 
 

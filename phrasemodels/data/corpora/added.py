@@ -28,7 +28,7 @@ UNKNOWN, HOMEPAGE = "LicenseRef-own", "https://example.org"
 
 @dataclass(frozen=True)
 class Added:
-    """What a manifest says of a file beside its digest and its rows; languages: source and target of parallel text. by: rows
+    """The lines of a manifest on a file beside its digest and its rows; languages: source and target of parallel text. by: rows
     with an equal value of this column are in the same split."""
 
     name: str

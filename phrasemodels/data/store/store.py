@@ -67,7 +67,7 @@ def key_of(manifest: Mapping[str, Any]) -> str:
 
 
 class HasKey(Protocol):
-    """What can be the input of a step: another step, an artifact, or a shard."""
+    """An input of a step: another step, an artifact, or a shard."""
 
     @property
     def key(self) -> str: ...

@@ -98,7 +98,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks to run: a table, its size, so many seeds from the first one on, only some rows (none: all), and overrides
+    """A request of a user: a table, its size, so many seeds from the first one on, only some rows (none: all), and overrides
     of each row."""
 
     paper: str = "000"

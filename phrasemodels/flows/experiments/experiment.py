@@ -144,12 +144,12 @@ class Experiment:
 
     @cached_property
     def unlike(self) -> str:
-        """What is not the paper's, in one line; empty if the experiment is comparable."""
+        """The settings that are not the paper's, in one line; empty if the experiment is comparable."""
         return reason(self.marks, self.name)
 
     @cached_property
     def caveat(self) -> str:
-        """What the paper leaves open and was chosen here, in one line."""
+        """The settings that the paper leaves open and were chosen here, in one line."""
         return caveat(self.marks, self.name)
 
     def reason_not(self, answer: Answer) -> str:

@@ -175,7 +175,7 @@ GRID = {"linear": ("Linear PhraseTransformer", {"sigma": identity}), "phrase": (
 
 
 def sigmoid_grid(profile: str) -> list[Experiment]:
-    """What σ is worth: {Transformer, Linear, σ} × readings of Eq 5 × {short, converged} schedule, k=2.
+    """The worth of σ: {Transformer, Linear, σ} × readings of Eq 5 × {short, converged} schedule, k=2.
 
     All systems have the sizes, the rate and the updates of Table 1; none was tuned by itself. Each row is tested against
     the row that lacks one thing: σ, then hypernodes, then updates.

@@ -181,7 +181,7 @@ EPOCH = -(-SNLI_PAIRS // 64)  # updates of a pass in batches of 64
 
 @dataclass(frozen=True)
 class AuthorsTraining:
-    """What replaces the model, the recipe and fields of the training of PSAN."""
+    """The model, recipe and fields of the training that replace those PSAN has."""
 
     model: Callable[[SentencePairConfig], SentencePairConfig]
     recipe: Callable[[EntailmentRecipe], EntailmentRecipe]
@@ -394,7 +394,7 @@ def _each(tasks: list[str], row: Row, profile: str) -> tuple[Answer, ...]:
 
 
 def table_4(profile: str) -> list[Experiment]:
-    """What each part of PSAN is worth on SNLI, with both readings of the gate: each row is tested against the full model."""
+    """The worth of each part of PSAN on SNLI, with both readings of the gate: each row is tested against the full model."""
     printed = [replace(row, baseline="full") for row in ABLATIONS]
     others = [replace(row, baseline="full-highway") for row in GATED_ABLATIONS]
 
@@ -407,7 +407,7 @@ def table_4(profile: str) -> list[Experiment]:
 
 
 def switches(profile: str) -> list[Experiment]:
-    """What each choice of the specification is worth on SNLI."""
+    """The worth of each choice of the specification on SNLI."""
     return table(TableName(PAPER, "4-switches", "table4-switches"), profile, SWITCHES, accuracy, False)
 
 

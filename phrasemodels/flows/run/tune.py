@@ -193,7 +193,7 @@ class Trial:
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """What it changes in the row as it is defined."""
+        """The overrides of the row as it is defined."""
         return self.pipeline.experiment.changed
 
     def reached(self, store: Store, share: float) -> bool:

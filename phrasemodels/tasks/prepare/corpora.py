@@ -292,7 +292,7 @@ def leaks(job: Job, settings: None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Take:
-    """What is taken of a treebank.
+    """The parts of a treebank that are read.
 
     documents: beginnings of the names of documents that are taken; (): all. licences: of what is taken; (): those of the
     whole treebank. times: how often each sentence is in the training set.
@@ -308,7 +308,7 @@ class Take:
 
 @dataclass(frozen=True)
 class JoinTreebanks:
-    """What is taken of each input, by its name. Tags become Penn tag, BOTH_TAGS and universal tag, to predict both."""
+    """The columns that are read of each input, by its name. Tags become Penn tag, BOTH_TAGS and universal tag, to predict both."""
 
     takes: Mapping[str, Take]
 

@@ -59,7 +59,7 @@ class Pass(NamedTuple):
 
 
 class ChainReading(NamedTuple):
-    """What the potentials are. scales (w+1, w, d): l of words. pairs, counts (2): of each phase of the model.
+    """The settings of the potentials. scales (w+1, w, d): l of words. pairs, counts (2): of each phase of the model.
 
     pairs: NO_PAIRS is 0; PRODUCTS x_i^k · x_j^{k+1}; ROWS the log-softmax over j ≠ i of x_i^k · x_j^{k+1} + x_j^{k+1} · q^{k+1};
     SLOTS the learned transitions, with which queries are sums of facts. counts: how often unary potentials enter.

@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=False
-"""What the compiled steps of memory networks share: embedded sentences, the loss of an answer, and an SGD update.
+"""Compiled parts of memory networks: embedded sentences, the loss of an answer, and an SGD update.
 
 Shapes: N questions, S slots of facts, n ≤ S facts of one story, w words of a fact, v of a question, d width, V vocabulary.
 All numbers are float64. A weight and its gradient are views of one vector each, so that an update is a loop over it.

@@ -357,7 +357,7 @@ class TranslationRecipe(Recipe):
 
     @property
     def detokenise(self) -> Detokenise | None:
-        """What makes running text of the tokens; None: no metric and no answer needs running text."""
+        """The function that makes running text of the tokens; None: no metric and no answer needs running text."""
         named = self.corpus.languages.tokeniser
         return TOKENISERS[named][1] if named and self.text.detokenise else self.text.detokenise
 
