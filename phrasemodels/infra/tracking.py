@@ -283,12 +283,15 @@ class StepMetrics:
 
 
 def readable(uri: str) -> str:
-    """Return the URI of a database that MLflow can open: a copy of it if its folder may only be read.
+    """Return the URI of a database that MLflow can open: a copy of it if its folder may only be read, or has a name that a URI
+    cannot hold.
 
     The copy is removed when this process ends. MLflow, like SQLite, writes beside a database that it reads.
     """
     database = Path(uri.removeprefix("sqlite:///"))
-    if not uri.startswith("sqlite:///") or not database.is_file() or os.access(database.parent, os.W_OK):
+    if not uri.startswith("sqlite:///") or not database.is_file():
+        return uri
+    if os.access(database.parent, os.W_OK) and "?" not in str(database):  # what follows a ? would be options
         return uri
     folder = Path(tempfile.mkdtemp(prefix="pm-mlflow-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -8,7 +8,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -22,7 +22,8 @@ MOST = 5_000_000  # observations that are read at most
 
 
 class Observation(NamedTuple):
-    """The score of one item by one seed. total: what the score is out of, such as 1, or the words of a sentence."""
+    """The score of one item by one seed. item: empty if the score is of all of them. total: what the score is out of, such as 1,
+    or the words of a sentence. where: the file and line that it was read from."""
 
     row: str
     dataset: str
@@ -31,6 +32,7 @@ class Observation(NamedTuple):
     item: str
     score: float
     total: float = 1.0
+    where: str = ""
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no one truth value
@@ -68,25 +70,32 @@ def ratio(sums: Array) -> Array:
     return np.divide(sums[..., 0], sums[..., 1], out=np.zeros(sums.shape[:-1]), where=sums[..., 1] != 0)
 
 
-def collected(observations: Iterable[Observation]) -> list[Scores]:
+def collected(observations: Iterable[Observation], metrics: Container[str] | None = None) -> list[Scores]:
     """Return the scores of each row, data set and metric, in the order in which they first occur.
 
-    ValueError: a score is not finite, a total is negative, a seed has an item twice, seeds have different items, or there are
-    too many.
+    metrics: the printed ones; of others, scores with a value that is not finite are left out. None: all are printed. ValueError:
+    a score is not finite, a total is negative, a seed has an item twice, seeds have different items, or there are too many.
     """
     found: dict[tuple[str, str, str], dict[str, dict[str, tuple[float, float]]]] = {}
+    left_out = set()
     for count, one in enumerate(observations):
         if count >= MOST:
             raise ValueError(f"more than {MOST} scores; judge fewer rows at a time")
-        items = found.setdefault((one.row, one.dataset, one.metric), {}).setdefault(one.seed, {})
+        key = (one.row, one.dataset, one.metric)
+        items = found.setdefault(key, {}).setdefault(one.seed, {})
+        place = f"{one.where}: " if one.where else ""
         if not (math.isfinite(one.score) and math.isfinite(one.total) and one.total >= 0):
+            if metrics is None or one.metric in metrics or not one.metric:
+                item = f", item {one.item[:40]!r}" if one.item else ""
+                raise ValueError(f"{place}{_named(one)}{item}: score {one.score} of {one.total} is no finite number")
+            left_out.add(key)
+        elif one.item in items:
+            twice = f"item {one.item[:40]!r} has two scores; a seed has one for each item"
             raise ValueError(
-                f"{_named(one)}, item {one.item[:40]!r}: score {one.score} of {one.total} is no finite number"
+                f"{place}{_named(one)}: {twice if one.item else 'two scores; give them a column item, or other seeds'}"
             )
-        if one.item in items:
-            raise ValueError(f"{_named(one)}: item {one.item[:40]!r} has two scores; a seed has one for each item")
         items[one.item] = (one.score, one.total)
-    return [_scores(key, seeds) for key, seeds in found.items()]
+    return [_scores(key, seeds) for key, seeds in found.items() if key not in left_out]
 
 
 def _scores(key: tuple[str, str, str], seeds: dict[str, dict[str, tuple[float, float]]]) -> Scores:
@@ -109,7 +118,7 @@ def _named(one: Observation) -> str:
 
 Reader = Callable[[Path], Iterator[Observation]]
 
-NEEDED = ("seed", "item", "score")
+NEEDED = ("seed", "score")
 MOST_FILES = 10_000
 MOST_BYTES = 1 << 30  # of one file
 MOST_TEXT = 300  # characters of a name
@@ -121,23 +130,25 @@ LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # inspect_ai: correct, incor
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]], where: str, row_name: str) -> Iterator[Observation]:
-    """Yield the scores of a table with the columns seed, item and score, and optionally total, row, dataset and metric.
+    """Yield the scores of a table with the columns seed and score, and optionally item, total, row, dataset and metric.
 
-    row_name: the row of a table that has no such column. ValueError: a column is missing, or a score is no number.
+    row_name: the row of a table that has no such column. Without an item the score is of all items of the seed. ValueError: a
+    column is missing, or a score is no number.
     """
     for number, row in enumerate(rows, 1):
         place = f"{where}, row {number}"
         if lacking := [name for name in NEEDED if row.get(name) in (None, "")]:
-            raise ValueError(f"{place}: no {lacking[0]}; a table of scores has the columns {', '.join(NEEDED)}")
+            raise ValueError(f"{place}: no {lacking[0]}; a table of scores has the columns {' and '.join(NEEDED)}")
         total = row.get("total")
         yield Observation(
             _text(row.get("row", row_name)),
             _text(row.get("dataset", "")),
             _text(row.get("metric", "")),
             _text(row["seed"]),
-            _text(row["item"]),
+            "" if (item := row.get("item")) is None else _text(item),
             _number(row["score"], place),
             1.0 if total in (None, "") else _number(total, place),
+            place,
         )
 
 
@@ -155,10 +166,11 @@ def csv_rows(path: Path) -> Iterator[dict[str, str]]:
             if len(set(columns)) < len(columns):
                 raise ValueError(f"{path}: two columns have one name")
             for cells in reader:
-                if cells and len(cells) != len(columns):
+                if not any(map(str.strip, cells)):  # an empty line
+                    continue
+                if len(cells) != len(columns):
                     raise ValueError(f"{path}, line {reader.line_num}: {len(cells)} cells, but {len(columns)} columns")
-                if cells:
-                    yield dict(zip(columns, map(str.strip, cells), strict=True))
+                yield dict(zip(columns, map(str.strip, cells), strict=True))
         except (csv.Error, UnicodeDecodeError) as error:
             raise ValueError(f"{path}, line {reader.line_num + 1}: no CSV in UTF-8 ({error})") from error
 
@@ -180,8 +192,9 @@ def from_lm_eval(path: Path) -> Iterator[Observation]:
             kept = "" if (kind := sample.get("filter", "none")) == "none" else f",{kind}"
             for name in sorted(sample.keys() - NO_METRICS):
                 if isinstance(value := sample[name], int | float):
-                    score = _number(value, f"{path}, line {number}")
-                    yield Observation(model, task, _text(name + kept), date, _text(sample["doc_id"]), score)
+                    score = _number(value, where := f"{path}, line {number}")
+                    item = _text(sample["doc_id"])
+                    yield Observation(model, task, _text(name + kept), date, item, score, where=where)
 
 
 def _model_of(path: Path) -> str:
@@ -213,7 +226,8 @@ def from_inspect(path: Path) -> Iterator[Observation]:
         seed, item = f"{run} epoch {_text(sample.get('epoch', 1))}", _text(sample.get("id", place))
         for scorer, score in scores.items():
             for metric, value in _values(scorer, score.get("value") if isinstance(score, dict) else None, where):
-                yield Observation(_text(about.get("model")), _text(about.get("task")), _text(metric), seed, item, value)
+                names = (_text(about.get("model")), _text(about.get("task")), _text(metric))
+                yield Observation(*names, seed, item, value, where=where)
 
 
 def is_inspect(log: Any) -> bool:
@@ -283,7 +297,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _opened(path: Path) -> Path:
-    """Return the path of a file. ValueError: it is too large."""
+    """Return the path of a file. ValueError: it is none, or too large."""
+    if not path.is_file():
+        raise ValueError(f"{path}: {'a folder; name a file' if path.is_dir() else 'no such file'}")
     if (size := path.stat().st_size) > MOST_BYTES:
         raise ValueError(f"{path}: {size} bytes, at most {MOST_BYTES} are read; divide it")
     return path
@@ -303,10 +319,8 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any, where: str) -> float:
+    """Return a number, which may be NaN or infinite. ValueError: it is none."""
     try:
-        number = float(value)
+        return float(value)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{where}: {str(value)[:40]!r} is no number") from None
-    if not math.isfinite(number):
-        raise ValueError(f"{where}: {number} is no finite number")
-    return number

@@ -1,7 +1,9 @@
 """The verdicts of `phrasemodels judge` on papers of others: readers against real logs, statistics, the page."""
 
 import json
+import math
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ from typer.testing import CliRunner
 
 from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.flows.cli.main import app
+from phrasemodels.flows.cli.terminal import print_json
 from phrasemodels.flows.report.judgement import judgement_text
 from phrasemodels.flows.results.exchange import export_scores, read_scores, write_crate
 from phrasemodels.flows.results.results import kept_results
@@ -140,10 +143,13 @@ def test_runs_in_mlflow_are_seeds(tmp_path: Path) -> None:
         client.log_metric(run, "accuracy", value)
         client.set_terminated(run)
     client.log_metric(client.create_run(where).info.run_id, "accuracy", 0.1)  # still running
-    for source in (uri, str(tmp_path), str(tmp_path / "mlflow.db")):
+    (odd := tmp_path / "ml?x").mkdir()
+    shutil.copy(tmp_path / "mlflow.db", odd)
+    for source in (uri, str(tmp_path), str(tmp_path / "mlflow.db"), str(odd), f"sqlite:///{odd}/mlflow.db"):
         (found,) = read_scores([source])
         assert (found.row, found.dataset, found.metric) == ("forest", "digits", "accuracy")
         assert sorted(found.values()) == [0.91, 0.92, 0.93]
+    assert {path.name for path in tmp_path.iterdir()} == {"mlflow.db", "ml?x"}, "no other database is made"
 
 
 @pytest.mark.parametrize("name", ["002-table2-geo-paper", "002-rates-laptop", "004-table3-laptop"])
@@ -183,6 +189,58 @@ def test_the_command_writes_a_page_that_needs_no_other_file(tmp_path: Path) -> N
     assert not re.search(r'src=|<script|url\(http|rel="stylesheet', text)
 
 
+TABLE = """row,dataset,metric,seed,score
+base,d,m,0,0.90
+base,d,m,1,0.91
+ours,d,m,0,0.93
+ours,d,m,1,0.94
+ours,d,loss,1,nan
+
+ , , , ,
+"""
+
+
+def test_items_are_optional_and_other_metrics_may_be_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("scores.csv").write_text(TABLE)
+    Path("printed.csv").write_text("paper,table,row,dataset,metric,value\np,1,base,d,m,90.5%\np,1,ours,d,m,93.5%\n\n")
+    done = CliRunner().invoke(app, ["judge", "printed.csv", "scores.csv", "--json"])
+    rows = json.loads(done.stdout, parse_constant=pytest.fail)
+    assert [(row["ours"]["mean"], row["items"]) for row in rows] == [(pytest.approx(90.5), 1), (pytest.approx(93.5), 1)]
+    assert rows[1]["test"]["difference"] == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    ("printed", "source", "said"),
+    [
+        ("none.csv", ".", "none.csv: no such file"),
+        (".", ".", "a folder; name a file"),
+        (str(LOGS / "lm-eval.csv"), "none.csv", "none.csv: no such file or folder"),
+        (str(LOGS / "lm-eval.csv"), "ml?x", "ml?x: no such file or folder"),
+        (str(LOGS / "lm-eval.csv"), "sqlite:///none.db", "sqlite:///none.db: no such database"),
+        (str(LOGS / "lm-eval.csv"), "file:///none", "file:///none: no such folder"),
+        (str(LOGS / "lm-eval.csv"), "ftp://x", "ftp://x: no URI of MLflow"),
+        (str(LOGS / "lm-eval.csv"), "postgresql://127.0.0.1:9/x", "MLflow does not answer there"),
+    ],
+)
+def test_a_missing_source_is_one_line_and_leaves_nothing(
+    printed: str, source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["judge", printed, source])
+    assert isinstance(done.exception, ValueError) and said in str(done.exception) and "\n" not in str(done.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_has_null_for_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": [math.nan, {"b": -math.inf}], "c": 1.5, "d": Path("x")})
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {
+        "a": [None, {"b": None}],
+        "c": 1.5,
+        "d": "x",
+    }
+
+
 def test_names_of_a_paper_cannot_break_its_page() -> None:
     row = '<script>alert("x")</script>\x1b]0;evil\x07'
     judged = judge_table([number("50.0%", row)], collected(runs([0.5, 0.5, 0.51], 100, row)))
@@ -201,7 +259,14 @@ BROKEN = {
     ),
     "scores.csv": (
         (b"seed,item\n0,1\n", "no score"),
-        (b"seed,item,score\n0,1,nan\n", "no finite number"),
+        (
+            b"seed,item,score\n0,1,nan\n",
+            "scores.csv, row 1: row 'scores', seed '0', item '1': score nan of 1.0 is no finite number",
+        ),
+        (
+            b"seed,score\n0,1\n0,1\n",
+            "row 2: row 'scores', seed '0': two scores; give them a column item, or other seeds",
+        ),
         (b"seed,item,score\n0,1,x\n", "'x' is no number"),
         (b"seed,item,score\n0,1,1\n0,1,1\n", "has two scores"),
         (b"seed,item,score\n0,1,1\n1,2,1\n", "1 of 2 items have no score"),

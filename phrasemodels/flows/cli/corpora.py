@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Force, Json, clean
+from phrasemodels.flows.cli.terminal import Force, Json, clean, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def list_corpora(as_json: Json = False) -> None:
     manifests, failed = _loaded([])
     rows = _each(manifests, _summary, failed)
     if as_json:
-        print(json.dumps(rows, indent=1))
+        print_json(rows)
     else:
         for row in rows:
             marks = [mark for mark in ("fetched", "stand_in", "by_hand") if row[mark]]
@@ -198,7 +198,7 @@ def show(
         table = _table(_artifact(_store(), manifest, _sources()), manifest, chosen)
         description |= {"split": chosen, "head": table.slice(0, head).to_pylist()}
     if as_json:
-        print(json.dumps(description, indent=1, ensure_ascii=False))
+        print_json(description)
         return
     for key in ("title", "licence", "licence_text", "citation", "homepage", "note"):
         print(clean(f"{key:13} {description[key]}"))

@@ -1,12 +1,11 @@
 """The commands about papers and experiments: cite them, list them, and compare their settings with the papers'."""
 
-import json
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Json
+from phrasemodels.flows.cli.terminal import Json, print_json
 
 app = typer.Typer()
 
@@ -32,7 +31,7 @@ def papers(
     chosen = [known[paper]] if paper else list(known.values())
     numbers = Counter(row["paper"] for row in published_results())
     if as_json:
-        print(json.dumps([asdict(one) | {"printed_numbers": numbers[one.number]} for one in chosen], indent=1))
+        print_json([asdict(one) | {"printed_numbers": numbers[one.number]} for one in chosen])
         return
     for one in chosen:
         if bibtex:
@@ -67,7 +66,7 @@ def experiments(
         remembered("experiments", None, _rows), words or [], {"paper": paper, "number": table, "profile": profile}
     )
     if as_json:
-        print(json.dumps([{name: row[name] for name in row if name not in HIDDEN} for row in rows], indent=1))
+        print_json([{name: row[name] for name in row if name not in HIDDEN} for row in rows])
     elif words or paper or table or profile:
         print_rows("Experiments", ["experiment", "system", "variant", "metric", "published"], rows)
     else:
@@ -153,7 +152,7 @@ def marks(
 
     known = named(experiment)
     if as_json:
-        print(json.dumps({aspect: asdict(mark) for aspect, mark in known.marks.items()}, indent=1))
+        print_json({aspect: asdict(mark) for aspect, mark in known.marks.items()})
         return
     if not known.marks:
         print("counted, and not trained: its verdicts are by the digits that are printed")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phrasemodels.data.store.artifacts import MANIFEST
-from phrasemodels.flows.cli.terminal import Json, print_rows
+from phrasemodels.flows.cli.terminal import Json, print_json, print_rows
 
 if TYPE_CHECKING:
     from phrasemodels.infra.settings import Settings
@@ -198,7 +198,6 @@ def bench(
 
     Example: phrasemodels bench --rounds 3
     """
-    import json
     from dataclasses import asdict
 
     from phrasemodels.flows.results.records import commit
@@ -211,13 +210,13 @@ def bench(
         names = list(dict.fromkeys(what for _, ratios in kept for what in ratios))
         rows = [{"commit": when, **{name: _short(ratios.get(name)) for name in names}} for when, ratios in kept]
         if as_json:
-            print(json.dumps(rows))
+            print_json(rows, None)
         else:
             print_rows("Ratios by commit", ["commit", *names], rows)
         return
     found = list(measures(rounds))
     if as_json:
-        print(json.dumps([asdict(one) for one in found]))
+        print_json([asdict(one) for one in found], None)
     else:
         when, before = kept[-1] if kept else ("the first", {})
         rows = [

@@ -1,13 +1,12 @@
 """The commands that use trained models: predict, attend, draw, export."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Force, Json, clean, opened
+from phrasemodels.flows.cli.terminal import Force, Json, clean, opened, print_json
 
 if TYPE_CHECKING:
     from phrasemodels.flows.results.models import Model
@@ -48,7 +47,7 @@ def predict(
         else:
             print(clean(answer))
     if as_json:
-        print(json.dumps(answers))
+        print_json(answers, None)
     if failed:
         raise typer.Exit(1)
 
@@ -77,7 +76,7 @@ def attend(
     tell_unknown_words(trained, [sentence])
     rows = trained.attend(sentence)
     if as_json:
-        print(json.dumps(rows))
+        print_json(rows, None)
         return
     from phrasemodels.flows.report.attention import write_attention
 

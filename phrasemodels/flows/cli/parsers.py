@@ -1,6 +1,5 @@
 """`phrasemodels parsers`: list, fetch, train and score the models of parsers, and describe the trees that they make."""
 
-import json
 import math
 import sys
 import time
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Json, clean
+from phrasemodels.flows.cli.terminal import Json, clean, print_json
 
 if TYPE_CHECKING:
     from phrasemodels.data.store.artifacts import Artifact
@@ -65,7 +64,7 @@ def list_parsers(as_json: Json = False) -> None:
     ]
     rows += [dict(zip(COLUMNS, (name, part, ADDED, False, True), strict=True)) for name, part in _added().items()]
     if as_json:
-        print(json.dumps(rows, indent=1))
+        print_json(rows)
         return
     for row in rows:
         marks = [
@@ -102,7 +101,7 @@ def train(
     """
     step = step_of(f"{TRAINED}{treebank}@{minutes!r}")
     artifact = _artifact(step)
-    print(json.dumps(artifact.meta["agreement"], indent=1))
+    print_json(artifact.meta["agreement"])
     print(f"its name in other commands: {TRAINED}{step.label.removeprefix(LABEL)}", file=sys.stderr)
     print(artifact.path)
 
@@ -129,7 +128,7 @@ def score(
     seconds = time.perf_counter() - start
     result = treebank_scores(gold, predicted) | {"sentences_per_second": gold.num_rows / seconds}
     if as_json:
-        print(json.dumps(result, indent=1))
+        print_json(result)
         return
     for metric, value in result.items():
         print(f"{metric:22} {value:8.2f}")
@@ -168,7 +167,7 @@ def levels(
     question = f"select * exclude (label, key) from ({TABLE_1}) where key = '{divided.key}'"
     names, rows_by_level = query(_store(), Tracker(Settings().tracking_uri), question)
     if as_json:
-        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows_by_level], indent=1))
+        print_json([dict(zip(names, row, strict=True)) for row in rows_by_level])
         return
     for level, phrases, words, *published in rows_by_level:
         beside = f" (paper: {published[0]:.2f}, {published[1]:.2f})" if published[0] else ""

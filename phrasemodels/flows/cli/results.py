@@ -1,13 +1,12 @@
 """The commands about results: verdicts, count, report, sql, trace, diff, judge and export-result."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Force, Json, clean, opened
+from phrasemodels.flows.cli.terminal import Force, Json, clean, opened, print_json
 
 app = typer.Typer()
 
@@ -37,7 +36,7 @@ def verdicts(
         _keep_tests()
     rows = [row for row in judged(*opened(), paper) if verdict in ("", row["verdict"])]
     if as_json:
-        print(json.dumps(rows, indent=1))
+        print_json(rows)
         return
     for row in rows:
         print(clean(_line(row)))
@@ -71,9 +70,7 @@ def count(
 
     made = list(tables(Settings(), corpora))
     if as_json:
-        print(
-            json.dumps([{"title": title, "rows": rows, "missing": missing} for title, rows, missing in made], indent=1)
-        )
+        print_json([{"title": title, "rows": rows, "missing": missing} for title, rows, missing in made])
         return
     for title, rows, missing in made:
         if missing:
@@ -203,7 +200,7 @@ def sql(
         return
     answer = [dict(zip(columns, row, strict=True)) for row in rows]
     if as_json:
-        print(json.dumps(plain(answer), indent=1, allow_nan=False))
+        print_json(plain(answer))
     else:
         print_rows("", columns, answer)
 
@@ -229,7 +226,7 @@ def trace(what: What, as_json: Json = False) -> None:
     back, forward = list(lineage.back(artifact)), lineage.forward(artifact)
     if as_json:
         steps = [{"depth": depth, "role": role, **plain(origin)} for depth, role, origin, again in back if not again]
-        print(json.dumps({"back": steps, "forward": [plain(result) for result in forward]}, indent=1))
+        print_json({"back": steps, "forward": [plain(result) for result in forward]})
         return
     for depth, role, origin, again in back:
         name = f"{role}: " if role else ""
@@ -254,7 +251,7 @@ def diff(one: What, other: What, as_json: Json = False) -> None:
     first, second = (lineage.find(what, run_ids) for what in (one, other))
     rows = [{"": name, "one": mine, "other": theirs} for name, mine, theirs in difference(first, second)]
     if as_json:
-        print(json.dumps([dict(zip(("name", "one", "other"), row.values(), strict=True)) for row in rows], indent=1))
+        print_json([dict(zip(("name", "one", "other"), row.values(), strict=True)) for row in rows])
     elif rows:
         print_rows(f"{first.manifest['label']} | {second.manifest['label']}", ["", "one", "other"], rows)
     else:
@@ -273,8 +270,8 @@ def judge(
     results: Annotated[
         list[str],
         typer.Argument(
-            help="Files or folders of ours: CSV or Parquet of seed, item, score; samples_*.jsonl of lm-evaluation-harness; JSON "
-            "logs of inspect_ai; a folder or URI of MLflow."
+            help="Files or folders of ours: CSV or Parquet of seed, score and optionally item; samples_*.jsonl of "
+            "lm-evaluation-harness; JSON logs of inspect_ai; a folder or URI of MLflow."
         ),
     ],
     page: Annotated[Path, typer.Option(help="Write the page to this file.")] = Path("judged.html"),
@@ -296,13 +293,14 @@ def judge(
     if page.suffix != ".html":
         raise ValueError(f"--page {page}: a page is HTML; name a file that ends with .html")
     check_replaceable(page, force)
-    numbers, scores = read_printed(printed), read_scores(results)
+    numbers = read_printed(printed)
+    scores = read_scores(results, {one.our_metric or one.metric for one in numbers})
     judged = judge_table(numbers, scores)
     with writing(page, force=force):
         write_judgement(judged, unused(numbers, scores), page)
     rows = [plain(one) for one in judged]
     if as_json:
-        print(json.dumps(rows, indent=1))
+        print_json(rows)
         return
     print_rows(
         "",

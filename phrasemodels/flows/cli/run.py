@@ -1,6 +1,5 @@
 """The commands that run a table (reproduce, plan, keep) or one training (train, prepare)."""
 
-import json
 import math
 import os
 import sys
@@ -23,6 +22,7 @@ from phrasemodels.flows.cli.terminal import (
     Seeds,
     TableNumber,
     Tune,
+    print_json,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def reproduce(
     found = None if tune else found_again(asked, outline, open_store(settings), settings)
     result = found or _run(asked, settings, duration, tune)
     if as_json:
-        print(json.dumps(result, indent=1))
+        print_json(result)
     else:
         if result["tuning"]:
             print_rows("Settings chosen by the lowest dev loss", list(result["tuning"][0]), result["tuning"])
@@ -148,7 +148,7 @@ def plan(
     if settings.offline and not all(row["hit"] for row in rows):
         _planned(asked, settings)
     if as_json:
-        print(json.dumps(rows, indent=1))
+        print_json(rows)
         return
     for item in rows:
         print(f"{'hit ' if item['hit'] else 'MISS'}  {item['label']}" + (f"  ({item['why']})" if item["why"] else ""))
@@ -163,7 +163,7 @@ def _print_fitting(made: "Plan", store: "Store", duration: str, processors: int,
     rows = standings(made, store)
     told = [row.told(fits) for row, fits in zip(rows, fitting(rows, seconds_of(duration), processors), strict=True)]
     if as_json:
-        print(json.dumps(told, indent=1))
+        print_json(told)
     else:
         print_rows(f"In {duration}, on {processors} processors", list(told[0]) if told else [], told)
 
@@ -246,7 +246,7 @@ def train(
         raise ValueError("--out needs --local --data: other trainings are kept in the store")
     chosen = find(experiment, set or [])
     prepared = None if data is None else train_prepared(chosen, seed, data, out or Path("results"))
-    print(json.dumps(prepared or train_experiment(chosen, seed, local), indent=1))
+    print_json(prepared or train_experiment(chosen, seed, local))
 
 
 @app.command()

@@ -1,12 +1,11 @@
 """`phrasemodels store`: its size, garbage collection, verification, and the runs that it knows."""
 
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Json, clean, opened
+from phrasemodels.flows.cli.terminal import Json, clean, opened, print_json
 
 if TYPE_CHECKING:
     from phrasemodels.data.store.store import Store
@@ -25,7 +24,7 @@ def du(as_json: Json = False) -> None:
         print(f"nothing has been run in {store.root}", file=sys.stderr)
     rows = usage(store)
     if as_json:
-        print(json.dumps(rows, indent=1))
+        print_json(rows)
         return
     print_rows("", ["what", "artifacts", "kept", "size"], [row | {"size": size(row["bytes"])} for row in rows])
 
@@ -56,7 +55,7 @@ def gc(
     removed = collect_garbage(_store(), Settings(), days, newest, dry)
     rows = [{"path": str(item.path), "label": item.label, "bytes": item.bytes} for item in removed]
     if as_json:
-        print(json.dumps(rows, indent=1))
+        print_json(rows)
         return
     for row in rows:
         print(clean(f"{size(row['bytes']):>9}  {row['label']}  {row['path']}"))
@@ -99,7 +98,7 @@ def verify(
             protect(artifact)
         protect_results()
     if as_json:
-        print(json.dumps(rows, indent=1))
+        print_json(rows)
     else:
         for row in rows:
             resting = f"; verdicts depend on it: {', '.join(row['verdicts'])}" if row["verdicts"] else ""
@@ -125,7 +124,7 @@ def runs(as_json: Json = False) -> None:
 
     known = records(opened()[0])
     if as_json:
-        print(json.dumps(known, indent=1))
+        print_json(known)
         return
     columns = ["id", "title", "started", "ended", "state", "report", "error"]
     print_rows("", columns, [{name: record.get(name) for name in columns} for record in known])

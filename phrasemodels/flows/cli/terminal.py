@@ -1,7 +1,10 @@
 """Shared by the commands: options, tables on a terminal or a pipe, and the store opened for reading."""
 
+import json
+import math
 import re
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,7 +46,7 @@ Duration = Annotated[
         "on. Rows that are nearest to a verdict come first. By default there is no limit.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema; NaN and infinity are null.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there, even if this command did not write it.")]
 ExperimentName = Annotated[str, typer.Argument(help="An experiment, as `phrasemodels experiments` lists them.")]
 
@@ -54,6 +57,19 @@ def opened() -> tuple["Store", "Tracker"]:
     from phrasemodels.flows.results.records import opened_to_read
 
     return opened_to_read()
+
+
+def print_json(value: Any, indent: int | None = 1) -> None:
+    """Print JSON: NaN and infinity, which JSON lacks, are null; what has no form in JSON is text."""
+    print(json.dumps(_finite(value), indent=indent, allow_nan=False, default=str))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name if isinstance(name, str) else str(name): _finite(own) for name, own in value.items()}
+    return [_finite(own) for own in value] if isinstance(value, list | tuple) else value
 
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, except line ends and tabs

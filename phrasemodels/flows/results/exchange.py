@@ -2,12 +2,15 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import os
+import socket
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -34,14 +37,16 @@ ROWS_OF_RUNS = (
 )  # parameters of an MLflow run that name its row, the first that it has
 SEEDS_OF_RUNS = ("seed", "random_seed", "random_state")
 SYSTEM = "system/"  # metrics of the machine
+SCHEMES = ("sqlite", "file", "http", "https", "postgresql", "mysql", "mssql", "databricks")
+PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
 
-def read_scores(sources: list[str]) -> list[Scores]:
+def read_scores(sources: list[str], metrics: Container[str] | None = None) -> list[Scores]:
     """Return the scores in files and folders, and in the databases of MLflow that URIs or folders name.
 
-    ValueError: one of them cannot be read, or seeds have different items.
+    metrics: the printed ones, see `collected`. ValueError: a source cannot be read, or seeds have different items.
     """
-    return collected(chain.from_iterable(map(observations, sources)))
+    return collected(chain.from_iterable(map(observations, sources)), metrics)
 
 
 def observations(source: str) -> Iterator[Observation]:
@@ -52,9 +57,25 @@ def observations(source: str) -> Iterator[Observation]:
 
 
 def _tracking(source: str) -> str:
-    """Return the URI of MLflow's runs that a source names; empty if it is a file or folder of scores."""
+    """Return the URI of MLflow's runs that a source names; empty if it is a file or folder of scores.
+
+    ValueError: it is no URI of MLflow, or there is nothing; MLflow would make a database there, or try again for minutes.
+    """
     path = Path(source)
-    if "://" in source or source.startswith("sqlite:"):
+    scheme, _, rest = source.partition(":")
+    if "://" in source or scheme == "sqlite":
+        if scheme.partition("+")[0] not in SCHEMES or (scheme == "sqlite" and not rest.startswith("///")):
+            raise ValueError(f"{source}: no URI of MLflow; they begin with sqlite:///, {', '.join(SCHEMES[1:])}")
+        if scheme == "sqlite" and not any(map(os.path.isfile, (rest[3:], rest[3:].partition("?")[0]))):
+            raise ValueError(f"{source}: no such database")
+        if scheme == "file" and not os.path.isdir(unquote(rest.removeprefix("//"))):
+            raise ValueError(f"{source}: no such folder")
+        if (usual := PORTS.get(scheme.partition("+")[0])) and (address := urlsplit(source)).hostname:
+            try:
+                port = address.port or usual
+                socket.create_connection((address.hostname, port), 10).close()
+            except (OSError, ValueError) as error:
+                raise ValueError(f"{scheme}://{address.hostname}: MLflow does not answer there ({error})") from error
         return source
     if (path / "mlflow.db").is_file():
         return f"sqlite:///{(path / 'mlflow.db').resolve()}"
@@ -83,6 +104,9 @@ def from_mlflow(uri: str) -> Iterator[Observation]:
     The row is the parameter row, system, model or model_name, or else the run's name; the seed the parameter seed, random_seed or
     random_state, or else the run; the data set the parameter dataset, or the first one that the run logged.
     """
+    os.environ.setdefault(
+        "MLFLOW_ALLOW_FILE_STORE", "true"
+    )  # of runs in files, which MLflow reads only if it is asked to
     for run in Tracker(readable(uri)).runs():
         if run.info.status != "FINISHED":
             continue
