@@ -26,7 +26,7 @@ OUTPUTS = {  # command and parameter -> arguments in front of the output, and it
     "show-labels to": (["labels", "004/parser/sample/lal", "a house", "--to"], "mine.html"),
     "export to": (["export", "000/table1/sample/phrase-k2"], "mine"),
     "export-parser to": (["pack", "004/parser/sample/lal"], "mine"),
-    "export-result folder": (["scores", "003-tablebabi-paper-task14"], "printed.csv"),
+    "export-result folder": (["scores", "002-table2-geo-paper"], "printed.csv"),
     "corpora export to": (["corpora", "export", "gum"], "train.parquet"),
     "prepare to": (["prepare", "000/table1/sample/phrase-k2", "--to"], "mine"),
 }

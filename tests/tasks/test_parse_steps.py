@@ -186,13 +186,14 @@ def test_an_export_is_whole_and_never_overwrites_anything_else(
     (full / "notes").touch()
     assert dataclasses.replace(model, bpe=data["vocabulary"]).export(there) == there and (there / "bpe").exists()
     model.export(there)
-    assert {path.name for path in there.iterdir()} == {"model", "vocabulary", "card.json", "library.json"}
+    written = {path.name for path in there.iterdir() if not path.name.startswith(".")}
+    assert written == {"model", "vocabulary", "card.json", "library.json", "README.md"}
     again, within = load(there), {path.name for path in tmp_path.iterdir()}
     for place, said in (
         (there, "itself"),
         (there / "in", "itself"),
         (tmp_path, "itself"),
-        (full, "not an exported model"),
+        (full, "was not written by this command"),
     ):
         with pytest.raises(ValueError, match=said):
             again.export(place)
