@@ -140,7 +140,9 @@ def test_real_corpora_are_counted_and_exchanged_numbers_found(store: Store) -> N
         store.run(Plan(Request(paper, number).resolve()).comparison, Executor(sources=Sources((CORPORA,), True, False)))
     found = lines_of(list(stored_results(store, {})))
     counted = {(r["dataset"], r["split"], r["metric"]): r for r in found if r["exact"]}
-    assert counted["Atis", "train", "n_examples"]["reason"].startswith("it is 4434, which is 1000 higher than 3434")
+    assert counted["Atis", "train", "n_examples"]["reason"].startswith(
+        "a misprint: it is 4434, which is 1000 higher than 3434"
+    )
     for dataset in ("Geo", "Atis"):
         assert counted[dataset, "train", "src_vocab_size"]["verdict"] == "impossible"
         assert counted[dataset, "train", "src_avg_length"]["verdict"] == "impossible"
