@@ -182,13 +182,16 @@ def _verdict(one: Printed, ours: Scores, values: Sequence[float], factor: float,
 def _factors(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> list[float]:
     """Return what the scores of each number are multiplied by: 100 if it is a percentage, else 1.
 
-    It is one if it has a percent sign, or if a number of its table and metric exceeds 1, which none of the scores there can.
+    It is one if it has a percent sign and no score exceeds 1, or if a number of its table and metric exceeds 1, which none of the
+    scores there can.
     """
     groups = [(one.paper, one.table, one.metric) for one in printed]
     large = {group for group, one in zip(groups, printed, strict=True) if one.value and abs(float(one.digits)) > 1}
     other = {group for group, ours in zip(groups, answers, strict=True) if ours is not None and not ours.is_share}
+    in_percent = [ours is not None and any(value > 1 for value in ours.values()) for ours in answers]
     return [
-        100.0 if one.is_percent or group in large - other else 1.0 for group, one in zip(groups, printed, strict=True)
+        100.0 if (one.is_percent and not already) or group in large - other else 1.0
+        for group, one, already in zip(groups, printed, in_percent, strict=True)
     ]
 
 
@@ -197,6 +200,14 @@ def _caveat(one: Printed, ours: Scores) -> str:
     doubts = []
     if ours.repeats:
         doubts.append(f"all {len(ours.seeds)} runs have the same scores: they may be of one seed")
+    if (
+        not one.is_percent
+        and one.value
+        and float(one.digits) > 1
+        and len(ours.items) == 1
+        and all(0 < value <= 1 for value in ours.values())
+    ):
+        doubts.append("ours lie between 0 and 1, the printed number does not: if ours are shares, give them in percent")
     items, total = len(ours.items), round(float(ours.sums[0, :, 1].sum()))
     if one.n and items > 1 and one.n not in (items, total):
         doubts.append(f"the paper's number is of {one.n} items, ours of {items}")

@@ -139,6 +139,11 @@ def test_further_seeds_join_those_of_a_kept_result(session, tmp_path):
     (parts[1] / "result.json").write_text(json.dumps(with_digest(changed)))
     with pytest.raises(ValueError, match=r"transformer.* seed 1: bleu is .* in one result and .* in the other"):
         join(parts[0], parts[1])
+    other = tmp_path / "other"
+    shutil.copytree(parts[1], other)
+    (other / "result.json").write_text(json.dumps(with_digest(changed | {"title": "another"})))
+    with pytest.raises(ValueError, match="only seeds of one table are joined"):
+        join(parts[0], other)
     changed["rows"][0]["settings"]["config"]["learning_rate"] = 1.0
     (parts[1] / "result.json").write_text(json.dumps(with_digest(changed)))
     with pytest.raises(ValueError, match="different settings, so their seeds cannot be joined"):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.cli.main import app
-from phrasemodels.flows.results.query import query
+from phrasemodels.flows.results.query import frame, query
 from phrasemodels.infra.tracking import Tracker
 
 
@@ -25,6 +25,16 @@ from phrasemodels.infra.tracking import Tracker
 def test_columns_of_an_answer_have_unique_names(question: str, names: list[str], store: Store) -> None:
     columns, (row,) = query(store, None, question)  # type: ignore[arg-type]
     assert columns == names and list(row) == list(range(1, len(names) + 1))
+
+
+def test_several_questions_are_refused(store: Store) -> None:
+    with pytest.raises(ValueError, match="these are 2 questions: ask one at a time"):
+        query(store, None, "select 1; select 2")  # type: ignore[arg-type]
+
+
+def test_a_view_that_does_not_exist_is_answered_with_the_nearest_name() -> None:
+    with pytest.raises(ValueError, match="no view 'verdict': did you mean 'verdicts'"):
+        frame("verdict", "arrow")
 
 
 ANSWERS = {  # of types that JSON, or Parquet, has not

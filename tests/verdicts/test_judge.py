@@ -39,6 +39,15 @@ def runs(means: list[float], n: int = 1000, row: str = "ours") -> list[Observati
     ]
 
 
+def test_scores_in_percent_are_not_multiplied_and_shares_beside_percentages_are_doubted() -> None:
+    def judged(printed: str, values: list[float]):
+        observations = [Observation("ours", "d", "m", str(seed), "", value) for seed, value in enumerate(values)]
+        return judge_table([number(printed, scale="percent")], collected(observations))[0]
+
+    assert judged("93.1%", [93.0, 93.1, 93.2]).verdict == judged("93.1%", [0.930, 0.931, 0.932]).verdict == "reproduced"
+    assert judged("87.1", [0.870, 0.871, 0.872]).reason.endswith("if ours are shares, give them in percent")
+
+
 def test_verdicts_need_numpy_and_scipy_alone() -> None:
     code = "import sys; import phrasemodels.verdicts as v; print(v.judge('87.1', [86.9, 87.3, 87.0]).verdict); "
     code += "print({n.split('.')[0] for n in sys.modules} & {'torch', 'pyarrow', 'pydantic', 'matplotlib', 'ray', 'mlflow'})"

@@ -172,7 +172,6 @@ def sql(
     from phrasemodels.data.formats.shards import write_parquet
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.query import answered, arrow_of, query, write_database
-    from phrasemodels.flows.results.query import as_json as plain
     from phrasemodels.written import check_replaceable, writing
 
     if to is not None and to.suffix != ".parquet":
@@ -200,7 +199,7 @@ def sql(
         return
     answer = [dict(zip(columns, row, strict=True)) for row in rows]
     if as_json:
-        print_json(plain(answer))
+        print_json(answer)
     else:
         print_rows("", columns, answer)
 

@@ -90,7 +90,8 @@ def protect_results() -> None:
 
 
 def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trials: Sequence[Any] = ()) -> Path:
-    """Write a kept result into a folder, in place of what was kept there; a reader sees the old one or the new one."""
+    """Write a kept result into a folder, in place of what was kept there: first all that result.json names, then result.json, and
+    at last remove what only the earlier one named. So a write that is cut short leaves no result without its files."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         new = Path(temporary)
@@ -101,10 +102,12 @@ def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trial
             write_durably(new / TRIALS, json.dumps(trials, indent=1) + "\n")
         keep_tests(new / RESULT)
         folder.mkdir(exist_ok=True)
+        names = {file.name for file in new.iterdir()}
+        for name in sorted(names, key=lambda name: name == RESULT):
+            (new / name).replace(folder / name)
         for old in (*folder.glob("*.sentences.arrow"), folder / SENTENCES, folder / TRIALS):
-            old.unlink(missing_ok=True)
-        for file in sorted(new.iterdir(), key=lambda file: file.name == RESULT):  # which names the others, last
-            file.replace(folder / file.name)
+            if old.name not in names:
+                old.unlink(missing_ok=True)
     return folder / RESULT
 
 
@@ -154,9 +157,13 @@ def row_of(name: str) -> str:
 def join(folder: Path, other: Path) -> Path:
     """Add the seeds and rows of a kept result to those of another one, which is written anew.
 
-    ValueError: a row of both has other settings, another test set, or other values for a seed of both.
+    ValueError: they are of two tables, or a row of both has other settings, another test set, or other values for a seed of both.
     """
     (first, of_first), (second, of_second) = _read(folder), _read(other)
+    if first["title"] != second["title"]:
+        raise ValueError(
+            f"{folder} is of {first['title']}, {other} of {second['title']}: only seeds of one table are joined"
+        )
     known = {(row["experiment"], row["metric"]): row for row in second["rows"]}
     rows = [_joined(row, known.pop((row["experiment"], row["metric"]), None)) for row in first["rows"]]
     rows += known.values()

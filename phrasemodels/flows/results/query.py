@@ -1,8 +1,7 @@
 """SQL over runs, artifacts and verdicts, in a DuckDB that can read nothing else and write nothing; answers as DataFrames."""
 
-import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,17 +80,6 @@ def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def as_json(value: Any) -> Any:
-    """Return a value of an answer as JSON: keys of maps, dates and other types as text, and null for what is no finite number."""
-    if isinstance(value, Mapping):
-        return {str(name): as_json(own) for name, own in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_json(own) for own in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, str | int | float | None) else str(value)
-
-
 def answered(store: Store, tracker: Tracker, sql: str, ask: Callable[["DuckDBPyConnection", str], T]) -> T:
     """Return what `ask` makes of a question. ValueError: the question is wrong.
 
@@ -107,7 +95,10 @@ def answered(store: Store, tracker: Tracker, sql: str, ask: Callable[["DuckDBPyC
     named = [name for name in VIEWS if computed or name in sql.lower()]
     empty = {name: schema_of(name).empty_table() for name in VIEWS}
     try:
-        if any(statement.type.name in CHANGES for statement in duckdb.extract_statements(sql)):
+        statements = duckdb.extract_statements(sql)
+        if len(statements) > 1:
+            raise ValueError(f"these are {len(statements)} questions: ask one at a time")
+        if any(statement.type.name in CHANGES for statement in statements):
             raise ValueError("the question changes tables, which are copies: ask one, like select * from verdicts")
         _answer(empty, sql, ask)  # a mistake is found at once: to build a view may take seconds
         return _answer(empty | {name: _rows(name, store, tracker) for name in named}, sql, ask)
@@ -204,6 +195,8 @@ def frame(question: str, kind: str = "") -> Any:
         raise ValueError(f"kind {kind!r}: {closest(kind, PACKAGES)}")
     if not find_spec(PACKAGES[chosen]):
         raise ValueError(f"{chosen} is not installed: pip install {PACKAGES[chosen]}")
+    if question.isidentifier() and question not in VIEWS:
+        raise ValueError(f"no view {question!r}: {closest(question, VIEWS)}")
     sql = f"select * from {question}" if question in VIEWS else question
     table = answered(*opened_to_read(), sql, arrow_of)
     if chosen == "pandas":
