@@ -17,7 +17,7 @@ def main() -> None:
         if package in ("", "phrasemodels"):
             raise
         extra = EXTRAS.get(package, "parse" if sys.argv[1:2] and sys.argv[1] in LIGHT else "pipeline")
-        sys.exit(f"phrasemodels: {package} is not installed: pip install 'phrasemodels[{extra}]'")
+        sys.exit(f"phrasemodels: {package} is not installed: in a clone of it, pip install '.[{extra}]'")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ assert not others, others
 print("light:", phrasemodels.__version__, parse.tree)
 PYTHON
     said=$("$folder/venv/bin/phrasemodels" verdicts 2>&1 || true)
-    [ "$said" = "phrasemodels: typer is not installed: pip install 'phrasemodels[pipeline]'" ] || { echo "$said"; exit 1; }
+    [ "$said" = "phrasemodels: typer is not installed: in a clone of it, pip install '.[pipeline]'" ] || { echo "$said"; exit 1; }
     echo "light: $said"
     "$folder/venv/bin/pip" install --quiet ${pins[@]+"${pins[@]}"} "$wheel[parse]"
     echo "The red house doesn't sleep." | "$folder/venv/bin/phrasemodels" parse -

@@ -270,7 +270,7 @@ def _transformers() -> Any:
         import transformers
     except ImportError as error:
         raise ValueError(
-            "pretrained encoders need the transformers library: pip install 'phrasemodels[pretrained]'"
+            "pretrained encoders need the transformers library: in a clone of PhraseModels, pip install '.[pretrained]'"
         ) from error
     return transformers
 

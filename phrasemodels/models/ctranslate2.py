@@ -1,4 +1,4 @@
-"""Plain Transformers as models of CTranslate2, which decodes them without torch (`pip install 'phrasemodels[ctranslate2]'`)."""
+"""Plain Transformers as models of CTranslate2, which decodes them without torch (`pip install '.[ctranslate2]'`)."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,7 +27,9 @@ def write_ctranslate2(
     try:
         from ctranslate2.specs import TransformerSpec
     except ImportError as error:
-        raise ValueError(f"{error.name} is not installed: pip install 'phrasemodels[ctranslate2]'") from error
+        raise ValueError(
+            f"{error.name} is not installed: in a clone of PhraseModels, pip install '.[ctranslate2]'"
+        ) from error
     encoder: Any = model.encoder
     depth = len(model.decoder_layers)
     before = config.residual is PreNorm
