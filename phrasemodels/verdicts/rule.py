@@ -13,7 +13,7 @@ benchmarks/verdict_rule.py its rates of error.
 import math
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
@@ -315,9 +315,3 @@ def scale_of(metric: str, printed: str, unit: str = "") -> Scale:
             else "percent"
         )
     return "positive" if POSITIVE.search(name) and number > 0 else ""
-
-
-def all_agree(verdicts: Iterator[str] | Sequence[str]) -> str:
-    """Return the verdict of several readings of which none was named as the main one: that on which all agree."""
-    said = set(verdicts)
-    return said.pop() if len(said) == 1 else "inconclusive"

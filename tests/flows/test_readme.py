@@ -116,3 +116,6 @@ def test_the_counts_of_verdicts_are_those_of_the_results():
     proved = sum(line["kind"].startswith(CONTRADICTION) for line in lines)
     assert f"{proved} proved and {others['impossible'] - proved} under" in text
     assert f"print {len(lines)} numbers" in text and len(lines) == len(published_results())
+    assert all(line["needs"] for line in lines if line["verdict"] in ("not comparable", "not run")), (
+        "what it would take"
+    )

@@ -7,7 +7,7 @@ import pytest
 
 from phrasemodels.verdicts import Printed, collected, judge, judge_table
 from phrasemodels.verdicts.readers import Observation
-from phrasemodels.verdicts.rule import PrintedValue, all_agree, judge_runs, scale_of
+from phrasemodels.verdicts.rule import PrintedValue, judge_runs, scale_of
 
 NONE = None  # no number of further seeds decides
 CASES = [
@@ -105,10 +105,6 @@ def test_a_number_without_a_scale_does_not_block_the_others():
     loss, accuracy = judge_table(table, scores)
     assert loss.verdict == "not comparable" and "give scale" in loss.reason
     assert accuracy.verdict == "reproduced"
-
-
-def test_several_readings_have_the_verdict_on_which_all_agree():
-    assert all_agree(["lower", "lower"]) == "lower" and all_agree(["lower", "reproduced"]) == "inconclusive"
 
 
 def test_the_rates_of_error_are_as_designed():

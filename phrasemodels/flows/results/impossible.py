@@ -3,7 +3,6 @@
 What is known of the papers is data here; phrasemodels/verdicts/printed.py has the arithmetic. No published value is changed.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -202,11 +201,11 @@ CORPUS_WORDS = {
 
 def too_many_words(line: Line, lines: Sequence[Line]) -> str:
     """Say why phrases a sentence × words a phrase are more words than parsers, as far as known, make of a sentence."""
-    if line["dataset"] not in CORPUS_WORDS or line["metric"] not in (PHRASES, OF_PHRASE):
-        return ""
     said = not_the_words(line, lines)
-    more = said and float(re.findall(r" is (\S+) words", said)[0]) > CORPUS_WORDS[line["dataset"]][1]
-    return said if more else ""
+    if not said or line["dataset"] not in CORPUS_WORDS:
+        return ""
+    phrases, words = _phrases_and_words(line, lines)[line["variant"]]
+    return said if float(phrases) * float(words) > CORPUS_WORDS[line["dataset"]][1] else ""
 
 
 def not_the_words(line: Line, lines: Sequence[Line]) -> str:
@@ -214,12 +213,7 @@ def not_the_words(line: Line, lines: Sequence[Line]) -> str:
     the words of the corpus are not known."""
     if line["metric"] not in (PHRASES, OF_PHRASE):
         return ""
-    same = [o for o in lines if all(o[name] == line[name] for name in ("paper", "table", "dataset"))]
-    levels: dict[str, dict[str, str]] = {}
-    for o in same:
-        if o["metric"] in (PHRASES, OF_PHRASE):
-            levels.setdefault(o["variant"], {})[o["metric"]] = o["printed"]
-    pairs = {variant: (found.get(PHRASES, ""), found.get(OF_PHRASE, "")) for variant, found in levels.items()}
+    pairs = _phrases_and_words(line, lines)
     if not all(all(pair) for pair in pairs.values()):
         return ""
     if bounds := CORPUS_WORDS.get(line["dataset"]):
@@ -231,6 +225,17 @@ def not_the_words(line: Line, lines: Sequence[Line]) -> str:
         said
         and f"{said}: words a sentence do not depend on the level, so one of the {2 * len(pairs)} numbers at least is wrong"
     )
+
+
+def _phrases_and_words(line: Line, lines: Sequence[Line]) -> dict[str, tuple[str, str]]:
+    """Return what is printed of phrases a sentence and words a phrase, by level, of the data set of a line; empty if a level
+    lacks one."""
+    levels: dict[str, dict[str, str]] = {}
+    for other in lines:
+        same = all(other[name] == line[name] for name in ("paper", "table", "dataset"))
+        if same and other["metric"] in (PHRASES, OF_PHRASE):
+            levels.setdefault(other["variant"], {})[other["metric"]] = other["printed"]
+    return {variant: (found.get(PHRASES, ""), found.get(OF_PHRASE, "")) for variant, found in levels.items()}
 
 
 @dataclass(frozen=True)
