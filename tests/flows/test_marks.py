@@ -71,7 +71,9 @@ def test_a_row_is_comparable_as_long_as_no_setting_differs(assignment: str, reas
 
 def test_what_is_other_than_published_or_left_open_is_said_beside_the_verdict() -> None:
     chosen = experiment(BINARY)
-    assert chosen.comparable and chosen.caveat.startswith("other than published: 8 settings (phrasemodels marks")
+    assert chosen.comparable and chosen.caveat.startswith(
+        "other than published: 8 settings (phrasemodels compare-settings"
+    )
     assert any("words of the task alone" in words for words in chosen.marks["data"].stated)
     assert experiment("003/tablebabi/laptop/binary-qa02").unlike.startswith(
         "not the paper's model, training and tuning: "
@@ -159,11 +161,13 @@ def test_both_schedules_of_paper_000_are_rows_and_the_converged_one_answers() ->
 def test_reasons_are_counted_without_their_details() -> None:
     data = "a stand-in, not the paper's data"
     assert (
-        kind_of(f"{data}; not the paper's size and model: 5 settings (phrasemodels marks a)")
+        kind_of(f"{data}; not the paper's size and model: 5 settings (phrasemodels compare-settings a)")
         == f"{data}; not the paper's size and model"
     )
     assert kind_of(data) == data
-    assert kind_of(f"not the paper's size: 9 settings (phrasemodels marks a); {data}; {data}").count(";") == 1
+    assert (
+        kind_of(f"not the paper's size: 9 settings (phrasemodels compare-settings a); {data}; {data}").count(";") == 1
+    )
 
 
 def test_a_kept_training_whose_settings_were_changed_since_says_so() -> None:
@@ -186,16 +190,16 @@ def test_rows_share_a_reason_that_names_each_of_them() -> None:
     rows = [
         {
             "verdict": "not comparable",
-            "reason": f"a stand-in; not the paper's size: 5 settings (phrasemodels marks {name})",
+            "reason": f"a stand-in; not the paper's size: 5 settings (phrasemodels compare-settings {name})",
         }
         for name in ("000/table1/sample/a", "000/table1/sample/b+train.steps=2")
     ]
-    assert needed(rows) == ["a stand-in", "not the paper's size: 5 settings (phrasemodels marks ROW)"]
+    assert needed(rows) == ["a stand-in", "not the paper's size: 5 settings (phrasemodels compare-settings ROW)"]
     for place, row in enumerate(rows):
         row["reason"] = row["reason"].replace("5", str(5 + place)) + f"; changed: train.steps={place}"
     of_each = [
         "a stand-in",
-        "not the paper's size: 5 settings (phrasemodels marks ROW)",
+        "not the paper's size: 5 settings (phrasemodels compare-settings ROW)",
         "changed: settings of each row",
     ]
     assert needed(rows) == of_each and needed(rows[:1]) == [*of_each[:2], "changed: train.steps=0"]

@@ -90,7 +90,7 @@ def test_trained_models_are_drawn_on_a_text(tmp_path):
 def test_a_problem_without_a_figure_says_so(tmp_path):
     model = trained(Store(tmp_path).open(), "000/table1/sample/transformer")
     with pytest.raises(
-        ValueError, match=r"^000/table1/sample/transformer\+.* has no figure of its own; see .*attend`$"
+        ValueError, match=r"^000/table1/sample/transformer\+.* has no figure of its own; see .*show-attention`$"
     ):
         draw([model], "the red house")
 

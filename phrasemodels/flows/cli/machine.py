@@ -172,7 +172,7 @@ def _corpora() -> str:
 def warm() -> None:
     """Compile the kernels of structured inference, so that no first call has to. Takes about a minute, once.
 
-    Example: phrasemodels warm
+    Example: phrasemodels compile-kernels
     """
     from phrasemodels.structs import warm as compile_all
 

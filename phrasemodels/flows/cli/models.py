@@ -62,7 +62,7 @@ def attend(
 ) -> None:
     """Write a page of a model's attention to a sentence: words, phrases and the tree over them, layer by layer.
 
-    Example: phrasemodels attend 000/table1/sample/phrase-k2 "the red house sleeps"
+    Example: phrasemodels show-attention 000/table1/sample/phrase-k2 "the red house sleeps"
     """
     if not sentence.strip():
         raise ValueError("an empty text: give a sentence")

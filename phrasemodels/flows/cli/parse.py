@@ -232,7 +232,7 @@ def labels(
 ) -> None:
     """Write a page that shows where each label of a parser attends in a sentence, and what it contributes to each phrase.
 
-    Example: phrasemodels labels 004/parser/laptop/lal "The red house sleeps."
+    Example: phrasemodels show-labels 004/parser/laptop/lal "The red house sleeps."
     """
     from phrasemodels.flows.report.attention import write_labels
     from phrasemodels.tasks.problems.parsing import view_labels
@@ -260,7 +260,7 @@ def pack(
 ) -> None:
     """Write a parser to a folder that `parse` and `Parser.load` read with torch alone: weights in float16, vocabularies, card.
 
-    Example: phrasemodels pack 004/english/laptop/lal english
+    Example: phrasemodels export-parser 004/english/laptop/lal english
     """
     from phrasemodels.parsing.saved import Saved, save
     from phrasemodels.written import check_replaceable, writing_folder

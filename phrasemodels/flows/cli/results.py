@@ -339,7 +339,7 @@ def scores(
 ) -> None:
     """Write a kept result as printed.csv and scores.parquet, which `phrasemodels judge` and other programs read.
 
-    Example: phrasemodels scores 003-tablebabi-paper babi && phrasemodels judge babi/printed.csv babi/scores.parquet
+    Example: phrasemodels export-result 003-tablebabi-paper babi && phrasemodels judge babi/printed.csv babi/scores.parquet
     """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.results.exchange import CRATE, CROISSANT, PRINTED, SCORES, export_scores, write_crate

@@ -189,7 +189,7 @@ def _next(rows: list[dict[str, Any]]) -> list[str]:
         "phrasemodels count": "judge the printed numbers that need neither data nor training",
     }
     if row.startswith("000/table1/sample/"):
-        attend = f'phrasemodels attend {rows[-1]["experiment"]} "the woman took the box ."'
+        attend = f'phrasemodels show-attention {rows[-1]["experiment"]} "the woman took the box ."'
         larger = (
             f"phrasemodels reproduce --paper {paper} --table {table.removeprefix('table')} --profile laptop --seeds 3"
         )

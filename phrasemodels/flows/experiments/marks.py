@@ -197,7 +197,7 @@ def caveat(marks: Mapping[str, Mark], name: str) -> str:
 
 def _few(said: list[str], name: str) -> str:
     """Return a few settings in words; of many their number, and how to see them."""
-    return "; ".join(said) if len(said) <= SHOWN else f"{len(said)} settings (phrasemodels marks {name})"
+    return "; ".join(said) if len(said) <= SHOWN else f"{len(said)} settings (phrasemodels compare-settings {name})"
 
 
 def _listed(names: list[str]) -> str:

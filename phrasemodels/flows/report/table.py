@@ -105,7 +105,7 @@ def reasons(rows: Sequence[Row]) -> list[str]:
 
 def unnamed(reason: str) -> str:
     """Return a reason with ROW for the row that it names, so that the rows of a table share it."""
-    return re.sub(r"\(phrasemodels marks [^()]*\)", "(phrasemodels marks ROW)", reason)
+    return re.sub(r"\(phrasemodels compare-settings [^()]*\)", "(phrasemodels compare-settings ROW)", reason)
 
 
 def _gain(row: Row, rows: Sequence[Row]) -> str:

@@ -288,7 +288,7 @@ def needs(experiment: Experiment) -> str:
         "a training at the paper's size",
         f"files put in by hand ({', '.join(by_hand)})" if by_hand else "",
         f"{', '.join(encoders)} from a model hub" if encoders else "",
-        f"a row of ours with the paper's {unlike} (phrasemodels marks shows what differs)" if unlike else "",
+        f"a row of ours with the paper's {unlike} (phrasemodels compare-settings shows what differs)" if unlike else "",
     ]
     return ", and ".join(filter(None, said))
 
