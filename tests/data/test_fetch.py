@@ -10,6 +10,7 @@ import lzma
 import os
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,6 +84,9 @@ class Server(http.server.BaseHTTPRequestHandler):
         stop = len(body) // 3 if behaviour in ("breaks", "spoils") and count == 1 else len(body)
         with contextlib.suppress(ConnectionError):  # the client has given up
             if behaviour == "slow":
+                time.sleep(
+                    0.3
+                )  # until the client waits for the body: before that, time that passes is time without data
                 Server.seconds += 61
                 self.wfile.write(body[first : first + 100])
                 self.connection.recv(1)  # until the client gives up

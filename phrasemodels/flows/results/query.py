@@ -96,10 +96,10 @@ def answered(store: Store, tracker: Tracker, sql: str, ask: Callable[["DuckDBPyC
     empty = {name: schema_of(name).empty_table() for name in VIEWS}
     try:
         statements = duckdb.extract_statements(sql)
-        if len(statements) > 1:
-            raise ValueError(f"these are {len(statements)} questions: ask one at a time")
         if any(statement.type.name in CHANGES for statement in statements):
             raise ValueError("the question changes tables, which are copies: ask one, like select * from verdicts")
+        if len(statements) > 1:
+            raise ValueError(f"these are {len(statements)} questions: ask one at a time")
         _answer(empty, sql, ask)  # a mistake is found at once: to build a view may take seconds
         return _answer(empty | {name: _rows(name, store, tracker) for name in named}, sql, ask)
     except duckdb.Error as error:
