@@ -51,6 +51,14 @@ class _EarlierModule(ModuleType):
         return getattr(importlib.import_module(module), present)
 
 
+class _PresentModule(ModuleType):
+    """Keeps its own names: after an import Python sets a module as an attribute of its parent."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not isinstance(value, _EarlierModule) or name not in vars(self):
+            super().__setattr__(name, value)
+
+
 class _EarlierModules(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -72,7 +80,11 @@ class _EarlierModules(MetaPathFinder, Loader):
         return _EarlierModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        pass
+        """Let the import of a module leave what its parent, now a module itself, has under the same name."""
+        parent, _, child = module.__name__.rpartition(".")
+        present = sys.modules[parent]
+        if type(present) is ModuleType and child in vars(present):
+            present.__class__ = _PresentModule
 
 
 def install() -> None:

@@ -83,6 +83,9 @@ def test_earlier_names_of_parts_lead_to_parts_of_today() -> None:
         if earlier in earlier_names():  # a module that is gone
             with warnings.catch_warnings(action="ignore"):
                 assert getattr(importlib.import_module(earlier), attribute) is found
+    from phrasemodels.tasks.problems import entailment
+
+    assert callable(entailment.transfer), "the import of an earlier module of this name hides no function"
     for earlier in earlier_names():
         if ":" not in earlier:
             assert importlib.import_module(present_name(f"{earlier}:").removesuffix(":"))
